@@ -29,11 +29,14 @@ RUN apt-get update \
     && useradd --system --uid 10001 --home-dir /var/lib/blasd --create-home blasd \
     && install -d -o blasd -g blasd -m 0700 /var/lib/blasd /blobs
 COPY --from=build /src/build/image/root/ /
-RUN ldconfig
+# what is in it stands beside it, as SPDX: /usr/local/share/blasd/sbom.spdx.json
+COPY --from=build /src/deploy/sbom.sh /usr/local/share/blasd/
+RUN ldconfig && cd /usr/local/share/blasd && ./sbom.sh "$(blasd --version | cut -d ' ' -f 2)" >sbom.spdx.json && rm sbom.sh
 # what the host's container runtime hands in of its driver, where it has one
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER blasd
 EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["blasd-healthcheck"]
 VOLUME /var/lib/blasd
 ENTRYPOINT ["blasd"]
 # published on loopback, or behind a proxy that speaks TLS; with a certificate of one's own (docs/keys.md) without the last

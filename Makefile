@@ -14,6 +14,7 @@
 ## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
+## make deb          build/deb: Debian packages; make test-deb tries them (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
 ## make generated    writes anew what is generated from the code's tables and committed (docs, api)
 ## make new-op       NAME=name: the folder of a new operation, which builds and passes its tests
@@ -52,7 +53,8 @@ LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -
 # The floors, lowest first: an archive links with those before it.
 FLOORS = base core wire store redis auth trace queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
-OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
+# graph is no folder: src/core/graph.c
+OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c)))) graph
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
 
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
@@ -110,6 +112,9 @@ $(BUILD)/obj/src/redis/%.c.o: FLAGS += $(if $(REDIS_TLS),-DBLASD_REDIS_TLS)
 $(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g
 $(BUILD)/obj/kernels/%.c.o: FLAGS += -fno-math-errno -fno-trapping-math -ffp-contract=off
 
+# what a GPU makes to the same bits
+$(BUILD)/obj/src/core/rule.c.o: FLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
+
 # A folder kernels/NAME with op_NAME.c is an operation; one with cpu_NAME.c runs on the CPU.
 $(BUILD)/gen/ops.c: FORCE
 	$(call write_if_changed,{ mk/table.sh core/op.h 'struct blasd_op' blasd_op 'struct blasd_op' blasd_ops -- $(OPS); \
@@ -117,7 +122,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records endings giving recovery upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records metering endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@

@@ -33,3 +33,4 @@ sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' "$dir/needed" | sort
             *) dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}" 2>/dev/null || true ;;
         esac
     done | cut -d: -f1 | sort -u >"$dir/runtime-packages"
+install deploy/healthcheck.sh "$dir/root/usr/local/bin/blasd-healthcheck"

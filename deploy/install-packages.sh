@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that a part of the project needs, where any is missing.
-#   deploy/install-packages.sh build|demo|test|lint|fuzz|analyze|bench|image …
+#   deploy/install-packages.sh build|demo|test|lint|fuzz|analyze|bench|image|package …
 # The Dockerfile, `make demo` and `make test` all call this file: package names stand here and nowhere else.
 set -eu
 
@@ -18,14 +18,15 @@ fuzz="clang llvm"
 analyze="clang-tidy cppcheck"
 bench="python3 python3-numpy python3-venv python3-pip redis-tools git openssl"
 image="buildah debootstrap docker-compose"
+package="dpkg-dev"
 
 say() { printf 'blasd: %s\n' "$*" >&2; }
 
 wanted=""
 for group in "$@"; do
     case $group in
-        build|demo|test|lint|fuzz|analyze|bench|image) eval "wanted=\"\$wanted \$$group\"" ;;
-        *) say "usage: $0 build|demo|test|lint|fuzz|analyze|bench|image …"; exit 2 ;;
+        build|demo|test|lint|fuzz|analyze|bench|image|package) eval "wanted=\"\$wanted \$$group\"" ;;
+        *) say "usage: $0 build|demo|test|lint|fuzz|analyze|bench|image|package …"; exit 2 ;;
     esac
 done
 

@@ -70,7 +70,20 @@ serve() {
         *'"data":[[19,22],[43,50]]'*) echo "$1: its service answered a job" ;;
         *) echo "$1: wrong answer: $answer"; cat "$store/log"; exit 1 ;;
     esac
+    inside env "BLASD_HEALTH_PORT=${url##*:}" blasd-healthcheck || { echo "$1: its healthcheck says that it is ill"; exit 1; }
     stop
+    if inside env "BLASD_HEALTH_PORT=${url##*:}" blasd-healthcheck 2>/dev/null; then
+        echo "$1: its healthcheck says that a service is well that has ended"
+        exit 1
+    fi
+    inside cat /usr/local/share/blasd/sbom.spdx.json >"$store/sbom.json"
+    python3 -c 'import json, sys
+sbom = json.load(open(sys.argv[1]))
+names = {package["name"] for package in sbom["packages"]}
+assert sbom["spdxVersion"] == "SPDX-2.3" and {"blasd", "libc6", "redis-server"} <= names, names
+ids = {package["SPDXID"] for package in sbom["packages"]}
+assert all(one["relatedSpdxElement"] in ids for one in sbom["relationships"])' "$store/sbom.json"
+    echo "$1: healthcheck and SBOM are right"
 }
 
 # says TAG WHAT TEXT COMMAND…: COMMAND prints TEXT in the image

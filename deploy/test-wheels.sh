@@ -6,22 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/install-packages.sh image
 [ $# -gt 0 ] || set -- bookworm trixie
-cache=${BLASD_FRESH_DIR:-/var/tmp/blasd-fresh}
+. deploy/bare-roots.sh
 for release in "$@"; do
-    deploy/base-root.sh "$cache/$release" "$release"
-    root=$(mktemp -d "$cache/root.XXXXXX")
-    trap 'umount "$root/dev/shm" "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
-    cp -a "$cache/$release/." "$root/"
-    mkdir -p "$root/dev/shm" "$root/wheels"
-    mount -t proc proc "$root/proc"
-    mount -t tmpfs tmpfs "$root/dev/shm"
-    for device in null:3 zero:5 random:8 urandom:9; do
-        [ -e "$root/dev/${device%:*}" ] || mknod -m 666 "$root/dev/${device%:*}" c 1 "${device#*:}"
-    done
+    open_root "$release"
+    mkdir "$root/wheels"
     cp build/wheels/*.whl "$root/wheels/"
-    inside() {
-        chroot "$root" /usr/bin/env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
-    }
     inside sh -c 'apt-get update && apt-get install -y --no-install-recommends python3-venv' >/dev/null 2>&1
     inside python3 -m venv /venv
     # NumPy comes by this machine's pip, which knows its way out
@@ -38,7 +27,5 @@ with blasd.serve() as client:
     print(client.devices()[0]["class"], client.regression(a[:, :3], a[:, 3])["r2"])'
     inside /venv/bin/blasd --version
     echo "$release: from pip install to answers $((SECONDS - begin)) s"
-    umount "$root/dev/shm" "$root/proc"
-    rm -rf "$root"
-    trap - EXIT
+    close_root
 done

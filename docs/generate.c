@@ -150,6 +150,7 @@ static void operations_md(void) {
          "the same as JSON. The maths\nbehind each stands in `kernels/NAME/README.md`.\n");
     for (int i = 0; blasd_ops[i] != NULL; i++) {
         const struct blasd_op *op = blasd_ops[i];
+        if (op->composed) continue;
         printf("## %s\n\n%s\n\n%s\n\n", op->name, op->summary, op->doc);
         ports_md("input", op->inputs, " (optional)");
         if (op->params[0].name != NULL) {

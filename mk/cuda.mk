@@ -7,8 +7,15 @@ CUDA_C = $(wildcard kernels/cuda/*.c)
 CUDA_LIBRARY = $(wildcard kernels/*/library_*.cu)
 CUDA_OWN = $(filter-out $(CUDA_LIBRARY),$(wildcard kernels/*/*.cu))
 CUDA_OPS = $(sort $(patsubst cuda_%.cu,%,$(notdir $(wildcard kernels/*/cuda_*.cu))))
-CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcusolver -lcudart_static -lrt -ldl -lm
+# code of these cards as far as this nvcc knows them (A100 and later, H100, B200, RTX 50); for later ones what
+# their driver makes of compute_90
+ifndef CUDA_ARCH
+CUDA_CODES := $(if $(NVCC),$(shell $(NVCC) --list-gpu-code 2>/dev/null))
+COMMA := ,
+CUDA_ARCH := $(foreach a,80 90 100 120,$(if $(filter sm_$a,$(CUDA_CODES)),-gencode arch=compute_$a$(COMMA)code=sm_$a)) \
+    -gencode arch=compute_90$(COMMA)code=compute_90
+endif
+CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcusolver -lcudart_static -lrt -ldl -lm
 CUDA_SO = $(call obj,$(CUDA_C) $(CUDA_OWN) $(CUDA_LIBRARY)) $(BUILD)/obj/gen/cuda_ops.c.o
 # -Wshadow takes C's struct NAME beside function NAME for a mistake
 SHIM = $(CXX) -std=c++20 -x c++ $(FLAGS) -Wno-shadow -fno-exceptions -fno-rtti

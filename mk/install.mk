@@ -1,6 +1,6 @@
 # make install DESTDIR= PREFIX=: the program, the C client and what goes with them; make uninstall takes away what
 # that put there. The program and its CUDA backend lie beside each other, where it looks for one.
-.PHONY: install uninstall installed
+.PHONY: install uninstall installed deb test-deb
 PREFIX ?= /usr/local
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 INSTALL ?= install
@@ -26,3 +26,10 @@ install: installed
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" UNITDIR="$(UNITDIR)" INSTALL="$(INSTALL)" deploy/install/files.sh install $(BUILD)
 uninstall:
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" UNITDIR="$(UNITDIR)" INSTALL="$(INSTALL)" deploy/install/files.sh uninstall $(BUILD)
+# for the release that they are made on; test-deb makes and tries them in bare roots, and needs to be root
+deb:
+	@deploy/install-packages.sh build package
+	@$(MAKE) --no-print-directory -s PREFIX=/usr installed
+	@deploy/deb/build.sh $(BUILD) $(BUILD)/deb
+test-deb:
+	@deploy/test-deb.sh

@@ -35,6 +35,13 @@ $(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
 $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 
+# Registers and shared memory of every kernel beside what the tests launch it with; needs cuobjdump and no GPU.
+.PHONY: check-launches
+CUOBJDUMP ?= $(firstword $(wildcard /usr/local/cuda/bin/cuobjdump) $(shell command -v cuobjdump 2>/dev/null) cuobjdump)
+LAUNCHING = $(filter $(BUILD)/tests/unit/cuda/test_cuda_%,$(UNIT))
+check-launches: $(BUILD)/blasd_cuda.so $(LAUNCHING)
+	@$(PYTHON) tests/gpu/launches.py --cuobjdump $(CUOBJDUMP) $< $(LAUNCHING)
+
 # the C client's examples, and a program that tests drive
 EXAMPLES = $(patsubst clients/c/examples/%.c,$(BUILD)/%,$(wildcard clients/c/examples/*.c))
 CLIENT_PROGRAMS = $(EXAMPLES) $(BUILD)/share_probe $(BUILD)/client_probe
@@ -68,8 +75,9 @@ $(BUILD)/alloc_fail.so: $(BUILD)/obj/tests/attack/alloc_fail.c.o
 $(PRELOADED):
 	$(CC) $(LDFLAGS) -shared -pthread -o $@ $< -ldl
 INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+# a machine that lacks something fails everything: twenty say as much as a thousand, and the last lines name them
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration tests/attack
+	@$(PYTHON) -m pytest -q -rfE --tb=short --maxfail=20 -p no:cacheprovider --disable-warnings tests/integration tests/attack
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh test-wheels wheels soak

@@ -72,7 +72,10 @@ struct blasd_file {
 };
 
 /* One job of any operation. The inputs come in one of three ways; their names and the parameters
- * are the operation's, as GET /ops and docs/operations.md tell them. */
+ * are the operation's, as GET /ops and docs/operations.md tell them.
+ *
+ * Or a graph of several steps (docs/graphs.md): `steps` and no op; the inputs are then the data
+ * that steps name by {"input":NAME}, and the reply's arrays are called STEP.OUTPUT. */
 struct blasd_request {
     const char *op;
     const struct blasd_array *inputs; /* arrays, or */
@@ -85,7 +88,9 @@ struct blasd_request {
     const char *device;                /* auto cpu cuda; NULL: auto */
     int64_t deadline_ms;               /* milliseconds from submission; 0: none */
     const char *idempotency_key;       /* NULL: none; the same job is not queued twice under one */
-    uint64_t reserved[8];
+    const char *steps;                 /* of a graph, a JSON object as text; else NULL */
+    const char *results;               /* and what it gives, a JSON list; NULL: what is not read */
+    uint64_t reserved[6];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

@@ -143,8 +143,13 @@ struct blasd_client *blasd_client_new(const char *url) {
 }
 
 void blasd_client_free(struct blasd_client *client) {
+    struct blasd_share *share, *older;
     CURL *curl;
     if (client == NULL) return;
+    for (share = atomic_load(&client->shares); share != NULL; share = older) {
+        older = share->older;
+        free(share);
+    }
     while ((curl = take_idle(client)) != NULL) curl_easy_cleanup(curl);
     curl_slist_free_all(client->key_header);
     curl_slist_free_all(client->headers);
@@ -154,7 +159,6 @@ void blasd_client_free(struct blasd_client *client) {
     free(client->ca_file);
     free(client->cert_file);
     free(client->key_file);
-    free(client->directory);
     free(client);
 }
 
@@ -277,6 +281,27 @@ int blasd_client_check(const struct blasd_client *client, struct blasd_problem *
         "BLASD_API_KEY has control characters in it, such as an end of a line");
 }
 
+const struct blasd_share *blasd_client_sharing(struct blasd_client *client) {
+    return atomic_load(&client->sharing) ? atomic_load(&client->shares) : NULL;
+}
+
 const char *blasd_client_directory(struct blasd_client *client) {
-    return atomic_load(&client->sharing) ? client->directory : NULL;
+    const struct blasd_share *share = blasd_client_sharing(client);
+    return share == NULL ? NULL : share->directory;
+}
+
+int blasd_client_share_in(struct blasd_client *client, const char *directory, const char *prefix) {
+    struct blasd_share *share = atomic_load(&client->shares);
+    size_t size = strlen(directory) + 1;
+    if (share == NULL || strcmp(share->directory, directory) != 0 ||
+        strcmp(share->prefix, prefix) != 0) {
+        share = calloc(1, sizeof *share + size);
+        if (share == NULL) return -1;
+        snprintf(share->prefix, sizeof share->prefix, "%s", prefix);
+        memcpy(share->directory, directory, size);
+        share->older = atomic_load(&client->shares);
+        while (!atomic_compare_exchange_weak(&client->shares, &share->older, share)) continue;
+    }
+    atomic_store(&client->sharing, true);
+    return 0;
 }

@@ -237,10 +237,8 @@ static void expire(struct blasd_async *async, struct flights *list, double now) 
             make_ready(async, flight);
         else if (flight->errand.phase == BLASD_LOOK)
             move(async, flight, URGENT); /* a last look, and it is cancelled */
-        else {                           /* it has never had its turn */
-            blasd_problem_set(&flight->errand.problem, "timeout",
-                              "the job's time was over before it could be sent");
-            flight->errand.problem.retry = true;
+        else {
+            blasd_errand_late(&flight->errand);
             move(async, flight, ENDED);
         }
     }

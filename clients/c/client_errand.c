@@ -72,14 +72,13 @@ const char *blasd_errand_state(const struct blasd_errand *errand) {
 static bool prepare_submit(struct blasd_errand *errand, struct blasd_exchange *exchange,
                            CURL *curl) {
     struct blasd_client *client = errand->client;
-    const char *directory = blasd_client_directory(client);
+    const struct blasd_share *share = blasd_client_sharing(client);
     const struct blasd_shared *file = errand->by_body ? NULL : errand->request.shared;
     double left = errand->end - blasd_now_seconds();
     double wait = errand->stopped ? 0 : errand->waits ? least(left, errand->step) : errand->step;
     if (wait < 0) wait = 0;
-    if (!errand->by_body && errand->request.shared == NULL && directory != NULL) {
-        if (errand->copy == NULL)
-            errand->copy = blasd_shared_copy(directory, client->prefix, &errand->request);
+    if (!errand->by_body && errand->request.shared == NULL && share != NULL) {
+        if (errand->copy == NULL) errand->copy = blasd_shared_copy(share, &errand->request);
         file = errand->copy;
     }
     blasd_exchange_open(exchange, client, curl, wait,
@@ -144,6 +143,22 @@ static enum blasd_step time_out(struct blasd_errand *errand) {
     blasd_problem_set(&errand->problem, "timeout", "the job did not end in time and was cancelled");
     errand->problem.retry = true;
     return go_on(errand, BLASD_CANCEL);
+}
+
+void blasd_errand_late(struct blasd_errand *errand) {
+    struct blasd_problem *problem = &errand->problem;
+    char before[sizeof problem->message];
+    snprintf(before, sizeof before, "%s", problem->message);
+    if (errand->uncertain)
+        blasd_problem_set(problem, "timeout",
+                          "no answer in time. The service may have taken the job");
+    else if (problem->code[0] != '\0')
+        blasd_problem_set(
+            problem, "timeout",
+            "the job's time was over before it was taken; at the last attempt: %.400s", before);
+    else
+        blasd_problem_set(problem, "timeout", "the job's time was over before it could be sent");
+    problem->retry = true;
 }
 
 enum blasd_step blasd_errand_stop(struct blasd_errand *errand) {

@@ -274,15 +274,17 @@ static int post_name(struct blasd_exchange *exchange, const struct blasd_shared 
 int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_request *request,
                         const struct blasd_shared *file, double wait,
                         struct blasd_problem *problem) {
-    char seconds[32], path[64] = "/jobs", line[192];
+    const char *route = request->steps == NULL ? "/jobs" : "/graphs";
+    char seconds[32], path[64], line[192];
     json_t *words = blasd_request_words(request, problem);
     int code;
     if (words == NULL) return -1;
     blasd_wait_text(seconds, wait);
-    if (file != NULL)
+    if (file != NULL && request->steps == NULL) /* a graph comes whole */
         code = post_name(exchange, file, words, seconds, problem);
     else {
-        if (wait > 0) snprintf(path, sizeof path, "/jobs?wait=%s", seconds);
+        snprintf(path, sizeof path, "%s%s%s", route, wait > 0 ? "?wait=" : "",
+                 wait > 0 ? seconds : "");
         set_path(exchange, path);
         code = post_body(exchange, request, words, problem);
     }

@@ -61,8 +61,12 @@ static int check_key(const char *key, struct blasd_problem *problem) {
 /* What would be followed or sent blindly. */
 static int check(const struct blasd_request *request, struct blasd_problem *problem) {
     if (HAS_RESERVED(request)) return refuse_reserved("the request", problem);
-    if (request->op == NULL)
+    if (request->op == NULL && request->steps == NULL)
         return blasd_problem_set(problem, "invalid_request", "the request has no op");
+    if (request->steps == NULL ? request->results != NULL
+                               : request->op != NULL || request->params != NULL)
+        return blasd_problem_set(problem, "invalid_request",
+                                 "a job has op and params, a graph steps and results");
     if (request->input_count < 0 || request->file_count < 0 ||
         (request->input_count > 0 && request->inputs == NULL) ||
         (request->file_count > 0 && request->files == NULL))
@@ -121,6 +125,8 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own(&to->priority) && good;
     good = own(&to->device) && good;
     good = own(&to->idempotency_key) && good;
+    good = own(&to->steps) && good;
+    good = own(&to->results) && good;
     to->inputs = inputs = copy_of(from->inputs, from->input_count, sizeof *inputs);
     to->files = files = copy_of(from->files, from->file_count, sizeof *files);
     if (inputs == NULL) to->input_count = 0;
@@ -148,6 +154,8 @@ void blasd_request_release(struct blasd_request *request) {
     drop(request->priority);
     drop(request->device);
     drop(request->idempotency_key);
+    drop(request->steps);
+    drop(request->results);
     *request = (struct blasd_request){0};
 }
 
@@ -163,6 +171,8 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
     snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
     if (add_text(words, "op", request->op) == 0 &&
         add_text(words, "params", request->params) == 0 &&
+        add_text(words, "steps", request->steps) == 0 &&
+        add_text(words, "results", request->results) == 0 &&
         add_text(words, "priority", request->priority) == 0 &&
         add_text(words, "device", request->device) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)

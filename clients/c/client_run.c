@@ -240,7 +240,6 @@ static int refuse_directory(struct blasd_problem *problem, const char *directory
 int blasd_client_share(struct blasd_client *client, struct blasd_problem *problem) {
     struct blasd_reply *reply = NULL;
     const char *directory, *prefix;
-    char *copy = NULL;
     int code = -1;
     atomic_store(&client->sharing, false);
     if (blasd_client_ask(client, "GET", "/share", 0, &reply, problem) != 0) return -1;
@@ -250,27 +249,22 @@ int blasd_client_share(struct blasd_client *client, struct blasd_problem *proble
         blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
     else if (!is_blob_directory(directory))
         refuse_directory(problem, directory);
-    else if ((copy = strdup(directory)) == NULL)
+    else if (blasd_client_share_in(client, directory, prefix == NULL ? "" : prefix) != 0)
         blasd_problem_set(problem, "out_of_memory", "no memory for the directory's name");
-    else {
-        free(client->directory);
-        client->directory = copy;
-        snprintf(client->prefix, sizeof client->prefix, "%s", prefix == NULL ? "" : prefix);
-        atomic_store(&client->sharing, true);
+    else
         code = 0;
-    }
     blasd_reply_free(reply);
     return code;
 }
 
 int blasd_shared_new(struct blasd_client *client, const struct blasd_array *specs, int count,
                      struct blasd_shared **ret, struct blasd_problem *problem) {
-    const char *directory = blasd_client_directory(client);
+    const struct blasd_share *share = blasd_client_sharing(client);
     *ret = NULL;
-    if (directory == NULL)
+    if (share == NULL)
         return blasd_problem_set(problem, "sharing_off",
                                  "the client shares nothing: call blasd_client_share first");
-    if (blasd_shared_open(directory, client->prefix, ret, problem) != 0) return -1;
+    if (blasd_shared_open(share, ret, problem) != 0) return -1;
     if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
     blasd_shared_free(*ret);
     *ret = NULL;

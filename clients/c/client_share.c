@@ -56,14 +56,15 @@ static int give_to_owner(int fd, const char *directory) {
     return info.st_uid == geteuid() ? 0 : fchown(fd, info.st_uid, (gid_t)-1);
 }
 
-int blasd_shared_open(const char *directory, const char *prefix, struct blasd_shared **ret,
+int blasd_shared_open(const struct blasd_share *share, struct blasd_shared **ret,
                       struct blasd_problem *problem) {
+    const char *directory = share->directory;
     struct blasd_shared *shared = calloc(1, sizeof *shared);
     *ret = NULL;
     if (shared == NULL) return out_of_memory(problem);
     shared->fd = -1;
     shared->owner = getpid();
-    if (name_at_random(shared->name, prefix) != 0) goto fail;
+    if (name_at_random(shared->name, share->prefix) != 0) goto fail;
     if (asprintf(&shared->path, "%s/%s.put", directory, shared->name) < 0) {
         shared->path = NULL;
         goto fail;
@@ -240,7 +241,7 @@ static bool worth_it(const struct blasd_array *arrays, int count) {
     return bytes >= LEAST_BYTES && bytes <= INT64_MAX / 2;
 }
 
-struct blasd_shared *blasd_shared_copy(const char *directory, const char *prefix,
+struct blasd_shared *blasd_shared_copy(const struct blasd_share *share,
                                        const struct blasd_request *request) {
     int count = request->file_count > 0 ? request->file_count : request->input_count;
     struct blasd_array *arrays = calloc((size_t)count + 1, sizeof *arrays);
@@ -250,7 +251,7 @@ struct blasd_shared *blasd_shared_copy(const char *directory, const char *prefix
     for (int i = 0; sources != NULL && i < count; i++) sources[i].fd = -1;
     if (arrays == NULL || sources == NULL) goto done;
     if (!find_sources(request, arrays, sources, count) || !worth_it(arrays, count)) goto done;
-    if (blasd_shared_open(directory, prefix, &shared, &problem) != 0) goto done;
+    if (blasd_shared_open(share, &shared, &problem) != 0) goto done;
     if (!write_copies(shared, arrays, sources, count)) {
         blasd_shared_free(shared);
         shared = NULL;

@@ -96,6 +96,14 @@ int blasd_upload_seek(void *arg, curl_off_t offset, int origin);
 
 #define BLASD_IDLE_HANDLES 32
 
+/* Where files are shared with the service, and what their names begin with. Stays as it is until
+ * the client is freed, for calls in other threads use it. */
+struct blasd_share {
+    struct blasd_share *older; /* owned */
+    char prefix[BLASD_SHARED_NAME + 1];
+    char directory[];
+};
+
 struct blasd_client {
     char *base;        /* the service's URL without a slash at its end */
     char *shown;       /* the same without user and password, for messages */
@@ -110,9 +118,8 @@ struct blasd_client {
     struct curl_slist *headers;    /* of every request */
     int retries;
     double silence_s;
-    char *directory;                    /* where files are shared with the service; NULL: nowhere */
-    char prefix[BLASD_SHARED_NAME + 1]; /* of their names */
-    atomic_bool sharing;                /* and whether they still are */
+    _Atomic(struct blasd_share *) shares; /* owned; the first is the one that is used, */
+    atomic_bool sharing;                  /* while this is so */
     /* each with a connection that is kept; taken and put back without a lock, which a fork might
      * find locked for good */
     _Atomic(CURL *) idle[BLASD_IDLE_HANDLES];
@@ -122,8 +129,11 @@ struct blasd_client {
  * another process made is left to that: its connection is not ours. */
 CURL *blasd_handle_take(struct blasd_client *client);
 void blasd_handle_give(struct blasd_client *client, CURL *curl);
-/* Where files are shared, or NULL. */
+/* Where files are shared, or NULL; the directory alone. */
+const struct blasd_share *blasd_client_sharing(struct blasd_client *client);
 const char *blasd_client_directory(struct blasd_client *client);
+/* From now on they are shared there; -1: no memory. */
+int blasd_client_share_in(struct blasd_client *client, const char *directory, const char *prefix);
 /* Whether it can be spoken with: it has a URL, and a key that can be sent. */
 int blasd_client_check(const struct blasd_client *client, struct blasd_problem *problem);
 double blasd_now_seconds(void); /* of a clock that only goes on */
@@ -212,6 +222,9 @@ enum blasd_step blasd_errand_take(struct blasd_errand *errand, struct blasd_exch
                                   CURLcode code);
 /* Nobody wants it any more; not while an exchange is open. */
 enum blasd_step blasd_errand_stop(struct blasd_errand *errand);
+/* Its time is over while it waited for its turn to be sent, for the first time or again: says so in
+ * its problem. */
+void blasd_errand_late(struct blasd_errand *errand);
 /* "queued", …, or "waiting" before the service has taken it. */
 const char *blasd_errand_state(const struct blasd_errand *errand);
 double blasd_backoff(int attempt, double retry_after);
@@ -225,15 +238,15 @@ int blasd_client_ask(struct blasd_client *client, const char *method, const char
 
 /* --- client_share.c: files in the service's directory */
 
-/* An empty file of ours, its name begun with `prefix`, to be laid out by one of the next two. */
-int blasd_shared_open(const char *directory, const char *prefix, struct blasd_shared **ret,
+/* An empty file of ours, to be laid out by one of the next two. */
+int blasd_shared_open(const struct blasd_share *share, struct blasd_shared **ret,
                       struct blasd_problem *problem);
 /* Gives the file room for these arrays and maps it; values are zeros. no_space. */
 int blasd_shared_lay_out(struct blasd_shared *shared, const struct blasd_array *specs, int count,
                          struct blasd_problem *problem);
 /* A file with the request's inputs copied into it; NULL where sending them is better (they are
  * small) or the only way (no room, no directory, a .npy file that is not row-major as it lies). */
-struct blasd_shared *blasd_shared_copy(const char *directory, const char *prefix,
+struct blasd_shared *blasd_shared_copy(const struct blasd_share *share,
                                        const struct blasd_request *request);
 /* Maps the outputs of a job that has succeeded; false: they do not all lie in a file there. */
 bool blasd_reply_map(struct blasd_reply *reply, const char *directory);

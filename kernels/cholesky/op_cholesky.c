@@ -9,8 +9,7 @@ static const struct blasd_port inputs[] = {
      .doc = "Symmetric positive definite matrices: one or a stack of them. One triangle is read; a "
             "warning says where the other differs.",
      .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-     .min_rank = 2,
-     .max_rank = BLASD_MAX_RANK,
+     BLASD_STACK_LENGTHS(2),
      .finite = true},
     {.name = NULL}};
 
@@ -21,14 +20,13 @@ static const struct blasd_port outputs[] = {
                               "The factor, with zeros in its other triangle; NaN for a matrix of "
                               "a stack that has none.",
                           .dtypes = BLASD_DTYPES_FLOAT,
-                          .min_rank = 2,
-                          .max_rank = BLASD_MAX_RANK},
+                          BLASD_STACK_LENGTHS(2)},
     [BLASD_CHOLESKY_INFO] = {.name = "info",
                              .shape = "(...)",
                              .doc = "For each matrix: 0, or k, counted from 1, where the leading "
                                     "minor of order k is not positive.",
                              .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
-                             .max_rank = BLASD_MAX_RANK - 2},
+                             BLASD_STACK_LENGTHS(0)},
     [BLASD_CHOLESKY_RESIDUAL] = {.name = "residual",
                                  .shape = "(...)",
                                  .doc =
@@ -37,7 +35,7 @@ static const struct blasd_port outputs[] = {
                                      "elements first, in the Frobenius norm, with what measuring "
                                      "it may have rounded; NaN where info is not 0.",
                                  .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                 .max_rank = BLASD_MAX_RANK - 2},
+                                 BLASD_STACK_LENGTHS(0)},
     {.name = NULL}};
 
 static const struct blasd_param params[] = {
@@ -62,13 +60,6 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_stack_figure(plan, BLASD_CHOLESKY_INFO, &stack, BLASD_int64);
     blasd_stack_figure(plan, BLASD_CHOLESKY_RESIDUAL, &stack, BLASD_float64);
     return 0;
-}
-
-static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
-    int64_t shape[3] = {items, n, n};
-    if (items < 1) return false;
-    blasd_job_give(job, BLASD_CHOLESKY_A, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
-    return true;
 }
 
 /* Symmetric, and its diagonal dominates. */
@@ -99,5 +90,5 @@ const struct blasd_op blasd_op_cholesky = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
-    .sample = sample,
+    .sample = blasd_stack_sample,
     .sample_values = sample_values};

@@ -66,14 +66,12 @@ static void cuda_device_close(struct blasd_device *device) {
             calls->event_close(slot->tickets[i]);
             calls->event_close(slot->marks[i]);
         }
-        blasd_cuda_replay_release(slot);
         blasd_cuda_ring_release(device, &slot->ring);
         blasd_cuda_arena_release(device, &slot->arena);
         blasd_cuda_scrap_release(&slot->scraps);
         free(slot->up.pieces);
         free(slot->down.pieces);
     }
-    blasd_cuda_tuner_release(device);
     calls->stream_close(device->up);
     calls->stream_close(device->down);
     blasd_cuda_ring_release(device, &device->ring);
@@ -88,6 +86,38 @@ static int copy_threads(void) {
     CPU_ZERO(&set);
     cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     return cores < 4 ? 1 : cores / 2 < MOST_COPY_THREADS ? cores / 2 : MOST_COPY_THREADS;
+}
+
+#define WARM_SIDE 8
+/* A product on each slot's stream: handles, workspaces and first kernels are there before the first
+ * job is. */
+static int warm_up(struct blasd_device *device, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = device->calls;
+    const size_t bytes = WARM_SIDE * WARM_SIDE * sizeof(double);
+    void *memory = NULL;
+    int code = calls->device_alloc(device->gpu, 3 * bytes, &memory, err);
+    for (int s = 0; code == 0 && s < BLASD_CUDA_SLOTS; s++) {
+        struct blasd_cuda_slot *slot = &device->slots[s];
+        struct blasd_gpu_gemm gemm = {.dtype = BLASD_float64,
+                                      .out = BLASD_float64,
+                                      .m = WARM_SIDE,
+                                      .n = WARM_SIDE,
+                                      .k = WARM_SIDE,
+                                      .alpha = 1,
+                                      .a = memory,
+                                      .b = (char *)memory + bytes,
+                                      .c = (char *)memory + 2 * bytes,
+                                      .lda = WARM_SIDE,
+                                      .ldb = WARM_SIDE,
+                                      .ldc = WARM_SIDE,
+                                      .count = 1};
+        code = blasd_cuda_slot_open(slot, err);
+        if (code == 0) code = calls->fill(slot->run, memory, 0, 3 * bytes, err);
+        if (code == 0) code = calls->gemm(slot->run, &gemm, err);
+        if (code == 0) code = calls->stream_wait(slot->run, err);
+    }
+    if (memory != NULL) calls->device_free(device->gpu, memory);
+    return code;
 }
 
 static int cuda_device_open(int ordinal, struct blasd_device **ret, struct blasd_err *err) {
@@ -111,7 +141,7 @@ static int cuda_device_open(int ordinal, struct blasd_device **ret, struct blasd
     if (code == 0) code = calls->stream_open(device->gpu, &device->up, err);
     if (code == 0) code = calls->stream_open(device->gpu, &device->down, err);
     for (int s = 0; code == 0 && s < BLASD_CUDA_SLOTS; s++) device->slots[s].device = device;
-    if (code == 0) code = blasd_cuda_probe(device, err);
+    if (code == 0) code = warm_up(device, err);
     if (code != 0) {
         cuda_device_close(device);
         return code;

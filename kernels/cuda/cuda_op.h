@@ -22,18 +22,6 @@
 
 struct blasd_cuda_slot; /* the frame's own */
 
-/* Which products the library takes on this device: tried once, when it was opened. Each is a set of
- * blasd_cuda_product bits. What is missing has to be done in another way. */
-struct blasd_cuda_can {
-    uint32_t gemm;     /* one product */
-    uint32_t strided;  /* gemm with count > 1 */
-    uint32_t pointers; /* gemm_pointers */
-    uint32_t grouped;  /* gemm_grouped; results have the dtype of the factors */
-};
-/* The bit of a product by the dtypes of its factors and of its result, and by its rounding. */
-uint32_t blasd_cuda_product(enum blasd_dtype dtype, enum blasd_dtype out,
-                            enum blasd_gpu_rounding rounding);
-
 /* A batch on its way through the device. Plain members may be read; `state` is the operation's. */
 struct blasd_cuda_job {
     const struct blasd_gpu_library *calls; /* the library */
@@ -45,7 +33,6 @@ struct blasd_cuda_job {
     const struct blasd_gpu_facts *facts; /* of the device, as it was when it was opened */
     void *state;                         /* NULL at first; take it with blasd_cuda_host */
     struct blasd_cuda_slot *slot;
-    const struct blasd_cuda_can *can;
 };
 
 /* What the frame moves for one task. By default everything that is there. */
@@ -81,26 +68,14 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
 #define BLASD_CUDA_KERNEL(name) BLASD_CUDA_KERNEL_MIXED(name, NULL)
 /* For an operation whose `company` (see core/kernel.h) lets jobs of different keys into one batch.
  */
-#define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL)
-/* For one that takes inputs in other dtypes than the plan says: `adapt` (see core/kernel.h). */
+#define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL, 0)
+/* For one that takes inputs in other dtypes than the plan says, `adapt`, or leaves elements that
+ * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for. */
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
-#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt) \
-    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt}
+#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt, inputs) \
+    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt, inputs}
 /* clang-format on */
-
-/* In prepare: says that compute puts the same work on the stream whenever keys, count and addresses
- * are the same (no fetch, send or pause, no host memory that is read later), that it leaves nothing
- * for finish but what is on the device, and that it may be called twice. Then the frame may record
- * it as a CUDA graph and launch that instead: worth while from about four launches on. */
-void blasd_cuda_repeats(struct blasd_cuda_job *job);
-
-/* ---- products ---- */
-
-/* calls->gemm on job->stream. A shape that is large and comes again and again has its algorithms
- * timed once, and is computed by the best of them from then on. Only in compute. */
-int blasd_cuda_gemm(struct blasd_cuda_job *job, const struct blasd_gpu_gemm *gemm,
-                    struct blasd_err *err);
 
 /* ---- addresses ---- */
 

@@ -4,7 +4,7 @@
  * A slot is what one batch occupies from its upload to its last downloaded byte. Uploads of all
  * slots share one stream and one ring of pinned chunks, downloads share a stream, and each slot
  * computes on a stream of its own. Read next: transfer.c, memory.c, flight.c, cuda_backend.c;
- * then probe_products.c, tune.c, replay.c. */
+ * then energy.c. */
 #ifndef BLASD_KERNELS_CUDA_DEVICE_H
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
@@ -86,60 +86,6 @@ struct blasd_cuda_scrap; /* a piece of host memory, in a list */
 void *blasd_cuda_scrap_take(struct blasd_cuda_scrap **list, size_t bytes);
 void blasd_cuda_scrap_release(struct blasd_cuda_scrap **list);
 
-/* ---- probe_products.c ---- */
-
-/* Tries each kind of product on every slot's stream, which also makes the library load what it
- * needs. Fails only where the device does. */
-int blasd_cuda_probe(struct blasd_device *device, struct blasd_err *err);
-
-/* ---- tune.c ---- */
-
-#define BLASD_CUDA_TUNED 64
-/* What two products must have in common to run equally fast. Compared byte by byte. */
-struct blasd_cuda_shape {
-    int64_t m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, count;
-    int32_t dtype, out, rounding, trans_a, trans_b, align_a, align_b, align_c;
-};
-struct blasd_cuda_tuned {
-    struct blasd_cuda_shape shape;
-    int seen;
-    bool chosen;
-    struct blasd_gpu_choice choice;
-    uint64_t used; /* when, by the tuner's count */
-};
-/* The shapes of products that came of late, and what is known of them. */
-struct blasd_cuda_tuner {
-    struct blasd_cuda_tuned tuned[BLASD_CUDA_TUNED];
-    int count;
-    uint64_t time;                     /* products looked up */
-    uint64_t changes;                  /* choices made or dropped: a graph from before is stale */
-    struct blasd_gpu_event *from, *to; /* owned */
-};
-void blasd_cuda_tuner_release(struct blasd_device *device);
-
-/* ---- replay.c ---- */
-
-#define BLASD_CUDA_GRAPHS 16
-struct blasd_cuda_recording {
-    char *signature; /* owned; what a batch must equal to be this one again */
-    size_t bytes;
-    int seen;
-    bool useless;                  /* cannot be recorded, or gains nothing */
-    struct blasd_gpu_graph *graph; /* owned; NULL until it is worth while */
-    uint64_t used;
-};
-struct blasd_cuda_replay {
-    struct blasd_cuda_recording recordings[BLASD_CUDA_GRAPHS];
-    int count;
-    uint64_t time;
-    char *signature; /* owned; of the batch at hand */
-    size_t room;
-    bool recording;
-};
-/* op->compute, or the graph that was recorded of it. */
-int blasd_cuda_compute(struct blasd_cuda_slot *slot, struct blasd_err *err);
-void blasd_cuda_replay_release(struct blasd_cuda_slot *slot);
-
 /* ---- energy.c ---- */
 
 struct blasd_cuda_reading {
@@ -153,6 +99,13 @@ struct blasd_cuda_energy {
 /* Around a batch: the second gives its tasks the energy that it took, where the card tells. */
 void blasd_cuda_energy_begin(struct blasd_flight *flight);
 void blasd_cuda_energy_end(struct blasd_flight *flight);
+
+/* ---- rule_gpu.cu ---- */
+
+/* Puts on the stream what makes the tensor's elements by the rule, at `to` on the device: the same
+ * bits as blasd_rule_fill. */
+int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
+                    const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
 
 /* ---- flight.c ---- */
 
@@ -179,9 +132,6 @@ struct blasd_cuda_slot {
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
     int64_t in_step[BLASD_MAX_INPUTS], out_step[BLASD_MAX_OUTPUTS];
-    struct blasd_cuda_replay replay;
-    bool repeats;                /* the operation said so of this part */
-    bool fetched;                /* by hand */
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
     int64_t host_us;             /* of packing before the first copy */
 };
@@ -208,8 +158,6 @@ struct blasd_device {
     const struct blasd_gpu_library *calls;
     struct blasd_gpu *gpu;
     struct blasd_gpu_facts facts;
-    struct blasd_cuda_can can;
-    struct blasd_cuda_tuner tuner;
     struct blasd_cuda_sizes sizes;
     int ordinal, copy_threads;
     struct blasd_gpu_stream *up, *down;
@@ -226,7 +174,8 @@ struct blasd_device {
 /* ---- nvml.c ---- */
 
 struct blasd_nvml;
-/* Finds the device in NVML; NULL where libnvidia-ml is not there or does not know it. */
+/* Finds the device in NVML; NULL where libnvidia-ml is not there or does not know it, or where the
+ * card is cut into slices (MIG). */
 struct blasd_nvml *blasd_nvml_open(const char *bus_id);
 void blasd_nvml_close(struct blasd_nvml *nvml);
 /* Fills what the card offers; what it does not stays as it is. */

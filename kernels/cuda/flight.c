@@ -71,6 +71,10 @@ static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *p
     return at;
 }
 
+static bool is_unmade(const struct blasd_task *task, int input) {
+    return (task->unmade >> input & 1) != 0;
+}
+
 /* Offsets become addresses, and what lies there becomes pieces to copy. */
 static int settle_column(struct blasd_cuda_slot *slot, const struct place *place, char *base,
                          struct blasd_cuda_list *list, struct blasd_err *err) {
@@ -80,6 +84,7 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         int code;
         if (*entry == NULL) continue;
         *entry = base + ((uintptr_t)*entry - 1);
+        if (place->tensor == input_of && is_unmade(&slot->job.tasks[t], place->column)) continue;
         code = blasd_cuda_list_add(list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;
     }
@@ -98,6 +103,8 @@ static int wishes(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         struct blasd_cuda_wish wish = {UINT64_MAX, UINT64_MAX};
         if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &wish);
+        /* what is not wished for, the operation moves by itself, from the host */
+        if ((job->tasks[t].unmade & ~wish.inputs) != 0) blasd_task_make_inputs(&job->tasks[t]);
         for (int i = 0; i < BLASD_MAX_INPUTS; i++)
             if ((wish.inputs >> i & 1) != 0)
                 slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i] = (char *)slot;
@@ -150,7 +157,6 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
     slot->sends = slot->mark_count = 0;
-    slot->fetched = slot->repeats = false;
     slot->state = BLASD_SLOT_IDLE;
 }
 
@@ -171,11 +177,28 @@ static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return code;
 }
 
+/* Elements that rules make, where the others are copied to. */
+static int make_inputs(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    for (int t = 0; t < slot->job.count; t++) {
+        const struct blasd_task *task = &slot->job.tasks[t];
+        for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+            void *to = blasd_cuda_in(&slot->job, t, i);
+            int code = !is_unmade(task, i) || to == NULL
+                           ? 0
+                           : blasd_cuda_make(slot->device->up, &task->job->inputs[i].source.rule,
+                                             &task->inputs[i], to, err);
+            if (code != 0) return code;
+        }
+    }
+    return 0;
+}
+
 static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
     struct blasd_gpu_stream *up = slot->device->up;
     int code = calls->event_record(slot->up_from, up, err);
     slot->queued_ns = blasd_clock_ns();
+    if (code == 0) code = make_inputs(slot, err);
     if (code == 0) code = blasd_cuda_upload(slot->device, &slot->up, err);
     if (code == 0) code = calls->event_record(slot->up_to, up, err);
     if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
@@ -185,7 +208,7 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
     int code = calls->event_record(slot->run_from, slot->run, err);
-    if (code == 0) code = blasd_cuda_compute(slot, err);
+    if (code == 0) code = slot->op->compute(&slot->job, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
@@ -205,7 +228,6 @@ static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *
                                         .count = count,
                                         .watch = watch,
                                         .facts = &device->facts,
-                                        .can = &device->can,
                                         .slot = slot};
     slot->began_ns = blasd_clock_ns();
     slot->output_count = 0;

@@ -14,12 +14,7 @@ struct blasd_cuda_sizes {
 };
 extern struct blasd_cuda_sizes blasd_cuda_sizes;
 
-/* When effort is worth while that only pays where work repeats. Tests make it so at once. */
 struct blasd_cuda_habits {
-    double tune_flops; /* least operations of a product whose algorithms are timed */
-    int tune_seen;     /* the sighting of a shape at which they are; 0: never */
-    int graph_seen;    /* the sighting of a batch at which it becomes a graph; 0: never */
-    int graph_nodes;   /* least work items of a graph that is kept */
     int64_t energy_ns; /* between two readings of the card's energy counter, at least */
 };
 extern struct blasd_cuda_habits blasd_cuda_habits;

@@ -21,7 +21,6 @@
 struct blasd_gpu;        /* an open device */
 struct blasd_gpu_stream; /* a stream, with its cuBLAS and cuSOLVER handles once they are needed */
 struct blasd_gpu_event;
-struct blasd_gpu_graph; /* work of a stream that was recorded, to be put on it again */
 
 /* What the runtime says before a device is open. */
 struct blasd_gpu_driver {
@@ -45,19 +44,6 @@ struct blasd_gpu_facts {
 /* What a product may do to float32 factors first; float64 and half factors are never changed. */
 enum blasd_gpu_rounding { BLASD_GPU_NATIVE, BLASD_GPU_TF32, BLASD_GPU_BF16 };
 
-/* What an address is a multiple of: 64, or the power of 2 below. */
-static inline int blasd_gpu_alignment(const void *address) {
-    uintptr_t bits = (uintptr_t)address | 64;
-    return (int)(bits & ~(bits - 1));
-}
-
-/* One of the library's algorithms for a product; a plain value, good for products of that shape,
- * dtype, layout and alignment on the device that gave it. */
-struct blasd_gpu_choice {
-    uint64_t words[8];
-    size_t room; /* bytes of workspace that it takes, of the stream's own */
-};
-
 /* c = alpha * op(a) * op(b) + beta * c, ROW-MAJOR, `count` times. With beta 0, c is not read. */
 struct blasd_gpu_gemm {
     enum blasd_dtype dtype; /* of a and b: any floating or complex one */
@@ -72,17 +58,6 @@ struct blasd_gpu_gemm {
     int64_t lda, ldb, ldc; /* elements from one row to the next, as stored */
     /* between the products of a batch, in elements; 0 for a or b: the same one for all */
     int64_t stride_a, stride_b, stride_c, count;
-    const struct blasd_gpu_choice *choice; /* of `gemm`, read before it returns; NULL: as the
-                                              library finds best by itself */
-};
-
-/* One group of a grouped product: `count` products of one shape. */
-struct blasd_gpu_group {
-    bool trans_a, trans_b;
-    int64_t m, n, k;
-    double alpha, beta;
-    int64_t lda, ldb, ldc;
-    int64_t count;
 };
 
 /* Triangles and sides as in BLAS, COLUMN-MAJOR, for factorisations: */
@@ -121,8 +96,6 @@ struct blasd_gpu_library {
     int (*stream_after)(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
                         struct blasd_err *err);
     int (*event_wait)(struct blasd_gpu_event *event, struct blasd_err *err); /* the host waits */
-    /* whether it has come to pass; never waits */
-    int (*event_done)(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err);
     /* between two events that have come to pass */
     int (*event_us)(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
                     struct blasd_err *err);
@@ -136,52 +109,17 @@ struct blasd_gpu_library {
     int (*fill)(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
                 struct blasd_err *err);
 
-    /* ---- graphs: until capture_end the stream's work is written down and does not run ---- */
-    /* Work that waits, allocates or touches another stream fails while it is captured. */
-    int (*capture_begin)(struct blasd_gpu_stream *stream, struct blasd_err *err);
-    /* Ends it in any case. *nodes: kernels, copies and fills in the graph, whose memory must be
-     * there whenever it is launched. */
-    int (*capture_end)(struct blasd_gpu_stream *stream, struct blasd_gpu_graph **ret, int *nodes,
-                       struct blasd_err *err);
-    int (*graph_launch)(struct blasd_gpu_graph *graph, struct blasd_gpu_stream *stream,
-                        struct blasd_err *err);
-    void (*graph_close)(struct blasd_gpu_graph *graph); /* not while it runs; takes NULL */
-
     /* ---- cuBLAS: products are row-major ---- */
     int (*gemm)(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
                 struct blasd_err *err);
-    /* as gemm, but a, b, c are arrays of `count` pointers, in device memory */
-    int (*gemm_pointers)(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
-                         struct blasd_err *err);
-    /* groups of different shapes; the three arrays of pointers, in device memory, hold the groups'
-     * one after the other. internal_error where the device does not do it for this dtype. */
-    int (*gemm_grouped)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype,
-                        enum blasd_gpu_rounding rounding, const struct blasd_gpu_group *groups,
-                        int group_count, const void *const *a, const void *const *b, void *const *c,
-                        struct blasd_err *err);
-    /* At most `most` algorithms that `gemm` can take as its choice, likely ones first; *count may
-     * be 0. All of them sum in the dtype that library calls without a choice sum in. */
-    int (*gemm_choices)(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
-                        int most, struct blasd_gpu_choice *ret, int *count, struct blasd_err *err);
-
     /* ---- cuBLAS: column-major, as LAPACK has it ---- */
     int (*trsm)(struct blasd_gpu_stream *stream, const struct blasd_gpu_triangle *t, const void *a,
                 void *b, struct blasd_err *err);
-    /* a, b: arrays of pointers in device memory */
-    int (*trsm_pointers)(struct blasd_gpu_stream *stream, const struct blasd_gpu_triangle *t,
-                         const void *const *a, void *const *b, int count, struct blasd_err *err);
-    /* c (n x n) = alpha * a a' + beta * c, or a' a with trans; one triangle */
-    int (*syrk)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, bool upper, bool trans,
-                int64_t n, int64_t k, double alpha, const void *a, int64_t lda, double beta,
-                void *c, int64_t ldc, struct blasd_err *err);
     /* n x n each, factorised in place; pivots: n ints each, one after the other; info: one int
      * each; all in device memory */
     int (*getrf_pointers)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, int n,
                           void *const *a, int lda, int *pivots, int *info, int count,
                           struct blasd_err *err);
-    int (*getrs_pointers)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, bool trans,
-                          int n, int columns, const void *const *a, int lda, const int *pivots,
-                          void *const *b, int ldb, int count, struct blasd_err *err);
 
     /* ---- cuSOLVER: column-major; work and info in device memory, host_work on the host ---- */
     /* Each *_size gives the bytes of work its function needs on the device and on the host. */
@@ -205,13 +143,6 @@ struct blasd_gpu_library {
     int (*potrf_pointers)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, bool upper,
                           int n, void *const *a, int lda, int *info, int count,
                           struct blasd_err *err);
-    /* float64 by float32 factors and refinement; x is not b; *steps (on the host, written before
-     * the call returns: this one waits): refinement steps, negative where it fell back */
-    int (*gesv_mixed_size)(struct blasd_gpu_stream *stream, int n, int columns, size_t *work,
-                           struct blasd_err *err);
-    int (*gesv_mixed)(struct blasd_gpu_stream *stream, int n, int columns, void *a, int lda,
-                      void *b, int ldb, void *x, int ldx, void *work, size_t work_bytes, int *steps,
-                      int *info, struct blasd_err *err);
     int (*geqrf_size)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, int64_t m, int64_t n,
                       int64_t lda, size_t *work, size_t *host_work, struct blasd_err *err);
     int (*geqrf)(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, int64_t m, int64_t n,

@@ -1,4 +1,4 @@
-/* The CUDA runtime behind library.h, the handles, and the table. Read next: library_graph.cu. */
+/* The CUDA runtime behind library.h, the handles, and the table. Read next: library_cublas.cu. */
 #include "kernels/cuda/library_cuda.h"
 
 extern "C" {
@@ -236,17 +236,6 @@ int blasd_gpu_stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_eve
 
 int blasd_gpu_event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
     CUDA(cudaEventSynchronize(event->raw), "running on the device");
-    return 0;
-}
-
-int blasd_gpu_event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
-    cudaError_t status = cudaEventQuery(event->raw);
-    *ret = status == cudaSuccess;
-    if (status == cudaErrorNotReady) {
-        (void)cudaGetLastError();
-        return 0;
-    }
-    CUDA(status, "running on the device");
     return 0;
 }
 

@@ -30,11 +30,6 @@ int blasd_gpu_solver_status(cusolverStatus_t status, const char *what, struct bl
 int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err);
 int blasd_gpu_solver(struct blasd_gpu_stream *stream, struct blasd_err *err);
 cudaDataType_t blasd_gpu_type(enum blasd_dtype dtype);
-cublasComputeType_t blasd_gpu_compute_type(enum blasd_dtype dtype,
-                                           enum blasd_gpu_rounding rounding);
-/* gemm with its choice, which is not NULL. */
-int blasd_gpu_gemm_chosen(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
-                          struct blasd_err *err);
 /* Bytes of a stream's blas_room, where there is one: what NVIDIA recommends for Hopper. Given by us
  * so that cuBLAS allocates nothing by itself. */
 constexpr size_t blasd_gpu_blas_room = (size_t)32 << 20;

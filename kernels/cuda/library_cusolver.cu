@@ -89,24 +89,6 @@ int blasd_gpu_potrf_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype d
         "batched potrf");
 }
 
-int blasd_gpu_gesv_mixed_size(struct blasd_gpu_stream *stream, int n, int columns, size_t *work,
-                              struct blasd_err *err) {
-    READY();
-    return SOLVER(cusolverDnDSgesv_bufferSize(stream->solver, n, columns, nullptr, n, nullptr,
-                                              nullptr, n, nullptr, n, nullptr, work),
-                  "mixed gesv");
-}
-
-int blasd_gpu_gesv_mixed(struct blasd_gpu_stream *stream, int n, int columns, void *a, int lda,
-                         void *b, int ldb, void *x, int ldx, void *work, size_t work_bytes,
-                         int *steps, int *info, struct blasd_err *err) {
-    READY();
-    return SOLVER(cusolverDnDSgesv(stream->solver, n, columns, (double *)a, lda, nullptr,
-                                   (double *)b, ldb, (double *)x, ldx, work, work_bytes, steps,
-                                   info),
-                  "mixed gesv");
-}
-
 int blasd_gpu_geqrf_size(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, int64_t m,
                          int64_t n, int64_t lda, size_t *work, size_t *host_work,
                          struct blasd_err *err) {

@@ -27,25 +27,14 @@ extern "C" {
     X(event_record)                                                                                \
     X(stream_after)                                                                                \
     X(event_wait)                                                                                  \
-    X(event_done)                                                                                  \
     X(event_us)                                                                                    \
     X(copy_up)                                                                                     \
     X(copy_down)                                                                                   \
     X(copy_within)                                                                                 \
     X(fill)                                                                                        \
-    X(capture_begin)                                                                               \
-    X(capture_end)                                                                                 \
-    X(graph_launch)                                                                                \
-    X(graph_close)                                                                                 \
     X(gemm)                                                                                        \
-    X(gemm_pointers)                                                                               \
-    X(gemm_grouped)                                                                                \
-    X(gemm_choices)                                                                                \
     X(trsm)                                                                                        \
-    X(trsm_pointers)                                                                               \
-    X(syrk)                                                                                        \
     X(getrf_pointers)                                                                              \
-    X(getrs_pointers)                                                                              \
     X(getrf_size)                                                                                  \
     X(getrf)                                                                                       \
     X(getrs)                                                                                       \
@@ -53,8 +42,6 @@ extern "C" {
     X(potrf)                                                                                       \
     X(potrs)                                                                                       \
     X(potrf_pointers)                                                                              \
-    X(gesv_mixed_size)                                                                             \
-    X(gesv_mixed)                                                                                  \
     X(geqrf_size)                                                                                  \
     X(geqrf)                                                                                       \
     X(ormqr_size)                                                                                  \

@@ -36,18 +36,25 @@ struct blasd_nvml *blasd_nvml_open(const char *bus_id) {
     struct blasd_nvml *nvml = calloc(1, sizeof *nvml);
     int (*init)(void) = NULL;
     int (*by_bus_id)(const char *, nvml_device *) = NULL;
+    int (*mig_mode)(nvml_device, unsigned *now, unsigned *after_reset) = NULL;
+    unsigned mig = 0, later;
     if (nvml == NULL) return NULL;
     nvml->object = dlopen(blasd_nvml_library, RTLD_NOW | RTLD_LOCAL);
     if (nvml->object == NULL) goto none;
     find(nvml->object, "nvmlInit_v2", &init);
     find(nvml->object, "nvmlShutdown", &nvml->shutdown);
     find(nvml->object, "nvmlDeviceGetHandleByPciBusId_v2", &by_bus_id);
+    find(nvml->object, "nvmlDeviceGetMigMode", &mig_mode);
     find(nvml->object, "nvmlDeviceGetUtilizationRates", &nvml->utilization);
     find(nvml->object, "nvmlDeviceGetMemoryInfo", &nvml->memory);
     find(nvml->object, "nvmlDeviceGetPowerUsage", &nvml->power);
     find(nvml->object, "nvmlDeviceGetTotalEnergyConsumption", &nvml->energy);
     if (init == NULL || nvml->shutdown == NULL || by_bus_id == NULL || init() != 0) goto unload;
-    if (by_bus_id(bus_id, &nvml->device) == 0) return nvml;
+    /* the device of a process is a slice of a card that is cut up (MIG), and what the address leads
+     * to is the whole card, with the load, the memory and the energy of all slices */
+    if (by_bus_id(bus_id, &nvml->device) == 0 &&
+        (mig_mode == NULL || mig_mode(nvml->device, &mig, &later) != 0 || mig == 0))
+        return nvml;
     (void)nvml->shutdown();
 unload:
     dlclose(nvml->object);

@@ -10,8 +10,7 @@ static const struct blasd_port inputs[] = {
          "Symmetric matrices: one or a stack of them. One triangle is read; a warning says where "
          "the other differs.",
      .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-     .min_rank = 2,
-     .max_rank = BLASD_MAX_RANK,
+     BLASD_STACK_LENGTHS(2),
      .finite = true},
     {.name = NULL}};
 
@@ -21,28 +20,26 @@ static const struct blasd_port outputs[] = {
                            .doc = "The eigenvalues, from the least to the largest. Each is within "
                                   "residual times ||a|| of the exact one of its place.",
                            .dtypes = BLASD_DTYPES_FLOAT,
-                           .min_rank = 1,
-                           .max_rank = BLASD_MAX_RANK - 1},
+                           BLASD_STACK_LENGTHS(1)},
     [BLASD_EIGH_VECTORS] = {.name = "eigenvectors",
                             .shape = "(..., n, n)",
                             .doc = "Column i is the eigenvector of eigenvalue i, of length 1.",
                             .dtypes = BLASD_DTYPES_FLOAT,
-                            .min_rank = 2,
-                            .max_rank = BLASD_MAX_RANK,
+                            BLASD_STACK_LENGTHS(2),
                             .optional = true},
     [BLASD_EIGH_RESIDUAL] = {.name = "residual",
                              .shape = "(...)",
                              .doc = "With vectors, for each matrix: ||a V - V diag(w)|| / ||a|| in "
                                     "the Frobenius norm, with what measuring it may have rounded.",
                              .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                             .max_rank = BLASD_MAX_RANK - 2,
+                             BLASD_STACK_LENGTHS(0),
                              .optional = true},
     [BLASD_EIGH_ORTHOGONALITY] = {.name = "orthogonality",
                                   .shape = "(...)",
                                   .doc = "With vectors, for each matrix: ||V' V - 1|| in the "
                                          "Frobenius norm, with what measuring it may have rounded.",
                                   .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                  .max_rank = BLASD_MAX_RANK - 2,
+                                  BLASD_STACK_LENGTHS(0),
                                   .optional = true},
     {.name = NULL}};
 
@@ -82,13 +79,6 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     return 0;
 }
 
-static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
-    int64_t shape[3] = {items, n, n};
-    if (items < 1) return false;
-    blasd_job_give(job, BLASD_EIGH_A, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
-    return true;
-}
-
 const struct blasd_op blasd_op_eigh = {
     .name = "eigh",
     .summary = "Eigenvalues and eigenvectors of symmetric matrices",
@@ -100,4 +90,4 @@ const struct blasd_op blasd_op_eigh = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
-    .sample = sample};
+    .sample = blasd_stack_sample};

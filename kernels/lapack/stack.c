@@ -43,6 +43,13 @@ int blasd_stack_read(const struct blasd_job *job, bool square, struct blasd_stac
     return code;
 }
 
+bool blasd_stack_sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
+    int64_t shape[3] = {items, n, n};
+    if (items < 1) return false;
+    blasd_job_give(job, 0, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
+    return true;
+}
+
 void blasd_stack_plan(struct blasd_plan *plan, const struct blasd_job *job,
                       const struct blasd_stack *stack, double flops, double workspace) {
     const struct blasd_tensor *input;

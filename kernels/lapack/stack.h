@@ -24,9 +24,15 @@ struct blasd_stack {
     bool single;   /* results are float32 */
 };
 
+/* Of a port: `lengths` (0 to 2) for each matrix of the stack. */
+#define BLASD_STACK_LENGTHS(lengths)                                                               \
+    .min_rank = (lengths), .max_rank = BLASD_MAX_RANK - 2 + (lengths)
+
 /* Reads input 0, which has passed the checks of its port. square: m must be n. */
 int blasd_stack_read(const struct blasd_job *job, bool square, struct blasd_stack *ret,
                      struct blasd_err *err);
+/* As op.sample, of operations that take matrices as input 0 alone: square ones. */
+bool blasd_stack_sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
 /* What plans share: dtypes, items, and `flops` and `workspace` (elements) of one matrix. */
 void blasd_stack_plan(struct blasd_plan *plan, const struct blasd_job *job,
                       const struct blasd_stack *stack, double flops, double workspace);

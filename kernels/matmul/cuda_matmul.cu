@@ -1,5 +1,5 @@
-/* matmul on CUDA: cuBLAS for products of any size, single, in a batch or grouped by shape; our own
- * kernel for those too small for it.
+/* matmul on CUDA: cuBLAS for each job whose products are large, our own kernels for all that are
+ * small.
  *
  * products.cu has decided what runs together and how. Row-major throughout: library.h swaps the
  * operands. Read next: tiny.cuh, then README.md for the method and cpu_matmul.c for the same
@@ -8,40 +8,20 @@
 
 #include <stdio.h>
 
-static struct tiny_batch batch_of(const struct group *group) {
-    const struct blasd_matmul *mm = &group->mm;
-    struct tiny_batch batch = {};
-    batch.a = group->a;
-    batch.b = group->b;
-    batch.c = group->c;
-    batch.out = group->out_at;
-    batch.m = (int)mm->m;
-    batch.n = (int)mm->n;
-    batch.k = (int)mm->k;
-    batch.trans_a = group->trans_a;
-    batch.trans_b = group->trans_b;
-    batch.add_c = mm->add_c;
-    batch.items = mm->batch_count;
-    batch.products = mm->batch_count * group->count;
-    batch.c_row = group->c_row;
-    batch.c_column = group->c_column;
-    batch.alpha = mm->alpha;
-    batch.beta = mm->beta;
-    batch.walk = group->walk;
-    return batch;
-}
+#define BLOCKS_MOST (1 << 20)
 
 template <class In, class C, class Out>
 static int launch_own(struct blasd_cuda_job *job, const struct group *group,
                       struct blasd_err *err) {
-    struct tiny_batch batch = batch_of(group);
+    struct tiny_batch batch = tiny_batch_of(group);
     int64_t mn = (int64_t)batch.m * batch.n, blocks;
     int64_t bytes = (int64_t)(batch.m + batch.n) * batch.k * (int64_t)sizeof(In);
-    if (group->way == WAY_PLAIN) {
-        blocks = (mn * batch.products + TINY_THREADS - 1) / TINY_THREADS;
-        if (blocks > (int64_t)job->facts->units * 64) blocks = (int64_t)job->facts->units * 64;
-        return blasd_launch(plain_products<In, C, Out>, dim3((unsigned)blocks), dim3(TINY_THREADS),
-                            0, job->stream, err, batch);
+    if (group->way == WAY_SMALL) {
+        blocks = group->small_blocks;
+        if (blocks > BLOCKS_MOST) blocks = BLOCKS_MOST;
+        return blasd_launch(small_products<In, C, Out>, dim3((unsigned)blocks), dim3(TINY_THREADS),
+                            0, job->stream, err, group->small, group->small_count,
+                            group->small_blocks);
     }
     batch.each = (int)(TINY_THREADS / mn > 1 ? TINY_THREADS / mn : 1);
     if (bytes > 0 && batch.each > TINY_SHARED / bytes) batch.each = (int)(TINY_SHARED / bytes);
@@ -111,59 +91,33 @@ static int after_product(struct blasd_cuda_job *job, const struct group *group,
                         err);
 }
 
-/* One call for each product. */
-static int run_loop(struct blasd_cuda_job *job, const struct group *group, struct blasd_err *err) {
-    int64_t in = (int64_t)blasd_dtype_size(group->dtype);
-    int64_t out = (int64_t)blasd_dtype_size(group->made);
-    struct blasd_gpu_gemm gemm = group->gemm;
-    int code = 0;
-    gemm.count = 1;
-    for (int64_t i = 0; code == 0 && i < group->gemm.count; i++) {
-        if (group->addresses[0] != nullptr) {
-            gemm.a = group->addresses[0][i];
-            gemm.b = group->addresses[1][i];
-            gemm.c = group->addresses[2][i];
-        } else {
-            gemm.a = (const char *)group->gemm.a + i * gemm.stride_a * in;
-            gemm.b = (const char *)group->gemm.b + i * gemm.stride_b * in;
-            gemm.c = (char *)group->gemm.c + i * gemm.stride_c * out;
-        }
-        code = job->calls->gemm(job->stream, &gemm, err);
-    }
-    return code;
+/* Whether a job's stack is one call. */
+static bool is_even(const struct group *group) {
+    return group->gemm.stride_a >= 0 && group->gemm.stride_b >= 0;
 }
 
-/* All products WAY_GROUPED in one call; where the device has no such call for this dtype, shape by
- * shape. */
-static int run_grouped(struct blasd_cuda_job *job, struct product_plan *plan,
-                       struct blasd_err *err) {
-    struct blasd_gpu_group *groups;
-    int count = 0,
-        code = take_host(job, (size_t)plan->group_count, sizeof *groups, (void **)&groups, err);
-    int64_t before = 0;
-    if (code != 0) return code;
-    for (int g = 0; g < plan->group_count; g++) {
-        const struct blasd_gpu_gemm *gemm = &plan->groups[g].gemm;
-        if (plan->groups[g].way != WAY_GROUPED) continue;
-        groups[count++] = {gemm->trans_a, gemm->trans_b, gemm->m,    gemm->n,
-                           gemm->k,       gemm->alpha,   gemm->beta, gemm->lda,
-                           gemm->ldb,     gemm->ldc,     gemm->count};
-    }
-    code = job->calls->gemm_grouped(job->stream, plan->groups[0].dtype, plan->rounding, groups,
-                                    count, plan->grouped_a, plan->grouped_b, plan->grouped_c, err);
-    if (code != -(int)BLASD_E_internal_error) return code;
-    code = 0;
-    for (int g = 0; code == 0 && g < plan->group_count; g++) {
-        struct blasd_gpu_gemm gemm = plan->groups[g].gemm;
-        if (plan->groups[g].way != WAY_GROUPED) continue;
-        /* some may have been added to c before the call failed */
-        code = before_product(job, &plan->groups[g], err);
-        if (code != 0) return code;
-        gemm.a = plan->grouped_a + before;
-        gemm.b = plan->grouped_b + before;
-        gemm.c = (void *)(plan->grouped_c + before);
-        before += gemm.count;
-        code = job->calls->gemm_pointers(job->stream, &gemm, err);
+/* A call for each job; for each product where the items of a stack lie unevenly. */
+static int run_library(struct blasd_cuda_job *job, const struct product_plan *plan,
+                       const struct group *group, struct blasd_err *err) {
+    int64_t a_bytes = group->gemm.m * group->gemm.k * (int64_t)blasd_dtype_size(group->dtype);
+    int64_t b_bytes = group->gemm.k * group->gemm.n * (int64_t)blasd_dtype_size(group->dtype);
+    int64_t c_bytes = group->gemm.stride_c * (int64_t)blasd_dtype_size(group->made);
+    bool even = is_even(group);
+    int code = 0;
+    for (int t = 0; code == 0 && t < group->count; t++) {
+        int task = plan->order[group->first + t];
+        const char *a = (const char *)blasd_cuda_in(job, task, BLASD_MATMUL_A);
+        const char *b = (const char *)blasd_cuda_in(job, task, BLASD_MATMUL_B);
+        char *c = group->wide != nullptr ? group->target.base + t * group->target.step
+                                         : (char *)blasd_cuda_out(job, task, 0);
+        struct blasd_gpu_gemm gemm = group->gemm;
+        if (!even) gemm.count = 1;
+        for (int64_t i = 0; code == 0 && i < (even ? 1 : group->items); i++) {
+            gemm.a = a + walk_to(group->walk, group->walk.a, i) * a_bytes;
+            gemm.b = b + walk_to(group->walk, group->walk.b, i) * b_bytes;
+            gemm.c = c + i * c_bytes;
+            code = job->calls->gemm(job->stream, &gemm, err);
+        }
     }
     return code;
 }
@@ -180,38 +134,27 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
                                   err);
             continue;
         }
-        if (group->way == WAY_TINY || group->way == WAY_PLAIN) {
-            code = run_own(job, group, err);
+        if (group->way != WAY_LIBRARY) {
+            if (group->way == WAY_TINY || group->small_count > 0) code = run_own(job, group, err);
             continue;
         }
         code = before_product(job, group, err);
-        if (code != 0 || group->mm.k == 0) continue;
-        if (group->way == WAY_STRIDED) code = blasd_cuda_gemm(job, &group->gemm, err);
-        if (group->way == WAY_LOOP) code = run_loop(job, group, err);
-        if (group->way == WAY_POINTERS)
-            code = job->calls->gemm_pointers(job->stream, &group->gemm, err);
+        if (code == 0 && group->mm.k > 0) code = run_library(job, plan, group, err);
+        if (code == 0) code = after_product(job, group, err);
     }
-    if (code == 0 && plan->grouped) code = run_grouped(job, plan, err);
-    for (int g = 0; code == 0 && g < plan->group_count; g++)
-        if (plan->groups[g].way >= WAY_STRIDED) code = after_product(job, &plan->groups[g], err);
     return code;
 }
 
 static const char *way_name(const struct group *group) {
-    switch (group->way) {
-    case WAY_STRIDED: return group->gemm.count > 1 ? " batched" : "";
-    case WAY_POINTERS: return " batched";
-    case WAY_LOOP: return " one by one";
-    case WAY_GROUPED: return " grouped";
-    case WAY_SLICES: return " in tiles";
-    default: return "";
-    }
+    if (group->way == WAY_SLICES) return " in tiles";
+    if (group->way != WAY_LIBRARY || group->items == 1) return "";
+    return is_even(group) ? " batched" : " one by one";
 }
 
 static const char *base_name(const struct group *group) {
     if (group->mm.exact) return "integers";
     if (group->way == WAY_TINY) return "tiny";
-    if (group->way == WAY_PLAIN) return "plain";
+    if (group->way == WAY_SMALL) return "small";
     switch (group->dtype) {
     case BLASD_float64: return "dgemm";
     case BLASD_complex128: return "zgemm";
@@ -250,7 +193,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         const struct group *group = &plan->groups[plan->group_of[t]];
         struct blasd_task *task = &job->tasks[t];
-        bool single = group->dtype == BLASD_float32 && group->way > WAY_PLAIN;
+        bool single = group->dtype == BLASD_float32 && group->way != WAY_TINY &&
+                      group->way != WAY_SMALL;
         const char *rounding = !single                            ? ""
                                : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
                                : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
@@ -293,14 +237,14 @@ static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
 /* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
 static void company(const struct blasd_job *job, const struct blasd_plan *plan,
                     struct blasd_key *ret) {
-    if (plan->flops > GROUPED_FLOPS) return;
+    if (plan->flops > COMPANY_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[0]);
     blasd_key_add_int(ret, job->params[BLASD_MATMUL_PRECISION].choice);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
-    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", company, adapt),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", company, adapt, ~0u),
     .choose = choose,
     .prepare = prepare_products,
     .compute = compute,

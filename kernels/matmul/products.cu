@@ -1,7 +1,8 @@
 /* From tasks to calls: which products run together, how, and where their operands lie.
  *
- * Tasks of equal key form a group and run as one call; a batch of small products may hold several,
- * which share a grouped call where the library has one. Read next: cuda_matmul.cu. */
+ * Tasks of equal key form a group. What our own kernels make is one launch for the group, or for
+ * all small ones of a batch; what the library makes is a call for each job. Read next:
+ * cuda_matmul.cu. */
 #include "kernels/matmul/products.cuh"
 
 int take_host(struct blasd_cuda_job *job, size_t count, size_t size, void **ret,
@@ -21,6 +22,13 @@ static void join_rows(struct group *group) {
     if (group->m < 1 || group->items > INT32_MAX / group->m) return;
     group->m *= group->items;
     group->items = 1;
+}
+
+static bool is_small(const struct blasd_matmul *mm) {
+    int64_t work;
+    if (mm->m > SMALL_SIDE || mm->n > SMALL_SIDE || mm->k > SMALL_SIDE) return false;
+    work = mm->m * mm->n * mm->k;
+    return work <= SMALL_WORK && mm->batch_count <= SMALL_JOB / (work > 0 ? work : 1);
 }
 
 static int read_group(struct group *group, const struct blasd_task *task,
@@ -45,10 +53,8 @@ static int read_group(struct group *group, const struct blasd_task *task,
         group->way = WAY_SLICES;
     else if (mm->m <= TINY_MOST && mm->n <= TINY_MOST && mm->k <= TINY_MOST)
         group->way = WAY_TINY;
-    else if (mm->exact)
-        group->way = WAY_PLAIN;
     else
-        group->way = WAY_POINTERS; /* or better, once addresses are known */
+        group->way = mm->exact || is_small(mm) ? WAY_SMALL : WAY_LIBRARY;
     return 0;
 }
 
@@ -112,13 +118,14 @@ static int locate(struct blasd_cuda_job *job, const struct product_plan *plan,
 
 static int locate_all(struct blasd_cuda_job *job, const struct product_plan *plan,
                       struct group *group, struct blasd_err *err) {
-    int code = locate(job, plan, group, false, BLASD_MATMUL_A, &group->a, err);
-    if (code == 0) code = locate(job, plan, group, false, BLASD_MATMUL_B, &group->b, err);
+    bool own = group->way <= WAY_SMALL;
+    int code = own ? locate(job, plan, group, false, BLASD_MATMUL_A, &group->a, err) : 0;
+    if (code == 0 && own) code = locate(job, plan, group, false, BLASD_MATMUL_B, &group->b, err);
     if (code == 0 && group->mm.add_c)
         code = locate(job, plan, group, false, BLASD_MATMUL_C, &group->c, err);
     if (code == 0) code = locate(job, plan, group, true, 0, &group->out_at, err);
     group->target = group->out_at;
-    if (code != 0 || group->way == WAY_TINY || group->out == group->made) return code;
+    if (code != 0 || own || group->out == group->made) return code;
     group->target = {};
     group->target.step = (group->elements * (int64_t)blasd_dtype_size(group->made) + 63) / 64 * 64;
     code =
@@ -127,39 +134,24 @@ static int locate_all(struct blasd_cuda_job *job, const struct product_plan *pla
     return code;
 }
 
-/* The step, in elements, from product to product of all tasks, where there is one for all; -1
- * where there is not. */
-static int64_t product_step(const struct group *group, const struct across_tasks *x,
-                            enum blasd_dtype dtype, const int64_t *steps, int64_t matrix) {
-    int64_t size = (int64_t)blasd_dtype_size(dtype), step = 0, within = 1;
-    if (group->items > 1) { /* a dense walk, or one matrix for all */
-        bool dense = true, fixed = true;
-        for (int d = group->walk.rank - 1; d >= 0; d--) {
-            if (group->walk.shape[d] == 1) continue;
-            if (steps[d] != within) dense = false;
-            if (steps[d] != 0) fixed = false;
-            within *= group->walk.shape[d];
-        }
-        if (!dense && !fixed) return -1;
-        step = dense ? matrix : 0;
-        if (group->count > 1 && (x->table != nullptr || x->step != step * group->items * size))
-            return -1;
-        return step;
+/* The step, in elements, from item to item of one job's operand, where there is one; -1 where there
+ * is not. */
+static int64_t item_step(const struct group *group, const int64_t *steps, int64_t matrix) {
+    bool dense = true, fixed = true; /* item by item; one matrix for all */
+    int64_t within = 1;
+    if (group->items == 1) return 0;
+    for (int d = group->walk.rank - 1; d >= 0; d--) {
+        if (group->walk.shape[d] == 1) continue;
+        if (steps[d] != within) dense = false;
+        if (steps[d] != 0) fixed = false;
+        within *= group->walk.shape[d];
     }
-    if (group->count == 1) return 0;
-    if (x->table != nullptr || x->step % size != 0) return -1;
-    return x->step / size;
+    return dense ? matrix : fixed ? 0 : -1;
 }
 
 static void fill_gemm(struct group *group, enum blasd_gpu_rounding rounding) {
+    int64_t mk = group->m * group->mm.k, kn = group->mm.k * group->n;
     struct blasd_gpu_gemm *g = &group->gemm;
-    int64_t mk = group->m * group->mm.k, kn = group->mm.k * group->n, mn = group->m * group->n;
-    struct item_walk out = group->walk;
-    int64_t within = 1;
-    for (int d = out.rank - 1; d >= 0; d--) {
-        out.a[d] = within;
-        within *= out.shape[d];
-    }
     *g = {};
     g->dtype = group->dtype;
     g->out = group->made;
@@ -171,132 +163,67 @@ static void fill_gemm(struct group *group, enum blasd_gpu_rounding rounding) {
     g->k = group->mm.k;
     g->alpha = group->alpha;
     g->beta = group->beta;
-    g->a = group->a.base;
-    g->b = group->b.base;
-    g->c = group->target.base;
     g->lda = group->trans_a ? group->m : group->mm.k;
     g->ldb = group->trans_b ? group->mm.k : group->n;
     g->ldc = group->n;
-    g->stride_a = product_step(group, &group->a, group->dtype, group->walk.a, mk);
-    g->stride_b = product_step(group, &group->b, group->dtype, group->walk.b, kn);
-    g->stride_c = product_step(group, &group->target, group->made, out.a, mn);
-    g->count = group->items * group->count;
-    if (g->stride_a >= 0 && g->stride_b >= 0 && g->stride_c >= 0) group->way = WAY_STRIDED;
+    g->stride_a = item_step(group, group->walk.a, mk);
+    g->stride_b = item_step(group, group->walk.b, kn);
+    g->stride_c = group->m * group->n;
+    g->count = group->items;
 }
 
-static char *task_address(const struct product_plan *plan, const struct blasd_cuda_job *job,
-                          const struct group *group, int t, int which) {
-    int task = plan->order[group->first + t];
-    if (which < 2) return (char *)blasd_cuda_in(job, task, which);
-    if (group->wide != nullptr) return group->target.base + t * group->target.step;
-    return (char *)blasd_cuda_out(job, task, 0);
+struct tiny_batch tiny_batch_of(const struct group *group) {
+    const struct blasd_matmul *mm = &group->mm;
+    struct tiny_batch batch = {};
+    batch.a = group->a;
+    batch.b = group->b;
+    batch.c = group->c;
+    batch.out = group->out_at;
+    batch.m = (int)mm->m;
+    batch.n = (int)mm->n;
+    batch.k = (int)mm->k;
+    batch.trans_a = group->trans_a;
+    batch.trans_b = group->trans_b;
+    batch.add_c = mm->add_c;
+    batch.items = mm->batch_count;
+    batch.products = mm->batch_count * group->count;
+    batch.c_row = group->c_row;
+    batch.c_column = group->c_column;
+    batch.alpha = mm->alpha;
+    batch.beta = mm->beta;
+    batch.walk = group->walk;
+    return batch;
 }
 
-/* Writes the addresses of one operand (0: a, 1: b, 2: the target) of all products of a group. */
-static void fill_pointers(const struct product_plan *plan, const struct blasd_cuda_job *job,
-                          const struct group *group, int which, void **to) {
-    int64_t size = (int64_t)blasd_dtype_size(which == 2 ? group->made : group->dtype);
-    int64_t matrix = which == 0   ? group->m * group->mm.k
-                     : which == 1 ? group->mm.k * group->n
-                                  : group->m * group->n;
-    const int64_t *steps = which == 0 ? group->walk.a : group->walk.b;
-    for (int t = 0; t < group->count; t++) {
-        char *base = task_address(plan, job, group, t, which);
-        for (int64_t i = 0; i < group->items; i++) {
-            int64_t item = group->items == 1 ? 0 : which == 2 ? i : walk_to(group->walk, steps, i);
-            *to++ = base + item * matrix * size;
+/* Small products of one kind of numbers are one launch, whatever their shapes. */
+static int plan_small(struct blasd_cuda_job *job, struct product_plan *plan,
+                      struct blasd_err *err) {
+    struct tiny_batch *host, *device;
+    int count = 0, at = 0, code;
+    for (int g = 0; g < plan->group_count; g++)
+        if (plan->groups[g].way == WAY_SMALL) count++;
+    if (count == 0) return 0;
+    code = blasd_cuda_table(job, (size_t)count * sizeof *host, (void **)&host, (void **)&device,
+                            err);
+    for (int g = 0; code == 0 && g < plan->group_count; g++) {
+        struct group *first = &plan->groups[g];
+        if (first->way != WAY_SMALL || first->small != nullptr) continue;
+        for (int h = g; h < plan->group_count; h++) {
+            struct group *group = &plan->groups[h];
+            if (group->way != WAY_SMALL || group->dtype != first->dtype || group->out != first->out)
+                continue;
+            group->small = device + at - first->small_count;
+            host[at] = tiny_batch_of(group);
+            host[at].first_block = first->small_blocks;
+            first->small_blocks += small_blocks(host[at++]);
+            first->small_count++;
         }
     }
-}
-
-/* Tables of pointers for the groups of one way, operand by operand, where that way reads them. */
-static int make_pointers(struct blasd_cuda_job *job, struct product_plan *plan, enum way way,
-                         int from, int to, void *ret[3], struct blasd_err *err) {
-    bool on_host = way == WAY_LOOP;
-    size_t products = 0;
-    for (int g = from; g < to; g++)
-        if (plan->groups[g].way == way)
-            products += (size_t)(plan->groups[g].items * plan->groups[g].count);
-    for (int which = 0; which < 3; which++) {
-        void *host;
-        int code = on_host
-                       ? blasd_cuda_host(job, products * sizeof(void *), &host, err)
-                       : blasd_cuda_table(job, products * sizeof(void *), &host, &ret[which], err);
-        if (code != 0) return code;
-        if (on_host) ret[which] = host;
-        for (int g = from; g < to; g++) {
-            const struct group *group = &plan->groups[g];
-            if (group->way != way) continue;
-            fill_pointers(plan, job, group, which, (void **)host);
-            host = (void **)host + group->items * group->count;
-        }
-    }
-    return 0;
-}
-
-/* Whether a group may share the call of the first one that may. */
-static bool may_group(const struct group *group, const struct product_plan *plan,
-                      const struct blasd_cuda_can *can) {
-    double flops = 2.0 * (double)group->m * (double)group->n * (double)group->mm.k;
-    uint32_t product = blasd_cuda_product(group->dtype, group->dtype, plan->rounding);
-    if (group->way < WAY_STRIDED || flops > GROUPED_FLOPS || group->mm.k == 0) return false;
-    return group->dtype == plan->groups[0].dtype && group->made == group->dtype &&
-           (can->grouped & product) != 0;
-}
-
-/* Products of different shapes that are small go into one call. */
-static int plan_grouped(struct blasd_cuda_job *job, struct product_plan *plan,
-                        struct blasd_err *err) {
-    void *tables[3];
-    int many = 0, code;
-    for (int g = 0; g < plan->group_count; g++)
-        if (may_group(&plan->groups[g], plan, job->can)) many++;
-    if (many < 2) return 0;
-    for (int g = 0; g < plan->group_count; g++)
-        if (may_group(&plan->groups[g], plan, job->can)) plan->groups[g].way = WAY_GROUPED;
-    code = make_pointers(job, plan, WAY_GROUPED, 0, plan->group_count, tables, err);
-    plan->grouped = true;
-    plan->grouped_a = (const void *const *)tables[0];
-    plan->grouped_b = (const void *const *)tables[1];
-    plan->grouped_c = (void *const *)tables[2];
     return code;
-}
-
-/* What the library does not take on this device is done call by call, or by a kernel of ours. */
-static void fall_back(struct group *group, const struct product_plan *plan,
-                      const struct blasd_cuda_can *can) {
-    uint32_t product = blasd_cuda_product(group->dtype, group->made, plan->rounding);
-    uint32_t taken = group->way == WAY_POINTERS ? can->pointers
-                     : group->gemm.count > 1    ? can->strided
-                                                : can->gemm;
-    if (group->way != WAY_STRIDED && group->way != WAY_POINTERS) return;
-    if (group->mm.k == 0 || (taken & product) != 0) return;
-    group->way = group->gemm.count > 1 && (can->gemm & product) != 0 ? WAY_LOOP : WAY_PLAIN;
-}
-
-/* The addresses that calls with pointers want; a loop of calls wants them on the host. */
-static int point(struct blasd_cuda_job *job, struct product_plan *plan, int g, bool strided,
-                 struct blasd_err *err) {
-    struct group *group = &plan->groups[g];
-    void *tables[3];
-    int code;
-    if (group->way != WAY_POINTERS && group->way != WAY_LOOP) return 0;
-    if (group->way == WAY_LOOP && strided) return 0;
-    code = make_pointers(job, plan, group->way, g, g + 1, tables, err);
-    if (code != 0) return code;
-    if (group->way == WAY_LOOP) {
-        for (int i = 0; i < 3; i++) group->addresses[i] = (void **)tables[i];
-        return 0;
-    }
-    group->gemm.a = tables[0];
-    group->gemm.b = tables[1];
-    group->gemm.c = tables[2];
-    return 0;
 }
 
 int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct product_plan *plan;
-    bool sliced = false;
     int code = take_host(job, 1, sizeof *plan, &job->state, err);
     int precision = job->tasks[0].job->params[BLASD_MATMUL_PRECISION].choice;
     if (code != 0) return code;
@@ -307,17 +234,9 @@ int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = find_groups(job, plan, err);
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct group *group = &plan->groups[g];
-        if (group->way == WAY_SLICES) sliced = true;
         if (group->way <= WAY_SLICES) continue;
         code = locate_all(job, plan, group, err);
-        if (group->way > WAY_PLAIN) fill_gemm(group, plan->rounding);
+        if (group->way == WAY_LIBRARY) fill_gemm(group, plan->rounding);
     }
-    if (code == 0) code = plan_grouped(job, plan, err);
-    for (int g = 0; code == 0 && g < plan->group_count; g++) {
-        bool strided = plan->groups[g].way == WAY_STRIDED;
-        fall_back(&plan->groups[g], plan, job->can);
-        code = point(job, plan, g, strided, err);
-    }
-    if (code == 0 && plan->group_count > 1 && !plan->grouped && !sliced) blasd_cuda_repeats(job);
-    return code;
+    return code == 0 ? plan_small(job, plan, err) : code;
 }

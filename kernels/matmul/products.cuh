@@ -5,20 +5,18 @@
 
 #include "kernels/matmul/slices.cuh"
 
-/* Products beyond this many operations fill the device by themselves: they join no grouped call. */
-#define GROUPED_FLOPS 2e8
+/* Products beyond this many operations fill the device by themselves: they join no mixed batch. */
+#define COMPANY_FLOPS 2e8
 
-/* From WAY_STRIDED on by the library; WAY_PLAIN, WAY_LOOP where it does not take better ones. */
-enum way {
-    WAY_NOTHING,
-    WAY_SLICES,
-    WAY_TINY,
-    WAY_PLAIN,
-    WAY_STRIDED,
-    WAY_POINTERS,
-    WAY_LOOP,
-    WAY_GROUPED
-};
+/* Products up to SMALL_SIDE in each length and SMALL_WORK multiplications are made by a kernel of
+ * ours, many jobs in one launch, where all of a job is SMALL_JOB multiplications at most. */
+#define SMALL_SIDE 128
+#define SMALL_WORK (64 * 64 * 64)
+#define SMALL_JOB (4 * SMALL_WORK)
+
+/* Which it is follows from the job alone: a library may choose another algorithm for another number
+ * of products, so a call of it never holds products of two jobs. */
+enum way { WAY_NOTHING, WAY_SLICES, WAY_TINY, WAY_SMALL, WAY_LIBRARY };
 
 /* What a group's tasks have in common, and what is done with them. */
 struct group : stack {
@@ -32,17 +30,16 @@ struct group : stack {
     bool too_large;             /* for the device */
     void *wide;                 /* float32 results that are yet to be rounded to half */
     enum blasd_dtype made;      /* what the product makes: `out`, or wide */
-    struct blasd_gpu_gemm gemm; /* WAY_STRIDED, WAY_POINTERS; WAY_LOOP by steps or by addresses */
-    void **addresses[3];        /* WAY_LOOP: of a, b, c on the host; NULL: even steps */
+    struct blasd_gpu_gemm gemm; /* WAY_LIBRARY: of one job, but for its addresses */
+    const struct tiny_batch *small; /* WAY_SMALL, on the device: of this group and others like it */
+    int small_count;                /* 0: another group's launch does it */
+    int64_t small_blocks;
 };
 
 struct product_plan {
     struct group *groups;
     int group_count, *order, *group_of; /* tasks, group by group; of each task */
     enum blasd_gpu_rounding rounding;
-    bool grouped; /* the groups WAY_GROUPED are one call */
-    const void *const *grouped_a, *const *grouped_b;
-    void *const *grouped_c;
 };
 
 /* A job that takes more than half of the device comes in tiles. */
@@ -53,6 +50,9 @@ static inline bool too_large(const struct blasd_task *task, const struct blasd_g
 /* Memory of the host that lives as long as the batch. */
 int take_host(struct blasd_cuda_job *job, size_t count, size_t size, void **ret,
               struct blasd_err *err);
+
+/* The products of a group as the device code wants them. */
+struct tiny_batch tiny_batch_of(const struct group *group);
 
 /* The operation's `prepare`: leaves the struct product_plan in job->state. */
 int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err);

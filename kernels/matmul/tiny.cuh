@@ -28,7 +28,8 @@ struct item_walk {
 struct tiny_batch {
     struct across_tasks a, b, c, out;
     int m, n, k, trans_a, trans_b, add_c;
-    int each;                       /* products of one block */
+    int each;                       /* products of one block: tiny */
+    int64_t first_block;            /* of the launch: small */
     int64_t items, c_row, c_column; /* of one task; steps of c in elements */
     int64_t products;               /* items of all tasks */
     double alpha, beta;
@@ -177,26 +178,73 @@ __global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch 
     }
 }
 
-/* The same for products of any size, straight from memory: slow, for what the library does not
- * take. */
+#define SMALL_TILE 32  /* of a result: a block's work */
+#define SMALL_DEPTH 16 /* of the factors in shared memory at a time */
+
+static __host__ __device__ inline int64_t small_tiles(const struct tiny_batch &batch) {
+    return ((int64_t)batch.m + SMALL_TILE - 1) / SMALL_TILE *
+           (((int64_t)batch.n + SMALL_TILE - 1) / SMALL_TILE);
+}
+static __host__ __device__ inline int64_t small_blocks(const struct tiny_batch &batch) {
+    return small_tiles(batch) * batch.products;
+}
+
+/* Products of any size and of many shapes: a tile of a result for each block, four elements a
+ * thread. Sums run over k in order here too. */
 template <class In, class C, class Out>
-__global__ void __launch_bounds__(TINY_THREADS) plain_products(struct tiny_batch batch) {
+__global__ void __launch_bounds__(TINY_THREADS)
+    small_products(const struct tiny_batch *batches, int count, int64_t blocks) {
     using T = sums<In>;
-    int64_t mn = (int64_t)batch.m * batch.n;
-    for (int64_t at = (int64_t)blockIdx.x * TINY_THREADS + threadIdx.x; at < batch.products * mn;
-         at += (int64_t)gridDim.x * TINY_THREADS) {
-        int64_t product = at / mn, task = product / batch.items, item = product % batch.items;
-        int row = (int)(at % mn / batch.n), column = (int)(at % batch.n);
+    BLASD_STATIC_SHARED(T, left, [SMALL_DEPTH][SMALL_TILE + 1]);
+    BLASD_STATIC_SHARED(T, right, [SMALL_DEPTH][SMALL_TILE + 1]);
+    int tid = (int)threadIdx.x, i = tid / 16, j = tid % 16;
+    for (int64_t at = blockIdx.x; at < blocks; at += gridDim.x) {
+        int low = 0, high = count; /* the last batch that does not begin after `at` */
+        while (high - low > 1) {
+            int middle = (low + high) / 2;
+            if (batches[middle].first_block <= at)
+                low = middle;
+            else
+                high = middle;
+        }
+        const struct tiny_batch &batch = batches[low];
+        int64_t m = batch.m, n = batch.n, k = batch.k, tiles = small_tiles(batch);
+        int64_t product = (at - batch.first_block) / tiles, tile = (at - batch.first_block) % tiles;
+        int64_t across = (n + SMALL_TILE - 1) / SMALL_TILE;
+        int64_t row = tile / across * SMALL_TILE, column = tile % across * SMALL_TILE;
+        int64_t task = product / batch.items, item = product % batch.items;
         const In *x = reinterpret_cast<const In *>(of_task(batch.a, task)) +
-                      walk_to(batch.walk, batch.walk.a, item) * batch.m * batch.k +
-                      (int64_t)row * (batch.trans_a ? 1 : batch.k);
+                      walk_to(batch.walk, batch.walk.a, item) * m * k;
         const In *y = reinterpret_cast<const In *>(of_task(batch.b, task)) +
-                      walk_to(batch.walk, batch.walk.b, item) * batch.k * batch.n +
-                      (int64_t)column * (batch.trans_b ? batch.k : 1);
-        int64_t step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
-        T sum = {};
-        for (int64_t l = 0; l < batch.k; l++) sum += load(x + l * step_x) * load(y + l * step_y);
-        finish_element<T, C, Out>(batch, task, item, row, column, sum);
+                      walk_to(batch.walk, batch.walk.b, item) * k * n;
+        T sum[2][2] = {};
+        for (int64_t k0 = 0; k0 < k; k0 += SMALL_DEPTH) {
+            int depth = k - k0 < SMALL_DEPTH ? (int)(k - k0) : SMALL_DEPTH;
+            for (int e = tid; e < SMALL_DEPTH * SMALL_TILE; e += TINY_THREADS) {
+                /* neighbours in memory are read by neighbours */
+                int l = batch.trans_a ? e / SMALL_TILE : e % SMALL_DEPTH;
+                int r = batch.trans_a ? e % SMALL_TILE : e / SMALL_DEPTH;
+                T none = {};
+                bool there = row + r < m && l < depth;
+                int64_t place = batch.trans_a ? (k0 + l) * m + row + r : (row + r) * k + k0 + l;
+                left[l][r] = there ? load(x + place) : none;
+                l = batch.trans_b ? e % SMALL_DEPTH : e / SMALL_TILE;
+                r = batch.trans_b ? e / SMALL_DEPTH : e % SMALL_TILE;
+                there = column + r < n && l < depth;
+                place = batch.trans_b ? (column + r) * k + k0 + l : (k0 + l) * n + column + r;
+                right[l][r] = there ? load(y + place) : none;
+            }
+            __syncthreads();
+            for (int l = 0; l < depth; l++)
+                for (int e = 0; e < 4; e++)
+                    sum[e / 2][e % 2] += left[l][i + e / 2 * 16] * right[l][j + e % 2 * 16];
+            __syncthreads();
+        }
+        for (int e = 0; e < 4; e++) {
+            int64_t r = row + i + e / 2 * 16, c = column + j + e % 2 * 16;
+            if (r < m && c < n)
+                finish_element<T, C, Out>(batch, task, item, (int)r, (int)c, sum[e / 2][e % 2]);
+        }
     }
 }
 

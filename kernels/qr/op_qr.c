@@ -7,8 +7,7 @@ static const struct blasd_port inputs[] = {{.name = "a",
                                             .shape = "(..., m, n)",
                                             .doc = "Matrices of any shape: one or a stack of them.",
                                             .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-                                            .min_rank = 2,
-                                            .max_rank = BLASD_MAX_RANK,
+                                            BLASD_STACK_LENGTHS(2),
                                             .finite = true},
                                            {.name = NULL}};
 
@@ -17,23 +16,21 @@ static const struct blasd_port outputs[] = {
                     .shape = "(..., m, k) or (..., m, m)",
                     .doc = "Orthonormal columns; k is the lesser of m and n.",
                     .dtypes = BLASD_DTYPES_FLOAT,
-                    .min_rank = 2,
-                    .max_rank = BLASD_MAX_RANK,
+                    BLASD_STACK_LENGTHS(2),
                     .optional = true},
     [BLASD_QR_R] = {.name = "R",
                     .shape = "(..., k, n) or (..., m, n)",
                     .doc = "Upper triangular, with LAPACK's signs: numbers on the diagonal may be "
                            "negative.",
                     .dtypes = BLASD_DTYPES_FLOAT,
-                    .min_rank = 2,
-                    .max_rank = BLASD_MAX_RANK},
+                    BLASD_STACK_LENGTHS(2)},
     [BLASD_QR_RESIDUAL] = {.name = "residual",
                            .shape = "(...)",
                            .doc = "Where there is Q, for each matrix: ||a - Q R|| / ||a|| in the "
                                   "Frobenius norm, columns far from 1 in size scaled by powers of "
                                   "two first, with what measuring it may have rounded.",
                            .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                           .max_rank = BLASD_MAX_RANK - 2,
+                           BLASD_STACK_LENGTHS(0),
                            .optional = true},
     [BLASD_QR_ORTHOGONALITY] = {.name = "orthogonality",
                                 .shape = "(...)",
@@ -41,7 +38,7 @@ static const struct blasd_port outputs[] = {
                                        "Frobenius norm, of the products with the first k columns, "
                                        "with what measuring it may have rounded.",
                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                .max_rank = BLASD_MAX_RANK - 2,
+                                BLASD_STACK_LENGTHS(0),
                                 .optional = true},
     {.name = NULL}};
 
@@ -90,13 +87,6 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     return 0;
 }
 
-static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
-    int64_t shape[3] = {items, n, n};
-    if (items < 1) return false;
-    blasd_job_give(job, BLASD_QR_A, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
-    return true;
-}
-
 const struct blasd_op blasd_op_qr = {
     .name = "qr",
     .summary = "QR factorisation, a = Q @ R",
@@ -107,4 +97,4 @@ const struct blasd_op blasd_op_qr = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
-    .sample = sample};
+    .sample = blasd_stack_sample};

@@ -17,7 +17,6 @@ extern "C" {
 #define SWEEPS_MOST 16000
 #define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
 #define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
-#define REPEAT_TARGETS 8 /* with robust errors of more, a graph would have too many nodes */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
@@ -63,14 +62,6 @@ static bool large(const struct gram_plan *plan) {
     return work >= LARGE_WORK;
 }
 
-/* A dozen short launches and nothing else: worth a graph where the batch comes again. */
-static bool repeats(const struct gram_plan *plan) {
-    if (plan->slices.sliced || large(plan) || blasd_regression_sparse(&plan->shape)) return false;
-    if (plan->outputs.robust && plan->gram.t > REPEAT_TARGETS) return false;
-    return plan->shape.method != METHOD_GD ||
-           (plan->gram.q <= STEPS_IN_ONE && plan->shape.iterations <= STEPS_EACH);
-}
-
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct gram_plan *plan;
     int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
@@ -92,7 +83,6 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = gram_take(job, plan, err);
     plan->passes = plan->slices.count * (2 + !blasd_regression_sparse(&plan->shape) +
                                          (plan->shape.residuals || plan->outputs.robust));
-    if (code == 0 && repeats(plan)) blasd_cuda_repeats(job);
     return code;
 }
 

@@ -308,6 +308,7 @@ int blasd_solve_certify(struct blasd_task *task, const struct blasd_solve *s, in
     struct blasd_parallel loop = {.piece = certify_system, .to = 1, .count = s->batch_count};
     int code = 0;
     if (!s->certify || s->n == 0 || s->batch_count == 0) return 0;
+    blasd_task_make_inputs(task);
     job = calloc(1, sizeof *job);
     if (job == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to certify in");
     job->task = task;

@@ -23,6 +23,7 @@ extern "C" {
 #define STEPS_BYTES (1ull << 30) /* of factors at a time */
 #define SPARE_BYTES (1ull << 29) /* for QR */
 #define GRID_MOST (1 << 16)
+#define BATCHED_ALWAYS 256 /* unknowns */
 
 enum way { WAY_NOTHING, WAY_THREADS, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
 
@@ -117,9 +118,12 @@ static void fill_batch(const struct blasd_cuda_job *job, struct solve_plan *plan
 
 /* ---- memory for the steps ---- */
 
-/* Whether one call for all is the better one: measured by others, see README.md. */
+/* Whether one call for all is the better one: measured by others, see README.md. `count`: matrices
+ * of one job, for a library's two ways round differently, and what a job gets must not depend on
+ * its company. Small matrices go together even when a job has but one. */
 static bool batched_call(bool single, int64_t n, int64_t count) {
     int64_t root = 1;
+    if (n <= BATCHED_ALWAYS) return true;
     if (count < 2) return false;
     if (count == 2) return n * n <= (single ? 16800 : 4400);
     while ((root + 1) * (root + 1) <= count) root++;
@@ -170,7 +174,7 @@ static int take_library(struct blasd_cuda_job *job, struct solve_plan *plan,
     int code;
     steps->by_library = plan->batch.shape.assume == BLASD_ASSUME_GENERAL || definite;
     if (!steps->by_library) return 0;
-    plan->batched = batched_call(plan->single, n, matrices);
+    plan->batched = batched_call(plan->single, n, plan->batch.a_items);
     code = blasd_cuda_take(job, (size_t)matrices * sizeof(int), (void **)&plan->info, err);
     steps->info = plan->info;
     if (code != 0) return code;
@@ -367,6 +371,9 @@ static int begin(struct blasd_device *device, struct blasd_task *tasks, int coun
     int code;
     if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
     flight->tasks = tasks;
+    for (int t = 0; t < count; t++)
+        if (blasd_dtype_parts(tasks[t].plan->input_dtype[BLASD_SOLVE_A]) > 1)
+            blasd_task_make_inputs(&tasks[t]); /* the host rearranges them */
     code = blasd_embedding_new(tasks, count, &flight->real, err);
     if (code == 0)
         code = blasd_cuda_begin(device, flight->real != NULL ? flight->real->tasks : tasks, count,
@@ -394,7 +401,7 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
-    .kernel = {"solve", run, begin, end, NULL, NULL},
+    .kernel = {"solve", run, begin, end, NULL, NULL, ~0u},
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,

@@ -7,8 +7,7 @@ static const struct blasd_port inputs[] = {{.name = "a",
                                             .shape = "(..., m, n)",
                                             .doc = "Matrices of any shape: one or a stack of them.",
                                             .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-                                            .min_rank = 2,
-                                            .max_rank = BLASD_MAX_RANK,
+                                            BLASD_STACK_LENGTHS(2),
                                             .finite = true},
                                            {.name = NULL}};
 
@@ -17,29 +16,26 @@ static const struct blasd_port outputs[] = {
                      .shape = "(..., m, m) or (..., m, k)",
                      .doc = "The left singular vectors, as columns; k is the lesser of m and n.",
                      .dtypes = BLASD_DTYPES_FLOAT,
-                     .min_rank = 2,
-                     .max_rank = BLASD_MAX_RANK,
+                     BLASD_STACK_LENGTHS(2),
                      .optional = true},
     [BLASD_SVD_S] = {.name = "S",
                      .shape = "(..., k)",
                      .doc = "The singular values, from the largest to the least. Each is within "
                             "residual times ||a|| of the exact one of its place.",
                      .dtypes = BLASD_DTYPES_FLOAT,
-                     .min_rank = 1,
-                     .max_rank = BLASD_MAX_RANK - 1},
+                     BLASD_STACK_LENGTHS(1)},
     [BLASD_SVD_VH] = {.name = "Vh",
                       .shape = "(..., n, n) or (..., k, n)",
                       .doc = "The right singular vectors, as rows.",
                       .dtypes = BLASD_DTYPES_FLOAT,
-                      .min_rank = 2,
-                      .max_rank = BLASD_MAX_RANK,
+                      BLASD_STACK_LENGTHS(2),
                       .optional = true},
     [BLASD_SVD_RESIDUAL] = {.name = "residual",
                             .shape = "(...)",
                             .doc = "With vectors, for each matrix: ||a - U diag(S) Vh|| / ||a|| in "
                                    "the Frobenius norm, with what measuring it may have rounded.",
                             .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                            .max_rank = BLASD_MAX_RANK - 2,
+                            BLASD_STACK_LENGTHS(0),
                             .optional = true},
     [BLASD_SVD_ORTHOGONALITY] = {.name = "orthogonality",
                                  .shape = "(...)",
@@ -48,7 +44,7 @@ static const struct blasd_port outputs[] = {
                                         "with the first k vectors, with what measuring it may have "
                                         "rounded.",
                                  .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                 .max_rank = BLASD_MAX_RANK - 2,
+                                 BLASD_STACK_LENGTHS(0),
                                  .optional = true},
     {.name = NULL}};
 
@@ -103,13 +99,6 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     return 0;
 }
 
-static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
-    int64_t shape[3] = {items, n, n};
-    if (items < 1) return false;
-    blasd_job_give(job, BLASD_SVD_A, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
-    return true;
-}
-
 const struct blasd_op blasd_op_svd = {
     .name = "svd",
     .summary = "Singular value decomposition, a = U @ diag(S) @ Vh",
@@ -121,4 +110,4 @@ const struct blasd_op blasd_op_svd = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
-    .sample = sample};
+    .sample = blasd_stack_sample};

@@ -16,8 +16,9 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define PROOFS_MOST 8192 /* what was shown and was right; then all are forgotten */
-#define RATES_MOST 8192  /* the same of keys that may submit so many jobs a second */
+#define PROOFS_MOST 8192       /* what was shown and was right; then all are forgotten */
+#define RATES_MOST 8192        /* keys that submit so many jobs a second; then those idle go */
+#define STRANGERS_A_SECOND 100 /* that are hashed slowly for nothing, from wherever they come */
 #define SECOND_NS INT64_C(1000000000)
 
 /* What was shown once and was right: it needs no slow hash any more. */
@@ -27,11 +28,16 @@ struct proof {
     struct blasd_auth_key key;
 };
 
-/* When a caller that submits evenly at its rate would have submitted the jobs that it has. */
+/* When who takes evenly at a rate would have taken what was taken. */
+struct pace {
+    int64_t even_ns;
+};
+
+/* That of a caller's jobs. */
 struct rate {
     struct blasd_hash_node node;
-    char name[BLASD_IDENTITY_NAME];
-    int64_t even_ns;
+    char tenant[BLASD_TENANT_MAX], name[BLASD_IDENTITY_NAME];
+    struct pace pace;
 };
 
 /* What tells a file that was replaced or written to. */
@@ -52,6 +58,7 @@ struct blasd_auth {
     unsigned version; /* of the ring, and of the keys of tokens */
     struct blasd_hash proofs, rates;
     struct auth_failures failures;
+    struct pace strangers;
     /* constant */
     char decoy[BLASD_KEY_HASH];
 };
@@ -221,6 +228,15 @@ static const char *token_of(const char *authorization) {
     return authorization + strspn(authorization, " ");
 }
 
+/* A second's worth may come at once. */
+static bool take(struct pace *pace, uint64_t limit, int64_t now, uint64_t *remaining) {
+    int64_t each = SECOND_NS / (int64_t)limit, even = pace->even_ns > now ? pace->even_ns : now;
+    bool may = even + each - now <= each * (int64_t)limit;
+    if (may) pace->even_ns = even = even + each;
+    *remaining = (uint64_t)((now + each * (int64_t)limit - even) / each);
+    return may;
+}
+
 /* Whether a key of the file is what was shown, with the same work whatever is wrong; *key: which.
  */
 static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_auth_key *key,
@@ -237,9 +253,45 @@ static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_au
     return unauthorized(err, "no such key is valid");
 }
 
+/* Under what a wrong one is counted, and for how long at most the next one then waits. Behind one
+ * address there may be many, so a right one waits for nobody else's: what names a key of the file
+ * is counted as that key's, and a token, each of which is signed anew, as itself. All others are
+ * their address' own. With the lock. */
+static uint64_t place_of(const struct blasd_auth *auth, const struct blasd_credentials *credentials,
+                         const char *shown, const unsigned char digest[BLASD_DIGEST],
+                         unsigned *most_s, bool *stranger) {
+    uint64_t from = credentials->from, seed = blasd_hash_bytes(auth->failures.seed, &from, 8);
+    char id[BLASD_KEY_ID + 1];
+    *most_s = AUTH_FAILURE_WAIT_MOST;
+    *stranger = false;
+    if (auth->tokens != NULL && auth_token_like(shown))
+        return from == 0 ? 0 : blasd_hash_bytes(seed, digest, BLASD_DIGEST) | 1;
+    if (blasd_secret_id(shown, id) && blasd_keyring_id(&auth->ring, id) != NULL) {
+        *most_s = 1;
+        return from == 0 ? 0 : blasd_hash_bytes(seed, id, BLASD_KEY_ID) | 1;
+    }
+    *stranger = true;
+    return from;
+}
+
+/* Seconds until what was shown is looked at; 0: now. With the lock. */
+static unsigned wait_of(struct blasd_auth *auth, const struct blasd_credentials *credentials,
+                        const char *shown, const unsigned char digest[BLASD_DIGEST],
+                        uint64_t *place) {
+    const int64_t now = blasd_clock_ns();
+    unsigned most_s, wait_s;
+    uint64_t remaining;
+    bool stranger;
+    *place = place_of(auth, credentials, shown, digest, &most_s, &stranger);
+    wait_s = auth_failures_wait(&auth->failures, *place, now, most_s);
+    if (wait_s == 0 && stranger && !take(&auth->strangers, STRANGERS_A_SECOND, now, &remaining))
+        wait_s = 1;
+    return wait_s;
+}
+
 /* The slow way. */
 static int prove(struct blasd_auth *auth, const char *shown,
-                 const unsigned char digest[BLASD_DIGEST], uint64_t from,
+                 const unsigned char digest[BLASD_DIGEST], uint64_t place,
                  struct blasd_identity *caller, struct blasd_err *err) {
     bool token = auth->tokens != NULL && auth_token_like(shown);
     bool blame = !token || auth_tokens_ready(auth->tokens);
@@ -252,7 +304,7 @@ static int prove(struct blasd_auth *auth, const char *shown,
     rc = token ? auth_tokens_check(auth->tokens, shown, &key, err)
                : prove_key(auth, shown, &key, err);
     pthread_mutex_lock(&auth->lock);
-    if (rc != 0 && blame) auth_failures_note(&auth->failures, from, blasd_clock_ns());
+    if (rc != 0 && blame) auth_failures_note(&auth->failures, place, blasd_clock_ns());
     if (rc == 0 && version == auth->version) keep_proof(auth, digest, &key);
     pthread_mutex_unlock(&auth->lock);
     if (rc != 0) return rc;
@@ -281,6 +333,7 @@ int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *sh
     unsigned char digest[BLASD_DIGEST];
     const struct proof *proof;
     int64_t expires_s = 0;
+    uint64_t place = 0;
     if (token == NULL && shown->certificate != NULL)
         return check_certificate(auth, shown->certificate, caller, err);
     if (token == NULL) return unauthorized(err, "the request shows no key");
@@ -291,7 +344,7 @@ int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *sh
         *caller = proof->key.caller;
         expires_s = proof->key.expires_s;
     } else {
-        *retry_s = auth_failures_wait(&auth->failures, shown->from, blasd_clock_ns());
+        *retry_s = wait_of(auth, shown, token, digest, &place);
     }
     pthread_mutex_unlock(&auth->lock);
     if (proof != NULL) return check_time(expires_s, err);
@@ -299,33 +352,36 @@ int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *sh
         return blasd_fail(err, BLASD_E_too_many_failures, "Authorization",
                           "wrong keys came from this address: the next one is looked at in %u s",
                           *retry_s);
-    return prove(auth, token, digest, shown->from, caller, err);
+    return prove(auth, token, digest, place, caller, err);
 }
 
-static struct rate *find_rate(struct blasd_auth *auth, const char *name) {
-    uint64_t hash = blasd_hash_bytes(auth->failures.seed, name, strlen(name));
+/* One whose second is over tells nothing that a new one would not. */
+static void forget_idle(void *arg, struct blasd_hash_node *node) {
+    struct blasd_auth *auth = arg;
+    if (blasd_container_of(node, struct rate, node)->pace.even_ns <= blasd_clock_ns())
+        free_rate(&auth->rates, node);
+}
+
+/* By tenant and name: that tokens of two tenants name the same subject makes them no one caller. */
+static struct rate *find_rate(struct blasd_auth *auth, const struct blasd_identity *caller) {
+    const char *tenant = caller->principal.tenant, *name = caller->name;
+    uint64_t hash = blasd_hash_bytes(blasd_hash_bytes(auth->failures.seed, tenant, strlen(tenant)),
+                                     name, strlen(name));
     struct blasd_hash_node *node = NULL;
     struct rate *rate;
     while ((node = blasd_hash_find(&auth->rates, hash, node)) != NULL) {
         rate = blasd_container_of(node, struct rate, node);
-        if (strcmp(rate->name, name) == 0) return rate;
+        if (strcmp(rate->name, name) == 0 && strcmp(rate->tenant, tenant) == 0) return rate;
     }
+    if (auth->rates.count >= RATES_MOST) blasd_hash_each(&auth->rates, forget_idle, auth);
     if (auth->rates.count >= RATES_MOST) forget(&auth->rates, free_rate);
     rate = calloc(1, sizeof *rate);
     if (rate == NULL) return NULL;
+    memcpy(rate->tenant, tenant, strlen(tenant) + 1);
     memcpy(rate->name, name, strlen(name) + 1);
     if (blasd_hash_add(&auth->rates, &rate->node, hash) == 0) return rate;
     free(rate);
     return NULL;
-}
-
-/* A second's jobs may come at once. */
-static bool take(struct rate *rate, uint64_t limit, int64_t now, uint64_t *remaining) {
-    int64_t each = SECOND_NS / (int64_t)limit, even = rate->even_ns > now ? rate->even_ns : now;
-    bool may = even + each - now <= each * (int64_t)limit;
-    if (may) rate->even_ns = even = even + each;
-    *remaining = (uint64_t)((now + each * (int64_t)limit - even) / each);
-    return may;
 }
 
 int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *caller,
@@ -334,8 +390,9 @@ int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *ca
     bool may = true;
     if (caller->jobs_per_s == 0) return 0;
     pthread_mutex_lock(&auth->lock);
-    rate = find_rate(auth, caller->name);
-    if (rate != NULL) may = take(rate, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
+    rate = find_rate(auth, caller);
+    if (rate != NULL)
+        may = take(&rate->pace, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
     view->limit = caller->jobs_per_s;
     pthread_mutex_unlock(&auth->lock);
     if (may) return 0;

@@ -2,8 +2,8 @@
  * `Authorization: Bearer KEY`.
  *
  * One object serves every thread. A key is hashed slowly once; after that a keyed hash of what was
- * shown finds its caller again, until the file changes. An address that shows wrong keys has to
- * wait; keys that were right before are served meanwhile. Read next: key.h, for the file. */
+ * shown finds its caller again, until the file changes. Who shows wrong keys has to wait; others
+ * behind the same address need not (place_of() in auth.c). Read next: key.h, for the file. */
 #ifndef BLASD_AUTH_AUTH_H
 #define BLASD_AUTH_AUTH_H
 

@@ -1,7 +1,8 @@
-/* How long an address that shows wrong keys has to wait before the next one is looked at.
+/* How long who shows wrong keys has to wait before the next one is looked at.
  *
- * A table of fixed size: an address that comes with more failures than others stays, and who fills
- * it with addresses of his own only forgets his own. Knows nothing of keys. */
+ * What is counted is a place: an address, or what comes from it and claims to be one key. A table
+ * of fixed size: a place with more failures than others stays, and who fills it with places of his
+ * own only forgets his own. Knows nothing of keys. */
 #ifndef BLASD_AUTH_FAILURES_H
 #define BLASD_AUTH_FAILURES_H
 
@@ -24,9 +25,10 @@ struct auth_failures {
     struct auth_failure sets[AUTH_FAILURE_SETS][AUTH_FAILURE_WAYS];
 };
 
-/* Seconds until a key of that address is looked at; 0: now, as always where there is no address:
- * one that came by a unix socket would have everybody there wait. */
-unsigned auth_failures_wait(const struct auth_failures *failures, uint64_t from, int64_t now_ns);
+/* Seconds, `most_s` at most, until a key of that place is looked at; 0: now, as always where there
+ * is no address: one that came by a unix socket would have everybody there wait. */
+unsigned auth_failures_wait(const struct auth_failures *failures, uint64_t from, int64_t now_ns,
+                            unsigned most_s);
 /* It has shown a wrong one. */
 void auth_failures_note(struct auth_failures *failures, uint64_t from, int64_t now_ns);
 

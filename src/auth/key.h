@@ -28,7 +28,9 @@ struct blasd_auth_key {
 /* All keys of a file, in its order. Zeroed: none. */
 struct blasd_keyring {
     struct blasd_auth_key *keys; /* owned */
-    size_t count;
+    size_t count, room;
+    uint32_t *index; /* owned; what keys are found by: keyring.c */
+    size_t places;   /* of it: a power of two, or 0 */
 };
 
 void blasd_keyring_release(struct blasd_keyring *ring);

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/limits.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@
 
 void blasd_keyring_release(struct blasd_keyring *ring) {
     free(ring->keys);
+    free(ring->index);
     *ring = (struct blasd_keyring){0};
 }
 
@@ -41,29 +43,84 @@ void blasd_identity_init(struct blasd_identity *caller, enum blasd_role role) {
     caller->role = role;
 }
 
-#define FIND(member)                                                                               \
-    for (size_t i = 0; i < ring->count; i++)                                                       \
-        if (ring->keys[i].member[0] != '\0' && strcmp(ring->keys[i].member, text) == 0)            \
-            return &ring->keys[i];                                                                 \
-    return NULL
+/* --- what keys are found by --------------------------------------------------------------------
+ *
+ * A file of ten thousand keys is read in every process, and each key once looked for, while others
+ * wait. A place of the index holds the number of a key, from 1, times KINDS, plus which of its
+ * texts led there; 0: it is free. */
+
+enum kind { NAME, ID, CERTIFICATE, KINDS };
+#define ROOM_LEAST 16 /* a power of two */
+
+static const char *text_of(const struct blasd_auth_key *key, enum kind kind) {
+    return kind == NAME ? key->caller.name : kind == ID ? key->id : key->certificate;
+}
+
+/* Where the text stands, or would. */
+static uint32_t *place_of(const struct blasd_keyring *ring, enum kind kind, const char *text) {
+    size_t at = blasd_hash_bytes(kind, text, strlen(text)) & (ring->places - 1);
+    for (;; at = (at + 1) & (ring->places - 1)) {
+        uint32_t value = ring->index[at];
+        if (value == 0 || (value % KINDS == kind &&
+                           strcmp(text_of(&ring->keys[value / KINDS - 1], kind), text) == 0))
+            return &ring->index[at];
+    }
+}
+
+/* The first of those that share a text is the one that is found. */
+static void index_key(struct blasd_keyring *ring, size_t i) {
+    for (enum kind kind = NAME; kind < KINDS; kind++) {
+        const char *text = text_of(&ring->keys[i], kind);
+        uint32_t *place = text[0] == '\0' ? NULL : place_of(ring, kind, text);
+        if (place != NULL && *place == 0) *place = (uint32_t)(i + 1) * KINDS + kind;
+    }
+}
+
+static void index_all(struct blasd_keyring *ring) {
+    memset(ring->index, 0, ring->places * sizeof *ring->index);
+    for (size_t i = 0; i < ring->count; i++) index_key(ring, i);
+}
+
+static const struct blasd_auth_key *find(const struct blasd_keyring *ring, enum kind kind,
+                                         const char *text) {
+    uint32_t value = ring->places == 0 || text[0] == '\0' ? 0 : *place_of(ring, kind, text);
+    return value == 0 ? NULL : &ring->keys[value / KINDS - 1];
+}
 
 const struct blasd_auth_key *blasd_keyring_named(const struct blasd_keyring *ring,
                                                  const char *text) {
-    FIND(caller.name);
+    return find(ring, NAME, text);
 }
 
 const struct blasd_auth_key *blasd_keyring_id(const struct blasd_keyring *ring, const char *text) {
-    FIND(id);
+    return find(ring, ID, text);
 }
 
 const struct blasd_auth_key *blasd_keyring_certificate(const struct blasd_keyring *ring,
                                                        const char *text) {
-    FIND(certificate);
+    return find(ring, CERTIFICATE, text);
+}
+
+/* Makes room for one more; at most half of the index is ever taken. */
+static bool grow(struct blasd_keyring *ring) {
+    size_t room = ring->room == 0 ? ROOM_LEAST : 2 * ring->room, places = 8 * room;
+    struct blasd_auth_key *keys;
+    uint32_t *index;
+    if (ring->count < ring->room) return true;
+    keys = realloc(ring->keys, room * sizeof *keys);
+    if (keys == NULL) return false;
+    ring->keys = keys;
+    index = realloc(ring->index, places * sizeof *index);
+    if (index == NULL) return false;
+    ring->index = index;
+    ring->places = places;
+    ring->room = room;
+    index_all(ring);
+    return true;
 }
 
 int blasd_keyring_add(struct blasd_keyring *ring, const struct blasd_auth_key *key,
                       struct blasd_err *err) {
-    struct blasd_auth_key *grown;
     if (blasd_keyring_named(ring, key->caller.name) != NULL)
         return blasd_fail(err, BLASD_E_invalid_field, "name", "there is a key '%s' already",
                           key->caller.name);
@@ -73,10 +130,9 @@ int blasd_keyring_add(struct blasd_keyring *ring, const struct blasd_auth_key *k
     if (ring->count >= BLASD_KEYS_MOST)
         return blasd_fail(err, BLASD_E_invalid_field, "", "a file holds at most %d keys",
                           BLASD_KEYS_MOST);
-    grown = realloc(ring->keys, (ring->count + 1) * sizeof *grown);
-    if (grown == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    ring->keys = grown;
-    ring->keys[ring->count++] = *key;
+    if (!grow(ring)) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    ring->keys[ring->count] = *key;
+    index_key(ring, ring->count++);
     return 0;
 }
 
@@ -86,6 +142,7 @@ bool blasd_keyring_remove(struct blasd_keyring *ring, const char *name) {
     if (key == NULL) return false;
     at = (size_t)(key - ring->keys);
     memmove(&ring->keys[at], &ring->keys[at + 1], (--ring->count - at) * sizeof *ring->keys);
+    index_all(ring);
     return true;
 }
 

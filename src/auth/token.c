@@ -17,6 +17,7 @@
 
 #define FILE_MOST BLASD_MIB
 #define TOKEN_MOST 8192
+#define TRIES 8         /* keys that a token is held to which names none: each costs a signature */
 #define LEEWAY_S 30     /* that clocks may differ */
 #define ASK_EVERY_S 300 /* a URL */
 #define ASK_AGAIN_S 10  /* where it did not answer, or a key is missing */
@@ -244,18 +245,19 @@ static bool is_for(jwk_t *key, jwa_alg alg) {
 static bool is_signed(struct auth_tokens *tokens, jwt_t *token) {
     const char *named = r_jwt_get_header_str_value(token, "kid");
     size_t count = tokens->keys == NULL ? 0 : r_jwks_size(tokens->keys);
-    bool good = false, found = false;
-    for (size_t i = 0; i < count && !good; i++) {
+    bool good = false;
+    int found = 0;
+    for (size_t i = 0; i < count && !good && found < TRIES; i++) {
         jwk_t *key = r_jwks_get_at(tokens->keys, i);
         const char *id = r_jwk_get_property_str(key, "kid");
         if ((named == NULL || id == NULL || strcmp(named, id) == 0) &&
             is_for(key, r_jwt_get_sign_alg(token))) {
-            found = true;
+            found++;
             good = r_jwt_verify_signature(token, key, R_FLAG_IGNORE_REMOTE) == RHN_OK;
         }
         r_jwk_free(key);
     }
-    if (!found) tokens->missed = true;
+    if (found == 0) tokens->missed = true;
     return good;
 }
 

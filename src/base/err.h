@@ -67,6 +67,14 @@
       "Correct the member that `field` names.")                                                    \
     X(unknown_input, 422, false, "The operation has no such input",                                \
       "See GET /ops for the names of its inputs.")                                                 \
+    X(unknown_step, 422, false, "The graph has no such step",                                      \
+      "Name a step of `steps`, as it is written there.")                                           \
+    X(unknown_output, 422, false, "The step has no such output",                                   \
+      "See GET /ops for the names of its operation's outputs.")                                    \
+    X(graph_cycle, 422, false, "Steps of the graph wait for each other",                           \
+      "Let no step read, over others, what it makes itself.")                                      \
+    X(graph_too_large, 413, false, "The graph has more of something than this service takes",      \
+      "Send it as several graphs, or raise the limit that `detail` names.")                        \
     X(missing_input, 422, false, "An input is missing", "Add the input that `field` names.")       \
     X(unknown_parameter, 422, false, "The operation has no such parameter",                        \
       "See GET /ops for the names of its parameters.")                                             \

@@ -36,6 +36,10 @@ struct blasd_err;
     X(job_s, 3600, 0, 31536000, "seconds",                                                         \
       "how long one job may compute: one predicted to take longer is refused, one that has run "   \
       "longer is ended (0: no limit)")                                                             \
+    X(graph_steps, 1000, 1, 2000, "steps", "most steps of a graph")                                \
+    X(graph_depth, 1000, 1, 2000, "steps",                                                         \
+      "most steps of a graph that follow each other, each reading what the one before it made")    \
+    X(graph_results, 40, 0, 40, "outputs", "most outputs that a graph gives as its results")       \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \
@@ -79,7 +83,7 @@ struct blasd_err;
       "memory of one connection for headers and the receive buffer; one that begins with a post "  \
       "of 4K or less has 16K, up to 64 that begin with a body of 1M or more have 1M each")         \
     X(shared_regions, 256, 1, 65536, "regions",                                                    \
-      "regions of shared memory that clients of the Open Inference Protocol may register")         \
+      "regions of shared memory that one client of the Open Inference Protocol may register")      \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

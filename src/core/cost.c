@@ -44,7 +44,8 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
                                                                          : BLASD_COST_FLOAT32;
     ret->flops = plan->flops;
     ret->items = plan->items;
-    ret->bytes = (double)plan->input_bytes + (double)plan->output_bytes;
+    ret->made_bytes = (double)plan->made_bytes;
+    ret->bytes = (double)(plan->input_bytes - plan->made_bytes) + (double)plan->output_bytes;
     ret->ends_early = plan->flops_least > 0 && plan->flops_least < plan->flops;
 }
 
@@ -75,7 +76,8 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
         alone *= cost->early[work->op];
         each *= cost->early[work->op];
     }
-    move = tame(work->bytes, MOST) / cost->copy_bytes_s;
+    move = tame(work->bytes, MOST) / cost->copy_bytes_s +
+           tame(work->made_bytes, MOST) / BLASD_COST_MADE_BYTES_S;
     ret->alone_s = tame(alone + (items - 1) * each + move + BLASD_COST_JOB_S, MOST_S);
     ret->share_s = tame(items * each + move + BLASD_COST_JOB_S, MOST_S);
     return true;
@@ -107,6 +109,7 @@ void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *wor
     if (work->ends_early) {
         double *early = &cost->early[work->op];
         all.ends_early = false;
+        all.made_bytes = 0; /* the call is told by what it computed */
         if (!blasd_cost_predict(cost, &all, &guess) || guess.alone_s < EARLY_S) return;
         share = seconds / guess.alone_s;
         if (!(share >= EARLY_LEAST)) share = EARLY_LEAST;

@@ -14,6 +14,8 @@
 #define BLASD_COST_POINTS 16 /* of one curve */
 /* What a worker spends on a job beside its kernel: claiming, reading, ending it among others. */
 #define BLASD_COST_JOB_S 10e-6
+/* Bytes of inputs that a processor makes by rules in a second; a device makes them at no price. */
+#define BLASD_COST_MADE_BYTES_S 1e9
 
 enum blasd_cost_precision { BLASD_COST_FLOAT64, BLASD_COST_FLOAT32, BLASD_COST_PRECISIONS };
 extern const char *const blasd_cost_precision_names[]; /* float64 float32 */
@@ -45,7 +47,8 @@ struct blasd_cost_work {
     int op; /* its position in blasd_ops */
     enum blasd_cost_precision precision;
     double flops, items, bytes;
-    bool ends_early; /* it may: `flops` is the most */
+    double made_bytes; /* not among `bytes` */
+    bool ends_early;   /* it may: `flops` is the most */
 };
 
 struct blasd_cost_guess {

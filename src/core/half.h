@@ -5,29 +5,36 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t blasd_float_bits(float value) {
+/* For the host and, where nvcc compiles it, for the device. */
+#ifdef __CUDACC__
+#define BLASD_ANYWHERE static inline __host__ __device__
+#else
+#define BLASD_ANYWHERE static inline
+#endif
+
+BLASD_ANYWHERE uint32_t blasd_float_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float blasd_float_from_bits(uint32_t bits) {
+BLASD_ANYWHERE float blasd_float_from_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static inline float blasd_bfloat16_read(uint16_t half) {
+BLASD_ANYWHERE float blasd_bfloat16_read(uint16_t half) {
     return blasd_float_from_bits((uint32_t)half << 16);
 }
 
-static inline uint16_t blasd_bfloat16_write(float value) {
+BLASD_ANYWHERE uint16_t blasd_bfloat16_write(float value) {
     uint32_t bits = blasd_float_bits(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x40u); /* keep NaN */
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-static inline float blasd_float16_read(uint16_t half) {
+BLASD_ANYWHERE float blasd_float16_read(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     uint32_t exponent = (half >> 10) & 31u, fraction = half & 0x3ffu;
     if (exponent == 31) return blasd_float_from_bits(sign | 0x7f800000u | (fraction << 13));
@@ -38,7 +45,7 @@ static inline float blasd_float16_read(uint16_t half) {
     return blasd_float_from_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
-static inline uint16_t blasd_float16_write(float value) {
+BLASD_ANYWHERE uint16_t blasd_float16_write(float value) {
     uint32_t bits = blasd_float_bits(value), sign = (bits >> 16) & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
@@ -53,7 +60,7 @@ static inline uint16_t blasd_float16_write(float value) {
 
 /* A double to float such that a second rounding to a shorter format is right: where the double is
  * not a float, the last bit is made odd ("round to odd"), which no shorter tie can be. */
-static inline float blasd_float_round_odd(double value) {
+BLASD_ANYWHERE float blasd_float_round_odd(double value) {
     float nearest = (float)value;
     uint32_t bits = blasd_float_bits(nearest);
     double back = (double)nearest;

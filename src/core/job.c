@@ -181,6 +181,8 @@ static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct b
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         if (!blasd_job_has(job, i)) continue;
         plan->input_bytes += blasd_tensor_bytes(&job->inputs[i].tensor);
+        if (job->inputs[i].source.kind == BLASD_SOURCE_RULE)
+            plan->made_bytes += blasd_tensor_bytes(&job->inputs[i].tensor);
         least += (double)blasd_tensor_elements(&job->inputs[i].tensor);
     }
     for (int i = 0; job->op->outputs[i].name != NULL; i++) {

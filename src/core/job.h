@@ -5,6 +5,7 @@
 
 #include "base/id.h"
 #include "core/op.h"
+#include "core/rule.h"
 #include "core/slice.h"
 #include "core/trace.h"
 
@@ -17,13 +18,21 @@ enum blasd_device_class { BLASD_DEVICE_ANY, BLASD_DEVICE_CPU, BLASD_DEVICE_CUDA 
 extern const char *const blasd_priority_names[];     /* high normal low */
 extern const char *const blasd_device_class_names[]; /* any cpu cuda; users write auto for any */
 
-/* Where the elements of an input come from. Today always the bytes that came with the request; a
- * stored tensor, another job's output or a generator on the device are further kinds. */
-enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD };
+/* Where the elements of an input come from: the bytes that came with the request; in a step of a
+ * graph, an output of an earlier step (graph.h); or a rule that makes them where they are used. The
+ * order is part of stored frames: append only. */
+enum blasd_source_kind {
+    BLASD_SOURCE_NONE,
+    BLASD_SOURCE_PAYLOAD,
+    BLASD_SOURCE_STEP = 4,
+    BLASD_SOURCE_RULE = 5
+};
 
 struct blasd_source {
     enum blasd_source_kind kind; /* BLASD_SOURCE_NONE: the input was not given */
     uint64_t offset, bytes;      /* where in the job's payload; offset is a multiple of 64 */
+    int step, output;            /* of BLASD_SOURCE_STEP: positions; output -1: its first */
+    struct blasd_rule rule;      /* BLASD_SOURCE_RULE, which has no bytes there */
 };
 
 struct blasd_input {
@@ -90,6 +99,7 @@ struct blasd_plan {
     double flops_least;                 /* what is certain of them; 0: all */
     double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
+    uint64_t made_bytes;                /* of input_bytes: what rules make; the same */
     uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */
     uint64_t device_bytes; /* on a device with memory of its own, everything, at the peak */
     /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it

@@ -13,6 +13,14 @@ void blasd_task_reset(struct blasd_task *task) {
     task->energy_joules = 0;
 }
 
+void blasd_task_make_inputs(struct blasd_task *task) {
+    for (int i = 0; task->unmade != 0; i++) {
+        if ((task->unmade >> i & 1) == 0) continue;
+        blasd_rule_fill(&task->job->inputs[i].source.rule, &task->inputs[i]);
+        task->unmade &= ~(1u << i);
+    }
+}
+
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...) {
     va_list args;
     if (task->warning_count >= BLASD_MAX_WARNINGS) return;

@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 8
+#define BLASD_BACKEND_ABI 9
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -17,6 +17,9 @@ struct blasd_task {
     const struct blasd_plan *plan; /* borrowed */
     /* dense, in plan->input_dtype, row-major unless plan->keep_order; data NULL: not given */
     struct blasd_tensor inputs[BLASD_MAX_INPUTS];
+    /* of these, a bit each, those whose memory holds anything yet: the backend makes the elements
+     * by the job's rule, there or where it computes. Only of its kernel's makes_inputs */
+    unsigned unmade;
     /* dense, row-major, data aligned to 64 bytes; rank -1: absent. The memory holds anything. */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
 
@@ -32,6 +35,9 @@ struct blasd_task {
 
 /* What the kernel fills is as if it had not run; the outputs aside. */
 void blasd_task_reset(struct blasd_task *task);
+/* Makes the elements of inputs that a rule makes and nobody made yet, in the task's memory: before
+ * the host looks at them. */
+void blasd_task_make_inputs(struct blasd_task *task);
 /* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -97,6 +103,9 @@ struct blasd_kernel {
     /* Optional, for a kernel that reads an input in another dtype than the operation planned: sets
      * plan->input_dtype, and device_bytes where they change. Called once, before `company`. */
     void (*adapt)(const struct blasd_job *job, struct blasd_plan *plan);
+    /* Inputs, a bit each, whose elements it makes itself where a rule does: task->unmade. What else
+     * a rule makes lies in memory when a batch begins. */
+    unsigned makes_inputs;
 };
 
 struct blasd_backend {

@@ -21,6 +21,7 @@ struct blasd_plan;
 #define BLASD_VALUES_NOT_NEGATIVE 1u /* each is at least 0; -0.0 is 0 */
 #define BLASD_VALUES_POSITIVE 2u     /* each is more than 0 */
 #define BLASD_VALUES_NOT_ALL_ZERO 4u /* one of them is not 0; a tensor without elements passes */
+#define BLASD_VALUES_ALL 7u
 
 /* An input or an output. */
 struct blasd_port {
@@ -60,6 +61,9 @@ struct blasd_param {
 
 struct blasd_op {
     const char *name;
+    /* made of steps that are jobs of others: POST /graphs alone makes its jobs, and what lists
+     * operations for users leaves it out */
+    bool composed;
     const char *summary;              /* one line */
     const char *doc;                  /* paragraphs for documentation, plain text */
     const struct blasd_port *inputs;  /* ended by a row whose name is NULL */

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "core/job.h"
+#include "core/price.h"
 
 /* The order is part of stored records: append only. */
 enum blasd_state {
@@ -58,6 +59,8 @@ struct blasd_output {
     uint64_t offset, bytes;     /* where in the record's payload; offset is a multiple of 64 */
 };
 
+struct blasd_graph_report; /* ../wire/frame_graph.h */
+
 /* A plain value; owns nothing. */
 struct blasd_record {
     char id[BLASD_ID_LEN + 1];
@@ -72,10 +75,14 @@ struct blasd_record {
     struct blasd_execution execution;
     struct blasd_err error;                         /* code BLASD_OK: none */
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
+    const struct blasd_graph_report *graph; /* of a graph whose outputs were read: their names, and
+                                               its steps; borrowed, no part of a stored record */
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
-    uint8_t trace_id[BLASD_TRACE_ID]; /* zeros: none, or nobody here knows it */
+    uint8_t trace_id[BLASD_TRACE_ID];  /* zeros: none, or nobody here knows it */
+    const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
+                                          Set by who makes a document that tells the cost */
 };
 
 #endif

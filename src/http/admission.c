@@ -23,6 +23,7 @@ bool http_admission_suits(const struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
     return !request->framing.chunked && request->body_file == NULL &&
            !request->framing.expects_continue && request->framing.content_length <= SMALL_BODY &&
+           request->coding == HTTP_CODING_NONE && /* or it might be a large one */
            exchange->home->server->limits->queue_wait_ms > 0;
 }
 

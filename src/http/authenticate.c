@@ -1,11 +1,13 @@
 /* The door. Every path is behind it but for what HTTP_OPEN is for. */
 #include "http/authenticate.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "http/peer.h"
 #include "http/timeouts.h"
 #include "http/tls.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The question of a browser before it lets an allowed page of another origin send its request, in
@@ -37,11 +39,15 @@ static int check_role(const struct http_exchange *exchange, struct blasd_err *er
 static const char *certificate_of(const struct http_exchange *exchange) {
     const struct blasd_tls_files *tls = exchange->home->server->options->tls;
     struct http_connection *connection = exchange->client.connection;
+    const int64_t now = blasd_clock_ns();
     char name[HTTP_TLS_NAME];
+    int64_t seconds;
     if (tls == NULL || tls->client_ca == NULL || connection == NULL) return NULL;
-    if (!connection->certified && http_tls_peer(exchange->connection, name))
-        connection->certificate = strdup(name);
-    connection->certified = true;
+    if (now < connection->certified_ns) return connection->certificate;
+    free(connection->certificate);
+    connection->certificate =
+        http_tls_peer(exchange->connection, name, &seconds) ? strdup(name) : NULL;
+    connection->certified_ns = now + seconds * 1000000000;
     return connection->certificate;
 }
 

@@ -2,6 +2,7 @@
 #include "http/body_sink.h"
 
 #include "base/cut.h"
+#include "base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 static void sum_word(struct http_sum *sum, uint64_t word) {
     sum->hash = (sum->hash ^ word) * UINT64_C(0x9fb21c651e98df25);
     sum->hash ^= sum->hash >> 32;
+    sum->more = (sum->more + word) * UINT64_C(0xbf58476d1ce4e5b9);
+    sum->more ^= sum->more >> 31;
 }
 
 void http_sum_add(struct http_sum *sum, const void *bytes, size_t len) {
@@ -36,11 +39,11 @@ void http_sum_add(struct http_sum *sum, const void *bytes, size_t len) {
     for (; at < end; sum->bytes++) sum->part |= (uint64_t)*at++ << 8 * (sum->bytes % sizeof word);
 }
 
-uint64_t http_sum_end(const struct http_sum *sum) {
+struct http_digest http_sum_end(const struct http_sum *sum) {
     struct http_sum all = *sum;
     sum_word(&all, sum->part);
     sum_word(&all, sum->bytes);
-    return all.hash ^ all.hash >> 29;
+    return (struct http_digest){all.hash ^ all.hash >> 29, all.more ^ all.more >> 29};
 }
 
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
@@ -202,12 +205,17 @@ size_t http_body_sink_memory(const struct http_server *server) {
     return slices && inlined < BLASD_SLICE_MOST ? BLASD_SLICE_MOST : inlined;
 }
 
-void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id) {
+void http_body_sink_init(struct http_body_sink *sink, const struct http_exchange *exchange) {
+    const struct blasd_principal *tenant = &exchange->caller.principal;
+    struct http_server *server = exchange->home->server;
     *sink = (struct http_body_sink){.base = {.reserve = sink_reserve, .write = sink_write},
-                                    .loop = loop,
-                                    .id = id,
+                                    .loop = exchange->home,
+                                    .id = exchange->id,
                                     .blob = {.fd = -1}};
-    blasd_buf_init(&sink->memory, http_body_sink_memory(loop->server));
+    if (tenant->weight > 0)
+        sink->own = &server->intake_of[blasd_hash_bytes(0, tenant->tenant, strlen(tenant->tenant)) %
+                                       HTTP_INTAKE_PLACES];
+    blasd_buf_init(&sink->memory, http_body_sink_memory(server));
 }
 
 /* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
@@ -223,26 +231,34 @@ void http_body_sink_expect(struct http_body_sink *sink, const struct http_reques
     if (request->elsewhere) sink->claim_limit = sink->loop->server->limits->body_bytes;
 }
 
+static void give_back(const struct http_body_sink *sink, uint64_t bytes) {
+    if (bytes == 0) return;
+    atomic_fetch_sub(&sink->loop->server->intake_used, bytes);
+    if (sink->own != NULL) atomic_fetch_sub(sink->own, bytes);
+}
+
 void http_body_sink_release(struct http_body_sink *sink) {
     blasd_buf_release(&sink->memory);
     blasd_blob_close(&sink->blob);
-    if (sink->intake > 0) atomic_fetch_sub(&sink->loop->server->intake_used, sink->intake);
+    give_back(sink, sink->intake);
     sink->intake = 0;
 }
 
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err) {
     struct http_server *server = sink->loop->server;
-    uint64_t more, used, limit;
+    uint64_t more, used, own = 0, limit, share;
     if (bytes <= sink->intake) return 0;
     more = bytes - sink->intake;
     limit = atomic_load_explicit(&server->intake_limit, memory_order_relaxed);
+    share = sink->own == NULL ? limit : limit / 4 * 3;
     used = atomic_fetch_add(&server->intake_used, more);
-    if (more > limit || used > limit - more) {
-        atomic_fetch_sub(&server->intake_used, more);
+    if (sink->own != NULL) own = atomic_fetch_add(sink->own, more);
+    if (more > share || used > limit - more || own > share - more) {
+        give_back(sink, more);
         return blasd_fail(err, BLASD_E_no_space, "",
-                          "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
-                          " bytes are being received already (limit intake_bytes)",
-                          bytes, used, limit);
+                          "%" PRIu64 " bytes do not fit beside what is being received already: "
+                          "%" PRIu64 " bytes at the most (limit intake_bytes)",
+                          bytes, share);
     }
     sink->intake = bytes;
     return 0;

@@ -13,7 +13,13 @@
 /* A sum over bytes, as far as they have come. */
 struct http_sum {
     uint64_t bytes;      /* how many */
-    uint64_t hash, part; /* of whole words; the bytes of one that has begun */
+    uint64_t hash, more; /* of whole words, made in two ways */
+    uint64_t part;       /* the bytes of one that has begun */
+};
+
+/* What it comes to. Two bodies that share the one half do not share the other. */
+struct http_digest {
+    uint64_t hash, more;
 };
 
 struct http_body_sink {
@@ -28,6 +34,7 @@ struct http_body_sink {
     uint64_t expected;      /* what total will come to, as a guess from the size of the body */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
+    _Atomic uint64_t *own;  /* where they are counted as the tenant's; NULL: there are no keys */
     /* Of its tensors, one after the other as they came, each from its begin to its end. Made then:
      * at once it would take the loop a third of a second for a gigabyte. */
     struct http_sum sum;
@@ -36,7 +43,7 @@ struct http_body_sink {
 
 /* Bytes of tensors that are held in memory. */
 size_t http_body_sink_memory(const struct http_server *server);
-void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id);
+void http_body_sink_init(struct http_body_sink *sink, const struct http_exchange *exchange);
 /* Tells the empty sink what will come: what is not JSON has its tensors as they will lie. */
 void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
                            uint64_t body_limit);
@@ -45,7 +52,8 @@ void http_body_sink_expect(struct http_body_sink *sink, const struct http_reques
 int http_body_sink_adopt(struct http_body_sink *sink, const char *given, struct blasd_err *err);
 /* Frees what it holds; a blob is closed and not removed. */
 void http_body_sink_release(struct http_body_sink *sink);
-/* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */
+/* Makes the bytes reserved of the server's intake, of which a tenant has three quarters at most, at
+ * least `bytes`. no_space. */
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err);
 /* All is written: allocates what nobody wrote to. What is in memory then has `total` bytes.
  * no_space. */
@@ -58,6 +66,6 @@ static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
 }
 /* A sum, of a zeroed one on: the same whatever pieces the bytes come in. */
 void http_sum_add(struct http_sum *sum, const void *bytes, size_t len);
-uint64_t http_sum_end(const struct http_sum *sum);
+struct http_digest http_sum_end(const struct http_sum *sum);
 
 #endif

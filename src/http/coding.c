@@ -93,10 +93,12 @@ void http_stream_free(struct http_stream *stream) {
     free(stream);
 }
 
-int http_unpack(struct http_stream *stream, const void *bytes, size_t len, uint64_t most,
+int http_unpack(struct http_stream *stream, const void *bytes, size_t len, size_t *used,
+                uint64_t most,
                 int (*take)(void *arg, const void *bytes, size_t len, struct blasd_err *err),
                 void *arg, struct blasd_err *err) {
     z_stream *z = &stream->z;
+    const uint64_t before = stream->out;
     size_t out;
     int rc;
     z->next_in = (void *)(uintptr_t)bytes;
@@ -118,7 +120,9 @@ int http_unpack(struct http_stream *stream, const void *bytes, size_t len, uint6
             return blasd_fail(err, BLASD_E_body_too_large, "",
                               "unpacked the body has more than %" PRIu64 " bytes", most);
         if (out > 0 && (rc = take(arg, stream->piece, out, err)) != 0) return rc;
+        if (z->avail_in > 0 && stream->out - before >= HTTP_UNPACK_TURN) break;
     } while (z->avail_in > 0 || (out == PIECE_BYTES && !stream->ended));
+    *used = len - z->avail_in;
     return 0;
 }
 
@@ -160,12 +164,16 @@ static size_t give_rest(void *arg, char *out, size_t max) {
     return n;
 }
 
+bool http_coding_suits(size_t len) {
+    return len >= PACK_LEAST;
+}
+
 bool http_coding_pack(enum http_coding coding, struct blasd_buf *body) {
     struct rest rest = {.at = body->data, .len = body->len};
     struct http_stream *stream;
     struct blasd_buf packed;
     bool whole = false;
-    if (coding == HTTP_CODING_NONE || body->len < PACK_LEAST) return false;
+    if (coding == HTTP_CODING_NONE || !http_coding_suits(body->len)) return false;
     blasd_buf_init(&packed, body->len);
     stream = http_packer_new(coding);
     /* one byte less than it has: where that is filled, nothing is won */

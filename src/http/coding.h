@@ -19,6 +19,8 @@ bool http_coding_find(const char *name, enum http_coding *ret);
 /* The one of ours that an Accept-Encoding header likes best. */
 enum http_coding http_coding_accepted(const char *value);
 
+/* Whether a whole body of that length may be: a short one goes as it is. */
+bool http_coding_suits(size_t len);
 /* Compresses a whole body in place, where that makes it shorter; whether it did. */
 bool http_coding_pack(enum http_coding coding, struct blasd_buf *body);
 
@@ -30,8 +32,11 @@ void http_stream_free(struct http_stream *stream); /* takes NULL */
 
 /* Unpacks the next piece of a body and hands what comes out to `take`, in pieces; its error ends
  * it. No more than `most` bytes come out in all (body_too_large). malformed_query where it is not
- * so compressed. */
-int http_unpack(struct http_stream *stream, const void *bytes, size_t len, uint64_t most,
+ * so compressed. A thousand times as much as comes in may come out: one call stops behind the first
+ * HTTP_UNPACK_TURN bytes, and *used is how far it came; the rest is to be given to the next. */
+#define HTTP_UNPACK_TURN ((size_t)1 << 20) /* a millisecond or two, with what is done with it */
+int http_unpack(struct http_stream *stream, const void *bytes, size_t len, size_t *used,
+                uint64_t most,
                 int (*take)(void *arg, const void *bytes, size_t len, struct blasd_err *err),
                 void *arg, struct blasd_err *err);
 /* Whether the body has come to its end. */

@@ -10,6 +10,7 @@
 #include "http/reply.h"
 #include "http/routes.h"
 #include "http/timeouts.h"
+#include "http/tls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +207,9 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     result = MHD_queue_response(exchange->connection, exchange->answer.status, response);
     if (result != MHD_YES && comes_again(exchange)) return MHD_YES;
     exchange->answer.response = NULL;
+    if (exchange->answer.whole && exchange->client.connection != NULL &&
+        exchange->request.method != HTTP_HEAD)
+        http_tls_line_hold(exchange->client.connection->line);
     loop->parking.answers++;
     http_request_answered(exchange);
     MHD_destroy_response(response);
@@ -220,12 +224,23 @@ static bool too_much_to_drain(const struct http_exchange *exchange) {
            exchange->request.framing.content_length - exchange->body.seen > DRAIN_BYTES;
 }
 
-static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len) {
-    http_count(&exchange->home->metrics->received_bytes, len);
+/* What the route has left of a piece comes again, with what has come meanwhile, in the next turn:
+ * resuming makes libmicrohttpd look at the connection then. */
+static size_t leave_rest(struct http_exchange *exchange) {
+    size_t left = exchange->answer.made ? 0 : exchange->body.left;
+    exchange->body.left = 0;
+    if (left == 0) return 0;
+    exchange->body.seen -= left;
+    MHD_suspend_connection(exchange->connection);
+    MHD_resume_connection(exchange->connection);
+    exchange->home->turn.resumed = true;
+    return left;
+}
+
+/* *left: of these bytes, to come again. */
+static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len,
+                                 size_t *left) {
     exchange->body.seen += len;
-    /* libmicrohttpd reads once when it is run, and more may lie there already */
-    if (exchange->body.seen != exchange->request.framing.content_length)
-        exchange->home->turn.rest = true;
     if (!exchange->answer.made) {
         exchange->body.refused_at = exchange->body.seen;
         if (exchange->route->body != NULL)
@@ -233,6 +248,11 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
         else if (exchange->body.seen > DRAIN_BYTES)
             http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
     }
+    *left = leave_rest(exchange);
+    /* libmicrohttpd reads once when it is run, and more may lie there already */
+    if (*left == 0 && exchange->body.seen != exchange->request.framing.content_length)
+        exchange->home->turn.rest = true;
+    http_count(&exchange->home->metrics->received_bytes, len - *left);
     if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
     http_close_with_problem(exchange->home, exchange->route, exchange->connection,
                             http_connection_fd(exchange->connection), &exchange->answer.problem);
@@ -298,7 +318,7 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
     if (*upload_size > 0) {
         size_t len = *upload_size;
         *upload_size = 0;
-        return take_body(exchange, upload, len);
+        return take_body(exchange, upload, len, upload_size);
     }
     return finish(exchange);
 }

@@ -37,6 +37,8 @@ struct http_upload;
 struct http_connection;
 struct http_tls;
 
+#define HTTP_INTAKE_PLACES 256 /* tenants that meet in one are counted together */
+
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
     const struct blasd_http_options *options;
@@ -49,7 +51,9 @@ struct http_server {
     struct http_loop *loops;      /* owned */
     struct http_metrics *metrics; /* owned; one a loop */
     struct http_regions regions;
-    _Atomic uint64_t intake_used;           /* bytes of bodies being received */
+    _Atomic uint64_t intake_used; /* bytes of bodies being received */
+    _Atomic uint64_t
+        intake_of[HTTP_INTAKE_PLACES];      /* the same of tenants, by a hash of their names */
     _Atomic uint64_t intake_limit;          /* what they may be */
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
@@ -162,7 +166,8 @@ struct http_route {
     const char *path; /* {…} stands for one segment; also the label in metrics */
     unsigned methods; /* HTTP_ bits this row serves */
     unsigned params;  /* HTTP_PARAM_ bits it takes */
-    /* Each may refuse by making an answer. begin: headers; body: a piece; run: all is there. */
+    /* Each may refuse by making an answer. begin: headers; body: a piece, of which it may leave
+     * some for the next turn (http_body_seen.left); run: all is there. */
     void (*begin)(struct http_exchange *exchange);
     void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
     void (*run)(struct http_exchange *exchange);
@@ -179,6 +184,7 @@ struct http_answering {
     struct blasd_err problem; /* where the answer is a problem */
     bool made;                /* or its making is under way */
     bool early;               /* libmicrohttpd would not take it yet */
+    bool whole;               /* it has a body, which lies in memory */
     unsigned retry_s;         /* Retry-After of a problem; 0: as its code says */
     struct blasd_rate_view rate;
 };
@@ -187,12 +193,14 @@ struct http_answering {
 struct http_form {
     const struct http_dialect *dialect; /* NULL: ours */
     struct http_inference *inference;   /* of the dialect, which releases it; owned */
+    bool graph;                         /* under /graphs: the body is one, the job is to be one */
 };
 
 /* The bytes of the body that were seen: by now, when it was refused, and at the last check. */
 struct http_body_seen {
     uint64_t seen, refused_at, checked_at;
-    int stuck_checks;      /* checks since then at which bytes lay there unread */
+    int stuck_checks; /* checks since then at which bytes lay there unread */
+    size_t left;      /* of the piece that the route was given: it takes them in the next turn */
     struct blasd_buf kept; /* of a route that takes a small one whole */
 };
 

@@ -8,6 +8,7 @@
 
 #include "auth/auth.h"
 #include "base/err.h"
+#include "core/price.h"
 #include "queue/queue.h"
 
 /* Paths of PEM files. */
@@ -31,6 +32,7 @@ struct blasd_http_options {
     const char *const *allow_origins;
     struct blasd_auth *auth;           /* who may do what; NULL: everybody everything. Borrowed */
     const struct blasd_tls_files *tls; /* NULL: no TLS. Borrowed */
+    const struct blasd_prices *prices; /* NULL: nothing has a price. Borrowed */
     /* "cuda:0: why it has no worker", for GET /devices; ended by NULL, or NULL. Borrowed. */
     const char *const *unusable_devices;
     /* The read end of a pipe, not blocking: the byte SIGHUP means that certificates are to be read

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE_BYTES ((size_t)256 * BLASD_KIB)
@@ -109,12 +110,11 @@ static void say_intake(struct http_exchange *exchange, struct blasd_intake_optio
 
 static int open_input(struct http_inference *inference, struct blasd_err *err) {
     struct http_exchange *exchange = inference->exchange;
-    uid_t caller;
+    struct http_region_owner caller;
     int rc;
-    if (exchange->connection == NULL) return blasd_fail(err, BLASD_E_cancelled, "", "it has left");
-    if ((rc = http_regions_caller(exchange->connection, &caller, err)) != 0) return rc;
+    if ((rc = http_regions_caller(exchange, &caller, err)) != 0) return rc;
     return http_regions_open(&exchange->home->server->regions,
-                             &inference->oip.inputs[inference->current].place, false, caller,
+                             &inference->oip.inputs[inference->current].place, false, &caller,
                              &inference->fd, &inference->at, err);
 }
 
@@ -166,9 +166,16 @@ static int gather(struct http_exchange *exchange, void (*done)(void *, const str
 /* --- the answer --------------------------------------------------------------------------------
  */
 
+/* Writes what is there, and no more: a region that was cut is not made longer. */
 static int write_all(int fd, const char *bytes, uint64_t len, uint64_t at, struct blasd_err *err) {
     while (len > 0) {
-        ssize_t put = pwrite(fd, bytes, (size_t)len, (off_t)at);
+        struct stat info;
+        ssize_t put;
+        if (fstat(fd, &info) == 0 && (uint64_t)info.st_size < at + len)
+            return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_region",
+                              "the shared memory was cut: it has %lld bytes",
+                              (long long)info.st_size);
+        put = pwrite(fd, bytes, len < PIECE_BYTES ? (size_t)len : PIECE_BYTES, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
             return blasd_fail(err, BLASD_E_no_space, "shared_memory_region",
@@ -187,12 +194,11 @@ static int hand_over(struct http_exchange *exchange, const struct blasd_record *
                      uint64_t most, uint64_t *left, struct blasd_err *err) {
     const struct blasd_output *output = &record->outputs[wanted->position];
     uint64_t bytes = blasd_tensor_bytes(&output->tensor) - from, at;
-    uid_t caller;
+    struct http_region_owner caller;
     int fd, rc;
-    if (exchange->connection == NULL) return blasd_fail(err, BLASD_E_cancelled, "", "it has left");
-    if ((rc = http_regions_caller(exchange->connection, &caller, err)) != 0) return rc;
-    rc = http_regions_open(&exchange->home->server->regions, &wanted->place, true, caller, &fd, &at,
-                           err);
+    if ((rc = http_regions_caller(exchange, &caller, err)) != 0) return rc;
+    rc = http_regions_open(&exchange->home->server->regions, &wanted->place, true, &caller, &fd,
+                           &at, err);
     if (rc != 0) return rc;
     *left = bytes > most ? bytes - most : 0;
     if (bytes > 0)

@@ -21,6 +21,10 @@ void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
 
+/* graphs.c */
+void http_graphs_post_begin(struct http_exchange *exchange);
+void http_graphs_get(struct http_exchange *exchange);
+
 /* results.c */
 /* Asks for the record exchange->id and answers with it as it stands. */
 void http_jobs_fetch(struct http_exchange *exchange);
@@ -50,6 +54,8 @@ void http_error_page(struct http_exchange *exchange);
 void http_share(struct http_exchange *exchange);
 /* class_load.c */
 void http_load(struct http_exchange *exchange);
+/* usage.c */
+void http_usage(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);
 

@@ -84,7 +84,8 @@ static int newest_first(const void *a, const void *b) {
 }
 
 /* The queue gives a page of what is asked for; here it is put in order. */
-static int write_list(const char *cursor, const void *const *records, const size_t *lens, int count,
+static int write_list(const struct blasd_prices *prices, const char *cursor,
+                      const void *const *records, const size_t *lens, int count,
                       struct blasd_buf *out, struct blasd_err *err) {
     struct listed *order = calloc((size_t)count + 1, sizeof *order);
     struct blasd_record record;
@@ -105,6 +106,7 @@ static int write_list(const char *cursor, const void *const *records, const size
     for (int i = 0; !full && rc == 0 && i < kept; i++) {
         int at = order[i].position;
         rc = blasd_record_decode(records[at], lens[at], &record, &payload_at, err);
+        if (rc == 0) record.prices = prices;
         full = (i > 0 && blasd_buf_puts(out, ",") != 0) ||
                (rc == 0 && blasd_job_document(&record, NULL, 0, false, out) != 0);
     }
@@ -125,7 +127,8 @@ static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
         blasd_buf_init(&body, BLASD_GIB);
         if (err != NULL)
             http_reply_problem(exchange, err);
-        else if (write_list(cursor, records, lens, count, &body, &bad) != 0)
+        else if (write_list(exchange->home->server->options->prices, cursor, records, lens, count,
+                            &body, &bad) != 0)
             http_reply_problem(exchange, &bad);
         else
             http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);

@@ -1,7 +1,9 @@
 /* POST /jobs, up to the queue: what is refused before a byte is read, the body that comes, and the
  * job it makes, checked. Read next: jobs_submit.c. */
 #include "base/clock.h"
+#include "core/graph.h"
 #include "http/admission.h"
+#include "http/dry_run.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
@@ -106,6 +108,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .priority = request->query.priority,
                                            .deadline_ms = request->query.deadline_ms,
                                            .device = request->query.device,
+                                           .graph = upload->exchange->form.graph,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
@@ -118,7 +121,9 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
  * that wait there already. */
 static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
-    int rc = check_queue(exchange, err);
+    int rc;
+    if (exchange->request.query.dry_run) return 0; /* it takes none */
+    rc = check_queue(exchange, err);
     if (!http_admission_suits(exchange)) return rc;
     if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
         return rc;
@@ -135,6 +140,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     bool preferred;
     int rc;
     upload->wait_s = http_request_wait(request, limits, &preferred);
+    if (request->query.dry_run) upload->wait_s = 0; /* there is nothing to wait for */
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
     blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal,
@@ -159,7 +165,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     }
     exchange->upload = upload;
     upload->exchange = exchange;
-    http_body_sink_init(&upload->sink, exchange->home, exchange->id);
+    http_body_sink_init(&upload->sink, exchange);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
@@ -167,15 +173,19 @@ static int take_unpacked(void *arg, const void *bytes, size_t len, struct blasd_
     return blasd_intake_feed(arg, bytes, len, err);
 }
 
-/* Parses the next piece of the body. */
+/* Parses the next piece of the body, or, of one that is compressed, as much as one turn is for. */
 static int feed(struct http_upload *upload, const void *bytes, size_t len, struct blasd_err *err) {
     enum http_coding coding = upload->exchange->request.coding;
+    size_t used = len;
+    int rc;
     if (coding == HTTP_CODING_NONE) return blasd_intake_feed(upload->intake, bytes, len, err);
     if (upload->unpacker == NULL) upload->unpacker = http_unpacker_new(coding);
     if (upload->unpacker == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    return http_unpack(upload->unpacker, bytes, len, upload->body_limit, take_unpacked,
-                       upload->intake, err);
+    rc = http_unpack(upload->unpacker, bytes, len, &used, upload->body_limit, take_unpacked,
+                     upload->intake, err);
+    upload->exchange->body.left = len - used;
+    return rc;
 }
 
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {
@@ -212,54 +222,78 @@ static void choose_batch_key(struct http_upload *upload, const struct blasd_plan
     if (upload->small) upload->batch_key = plan->key;
 }
 
-/* Checks that the job can be run and answered here, and chooses where; *cost is what it takes of
- * the queue. */
-static int check_job(struct http_exchange *exchange, const struct blasd_job *job, uint64_t *cost,
-                     struct blasd_err *err) {
-    const struct blasd_limits *limits = exchange->home->server->limits;
+/* Whether the caller may have it run, of a graph each of its steps. */
+static int check_caller(const struct blasd_identity *caller, const struct blasd_job *job,
+                        struct blasd_err *err) {
+    uint64_t ops = blasd_graph_ops(job);
+    int rc = 0;
+    for (int i = 0; rc == 0 && ops >> i != 0; i++)
+        if ((ops >> i & 1) != 0)
+            rc = blasd_identity_check_job(caller, blasd_ops[i], job->priority, err);
+    return rc;
+}
+
+/* What is asked of a job: its plan, what it takes of the queue, and of a worker's memory. */
+struct checked {
     struct blasd_plan plan;
-    uint64_t memory;
-    int output = 0, rc = blasd_job_plan(job, &plan, err);
+    uint64_t cost, memory;
+};
+
+/* Checks that the job can be run and answered here. */
+static int check_job(struct http_exchange *exchange, const struct blasd_job *job,
+                     struct checked *ret, struct blasd_err *err) {
+    const struct blasd_limits *limits = exchange->home->server->limits;
+    const struct blasd_plan *plan = &ret->plan;
+    int output = 0, rc = blasd_job_plan(job, &ret->plan, err);
     if (rc != 0) return rc;
-    if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
-        __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
-        memory = UINT64_MAX;
-    if ((rc = blasd_identity_check_job(&exchange->caller, job->op, job->priority, err)) != 0)
-        return rc;
-    if (plan.items > (double)limits->job_items)
+    if (__builtin_add_overflow(plan->input_bytes, plan->output_bytes, &ret->cost) ||
+        __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
+        ret->memory = UINT64_MAX;
+    if ((rc = check_caller(&exchange->caller, job, err)) != 0) return rc;
+    if (plan->items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",
                           "its leading dimensions make %.0f problems, and a job may have %" PRIu64
                           " (limit job_items): send them in several jobs",
-                          plan.items, limits->job_items);
-    if (memory > limits->job_bytes)
+                          plan->items, limits->job_items);
+    if (ret->memory > limits->job_bytes)
         return blasd_fail(err, BLASD_E_job_too_large, "",
                           "inputs, outputs and workspace come to %" PRIu64
                           " bytes, and a job may have %" PRIu64 " (limit job_bytes)",
-                          memory, limits->job_bytes);
-    if (*cost > blasd_front_queue_view(exchange->home->queue)->bytes_limit) /* nor ever will it */
+                          ret->memory, limits->job_bytes);
+    if (ret->cost >
+        blasd_front_queue_view(exchange->home->queue)->bytes_limit) /* nor ever will it */
         return blasd_fail(err, BLASD_E_job_too_large, "",
                           "inputs and outputs come to %" PRIu64
                           " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
-                          *cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
+                          ret->cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
     rc = http_placement_check(&exchange->home->placement,
-                              blasd_front_queue_view(exchange->home->queue), job->device, &plan,
-                              memory, err);
+                              blasd_front_queue_view(exchange->home->queue), job->device, plan,
+                              ret->memory, err);
     if (rc == 0)
         rc = http_placement_check_time(&exchange->home->placement,
                                        blasd_front_queue_view(exchange->home->queue), job->device,
-                                       job->op, &plan, memory, exchange->caller.job_s, err);
+                                       job->op, plan, ret->memory, exchange->caller.job_s, err);
     if (rc != 0) return rc;
-    while (output < BLASD_MAX_OUTPUTS - 1 && plan.outputs[output].rank < 0) output++;
-    if (exchange->wanted.format == BLASD_FORMAT_NPY && plan.outputs[output].dtype == BLASD_bfloat16)
+    while (output < BLASD_MAX_OUTPUTS - 1 && plan->outputs[output].rank < 0) output++;
+    if (exchange->wanted.format == BLASD_FORMAT_NPY &&
+        plan->outputs[output].dtype == BLASD_bfloat16)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the output is bfloat16, which a .npy file cannot hold");
-    exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
-    exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
-    exchange->upload->work_s = http_placement_work(&exchange->home->placement,
-                                                   blasd_front_queue_view(exchange->home->queue),
-                                                   exchange->upload->device, job->op, &plan);
-    choose_batch_key(exchange->upload, &plan, *cost);
     return 0;
+}
+
+/* Chooses where a job that was checked goes, and with which others. */
+static void place_job(struct http_exchange *exchange, const struct blasd_job *job,
+                      const struct checked *checked) {
+    struct http_upload *upload = exchange->upload;
+    const struct blasd_plan *plan = &checked->plan;
+    upload->outputs =
+        plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
+    upload->device = choose_device(exchange->home, job, plan, checked->memory);
+    upload->work_s = http_placement_work(&exchange->home->placement,
+                                         blasd_front_queue_view(exchange->home->queue),
+                                         upload->device, job->op, plan);
+    choose_batch_key(upload, plan, checked->cost);
 }
 
 /* The queue has filled up while the body came: what it made waits for admission. False where it may
@@ -279,19 +313,28 @@ static void finish(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job job;
     struct blasd_err err = {0};
-    uint64_t cost = 0;
+    struct checked checked;
+    bool dry_run = exchange->request.query.dry_run;
     int rc;
     job.op = NULL;
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
-    if (rc == 0) rc = check_job(exchange, &job, &cost, &err);
+    if (rc == 0) rc = check_job(exchange, &job, &checked, &err);
+    if (rc == 0 && dry_run) {
+        rc = http_dry_run(exchange, &job, &checked.plan, checked.memory, &err);
+        if (rc == 0) {
+            discard(upload);
+            return;
+        }
+    }
+    if (rc == 0) place_job(exchange, &job, &checked);
     if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
     if (rc == 0 && (rc = check_queue(exchange, &err)) != 0 && err.code == BLASD_E_queue_full &&
-        wait_for_room(upload, &job, cost))
+        wait_for_room(upload, &job, checked.cost))
         return;
-    if (rc == 0) rc = http_upload_submit(upload, &job, cost, &err);
+    if (rc == 0) rc = http_upload_submit(upload, &job, checked.cost, &err);
     if (rc != 0) refuse(exchange, &err);
 }
 

@@ -14,12 +14,12 @@
 
 /* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
  * body came in: it is taken from the job. */
-static int fingerprint(struct http_upload *upload, const struct blasd_job *job, uint64_t *hash,
-                       struct blasd_err *err) {
+static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                       struct blasd_submission *submission, struct blasd_err *err) {
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
-    uint64_t tensors;
+    struct http_digest tensors, all;
     int rc;
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
@@ -30,8 +30,10 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
-    http_sum_add(&sum, &tensors, sizeof tensors);
-    *hash = http_sum_end(&sum);
+    http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
+    all = http_sum_end(&sum);
+    submission->fingerprint = all.hash;
+    submission->fingerprint_more = all.more ^ tensors.more * UINT64_C(0x9fb21c651e98df25);
     return 0;
 }
 
@@ -78,7 +80,7 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
-    http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
+    http_body_sink_init(&upload->sink, exchange); /* empty again */
     http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
     http_admission_wait(exchange, true);
     return true;
@@ -196,7 +198,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     int rc;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&
-        (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
+        (rc = fingerprint(upload, job, &submission, err)) != 0)
         return rc;
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
     blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);

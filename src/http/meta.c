@@ -23,7 +23,7 @@ void http_ops_list(struct http_exchange *exchange) {
 
 void http_ops_one(struct http_exchange *exchange) {
     const struct blasd_op *op = blasd_op_find(exchange->captures[0]);
-    if (op == NULL)
+    if (op == NULL || op->composed)
         http_reply_fail(exchange, BLASD_E_route_not_found, "", "there is no operation '%s'",
                         exchange->captures[0]);
     else
@@ -42,31 +42,45 @@ static json_t *list_unusable(const char *const *texts) {
     return list;
 }
 
-/* {"workers":{NAME:INFO}} becomes {"devices":[INFO with "worker":NAME]}. New reference. */
 /* Whether the caller may know what others have the service do. */
 static bool sees_all(const struct http_exchange *exchange) {
     enum blasd_role role = exchange->caller.role;
     return role == BLASD_ROLE_ADMIN || role == BLASD_ROLE_METRICS;
 }
 
-/* Of what a worker says of itself, what tells of work. */
-static void hide_work(json_t *device) {
-    static const char *const names[] = {"jobs",          "failed",           "batches",
-                                        "running",       "busy_s",           "busy_share",
-                                        "jobs_per_s",    "busy_percent",     "power_watts",
-                                        "energy_joules", "memory_free_bytes"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) json_object_del(device, names[i]);
+/* Of what a worker says of itself, what tells nothing of work. */
+static json_t *without_work(json_t *info) {
+    static const char *const names[] = {"device",
+                                        "device_name",
+                                        "class",
+                                        "units",
+                                        "memory_bytes",
+                                        "blas",
+                                        "gflops_float64",
+                                        "gflops_float32",
+                                        "copy_gbytes_s",
+                                        "cost",
+                                        "id",
+                                        "host",
+                                        "pid",
+                                        "uptime_s",
+                                        "ops",
+                                        "host_memory_bytes"};
+    json_t *device = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        json_object_set(device, names[i], json_object_get(info, names[i]));
+    return device;
 }
 
+/* {"workers":{NAME:INFO}} becomes {"devices":[INFO with "worker":NAME]}. New reference. */
 static json_t *list_devices(const char *text, size_t len, const char *const *unusable, bool all) {
     json_t *stats = json_loadb(text, len, 0, NULL);
     json_t *devices = json_array(), *document = json_object();
     const char *name;
     json_t *info;
     json_object_foreach(json_object_get(stats, "workers"), name, info) {
-        json_t *device = json_is_object(info) ? json_copy(info) : json_object();
+        json_t *device = all && json_is_object(info) ? json_copy(info) : without_work(info);
         json_object_set_new(device, "worker", json_string(name));
-        if (!all) hide_work(device);
         json_array_append_new(devices, device);
     }
     json_object_set_new(document, "devices", devices);

@@ -13,7 +13,7 @@ const struct blasd_op *http_oip_model_find(struct http_exchange *exchange, struc
     const struct blasd_op *op = blasd_op_find(exchange->captures[0]);
     const char *version = exchange->captures[1];
     bool versioned = strstr(exchange->route->path, "{version}") != NULL;
-    if (op == NULL)
+    if (op == NULL || op->composed)
         blasd_fail(err, BLASD_E_route_not_found, "",
                    "there is no model '%.63s'; POST /v2/repository/index lists them",
                    exchange->captures[0]);
@@ -142,18 +142,18 @@ void http_oip_regions_register(struct http_exchange *exchange) {
     const char *name, *key;
     uint64_t offset = 0, bytes = 0;
     json_t *document;
-    uid_t caller;
+    struct http_region_owner caller;
     int rc = 0;
     if (!region_named(exchange, &name)) return;
     if (!server->options->share)
         rc = blasd_fail(&err, BLASD_E_sharing_off, "", "the service was started without --share");
-    if (rc == 0) rc = http_regions_caller(exchange->connection, &caller, &err);
+    if (rc == 0) rc = http_regions_caller(exchange, &caller, &err);
     document = json_loadb(exchange->body.kept.data == NULL ? "" : exchange->body.kept.data,
                           exchange->body.kept.len, JSON_REJECT_DUPLICATES, NULL);
     if (rc == 0) rc = read_region(document, &key, &offset, &bytes, &err);
     if (rc == 0)
         rc = http_regions_add(&server->regions, name, key, offset, bytes,
-                              server->limits->shared_regions, caller, &err);
+                              server->limits->shared_regions, &caller, &err);
     json_decref(document);
     if (rc == 0)
         reply_empty(exchange);
@@ -164,14 +164,14 @@ void http_oip_regions_register(struct http_exchange *exchange) {
 void http_oip_regions_unregister(struct http_exchange *exchange) {
     struct blasd_err err = {0};
     const char *name;
-    uid_t caller;
+    struct http_region_owner caller;
     if (!region_named(exchange, &name)) return;
     if (!exchange->home->server->options->share) {
         reply_empty(exchange);
-    } else if (http_regions_caller(exchange->connection, &caller, &err) != 0) {
+    } else if (http_regions_caller(exchange, &caller, &err) != 0) {
         http_reply_problem(exchange, &err);
     } else {
-        http_regions_remove(&exchange->home->server->regions, name, caller);
+        http_regions_remove(&exchange->home->server->regions, name, &caller);
         reply_empty(exchange);
     }
 }
@@ -181,20 +181,20 @@ void http_oip_regions_status(struct http_exchange *exchange) {
     struct blasd_err err = {0};
     struct blasd_buf body;
     const char *name;
-    uid_t caller;
+    struct http_region_owner caller;
     if (!region_named(exchange, &name)) return;
     if (!server->options->share && name == NULL) {
         http_oip_no_regions(exchange);
         return;
     }
-    if (http_regions_caller(exchange->connection, &caller, &err) != 0) {
+    if (http_regions_caller(exchange, &caller, &err) != 0) {
         http_reply_problem(exchange, &err);
-    } else if (name != NULL && !http_regions_has(&server->regions, name, caller)) {
+    } else if (name != NULL && !http_regions_has(&server->regions, name, &caller)) {
         http_reply_fail(exchange, BLASD_E_route_not_found, "",
                         "no region '%.63s' is registered by this caller", name);
     } else {
         blasd_buf_init(&body, DOCUMENT_MOST);
-        reply(exchange, &body, http_regions_write(&server->regions, name, caller, &body));
+        reply(exchange, &body, http_regions_write(&server->regions, name, &caller, &body));
     }
 }
 

@@ -1,10 +1,21 @@
 /* Addresses as text, and the users behind them. */
 #include "http/peer.h"
 
+#include "base/clock.h"
+
 #include <arpa/inet.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#define ESTABLISHED 1
+#define TABLE_SHARE 20 /* a twentieth of the time may go on reading tables of connections */
 
 void http_peer_text(const struct sockaddr *address, char text[HTTP_PEER_TEXT]) {
     char name[INET6_ADDRSTRLEN];
@@ -20,6 +31,60 @@ void http_peer_text(const struct sockaddr *address, char text[HTTP_PEER_TEXT]) {
             snprintf(text, HTTP_PEER_TEXT, "[%s]:%u", name, (unsigned)ntohs(six->sin6_port));
     }
 }
+
+/* --- by asking the kernel for the one socket --- */
+
+static void end_of(const struct sockaddr_storage *address, __be32 words[4], __be16 *port,
+                   __u32 *interface) {
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const void *)address;
+        words[0] = in->sin_addr.s_addr;
+        *port = in->sin_port;
+    } else {
+        const struct sockaddr_in6 *in = (const void *)address;
+        memcpy(words, &in->sin6_addr, sizeof in->sin6_addr);
+        *port = in->sin6_port;
+        *interface = in->sin6_scope_id;
+    }
+}
+
+/* Asks for the socket that is connected from `from` to `to`. False also where the kernel cannot be
+ * asked so. */
+static bool ask_kernel(const struct sockaddr_storage *from, const struct sockaddr_storage *to,
+                       uid_t *ret) {
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 body;
+    } question = {.head = {.nlmsg_len = sizeof question,
+                           .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                           .nlmsg_flags = NLM_F_REQUEST},
+                  .body = {.sdiag_family = (__u8)from->ss_family,
+                           .sdiag_protocol = IPPROTO_TCP,
+                           .idiag_states = UINT32_MAX,
+                           .id.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_msg body;
+        char more[4096];
+    } answer;
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    ssize_t got = -1;
+    if (fd < 0) return false;
+    end_of(to, question.body.id.idiag_dst, &question.body.id.idiag_dport,
+           &question.body.id.idiag_if);
+    end_of(from, question.body.id.idiag_src, &question.body.id.idiag_sport,
+           &question.body.id.idiag_if);
+    if (send(fd, &question, sizeof question, 0) == (ssize_t)sizeof question)
+        got = recv(fd, &answer, sizeof answer, MSG_DONTWAIT); /* it was made while we sent */
+    close(fd);
+    if (got < (ssize_t)(sizeof answer.head + sizeof answer.body) ||
+        answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY || answer.body.idiag_state != ESTABLISHED)
+        return false;
+    *ret = (uid_t)answer.body.idiag_uid;
+    return true;
+}
+
+/* --- by reading tables of all of them --- */
 
 /* An end of a connection as /proc/net writes it: the words of the address in the machine's order,
  * and the port. */
@@ -51,16 +116,44 @@ static bool find_user(const char *table, const char *from, const char *to, uid_t
         found = sscanf(line, " %*[^:]: %63s %63s %7s %*s %*s %*s %u", local, remote, state, &uid) ==
                     4 &&
                 strcmp(local, from) == 0 && strcmp(remote, to) == 0 &&
-                strcmp(state, "01") == 0; /* established */
+                strtoul(state, NULL, 16) == ESTABLISHED;
     fclose(file);
     if (found) *ret = (uid_t)uid;
+    return found;
+}
+
+static bool read_tables(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours,
+                        uid_t *ret) {
+    char from[48], to[48];
+    end_text(theirs, true, from);
+    end_text(ours, true, to);
+    if (ours->ss_family == AF_INET ||
+        IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)(const void *)theirs)->sin6_addr)) {
+        if (find_user("/proc/net/tcp", from, to, ret)) return true;
+        if (ours->ss_family == AF_INET) return false;
+    }
+    end_text(theirs, false, from);
+    end_text(ours, false, to);
+    return find_user("/proc/net/tcp6", from, to, ret);
+}
+
+/* Whoever has many connections makes the tables long: others' requests wait meanwhile, so it is
+ * not done again before as much time has passed as it may take of it. */
+static bool read_tables_at_times(const struct sockaddr_storage *theirs,
+                                 const struct sockaddr_storage *ours, uid_t *ret) {
+    static _Atomic int64_t not_before;
+    int64_t began = blasd_clock_ns(), ended;
+    bool found;
+    if (began < not_before) return false;
+    found = read_tables(theirs, ours, ret);
+    ended = blasd_clock_ns();
+    not_before = ended + (TABLE_SHARE - 1) * (ended - began);
     return found;
 }
 
 bool http_peer_uid(int fd, uid_t *ret) {
     struct sockaddr_storage ours = {0}, theirs = {0};
     socklen_t our_size = sizeof ours, their_size = sizeof theirs;
-    char from[48], to[48];
     struct ucred peer;
     socklen_t size = sizeof peer;
     if (getsockname(fd, (void *)&ours, &our_size) != 0 ||
@@ -72,14 +165,5 @@ bool http_peer_uid(int fd, uid_t *ret) {
         return true;
     }
     if (ours.ss_family != AF_INET && ours.ss_family != AF_INET6) return false;
-    end_text(&theirs, true, from);
-    end_text(&ours, true, to);
-    if (ours.ss_family == AF_INET ||
-        IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *)(const void *)&theirs)->sin6_addr)) {
-        if (find_user("/proc/net/tcp", from, to, ret)) return true;
-        if (ours.ss_family == AF_INET) return false;
-    }
-    end_text(&theirs, false, from);
-    end_text(&ours, false, to);
-    return find_user("/proc/net/tcp6", from, to, ret);
+    return ask_kernel(&theirs, &ours, ret) || read_tables_at_times(&theirs, &ours, ret);
 }

@@ -123,12 +123,26 @@ void http_placement_learn(struct http_placement *choice, const char *text, size_
     json_decref(stats);
 }
 
+static void learn_now(struct http_loop *loop, const char *text, size_t len) {
+    http_placement_learn(&loop->placement, text, len, loop->server->options->loops,
+                         blasd_clock_ns());
+}
+
 static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     struct http_loop *loop = arg;
     loop->placement.asking = false;
-    if (err == NULL)
-        http_placement_learn(&loop->placement, text, len, loop->server->options->loops,
-                             blasd_clock_ns());
+    if (err == NULL) learn_now(loop, text, len);
+}
+
+void http_placement_heard(struct http_loop *loop, const char *text, size_t len) {
+    struct http_placement *choice = &loop->placement;
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    bool known = choice->known;
+    for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++)
+        if (view->workers_of[c] > 0 && !choice->of[c].measured) known = false;
+    if (known) return; /* two looks that follow each other closely tell nothing of a rate */
+    memcpy(choice->workers, view->workers_of, sizeof choice->workers);
+    learn_now(loop, text, len);
 }
 
 void http_placement_tick(struct http_loop *loop) {
@@ -195,13 +209,15 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
 
 /* ---- time ---- */
 
-/* What the job takes on a device of the class that has nothing else to do. False: not known. */
-static bool predict(const struct http_placement_class *class, const struct blasd_op *op,
-                    const struct blasd_plan *plan, struct blasd_cost_guess *ret) {
+bool http_placement_predict(const struct http_placement *choice, enum blasd_device_class number,
+                            const struct blasd_op *op, const struct blasd_plan *plan,
+                            struct blasd_cost_guess *ret) {
+    const struct http_placement_class *class = &choice->of[number];
     struct blasd_cost_work work;
     int position = blasd_op_position(op);
     if (!class->measured || position < 0) return false;
     blasd_cost_work(plan, position, &work);
+    if (number == BLASD_DEVICE_CUDA) work.made_bytes = 0; /* all its units make them */
     return blasd_cost_predict(&class->cost, &work, ret);
 }
 
@@ -217,7 +233,8 @@ int http_placement_check_time(const struct http_placement *choice,
         const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
-        if (!predict(class, op, &certain, &guess)) return 0;
+        if (!http_placement_predict(choice, (enum blasd_device_class)c, op, &certain, &guess))
+            return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
     if (!isfinite(least) || least <= most_s) return 0;
@@ -245,7 +262,7 @@ double http_placement_work(struct http_placement *choice, const struct blasd_que
                     ? BLASD_DEVICE_CPU
                     : BLASD_DEVICE_CUDA;
     of = &choice->of[class];
-    if (!predict(of, op, plan, &guess))
+    if (!http_placement_predict(choice, class, op, plan, &guess))
         guess.share_s = BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
                         (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
     of->lately_s += (guess.share_s - of->lately_s) * (of->lately_s > 0 ? LATELY : 1);
@@ -281,13 +298,13 @@ static bool suits(const struct http_placement_class *class, int number, int op,
            (double)plan->device_bytes <= DEVICE_SHARE * (double)class->device_bytes;
 }
 
-enum blasd_device_class http_placement_pick(struct http_placement *choice,
+enum blasd_device_class http_placement_best(const struct http_placement *choice,
                                             const struct blasd_queue_view *view,
                                             const struct blasd_op *op,
                                             const struct blasd_plan *plan, uint64_t host_bytes,
-                                            int64_t now_ns) {
+                                            int64_t now_ns, double *share_s) {
     enum blasd_device_class best = BLASD_DEVICE_ANY;
-    double best_s = INFINITY, share_s = 0;
+    double best_s = INFINITY;
     int possible = 0, known = 0, position = blasd_op_position(op);
     if (!http_placement_open(view) || !choice->known || position < 0) return BLASD_DEVICE_ANY;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
@@ -296,7 +313,7 @@ enum blasd_device_class http_placement_pick(struct http_placement *choice,
         int workers = view->workers_of[c];
         double end_s;
         if (!suits(class, c, position, plan, host_bytes)) continue;
-        if (predict(class, op, plan, &guess)) {
+        if (http_placement_predict(choice, (enum blasd_device_class)c, op, plan, &guess)) {
             if (choice->most_s > 0 && guess.alone_s > choice->most_s) continue;
             known++;
         }
@@ -305,10 +322,21 @@ enum blasd_device_class http_placement_pick(struct http_placement *choice,
         if (best != BLASD_DEVICE_ANY && !(end_s < best_s)) continue;
         best = (enum blasd_device_class)c;
         best_s = end_s;
-        share_s = guess.share_s;
+        *share_s = guess.share_s;
     }
-    if (possible == 0 || (possible > 1 && known < possible)) return BLASD_DEVICE_ANY;
-    count_sent(&choice->of[best], view->workers_of[best], share_s, now_ns);
+    return possible == 0 || (possible > 1 && known < possible) ? BLASD_DEVICE_ANY : best;
+}
+
+enum blasd_device_class http_placement_pick(struct http_placement *choice,
+                                            const struct blasd_queue_view *view,
+                                            const struct blasd_op *op,
+                                            const struct blasd_plan *plan, uint64_t host_bytes,
+                                            int64_t now_ns) {
+    double share_s = 0;
+    enum blasd_device_class best =
+        http_placement_best(choice, view, op, plan, host_bytes, now_ns, &share_s);
+    if (best != BLASD_DEVICE_ANY)
+        count_sent(&choice->of[best], view->workers_of[best], share_s, now_ns);
     return best;
 }
 
@@ -317,6 +345,6 @@ void http_placement_sent(struct http_placement *choice, const struct blasd_queue
                          const struct blasd_plan *plan, int64_t now_ns) {
     struct http_placement_class *of = &choice->of[class];
     struct blasd_cost_guess guess;
-    if (predict(of, op, plan, &guess))
+    if (http_placement_predict(choice, class, op, plan, &guess))
         count_sent(of, view->workers_of[class], guess.share_s, now_ns);
 }

@@ -50,6 +50,12 @@ void http_placement_tick(struct http_loop *loop);
 /* Takes in the text of blasd_front_queue_stats. `loops`: how many send jobs as this one does. */
 void http_placement_learn(struct http_placement *choice, const char *text, size_t len, int loops,
                           int64_t now_ns);
+/* Takes in such a text that came for another reason, where what it tells is not known yet. */
+void http_placement_heard(struct http_loop *loop, const char *text, size_t len);
+/* What the job takes on a device of the class that has nothing else to do. False: not known. */
+bool http_placement_predict(const struct http_placement *choice, enum blasd_device_class class,
+                            const struct blasd_op *op, const struct blasd_plan *plan,
+                            struct blasd_cost_guess *ret);
 /* Refuses a job that no live worker it may go to has the memory for, with job_too_large.
  * `host_bytes`: inputs, outputs, workspace. */
 int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
@@ -62,8 +68,14 @@ int http_placement_check_time(const struct http_placement *choice,
                               const struct blasd_queue_view *view, enum blasd_device_class wish,
                               const struct blasd_op *op, const struct blasd_plan *plan,
                               uint64_t host_bytes, uint64_t key_s, struct blasd_err *err);
-/* The class a job of device `any` is to be queued for, which is then counted as sent there; `any`
- * where only one class lives or nothing is known to choose by. */
+/* The class where a job of device `any` is predicted to end first, and in *share_s what it adds to
+ * the work there; `any` where only one class lives or nothing is known to choose by. */
+enum blasd_device_class http_placement_best(const struct http_placement *choice,
+                                            const struct blasd_queue_view *view,
+                                            const struct blasd_op *op,
+                                            const struct blasd_plan *plan, uint64_t host_bytes,
+                                            int64_t now_ns, double *share_s);
+/* The same: it is to be queued for it, and is counted as sent there. */
 enum blasd_device_class http_placement_pick(struct http_placement *choice,
                                             const struct blasd_queue_view *view,
                                             const struct blasd_op *op,

@@ -22,7 +22,7 @@ struct http_region {
     struct http_region *next; /* owned */
     char name[BLASD_OIP_REGION_MAX], key[KEY_MAX];
     uint64_t offset, bytes;
-    uid_t uid;
+    struct http_region_owner owner;
     int fd; /* owned */
     bool writable;
 };
@@ -44,17 +44,20 @@ void http_regions_release(struct http_regions *regions) {
     }
 }
 
-int http_regions_caller(struct MHD_Connection *connection, uid_t *ret, struct blasd_err *err) {
-    struct http_connection *of = http_connection_of(connection);
+int http_regions_caller(const struct http_exchange *exchange, struct http_region_owner *ret,
+                        struct blasd_err *err) {
+    struct http_connection *of;
+    if (exchange->connection == NULL) return blasd_fail(err, BLASD_E_cancelled, "", "it has left");
+    of = http_connection_of(exchange->connection);
     if (of != NULL && !of->user_known)
-        of->user_known = http_peer_uid(http_connection_fd(connection), &of->user);
-    if (of != NULL && of->user_known) {
-        *ret = of->user;
-        return 0;
-    }
-    return blasd_fail(err, BLASD_E_caller_unknown, "",
-                      "the system does not say whose process the caller is: it must run on this "
-                      "machine, beside the service");
+        of->user_known = http_peer_uid(http_connection_fd(exchange->connection), &of->user);
+    if (of == NULL || !of->user_known)
+        return blasd_fail(err, BLASD_E_caller_unknown, "",
+                          "the system does not say whose process the caller is: it must run on "
+                          "this machine, beside the service");
+    ret->uid = of->user;
+    memcpy(ret->tenant, exchange->caller.principal.tenant, sizeof ret->tenant);
+    return 0;
 }
 
 /* --- one region --------------------------------------------------------------------------------
@@ -83,12 +86,12 @@ static int open_object(struct http_region *region, struct blasd_err *err) {
     if (region->fd < 0) region->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     /* what the caller may not read is to it as if it were not there */
     if (region->fd < 0 || fstat(region->fd, &info) != 0 || !S_ISREG(info.st_mode) ||
-        !allows(&info, region->uid, S_IRUSR, S_IROTH))
+        !allows(&info, region->owner.uid, S_IRUSR, S_IROTH))
         return blasd_fail(err, BLASD_E_invalid_field, "key",
                           "there is no shared memory object '%s' that both the caller and the "
                           "service may read",
                           shown);
-    region->writable = region->writable && allows(&info, region->uid, S_IWUSR, S_IWOTH);
+    region->writable = region->writable && allows(&info, region->owner.uid, S_IWUSR, S_IWOTH);
     if (region->offset <= (uint64_t)info.st_size &&
         region->bytes <= (uint64_t)info.st_size - region->offset)
         return 0;
@@ -99,11 +102,24 @@ static int open_object(struct http_region *region, struct blasd_err *err) {
                       (unsigned long long)info.st_size);
 }
 
+static bool owns(const struct http_region_owner *caller, const struct http_region *region) {
+    return region->owner.uid == caller->uid && strcmp(region->owner.tenant, caller->tenant) == 0;
+}
+
+/* How many the caller has. Locked. */
+static uint64_t count_of(const struct http_regions *regions,
+                         const struct http_region_owner *caller) {
+    uint64_t count = 0;
+    for (const struct http_region *at = regions->first; at != NULL; at = at->next)
+        count += owns(caller, at);
+    return count;
+}
+
 /* The caller's region of that name and what points to it, or NULL. Locked. */
-static struct http_region **find(struct http_regions *regions, const char *name, uid_t caller) {
+static struct http_region **find(struct http_regions *regions, const char *name,
+                                 const struct http_region_owner *caller) {
     struct http_region **at = &regions->first;
-    while (*at != NULL && ((*at)->uid != caller || strcmp((*at)->name, name) != 0))
-        at = &(*at)->next;
+    while (*at != NULL && (!owns(caller, *at) || strcmp((*at)->name, name) != 0)) at = &(*at)->next;
     return *at == NULL ? NULL : at;
 }
 
@@ -111,8 +127,8 @@ static struct http_region **find(struct http_regions *regions, const char *name,
  */
 
 int http_regions_add(struct http_regions *regions, const char *name, const char *key,
-                     uint64_t offset, uint64_t bytes, uint64_t most, uid_t caller,
-                     struct blasd_err *err) {
+                     uint64_t offset, uint64_t bytes, uint64_t most,
+                     const struct http_region_owner *caller, struct blasd_err *err) {
     struct http_region *region;
     int rc;
     if (strlen(name) >= sizeof region->name || strlen(key) >= sizeof region->key)
@@ -124,16 +140,20 @@ int http_regions_add(struct http_regions *regions, const char *name, const char 
     blasd_text_join(region->key, sizeof region->key, key, NULL, NULL);
     region->offset = offset;
     region->bytes = bytes;
-    region->uid = caller;
+    region->owner = *caller;
     region->fd = -1;
     rc = open_object(region, err);
     pthread_mutex_lock(&regions->lock);
     if (rc == 0 && find(regions, name, caller) != NULL)
         rc = blasd_fail(err, BLASD_E_invalid_field, "name",
                         "a region of this name is registered already: unregister it first");
-    else if (rc == 0 && (uint64_t)regions->count >= most)
+    else if (rc == 0 && count_of(regions, caller) >= most)
         rc = blasd_fail(err, BLASD_E_no_space, "",
-                        "%d regions are registered (limit shared_regions)", regions->count);
+                        "%llu regions are registered by this caller (limit shared_regions)",
+                        (unsigned long long)most);
+    else if (rc == 0 && (uint64_t)regions->count >= HTTP_REGION_OWNERS * most)
+        rc = blasd_fail(err, BLASD_E_no_space, "",
+                        "no more regions can be registered (limit shared_regions)");
     if (rc == 0) {
         region->next = regions->first;
         regions->first = region;
@@ -144,12 +164,13 @@ int http_regions_add(struct http_regions *regions, const char *name, const char 
     return rc;
 }
 
-void http_regions_remove(struct http_regions *regions, const char *name, uid_t caller) {
+void http_regions_remove(struct http_regions *regions, const char *name,
+                         const struct http_region_owner *caller) {
     struct http_region **at;
     pthread_mutex_lock(&regions->lock);
     for (at = &regions->first; *at != NULL;) {
         struct http_region *region = *at;
-        if (region->uid != caller || (name != NULL && strcmp(region->name, name) != 0)) {
+        if (!owns(caller, region) || (name != NULL && strcmp(region->name, name) != 0)) {
             at = &region->next;
             continue;
         }
@@ -183,7 +204,8 @@ static int open_place(struct http_region **at, const struct blasd_oip_place *pla
 }
 
 int http_regions_open(struct http_regions *regions, const struct blasd_oip_place *place, bool write,
-                      uid_t caller, int *fd, uint64_t *at, struct blasd_err *err) {
+                      const struct http_region_owner *caller, int *fd, uint64_t *at,
+                      struct blasd_err *err) {
     struct http_region **found;
     int rc;
     pthread_mutex_lock(&regions->lock);
@@ -194,15 +216,15 @@ int http_regions_open(struct http_regions *regions, const struct blasd_oip_place
     return rc;
 }
 
-int http_regions_write(struct http_regions *regions, const char *name, uid_t caller,
-                       struct blasd_buf *buf) {
+int http_regions_write(struct http_regions *regions, const char *name,
+                       const struct http_region_owner *caller, struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
     size_t before = buf->len;
     bool first = true;
     json_out_put(&out, "[");
     pthread_mutex_lock(&regions->lock);
     for (const struct http_region *at = regions->first; at != NULL; at = at->next) {
-        if (at->uid != caller || (name != NULL && strcmp(at->name, name) != 0)) continue;
+        if (!owns(caller, at) || (name != NULL && strcmp(at->name, name) != 0)) continue;
         json_out_put(&out, "%r{\"name\":%s,\"key\":%s,\"offset\":%u,\"byte_size\":%u}",
                      first ? "" : ",", at->name, at->key, at->offset, at->bytes);
         first = false;
@@ -212,7 +234,8 @@ int http_regions_write(struct http_regions *regions, const char *name, uid_t cal
     return document_end(&out, before);
 }
 
-bool http_regions_has(struct http_regions *regions, const char *name, uid_t caller) {
+bool http_regions_has(struct http_regions *regions, const char *name,
+                      const struct http_region_owner *caller) {
     bool has;
     pthread_mutex_lock(&regions->lock);
     has = find(regions, name, caller) != NULL;

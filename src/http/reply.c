@@ -89,7 +89,7 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     char text[64];
     double wait = http_request_wait(&exchange->request, exchange->home->server->limits, &preferred);
     if (id != NULL) {
-        blasd_text_join(text, sizeof text, "/jobs/", id, NULL);
+        blasd_text_join(text, sizeof text, exchange->form.graph ? "/graphs/" : "/jobs/", id, NULL);
         add(response, "Location", text);
     }
     if (preferred) {
@@ -105,8 +105,10 @@ bool http_reply_pack(const struct http_exchange *exchange, struct blasd_buf *bod
     return http_coding_pack(exchange->request.accept_coding, body);
 }
 
-void http_reply_packed(const struct http_exchange *exchange, struct MHD_Response *response) {
-    add(response, "Content-Encoding", http_coding_name(exchange->request.accept_coding));
+void http_reply_packable(const struct http_exchange *exchange, struct MHD_Response *response,
+                         bool packed) {
+    if (packed)
+        add(response, "Content-Encoding", http_coding_name(exchange->request.accept_coding));
     add(response, "Vary", "Accept-Encoding");
 }
 
@@ -116,16 +118,18 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
                                         bool written, const char *type) {
     struct MHD_Response *response = NULL;
     /* Triton's asyncio client asks for gzip everywhere, and understands it in inferences alone */
-    bool packed = written && exchange->form.dialect == NULL && http_reply_pack(exchange, body);
+    bool packable = written && exchange->form.dialect == NULL && http_coding_suits(body->len);
+    bool packed = packable && http_reply_pack(exchange, body);
     if (written)
         response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         blasd_buf_release(body);
         return NULL;
     }
+    exchange->answer.whole = body->len > 0;
     http_count(&exchange->home->metrics->sent_bytes, body->len);
     http_reply_headers(exchange, response, type);
-    if (packed) http_reply_packed(exchange, response);
+    if (packable) http_reply_packable(exchange, response, packed);
     return response;
 }
 
@@ -164,6 +168,8 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     if (response != NULL) {
         http_count(&exchange->home->metrics->sent_bytes, len);
         http_reply_headers(exchange, response, type);
+        if (exchange->form.dialect == NULL && http_coding_suits(len))
+            http_reply_packable(exchange, response, false);
     }
     http_exchange_answer(exchange, status, response);
 }

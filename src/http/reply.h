@@ -50,10 +50,12 @@ void http_reply_options(struct http_exchange *exchange);
 /* Adds Location, where `id` is one, and Preference-Applied, where a preference was followed. */
 void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
                             const char *id);
-/* Compresses the body, where the client asks for that and it helps; the response that is made of it
- * then needs http_reply_packed. */
+/* Compresses the body, where the client asks for that and it helps; whether it did. */
 bool http_reply_pack(const struct http_exchange *exchange, struct blasd_buf *body);
-void http_reply_packed(const struct http_exchange *exchange, struct MHD_Response *response);
+/* Adds the headers of an answer that is compressed for whoever asks for that, and so to be told
+ * from the same one by caches also where it was not. */
+void http_reply_packable(const struct http_exchange *exchange, struct MHD_Response *response,
+                         bool packed);
 /* Adds the headers that every answer carries. */
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type);

@@ -101,10 +101,13 @@ static void read_prefer(struct http_request *request, const char *value, size_t 
 }
 
 /* "bytes=0-99", "bytes=100-" or "bytes=-100". Any other is passed over, as RFC 9110 says of what a
- * server does not take, and so are several. */
+ * server does not take, and so are several, in one header or in two. */
 static void read_range(struct http_range *range, const char *value) {
     char first[24] = "", last[24] = "";
+    const bool again = range->seen;
     size_t split, end;
+    *range = (struct http_range){.seen = true};
+    if (again) return;
     if (strncasecmp(value, "bytes=", 6) != 0) return;
     value += 6;
     split = strcspn(value, "-");
@@ -113,7 +116,8 @@ static void read_range(struct http_range *range, const char *value) {
     if (split >= sizeof first || end >= sizeof last) return;
     memcpy(first, value, split);
     memcpy(last, value + split + 1, end);
-    *range = (struct http_range){.last = UINT64_MAX, .from_end = split == 0};
+    range->last = UINT64_MAX;
+    range->from_end = split == 0;
     range->given = range->from_end ? http_count_read(last, &range->first)
                                    : http_count_read(first, &range->first) &&
                                          (end == 0 || (http_count_read(last, &range->last) &&
@@ -194,6 +198,7 @@ static const char **plain_header(struct http_request *request, const char **name
                  {"Content-Type", &request->content_type},
                  {"Inference-Header-Content-Length", &request->json_bytes},
                  {"Authorization", &request->authorization},
+                 {"Content-Encoding", &request->codings},
                  {"Sec-Fetch-Site", &request->fetch.site},
                  {"Sec-Fetch-Mode", &request->fetch.mode},
                  {"Sec-Fetch-Dest", &request->fetch.dest},
@@ -206,6 +211,13 @@ static const char **plain_header(struct http_request *request, const char **name
     return NULL;
 }
 
+static int read_coding(struct http_request *request, const char *value, struct blasd_err *err) {
+    if (http_coding_find(value, &request->coding)) return 0;
+    return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
+                      "bodies are taken as they are, or where a route says so compressed by gzip "
+                      "or deflate");
+}
+
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
     const char **slot = plain_header(request, &name);
@@ -215,7 +227,8 @@ int http_request_header(struct http_request *request, const char *name, const ch
         if (*slot != NULL)
             return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
         *slot = value;
-        return slot == &request->idempotency_key ? read_key(request, value, len, err) : 0;
+        if (slot == &request->idempotency_key) return read_key(request, value, len, err);
+        return slot == &request->codings ? read_coding(request, value, err) : 0;
     }
     if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
     if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
@@ -229,12 +242,10 @@ int http_request_header(struct http_request *request, const char *name, const ch
         blasd_accept_add(&request->accepts, value);
         if (request->accept == NULL) request->accept = value;
     }
-    if (strcasecmp(name, "Accept-Encoding") == 0)
-        request->accept_coding = http_coding_accepted(value);
-    if (strcasecmp(name, "Content-Encoding") == 0 && !http_coding_find(value, &request->coding))
-        return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
-                          "bodies are taken as they are, or where a route says so compressed by "
-                          "gzip or deflate");
+    if (strcasecmp(name, "Accept-Encoding") == 0) {
+        enum http_coding coding = http_coding_accepted(value);
+        if (request->accept_coding == HTTP_CODING_NONE) request->accept_coding = coding;
+    }
     return 0;
 }
 
@@ -296,10 +307,10 @@ static int read_time(const char *name, const char *value, int64_t *ret, struct b
     return 0;
 }
 
-static int param_forget(struct http_request *request, const char *value, struct blasd_err *err) {
+static int param_flag(const char *name, const char *value, bool *ret, struct blasd_err *err) {
     if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-        return blasd_fail(err, BLASD_E_malformed_query, "forget", "forget is 0 or 1");
-    request->query.forget = value[0] == '1';
+        return blasd_fail(err, BLASD_E_malformed_query, name, "%s is 0 or 1", name);
+    *ret = value[0] == '1';
     return 0;
 }
 
@@ -329,7 +340,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"since", HTTP_PARAM_SINCE},
                   {"before", HTTP_PARAM_BEFORE},
                   {"forget", HTTP_PARAM_FORGET},
-                  {"target_s", HTTP_PARAM_TARGET}};
+                  {"target_s", HTTP_PARAM_TARGET},
+                  {"dry_run", HTTP_PARAM_DRY_RUN}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -347,7 +359,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_STATE: return param_state(request, value, err);
     case HTTP_PARAM_SINCE: return read_time(name, value, &request->query.since_us, err);
     case HTTP_PARAM_BEFORE: return read_time(name, value, &request->query.before_us, err);
-    case HTTP_PARAM_FORGET: return param_forget(request, value, err);
+    case HTTP_PARAM_FORGET: return param_flag(name, value, &request->query.forget, err);
+    case HTTP_PARAM_DRY_RUN: return param_flag(name, value, &request->query.dry_run, err);
     case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
     case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;

@@ -40,7 +40,8 @@ enum http_param {
     HTTP_PARAM_SINCE = 512,
     HTTP_PARAM_BEFORE = 1024,
     HTTP_PARAM_FORGET = 2048,
-    HTTP_PARAM_TARGET = 4096
+    HTTP_PARAM_TARGET = 4096,
+    HTTP_PARAM_DRY_RUN = 8192
 };
 
 /* Prefer */
@@ -55,6 +56,7 @@ struct http_prefer {
 struct http_range {
     bool given, from_end; /* from_end: the last `first` bytes */
     uint64_t first, last; /* last UINT64_MAX: to the end */
+    bool seen;            /* there was such a header */
 };
 
 /* Where the body ends, and how it comes. */
@@ -70,7 +72,7 @@ struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device, *cursor;
     int64_t since_us, before_us; /* since 1970 */
-    bool forget;
+    bool forget, dry_run;
     double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;
@@ -87,7 +89,8 @@ struct http_request {
     const char *accept;     /* the first of these headers, to be named in an error */
     const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
     enum http_coding coding, accept_coding; /* of the body; of the answer, at the client's wish */
-    bool elsewhere;                         /* tensors may come beside the body; set by a route */
+    const char *codings;                    /* Content-Encoding, as it was sent */
+    bool elsewhere;                         /* the payload may be more than the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;

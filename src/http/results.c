@@ -5,6 +5,7 @@
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "wire/frame.h"
+#include "wire/graph_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,11 +21,12 @@ struct response_context {
     struct http_exchange *exchange; /* borrowed, while the blob is fetched */
     struct http_loop *home;         /* borrowed */
     struct blasd_record record;
-    struct blasd_blob blob;      /* the outputs, or zeros */
-    void *copy;                  /* the outputs, where they came with the record; owned */
-    struct blasd_answer *answer; /* owned */
-    struct http_stream *packer;  /* NULL: it goes as it is; owned */
-    uint64_t round;              /* in which it had its last piece */
+    struct blasd_graph_report *graph; /* of the record, or NULL; owned */
+    struct blasd_blob blob;           /* the outputs, or zeros */
+    void *copy;                       /* the outputs, where they came with the record; owned */
+    struct blasd_answer *answer;      /* owned */
+    struct http_stream *packer;       /* NULL: it goes as it is; owned */
+    uint64_t round;                   /* in which it had its last piece */
 };
 
 static struct response_context *context_new(struct http_exchange *exchange,
@@ -44,6 +46,7 @@ static void context_free(void *cls) {
     http_stream_free(context->packer);
     blasd_blob_close(&context->blob);
     free(context->copy);
+    free(context->graph);
     free(context);
 }
 
@@ -161,10 +164,9 @@ static struct blasd_answer *make_answer(struct http_exchange *exchange,
     return answer;
 }
 
-/* Whether the answer is one that may be compressed, and the client wants that. */
+/* Whether the answer is one that is compressed where the client wants that. */
 static bool is_text(const struct http_exchange *exchange, enum blasd_format format) {
-    return exchange->request.accept_coding != HTTP_CODING_NONE &&
-           (format == BLASD_FORMAT_JSON || exchange->form.dialect != NULL);
+    return format == BLASD_FORMAT_JSON || exchange->form.dialect != NULL;
 }
 
 /* Takes the context. */
@@ -182,7 +184,8 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         http_reply_problem(exchange, &err);
         return;
     }
-    if (context->answer != NULL && is_text(exchange, format))
+    if (context->answer != NULL && is_text(exchange, format) &&
+        exchange->request.accept_coding != HTTP_CODING_NONE)
         context->packer = http_packer_new(exchange->request.accept_coding);
     size = context->answer == NULL || context->packer != NULL ? -1
                                                               : blasd_answer_size(context->answer);
@@ -190,7 +193,8 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         response =
             MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
                                               PIECE_BYTES, read_piece, context, context_free);
-    if (response != NULL && context->packer != NULL) http_reply_packed(exchange, response);
+    if (response != NULL && is_text(exchange, format))
+        http_reply_packable(exchange, response, context->packer != NULL);
     if (response == NULL) context_free(context);
     send_tensors(exchange, response, format);
 }
@@ -205,7 +209,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
     struct MHD_Response *response = NULL;
     struct blasd_buf body;
     size_t len = 0;
-    bool whole = false, packed = false;
+    bool whole = false, packable, packed = false;
     blasd_buf_init(&body, 64 * WHOLE_BYTES);
     while (answer != NULL && !whole) {
         size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
@@ -214,14 +218,16 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         body.len += len;
         whole = len == 0 || (int64_t)body.len == size;
     }
-    if (whole && is_text(exchange, format)) packed = http_reply_pack(exchange, &body);
+    packable = whole && is_text(exchange, format) && http_coding_suits(body.len);
+    if (packable) packed = http_reply_pack(exchange, &body);
     if (whole)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    exchange->answer.whole = response != NULL && body.len > 0;
     if (response != NULL)
         http_count(&exchange->home->metrics->sent_bytes, body.len);
     else
         blasd_buf_release(&body);
-    if (response != NULL && packed) http_reply_packed(exchange, response);
+    if (response != NULL && packable) http_reply_packable(exchange, response, packed);
     blasd_answer_free(answer);
     return response;
 }
@@ -288,6 +294,26 @@ static void on_delivered(void *arg, const struct blasd_err *err) {
     http_exchange_release(exchange);
 }
 
+static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
+                        struct blasd_err *err);
+
+/* The outputs of a graph are named in its blob. False where there was a problem, which is the
+ * answer: the context is gone. */
+static bool unfold_blob(struct response_context *context, struct http_exchange *exchange) {
+    struct blasd_err err = {0};
+    int rc;
+    if (!blasd_graph_folded(&context->record)) return true;
+    watch(context);
+    rc = blasd_graph_unfold(&context->record, context->blob.data, &context->graph, &err);
+    if (was_cut(context))
+        rc = blasd_fail(&err, BLASD_E_record_expired, "", "the outputs of the job were cut");
+    if (rc == 0 && wants_tensors(exchange)) rc = check_wanted(exchange, &context->record, &err);
+    if (rc == 0) return true;
+    context_free(context);
+    http_reply_problem(exchange, &err);
+    return false;
+}
+
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
     struct response_context *context = arg;
     struct http_exchange *exchange = context->exchange;
@@ -300,6 +326,8 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
     } else if (err != NULL) {
         context_free(context);
         http_reply_problem(exchange, err);
+    } else if (!unfold_blob(context, exchange)) {
+        ; /* answered */
     } else if (wants_tensors(exchange)) {
         answer_from_blob(context, exchange);
     } else {
@@ -398,9 +426,8 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
         return blasd_fail(err, BLASD_E_job_ended_without_result, "", "the job is %s",
                           blasd_state_names[record->state]);
     if (exchange->captures[1][0] != '\0') {
-        const struct blasd_op *op = blasd_op_find(record->op);
-        exchange->wanted.output = op == NULL ? -1 : blasd_op_output(op, exchange->captures[1]);
-        if (exchange->wanted.output < 0 || record->outputs[exchange->wanted.output].tensor.rank < 0)
+        exchange->wanted.output = blasd_answer_output(record, exchange->captures[1]);
+        if (exchange->wanted.output < 0)
             return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
                               "the job has no output '%s'", exchange->captures[1]);
     }
@@ -420,7 +447,7 @@ static int read_payload(struct http_exchange *exchange, const struct blasd_recor
     *payload = record->payload_in_blob ? NULL : beside;
     if (!blasd_slice_given(&record->slice)) return 0;
     *payload = NULL;
-    if (!has_small_output(exchange, record)) return 0;
+    if (!blasd_graph_folded(record) && !has_small_output(exchange, record)) return 0;
     blasd_buf_reset(scratch);
     rc = blasd_front_queue_slice_read(exchange->home->queue, &record->slice, record->payload_bytes,
                                       scratch, err);
@@ -428,10 +455,34 @@ static int read_payload(struct http_exchange *exchange, const struct blasd_recor
     return rc;
 }
 
+/* A graph that has succeeded: answered once its outputs are known by name. */
+static void answer_graph(struct http_exchange *exchange, const struct blasd_record *record,
+                         const char *payload) {
+    struct blasd_record unfolded = *record;
+    struct blasd_graph_report *graph = NULL;
+    struct blasd_err err = {0};
+    if (record->payload_in_blob) {
+        fetch_blob(exchange, record);
+        return;
+    }
+    if (read_payload(exchange, record, payload, &payload, &err) != 0 ||
+        blasd_graph_unfold(&unfolded, payload, &graph, &err) != 0) {
+        http_reply_problem(exchange, &err);
+        return;
+    }
+    unfolded.slice = (struct blasd_slice){0}; /* it was read */
+    http_result_answer(exchange, 200, &unfolded, payload);
+    free(graph);
+}
+
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload) {
     struct blasd_err err = {0};
     bool tensors = wants_tensors(exchange);
+    if (blasd_graph_folded(record)) {
+        answer_graph(exchange, record, payload);
+        return;
+    }
     /* a document that cannot be had as tensors is still a document */
     if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED)
         tensors = false;
@@ -459,11 +510,15 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
     const char *payload;
     size_t payload_at;
     if (!http_exchange_open(exchange)) return;
-    if (err != NULL)
+    if (err == NULL && blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0) err = &bad;
+    if (err != NULL) {
         http_reply_problem(exchange, err);
-    else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
-        http_reply_problem(exchange, &bad);
-    else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
+        return;
+    }
+    record.prices = exchange->home->server->options->prices;
+    if (exchange->form.graph && strcmp(record.op, blasd_op_graph.name) != 0) {
+        http_reply_fail(exchange, BLASD_E_job_not_found, "", "no graph has this id");
+    } else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
         if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
         if (read_payload(exchange, &record, (const char *)bytes + payload_at, &payload, &bad) != 0)
             payload = NULL;

@@ -11,6 +11,9 @@
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
 
+#define GRAPH_PARAMS                                                                               \
+    (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
@@ -38,19 +41,24 @@ static const struct http_body_handlers inferences = {.admit = http_jobs_post_adm
     }
 
 const struct http_route http_routes[] = {
-    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
-     &jobs, WRITES},
+    {"/jobs", HTTP_POST, POST_PARAMS | HTTP_PARAM_DRY_RUN, http_jobs_post_begin,
+     http_jobs_post_body, http_jobs_post_run, &jobs, WRITES},
     {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL, READS},
     {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL, READS},
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
     {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
+    {"/graphs", HTTP_POST, GRAPH_PARAMS, http_graphs_post_begin, http_jobs_post_body,
+     http_jobs_post_run, &jobs, WRITES},
+    {"/graphs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_graphs_get, NULL, READS},
+    {"/graphs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
     {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
+    {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},

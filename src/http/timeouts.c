@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "http/exchange.h"
+#include "http/tls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_C
     if (connection == NULL) return NULL;
     connection->mhd = mhd;
     connection->since_ns = blasd_clock_ns();
+    if (loop->server->tls != NULL) connection->line = http_tls_line_new(mhd);
     blasd_list_add(&loop->connections, &connection->node);
     return connection;
 }
@@ -23,6 +25,7 @@ struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_C
 void http_connection_end(struct http_connection *connection) {
     if (connection == NULL) return;
     blasd_list_remove(&connection->node);
+    http_tls_line_free(connection->line);
     free(connection->certificate);
     free(connection);
 }

@@ -19,6 +19,7 @@
 struct http_exchange;
 struct http_loop;
 struct http_route;
+struct http_tls_line;
 
 /* A connection from its beginning to its end, which libmicrohttpd keeps as its socket context. */
 struct http_connection {
@@ -29,8 +30,9 @@ struct http_connection {
     bool closing;
     bool user_known; /* whose process is at the other end: asked once, by who wants to know */
     uid_t user;
-    bool certified;    /* its certificate was looked for */
-    char *certificate; /* owned; whose the client has shown, or NULL */
+    struct http_tls_line *line; /* owned; NULL: without TLS */
+    int64_t certified_ns;       /* until then this holds: */
+    char *certificate;          /* owned; whose the client has shown, or NULL */
 };
 
 /* New, which stays until http_connection_end; NULL: no memory, and the connection has no limit. */

@@ -3,18 +3,30 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
 
 #define CHAIN_MOST 16
+#define PEER_KEPT_S 60 /* what was found out about a client */
 /* A handshake may still hold what it was given; none lasts for so long. */
 #define RETIRED_NS INT64_C(600000000000)
-#define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
+/* All that is normal, the fastest first where processors have instructions for it. */
+#define PRIORITIES                                                                                 \
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:"            \
+    "+CHACHA20-POLY1305:+AES-128-CCM:+AES-256-CCM:+AES-128-CBC:+AES-256-CBC:%SERVER_PRECEDENCE"
+#define HELD_BYTES 1024   /* the record of an answer's head */
+#define PULLED_BYTES 2048 /* that of a small request; larger ones are read where they go */
 
 /* A certificate with those that it is signed by, and its key. */
 struct identity {
@@ -201,31 +213,133 @@ static gnutls_session_t session_of(struct MHD_Connection *connection) {
     return info == NULL ? NULL : info->tls_session;
 }
 
-static bool read_name(const gnutls_datum_t *bytes, char name[HTTP_TLS_NAME]) {
+/* *until: when it ends, if that is sooner. */
+static bool read_certificate(const gnutls_datum_t *bytes, char name[HTTP_TLS_NAME], time_t *until) {
     gnutls_x509_crt_t certificate;
     size_t size = HTTP_TLS_NAME;
     bool found = false;
     if (gnutls_x509_crt_init(&certificate) != 0) return false;
-    if (gnutls_x509_crt_import(certificate, bytes, GNUTLS_X509_FMT_DER) == 0)
+    if (gnutls_x509_crt_import(certificate, bytes, GNUTLS_X509_FMT_DER) == 0) {
+        time_t end = gnutls_x509_crt_get_expiration_time(certificate);
+        if (end != (time_t)-1 && end < *until) *until = end;
         found = gnutls_x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name,
                                               &size) == 0;
+    }
     gnutls_x509_crt_deinit(certificate);
     /* a zero byte within would end it early for us and not for whoever signed it */
     return found && strlen(name) == size && size > 0;
 }
 
-bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME]) {
+bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME], int64_t *seconds) {
     gnutls_session_t session = session_of(connection);
     gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                      .data = (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT};
     const gnutls_datum_t *chain;
+    const time_t now = time(NULL);
+    time_t until = now + PEER_KEPT_S; /* then those that have signed it are looked at, too */
     unsigned count = 0, status = 0;
+    *seconds = PEER_KEPT_S;
     if (session == NULL) return false;
     chain = gnutls_certificate_get_peers(session, &count);
     if (chain == NULL || count == 0) return false;
     if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) != 0 || status != 0)
         return false;
-    return read_name(&chain[0], name);
+    if (!read_certificate(&chain[0], name, &until)) return false;
+    *seconds = until > now ? until - now : 0;
+    return true;
+}
+
+/* --- between session and socket --- */
+
+struct http_tls_line {
+    gnutls_session_t session; /* borrowed: as long as the connection */
+    int fd;
+    bool hold;         /* the next record waits for the one behind it */
+    size_t held;       /* bytes of one that waits */
+    size_t at, pulled; /* what was read ahead, and how much of it is taken */
+    char records[HELD_BYTES], ahead[PULLED_BYTES];
+};
+
+static ssize_t fail_line(const struct http_tls_line *line, int why) {
+    gnutls_transport_set_errno(line->session, why);
+    return -1;
+}
+
+/* What is held counts as sent, so that nobody else would send it: until it is, nothing else is. */
+static ssize_t push(gnutls_transport_ptr_t ptr, const void *bytes, size_t len) {
+    struct http_tls_line *line = ptr;
+    const bool hold = line->hold && line->held + len <= sizeof line->records;
+    struct iovec parts[] = {{line->records, line->held}, {(void *)(uintptr_t)bytes, len}};
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t sent;
+    line->hold = false;
+    if (hold) {
+        memcpy(line->records + line->held, bytes, len);
+        line->held += len;
+        return (ssize_t)len;
+    }
+    sent = sendmsg(line->fd, &message, MSG_NOSIGNAL);
+    if (sent < 0) return fail_line(line, errno);
+    if ((size_t)sent <= line->held) {
+        line->held -= (size_t)sent;
+        memmove(line->records, line->records + sent, line->held);
+        return fail_line(line, EAGAIN);
+    }
+    sent -= (ssize_t)line->held;
+    line->held = 0;
+    return sent;
+}
+
+static ssize_t pull(gnutls_transport_ptr_t ptr, void *bytes, size_t len) {
+    struct http_tls_line *line = ptr;
+    const bool empty = line->at == line->pulled, small = len < sizeof line->ahead;
+    ssize_t got = 1;
+    if (empty)
+        got = recv(line->fd, small ? line->ahead : bytes, small ? sizeof line->ahead : len, 0);
+    if (got < 0) return fail_line(line, errno);
+    if (got == 0 || (empty && !small)) return got;
+    if (empty) {
+        line->at = 0;
+        line->pulled = (size_t)got;
+    }
+    if (len > line->pulled - line->at) len = line->pulled - line->at;
+    memcpy(bytes, line->ahead + line->at, len);
+    line->at += len;
+    return (ssize_t)len;
+}
+
+/* GnuTLS wants to know whether there is something before it asks for it. */
+static int pull_timeout(gnutls_transport_ptr_t ptr, unsigned ms) {
+    const struct http_tls_line *line = ptr;
+    struct pollfd ready = {.fd = line->fd, .events = POLLIN};
+    if (line->at < line->pulled) return 1;
+    return poll(&ready, 1, ms > INT_MAX ? -1 : (int)ms);
+}
+
+struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    gnutls_session_t session = session_of(connection);
+    struct http_tls_line *line =
+        session == NULL || info == NULL ? NULL : malloc(sizeof *line); /* large: not zeroed */
+    if (line == NULL) return NULL;
+    line->session = session;
+    line->fd = info->connect_fd;
+    line->hold = false;
+    line->held = line->at = line->pulled = 0;
+    gnutls_transport_set_ptr(session, line);
+    gnutls_transport_set_push_function(session, push);
+    gnutls_transport_set_pull_function(session, pull);
+    gnutls_transport_set_pull_timeout_function(session, pull_timeout);
+    return line;
+}
+
+void http_tls_line_free(struct http_tls_line *line) {
+    free(line);
+}
+
+void http_tls_line_hold(struct http_tls_line *line) {
+    if (line != NULL) line->hold = true;
 }
 
 bool http_tls_last_words(struct MHD_Connection *connection, const void *bytes, size_t len) {

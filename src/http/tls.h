@@ -10,6 +10,7 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct http_tls;
 
@@ -26,10 +27,19 @@ int http_tls_reread(struct http_tls *tls, struct blasd_err *err);
 #define HTTP_TLS_OPTIONS 4
 void http_tls_options(const struct http_tls *tls, struct MHD_OptionItem options[HTTP_TLS_OPTIONS]);
 
+/* Stands between a connection's session and its socket, so that what goes together is one system
+ * call: the records of an answer's head and body, and a record's own head and body. Of a connection
+ * that has just begun; NULL: no memory, or no TLS, and all goes as libmicrohttpd would have it. */
+struct http_tls_line;
+struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection);
+void http_tls_line_free(struct http_tls_line *line); /* takes NULL, as the next */
+/* A record comes that another one will follow at once: they are sent together. */
+void http_tls_line_hold(struct http_tls_line *line);
+
 #define HTTP_TLS_NAME 128
 /* The common name of the certificate that the client has shown, where the client CA's has signed
- * it and it is in force; false: none. */
-bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME]);
+ * it and it is in force; false: none. To be asked anew in *seconds, for connections are kept. */
+bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME], int64_t *seconds);
 /* Writes on a connection of TLS beside libmicrohttpd, and says that no more comes; false: it is
  * not of TLS. */
 bool http_tls_last_words(struct MHD_Connection *connection, const void *bytes, size_t len);

@@ -23,6 +23,7 @@ static void on_ended(struct blasd_waiter *waiter, const void *bytes, size_t len)
         blasd_fail(&err, BLASD_E_job_lost, "", "the job %s was waited for and is gone", waiter->id);
     else if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0 && !waiter->again)
         http_metrics_job(exchange->home->metrics, &record);
+    record.prices = exchange->home->server->options->prices;
     if (err.code != BLASD_OK)
         http_reply_problem(exchange, &err);
     else

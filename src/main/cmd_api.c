@@ -13,6 +13,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -32,6 +33,9 @@ static const char usage[] =
     "  --audit                logs a line for each job that is taken\n"
     "  --access-log           logs a line for each request that is answered\n"
     "  --metrics-tenants      GET /metrics names tenants\n"
+    "  --price TEXT           what a device's time and energy cost, as in\n"
+    "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
+    "                         have a cost [BLASD_PRICE]\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n"
     "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
@@ -45,7 +49,8 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, audit, access_log, metrics_tenants, low_latency;
+    bool share, audit, access_log, metrics_tenants, low_latency, has_prices;
+    struct blasd_prices prices;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
     struct text_list hosts, origins, unusable;
@@ -66,6 +71,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'G': settings->access_log = true; return 0;
     case 'T': settings->metrics_tenants = true; return 0;
     case 'L': settings->low_latency = true; return 0;
+    case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     default: return text_list_add(&settings->unusable, value);
@@ -84,6 +90,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"audit", no_argument, NULL, 'A'},
                                             {"access-log", no_argument, NULL, 'G'},
                                             {"metrics-tenants", no_argument, NULL, 'T'},
+                                            {"price", required_argument, NULL, 'P'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
@@ -95,7 +102,11 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                 .needs_redis = true,
                                 .take = take_option,
                                 .arg = settings};
-    return command_line_read(&line, argc, argv);
+    int status = command_line_read(&line, argc, argv), given;
+    if (status != 0) return status;
+    given = prices_read(&settings->prices);
+    settings->has_prices = given > 0;
+    return given < 0 ? option_wrong("api") : 0;
 }
 
 static void on_ready(void *arg) {
@@ -179,6 +190,7 @@ static int run(struct settings *settings) {
                                          .audit = settings->audit,
                                          .access_log = settings->access_log,
                                          .metrics_tenants = settings->metrics_tenants,
+                                         .prices = settings->has_prices ? &settings->prices : NULL,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,

@@ -46,6 +46,9 @@ static const char usage[] =
     "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
+    "  --price TEXT           what a device's time and energy cost, as in\n"
+    "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
+    "                         have a cost [BLASD_PRICE]\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n";
 static const char notes[] = "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
@@ -85,6 +88,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
+    case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     case 'n':
@@ -112,6 +116,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"audit", no_argument, NULL, 'A'},
                                             {"access-log", no_argument, NULL, 'G'},
                                             {"metrics-tenants", no_argument, NULL, 'T'},
+                                            {"price", required_argument, NULL, 'P'},
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"blas", required_argument, NULL, 'b'},
@@ -125,7 +130,9 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                 .take = take_option,
                                 .arg = settings};
     int status = command_line_read(&line, argc, argv);
+    struct blasd_prices prices;
     if (status != 0) return status;
+    if (prices_read(&prices) < 0) return option_wrong("up"); /* the front end inherits the text */
     if (settings->share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);

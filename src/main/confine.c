@@ -17,6 +17,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,12 +166,23 @@ static bool allow_card(const struct ruleset *ruleset) {
 static sem_t held;
 static int held_by; /* descriptor of the ruleset; -1: this kernel has none */
 static atomic_int refusals;
+static atomic_int newcomers; /* threads that were held for the first time */
+static _Thread_local bool is_held;
+
+#define ROUNDS 32      /* of threads that start others meanwhile */
+#define QUIET_ROUNDS 2 /* without a newcomer: while threads end a list may lack some */
 
 static void hold(int number) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     static const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
     const int before = errno; /* of what it came between */
     (void)number;
+    if (is_held) {
+        sem_post(&held);
+        return;
+    }
+    is_held = true;
+    newcomers++;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_capset, &header, none) != 0 ||
         (held_by >= 0 && syscall(SYS_landlock_restrict_self, held_by, 0) != 0))
         refusals++;
@@ -178,35 +190,47 @@ static void hold(int number) {
     errno = before;
 }
 
-/* Capabilities, of which root has some, and Landlock are a thread's own. Threads that libraries
- * have started while they were loaded do it in the handler of a signal. */
-static int hold_threads(void) {
-    struct sigaction action = {.sa_handler = hold, .sa_flags = SA_RESTART};
+/* Has each thread that is listed now hold itself; -1: one of them does not. */
+static int hold_listed(const struct timespec *until) {
     const pid_t self = gettid();
-    struct timespec until;
     struct dirent *entry;
     DIR *tasks = opendir("/proc/self/task");
-    int missing = 0, number = SIGRTMAX;
+    int missing = 0;
     if (tasks == NULL) return -1;
-    sem_init(&held, 0, 0);
-    /* the handler stays: a thread that has blocked the signal may let it in much later */
-    sigaction(number, &action, NULL);
     while ((entry = readdir(tasks)) != NULL) {
         pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
         if (thread <= 0 || thread == self) continue;
-        if (syscall(SYS_tgkill, getpid(), thread, number) == 0) missing++;
+        if (syscall(SYS_tgkill, getpid(), thread, SIGRTMAX) == 0) missing++;
     }
     closedir(tasks);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 5;
     while (missing > 0) {
-        if (sem_timedwait(&held, &until) == 0)
+        if (sem_timedwait(&held, until) == 0)
             missing--;
         else if (errno != EINTR)
-            break;
+            return -1;
+    }
+    return 0;
+}
+
+/* Capabilities, of which root has some, and Landlock are a thread's own. Threads that libraries
+ * have started while they were loaded do it in the handler of a signal; what one starts that has
+ * not yet done it comes in the next round, and what one starts that has is born so. */
+static int hold_threads(void) {
+    struct sigaction action = {.sa_handler = hold, .sa_flags = SA_RESTART};
+    struct timespec until;
+    int quiet = 0, rc = 0;
+    sem_init(&held, 0, 0);
+    /* the handler stays: a thread that has blocked the signal may let it in much later */
+    sigaction(SIGRTMAX, &action, NULL);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 5;
+    for (int round = 0; rc == 0 && quiet < QUIET_ROUNDS; round++) {
+        int before = newcomers;
+        rc = round < ROUNDS ? hold_listed(&until) : -1;
+        quiet = newcomers == before ? quiet + 1 : 0;
     }
     hold(0);
-    return missing == 0 && refusals == 0 ? 0 : -1;
+    return rc == 0 && refusals == 0 ? 0 : -1;
 }
 
 /* Its descriptor, or -1 where the kernel has no Landlock. */

@@ -22,6 +22,7 @@ static const struct command {
     {"up", blasd_cmd_up, "the whole service on this machine"},
     {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
+    {"meter", blasd_cmd_meter, "writes what each job used to where it is billed"},
     {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers"},
     {"run", blasd_cli_run, "send one job from files and print or save its results"},
     {"submit", blasd_cli_submit, "send one job from files and print its id"},

@@ -168,6 +168,15 @@ int command_line_read(const struct command_line *line, int argc, char **argv) {
     return 0;
 }
 
+int prices_read(struct blasd_prices *ret) {
+    const char *text = from_environment(PRICE_VARIABLE);
+    struct blasd_err err = {0};
+    if (text == NULL) return 0;
+    if (blasd_prices_read(text, ret, &err) == 0) return 1;
+    fprintf(stderr, "blasd: --price: %s\n", err.detail);
+    return -1;
+}
+
 int hold_low_latency(const char *device) {
     static const int32_t microseconds = 0;
     int fd = open(device, O_WRONLY | O_CLOEXEC); /* kept: the request ends with the descriptor */

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "core/price.h"
 #include "main/telemetry.h"
 #include "queue/queue.h"
 
@@ -76,6 +77,11 @@ const char *common_blob_dir(const struct common_options *common);
 long option_number(const char *option, const char *text, long least, long most);
 /* What getopt said no to, as an exit status; `command` for the hint. */
 int option_wrong(const char *command);
+
+/* --price hands its text on in this variable: what it says, in *ret. 1, 0 where it says nothing, or
+ * -1 after a message. */
+#define PRICE_VARIABLE "BLASD_PRICE"
+int prices_read(struct blasd_prices *ret);
 
 /* For --low-latency: asks the kernel, through `device` (BLASD_LATENCY_DEVICE), to let idle cores
  * poll rather than halt, until this process ends. 0, or -1 after a message. */

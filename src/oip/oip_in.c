@@ -11,6 +11,7 @@
 #include "wire/json_text.h"
 #include "wire/sanitize.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,12 +118,27 @@ static int cut(struct pass *pass, struct blasd_err *err) {
 /* --- the second step: what is asked for --------------------------------------------------------
  */
 
+#define WHOLE_MOST 9007199254740992.0 /* 2^53 */
+
+/* A whole number from 0; false where it is none. Beside a number beyond 64 bits, wherever that
+ * stands, all of them come as reals (blasd_json_load). */
+static bool read_whole(const json_t *value, int64_t *ret) {
+    double real = json_real_value(value);
+    if (json_is_real(value) && real >= 0 && real <= WHOLE_MOST && floor(real) == real) {
+        *ret = (int64_t)real;
+        return true;
+    }
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
+    *ret = json_integer_value(value);
+    return true;
+}
+
 /* A count of bytes among the parameters of a tensor; false where it is there and is none. */
 static bool read_bytes(const json_t *parameters, const char *name, uint64_t *ret) {
     const json_t *value = json_object_get(parameters, name);
-    if (value == NULL) return true;
-    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
-    *ret = (uint64_t)json_integer_value(value);
+    int64_t bytes = 0;
+    if (value != NULL && !read_whole(value, &bytes)) return false;
+    *ret = (uint64_t)bytes;
     return true;
 }
 
@@ -160,11 +176,9 @@ static int read_shape(const json_t *value, const char *field, struct blasd_tenso
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
                           "its shape has %zu lengths; at most %d are taken", rank, BLASD_MAX_RANK);
     for (size_t i = 0; i < rank; i++) {
-        const json_t *length = json_array_get(value, i);
-        if (!json_is_integer(length) || json_integer_value(length) < 0)
+        if (!read_whole(json_array_get(value, i), &shape[i]))
             return blasd_fail(err, BLASD_E_invalid_tensor, field,
                               "length %zu of its shape is no whole number from 0", i);
-        shape[i] = json_integer_value(length);
     }
     *tensor = blasd_tensor_make(tensor->dtype, (int)rank, shape);
     return blasd_tensor_check(tensor, field, err);
@@ -187,11 +201,15 @@ static int read_datatype(const json_t *value, const char *field, enum blasd_dtyp
 /* The elements of `to`, which stand in the JSON. */
 static int take_data(struct pass *pass, const json_t *number, struct blasd_named_input *to,
                      const char *field, struct blasd_err *err) {
-    int i = (int)json_integer_value(number);
     struct blasd_json_shape found;
     const char *end;
-    int rc = blasd_json_list(&pass->text, pass->data[i], false, pass->reader->body->inputs->sink,
-                             to, &found, &end, err);
+    int64_t i;
+    int rc;
+    if (!read_whole(number, &i) || i >= pass->count)
+        return blasd_fail(err, BLASD_E_invalid_tensor, field, "the data of %s cannot be told",
+                          field);
+    rc = blasd_json_list(&pass->text, pass->data[i], false, pass->reader->body->inputs->sink, to,
+                         &found, &end, err);
     if (rc != 0) return rc;
     if (blasd_json_space(end) != blasd_json_space(pass->end[i]))
         return blasd_json_fail(&pass->text, end, err, "expected ',' or '}'");
@@ -312,7 +330,7 @@ static int read_input(struct pass *pass, const json_t *tensor, struct blasd_err 
 
 static int read_output(struct blasd_oip *oip, const json_t *tensor, struct blasd_err *err) {
     static const char *const known[] = {"name", "parameters", NULL};
-    struct blasd_oip_output *output = &oip->outputs[oip->output_count];
+    struct blasd_oip_output output;
     const char *name = name_of(tensor);
     const json_t *parameters, *binary;
     char shown[BLASD_SANITIZED_MAX], field[64];
@@ -321,12 +339,12 @@ static int read_output(struct blasd_oip *oip, const json_t *tensor, struct blasd
         return blasd_fail(err, BLASD_E_invalid_field, "outputs", "an output has no name");
     blasd_text_join(field, sizeof field, "outputs.", blasd_sanitize(shown, name, strlen(name)),
                     NULL);
-    *output = (struct blasd_oip_output){.position = blasd_op_output(oip->op, name)};
-    if (output->position < 0)
+    output = (struct blasd_oip_output){.position = blasd_op_output(oip->op, name)};
+    if (output.position < 0)
         return blasd_fail(err, BLASD_E_invalid_field, field,
                           "%s has no output '%s'; see its metadata", oip->op->name, shown);
     for (int i = 0; i < oip->output_count; i++)
-        if (oip->outputs[i].position == output->position)
+        if (oip->outputs[i].position == output.position)
             return blasd_fail(err, BLASD_E_invalid_field, field, "the output is asked for twice");
     if ((rc = check_members(tensor, known, field, err)) != 0) return rc;
     if ((rc = parameters_of(tensor, field, &parameters, err)) != 0) return rc;
@@ -336,19 +354,21 @@ static int read_output(struct blasd_oip *oip, const json_t *tensor, struct blasd
     binary = json_object_get(parameters, "binary_data");
     if (binary != NULL && !json_is_boolean(binary))
         return blasd_fail(err, BLASD_E_invalid_field, field, "binary_data is true or false");
-    output->binary = binary == NULL ? oip->binary_outputs : json_is_true(binary);
-    oip->output_count++;
-    return read_place(oip, parameters, field, &output->place, err);
+    output.binary = binary == NULL ? oip->binary_outputs : json_is_true(binary);
+    if ((rc = read_place(oip, parameters, field, &output.place, err)) != 0) return rc;
+    /* no two of them are one output, so there is room */
+    oip->outputs[oip->output_count++] = output;
+    return 0;
 }
 
 /* 0 is the default level, 1 the highest, as that server has it. */
 static int take_priority(struct oip_reader *reader, json_t *value, struct blasd_err *err) {
     const char *name = json_string_value(value);
-    if (json_is_integer(value) && json_integer_value(value) >= 0)
-        name = blasd_priority_names[json_integer_value(value) == 0   ? BLASD_PRIORITY_NORMAL
-                                    : json_integer_value(value) == 1 ? BLASD_PRIORITY_HIGH
-                                    : json_integer_value(value) == 2 ? BLASD_PRIORITY_NORMAL
-                                                                     : BLASD_PRIORITY_LOW];
+    int64_t level;
+    if (read_whole(value, &level))
+        name = blasd_priority_names[level == 1                 ? BLASD_PRIORITY_HIGH
+                                    : level == 0 || level == 2 ? BLASD_PRIORITY_NORMAL
+                                                               : BLASD_PRIORITY_LOW];
     if (name == NULL)
         return blasd_fail(err, BLASD_E_invalid_field, "parameters.priority",
                           "priority is a level from 1, the highest, or high, normal or low");
@@ -358,12 +378,11 @@ static int take_priority(struct oip_reader *reader, json_t *value, struct blasd_
 
 /* In microseconds; 0 asks for none. What is later than the answer would come is cut. */
 static int take_timeout(struct oip_reader *reader, const json_t *value, struct blasd_err *err) {
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
+    int64_t us;
+    if (!read_whole(value, &us))
         return blasd_fail(err, BLASD_E_invalid_field, "parameters.timeout",
                           "timeout is a whole number of microseconds");
-    if (json_integer_value(value) > 0 &&
-        json_integer_value(value) / 1000 < (json_int_t)reader->oip->wait_ms)
-        reader->oip->wait_ms = (int64_t)(json_integer_value(value) + 999) / 1000;
+    if (us > 0 && us / 1000 < reader->oip->wait_ms) reader->oip->wait_ms = (us + 999) / 1000;
     return 0;
 }
 

@@ -131,13 +131,17 @@ int blasd_oip_server(const char *version, bool shared, struct blasd_buf *buf) {
 int blasd_oip_repository(bool ready, struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
     size_t before = buf->len;
+    bool first = true;
     json_out_put(&out, "[");
-    for (int i = 0; blasd_ops[i] != NULL; i++)
+    for (int i = 0; blasd_ops[i] != NULL; i++) {
+        if (blasd_ops[i]->composed) continue;
         json_out_put(&out,
                      "%r{\"name\":%s,\"version\":\"" BLASD_OIP_VERSION "\",\"state\":%s,"
                      "\"reason\":%s}",
-                     i == 0 ? "" : ",", blasd_ops[i]->name, ready ? "READY" : "UNAVAILABLE",
+                     first ? "" : ",", blasd_ops[i]->name, ready ? "READY" : "UNAVAILABLE",
                      ready ? "" : "the service takes no jobs at present");
+        first = false;
+    }
     json_out_put(&out, "]");
     return document_end(&out, before);
 }
@@ -177,7 +181,7 @@ int blasd_oip_statistics(const struct blasd_op *only, const struct blasd_oip_sta
     bool first = true;
     json_out_put(&out, "{\"model_stats\":[");
     for (int i = 0; blasd_ops[i] != NULL; i++) {
-        if (only != NULL && only != blasd_ops[i]) continue;
+        if (only != NULL ? only != blasd_ops[i] : blasd_ops[i]->composed) continue;
         if (!first) json_out_put(&out, ",");
         write_stats(&out, blasd_ops[i], &stats[i]);
         first = false;

@@ -122,8 +122,9 @@ struct front_calls {
     struct blasd_timer expire_timer;
 };
 
-/* One list is made at a time. */
+/* One list is made at a time, of the tenants that wait for one in turns. */
 struct front_listings {
+    char last[BLASD_TENANT_MAX];          /* whose was made last */
     struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
     bool listing;
     int64_t listed_ns; /* when that was asked for */
@@ -247,9 +248,10 @@ struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct bla
                                      bool stands);
 /* Tells who waits for `id` of the record, if one has come, and frees it. */
 void front_wait_early(struct blasd_front_queue *queue, const char *id, struct blasd_early *early);
-/* The record of a job that is final, published or read. */
-void front_wait_ended(struct blasd_front_queue *queue, const char *id, const void *record,
-                      size_t len);
+/* The record of a job that is final: published (tenant NULL), or what was answered to `tenant`,
+ * which is nobody else's answer: NULL, where that has no such job. */
+void front_wait_ended(struct blasd_front_queue *queue, const char *tenant, const char *id,
+                      const void *record, size_t len);
 /* A message of the channel. */
 void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
 /* Tells Redis of all waiters anew, where that is due and possible. */

@@ -50,7 +50,9 @@ struct blasd_submission {
     uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
     double work_s;               /* predicted, for its tenant's share; 0: not known */
     const char *idempotency_key; /* NULL: none; borrowed during the call */
-    uint64_t fingerprint;        /* of the request, to tell reuse of a key by another one */
+    /* of the request, to tell reuse of a key by another one; the first half is all that a front end
+     * before this one kept, and is compared alone with what it has kept */
+    uint64_t fingerprint, fingerprint_more;
     struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
@@ -180,6 +182,10 @@ void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done
  * (worker/phases.h), and, where `tenants`, what each tenant has. */
 void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
                                void *arg);
+/* A JSON object {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these
+ * days since 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "". */
+void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
+                             int64_t to_day, blasd_text_fn done, void *arg);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);

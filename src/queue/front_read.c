@@ -142,6 +142,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 struct list_call {
     struct front_call call;
     struct list_call *next;
+    char tenant[BLASD_TENANT_MAX];
     blasd_list_fn done;
     void *arg;
 };
@@ -149,17 +150,27 @@ struct list_call {
 static void list_send(struct list_call *c) {
     struct blasd_front_queue *queue = c->call.queue;
     queue->listings.listing = true;
+    memcpy(queue->listings.last, c->tenant, sizeof c->tenant);
     queue->listings.listed_ns = blasd_clock_ns();
     front_call_send(&c->call);
+}
+
+/* Tenants take turns, in the order of their names from `last` on; each one's lists in theirs. */
+static bool comes_before(const struct list_call *a, const struct list_call *b, const char *last) {
+    bool a_on = strcmp(a->tenant, last) > 0, b_on = strcmp(b->tenant, last) > 0;
+    return a_on != b_on ? a_on : strcmp(a->tenant, b->tenant) < 0;
 }
 
 void front_lists_next(struct blasd_timer *timer) {
     struct blasd_front_queue *queue =
         blasd_container_of(timer, struct blasd_front_queue, listings.list_timer);
-    struct list_call *c = queue->listings.lists;
-    if (c == NULL || queue->listings.listing) return;
-    queue->listings.lists = c->next;
-    if (c->next == NULL) queue->listings.lists_end = &queue->listings.lists;
+    struct list_call **best = &queue->listings.lists, *c;
+    if (*best == NULL || queue->listings.listing) return;
+    for (struct list_call **at = best; *at != NULL; at = &(*at)->next)
+        if (comes_before(*at, *best, queue->listings.last)) best = at;
+    c = *best;
+    *best = c->next;
+    if (c->next == NULL) queue->listings.lists_end = best;
     list_send(c);
 }
 
@@ -229,6 +240,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     }
     c->done = done;
     c->arg = arg;
+    snprintf(c->tenant, sizeof c->tenant, "%s", principal->tenant);
     front_call_function(&c->call, "list");
     front_call_text(&c->call, principal->tenant);
     front_call_text(&c->call, query->state < 0 ? "any" : blasd_state_names[query->state]);
@@ -265,17 +277,24 @@ static void text_reply(struct front_call *call, const redisReply *reply,
         c->done(c->arg, NULL, reply->str, reply->len);
 }
 
-/* `more`: NULL, or the argument that asks for more than the usual. */
-static void ask_stats(struct blasd_front_queue *queue, const char *more, blasd_text_fn done,
-                      void *arg) {
+static struct text_call *text_call_new(struct blasd_front_queue *queue, blasd_text_fn done,
+                                       void *arg) {
     struct blasd_err err;
     struct text_call *c = new_call(queue, sizeof *c, text_reply, &err);
     if (c == NULL) {
         done(arg, &err, NULL, 0);
-        return;
+        return NULL;
     }
     c->done = done;
     c->arg = arg;
+    return c;
+}
+
+/* `more`: NULL, or the argument that asks for more than the usual. */
+static void ask_stats(struct blasd_front_queue *queue, const char *more, blasd_text_fn done,
+                      void *arg) {
+    struct text_call *c = text_call_new(queue, done, arg);
+    if (c == NULL) return;
     front_call_function(&c->call, "stats");
     if (more != NULL) front_call_text(&c->call, more);
     front_call_send(&c->call);
@@ -288,4 +307,15 @@ void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done
 void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
                                void *arg) {
     ask_stats(queue, tenants ? "tenants" : "figures", done, arg);
+}
+
+void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
+                             int64_t to_day, blasd_text_fn done, void *arg) {
+    struct text_call *c = text_call_new(queue, done, arg);
+    if (c == NULL) return;
+    front_call_function(&c->call, "usage");
+    front_call_text(&c->call, tenant);
+    front_call_number(&c->call, (uint64_t)from_day);
+    front_call_number(&c->call, (uint64_t)to_day);
+    front_call_send(&c->call);
 }

@@ -53,7 +53,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
     front_wait_early(queue, id, &early);
     if (!waits) return;
     if (record != NULL)
-        front_wait_ended(queue, id, record->str, record->len);
+        front_wait_ended(queue, item->who.tenant, id, record->str, record->len);
     else if (other) /* it may have ended, and been published, before it was waited for here */
         front_wait_ask(queue, item->who.tenant, id);
 }
@@ -219,8 +219,8 @@ static void add_options(struct front_submit *submit, struct item *item,
         gap = " ";
     }
     if (key != NULL)
-        len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 ":", gap,
-                        s->fingerprint);
+        len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 "%016" PRIx64 ":",
+                        gap, s->fingerprint, s->fingerprint_more);
     item->entry = submit->entries++;
     front_call_arg2(call, text, (size_t)len, key == NULL ? "" : key, key == NULL ? 0 : strlen(key));
 }

@@ -70,7 +70,7 @@ struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct bla
 }
 
 void front_wait_early(struct blasd_front_queue *queue, const char *id, struct blasd_early *early) {
-    if (early->came) front_wait_ended(queue, id, early->bytes, early->len);
+    if (early->came) front_wait_ended(queue, NULL, id, early->bytes, early->len);
     free(early->bytes);
 }
 
@@ -88,11 +88,12 @@ static void keep_early(struct blasd_front_queue *queue, struct blasd_waiter *wai
     waiter->early.came = true;
 }
 
-void front_wait_ended(struct blasd_front_queue *queue, const char *id, const void *record,
-                      size_t len) {
+void front_wait_ended(struct blasd_front_queue *queue, const char *tenant, const char *id,
+                      const void *record, size_t len) {
     struct blasd_waiter *waiter = NULL;
     bool told = false;
     while ((waiter = next_of(queue, id, waiter)) != NULL) {
+        if (tenant != NULL && strcmp(waiter->tenant, tenant) != 0) continue;
         if (waiter->pending) {
             keep_early(queue, waiter, record, len);
             continue;
@@ -110,7 +111,7 @@ void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size
     while (len >= BLASD_PIECE_HEAD) {
         size_t record_len = blasd_piece_len(bytes);
         if (record_len > len - BLASD_PIECE_HEAD) return; /* not from a worker of ours */
-        front_wait_ended(queue, bytes + 4, bytes + BLASD_PIECE_HEAD, record_len);
+        front_wait_ended(queue, NULL, bytes + 4, bytes + BLASD_PIECE_HEAD, record_len);
         bytes += BLASD_PIECE_HEAD + record_len;
         len -= BLASD_PIECE_HEAD + record_len;
     }
@@ -134,10 +135,10 @@ static void ask_reply(struct front_call *call, const redisReply *reply,
     }
     for (int i = 0; i < ask->count; i++) {
         const redisReply *r = reply->element[i];
-        if (r->type == REDIS_REPLY_INTEGER) /* the record is gone */
-            front_wait_ended(queue, ask->ids[i], NULL, 0);
+        if (r->type == REDIS_REPLY_INTEGER) /* the record is gone, or never was this tenant's */
+            front_wait_ended(queue, ask->tenant, ask->ids[i], NULL, 0);
         else if (r->type == REDIS_REPLY_STRING && front_record_final(r->str, r->len))
-            front_wait_ended(queue, ask->ids[i], r->str, r->len);
+            front_wait_ended(queue, ask->tenant, ask->ids[i], r->str, r->len);
     }
 }
 

@@ -46,6 +46,8 @@ int blasd_ops_document(const struct blasd_op *only, struct blasd_buf *out);
  * however large it is. */
 struct blasd_answer;
 
+/* The position of an output by its name; -1: the record has none such. */
+int blasd_answer_output(const struct blasd_record *record, const char *name);
 /* Whether the answer can be given: the record has the output at that position, and the format its
  * dtype (bfloat16 does not exist in .npy; all outputs at once neither). False means 406, or 404
  * where the output is not there. Goes well with blasd_format_accepted's `allow_npy`. */

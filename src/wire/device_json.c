@@ -1,6 +1,7 @@
 /* The members that are not known are left out. */
 #include "wire/device_json.h"
 
+#include "core/graph.h"
 #include "wire/cost_text.h"
 
 #include <jansson.h>
@@ -60,6 +61,7 @@ char *blasd_worker_json(const struct blasd_worker_facts *facts) {
     int failed = json_object_update(object, rest);
     for (int i = 0; facts->backend->kernels[i] != NULL; i++)
         failed |= json_array_append_new(ops, json_string(facts->backend->kernels[i]->op));
+    failed |= json_array_append_new(ops, json_string(blasd_op_graph.name)); /* of these */
     failed |= json_object_set_new(object, "ops", ops);
     if (failed == 0) text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(rest);

@@ -3,6 +3,7 @@
 #include "wire/document.h"
 
 #include "wire/answer.h"
+#include "wire/frame_graph.h"
 #include "wire/json_elements.h"
 
 #include <float.h>
@@ -17,15 +18,28 @@ static void write_problem(struct json_out *out, const struct blasd_err *problem)
     json_out_put(out, ",\"retry\":%b,\"advice\":%s}", info->retry, info->advice);
 }
 
-const struct blasd_port *document_output(const struct blasd_record *record, int i) {
+/* The rows of what its outputs are, ended as in a descriptor; NULL: it has none to show. */
+static const struct blasd_port *outputs_of(const struct blasd_record *record) {
     const struct blasd_op *op;
-    if (record->state != BLASD_SUCCEEDED || i < 0 || i >= BLASD_MAX_OUTPUTS ||
-        record->outputs[i].tensor.rank < 0)
-        return NULL;
+    if (record->state != BLASD_SUCCEEDED) return NULL;
+    if (record->graph != NULL) return record->graph->ports;
     op = blasd_op_find(record->op);
-    for (int n = 0; op != NULL && op->outputs[n].name != NULL; n++)
-        if (n == i) return &op->outputs[i];
+    return op == NULL || op->composed ? NULL : op->outputs;
+}
+
+const struct blasd_port *document_output(const struct blasd_record *record, int i) {
+    const struct blasd_port *outputs = outputs_of(record);
+    if (i < 0 || i >= BLASD_MAX_OUTPUTS || record->outputs[i].tensor.rank < 0) return NULL;
+    for (int n = 0; outputs != NULL && outputs[n].name != NULL; n++)
+        if (n == i) return &outputs[i];
     return NULL;
+}
+
+int blasd_answer_output(const struct blasd_record *record, const char *name) {
+    const struct blasd_port *outputs = outputs_of(record);
+    for (int i = 0; outputs != NULL && outputs[i].name != NULL; i++)
+        if (strcmp(outputs[i].name, name) == 0) return record->outputs[i].tensor.rank < 0 ? -1 : i;
+    return -1;
 }
 
 void document_shape(struct json_out *out, const struct blasd_tensor *tensor) {
@@ -84,14 +98,13 @@ static void write_output(struct json_out *out, const struct blasd_record *record
 
 static void write_outputs(struct json_out *out, const struct blasd_record *record,
                           struct document_data *data) {
-    const struct blasd_op *op = NULL;
+    const struct blasd_port *outputs = outputs_of(record);
     bool first = true;
-    if (record->state == BLASD_SUCCEEDED) op = blasd_op_find(record->op);
     json_out_put(out, ",\"outputs\":{");
-    for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
+    for (int i = 0; outputs != NULL && outputs[i].name != NULL; i++) {
         if (record->outputs[i].tensor.rank < 0) continue;
         if (!first) json_out_put(out, ",");
-        write_output(out, record, i, op->outputs[i].name, data);
+        write_output(out, record, i, outputs[i].name, data);
         first = false;
     }
     json_out_put(out, "}");
@@ -125,15 +138,69 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
     json_out_put(out, "]}");
 }
 
+/* Of a graph: its steps in the order in which they ran. Warnings of theirs are the graph's. */
+static void write_steps(struct json_out *out, const struct blasd_record *record) {
+    const struct blasd_graph_report *graph = record->graph;
+    json_out_put(out, ",\"steps\":{");
+    for (int i = 0; i < graph->step_count; i++) {
+        struct blasd_execution execution = graph->steps[i].execution;
+        memcpy(execution.device, record->execution.device, sizeof execution.device);
+        memcpy(execution.device_name, record->execution.device_name, sizeof execution.device_name);
+        execution.batch_size = 1;
+        execution.attempts = record->execution.attempts;
+        json_out_put(out, i == 0 ? "%s:" : ",%s:", graph->steps[i].name);
+        json_out_put(out, "{\"op\":%s,\"state\":\"succeeded\"", graph->steps[i].op);
+        write_timing(out, &graph->steps[i].timing);
+        write_execution(out, &execution);
+        json_out_put(out, "}");
+    }
+    json_out_put(out, "}");
+}
+
 /* The class of devices the job was sent to: where it ran once that is known. */
-static const char *device_of(const struct blasd_record *record) {
-    const char *ran = record->execution.device, *name = blasd_device_class_names[record->device];
+static enum blasd_device_class class_of(const struct blasd_record *record) {
+    const char *ran = record->execution.device;
     size_t len = strcspn(ran, ":");
     for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
         if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
             blasd_device_class_names[c][len] == '\0')
-            name = blasd_device_class_names[c];
-    return strcmp(name, "any") == 0 ? "auto" : name;
+            return (enum blasd_device_class)c;
+    return record->device;
+}
+
+static const char *device_of(const struct blasd_record *record) {
+    enum blasd_device_class class = class_of(record);
+    return class == BLASD_DEVICE_ANY ? "auto" : blasd_device_class_names[class];
+}
+
+void document_cost(struct json_out *out, const struct blasd_prices *prices,
+                   const struct blasd_usage *usage) {
+    double amount, per_hour = prices->per_hour[usage->device];
+    if (!blasd_price_of(prices, usage, &amount)) {
+        json_out_put(out, "\"cost\":null");
+        return;
+    }
+    json_out_put(out, "\"cost\":{\"amount\":%f,\"currency\":%s,\"device\":%s,\"device_s\":%f",
+                 amount, prices->currency, blasd_device_class_names[usage->device],
+                 usage->device_s);
+    if (per_hour > 0) json_out_put(out, ",\"per_hour\":%f", per_hour);
+    if (prices->per_kwh > 0 && usage->energy_joules > 0)
+        json_out_put(out, ",\"energy_joules\":%f,\"per_kwh\":%f", usage->energy_joules,
+                     prices->per_kwh);
+    json_out_put(out, "}");
+}
+
+/* What the job used of the call it ran in, which others of its tenant shared. */
+static void write_cost(struct json_out *out, const struct blasd_record *record) {
+    const struct blasd_execution *e = &record->execution;
+    const struct blasd_timing *t = &record->timing;
+    double share = 1.0 / (e->batch_size > 1 ? e->batch_size : 1);
+    struct blasd_usage usage = {.device = class_of(record)};
+    if (record->prices == NULL || e->device[0] == '\0') return;
+    usage.device_s = (double)(t->upload_us + t->compute_us + t->download_us) * 1e-6 * share;
+    if (e->energy_joules > 0) usage.energy_joules = e->energy_joules * share;
+    json_out_put(out, ",");
+    document_cost(out, record->prices, &usage);
 }
 
 static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) {
@@ -155,6 +222,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);
+    write_cost(out, record);
+    if (record->graph != NULL) write_steps(out, record);
     if (record->state >= BLASD_FAILED && record->error.code != BLASD_OK) {
         json_out_put(out, ",\"error\":");
         write_problem(out, &record->error);

@@ -24,6 +24,9 @@ struct document_data {
 /* Writes the job document. */
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data);
+/* Writes `"cost":{…}` of what was or would be used; null where it has no price. */
+void document_cost(struct json_out *out, const struct blasd_prices *prices,
+                   const struct blasd_usage *usage);
 /* Writes `"dtype":…,"shape":…` of a tensor, as stands inside an object. */
 void document_tensor(struct json_out *out, const struct blasd_tensor *tensor);
 /* Writes a shape as a list. */

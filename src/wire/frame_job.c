@@ -6,12 +6,13 @@
  *                             its name, the generation 4, the offset 8
  *     trace                   only where the header says so: id 16, span 8, sampled 1
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
- *                             first_nonfinite 8
+ *                             first_nonfinite 8; then of a rule its kind 1 and 24 that depend on
+ *                             the kind; its tensor has no bytes
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
- * version with other defaults. Read next: frame_record.c. */
+ * version with other defaults. Read next: frame_record.c, frame_graph.c. */
 #include "wire/frame.h"
 
 #include "wire/frame_parts.h"
@@ -30,6 +31,21 @@ struct numbers {
 };
 _Static_assert(sizeof(struct numbers) == 32, "no padding");
 
+#define RULE_BYTES 24 /* of what a rule is beside its kind */
+_Static_assert(sizeof(((struct blasd_rule *)0)->line) == RULE_BYTES, "the longest of them");
+
+static void put_rule(struct frame_writer *w, const struct blasd_rule *rule) {
+    unsigned char bytes[RULE_BYTES] = {0};
+    if (rule->kind == BLASD_RULE_FULL)
+        memcpy(bytes, rule->value, sizeof rule->value);
+    else if (rule->kind == BLASD_RULE_UNIFORM || rule->kind == BLASD_RULE_NORMAL)
+        memcpy(bytes, &rule->seed, sizeof rule->seed);
+    else if (rule->kind != BLASD_RULE_EYE)
+        memcpy(bytes, &rule->line, sizeof rule->line);
+    frame_put_u8(w, (unsigned)rule->kind);
+    frame_put(w, bytes, sizeof bytes);
+}
+
 static void put_input(struct frame_writer *w, const struct blasd_port *port,
                       const struct blasd_input *input) {
     frame_put_text(w, port->name, BLASD_NAME_MAX);
@@ -37,6 +53,7 @@ static void put_input(struct frame_writer *w, const struct blasd_port *port,
     frame_put_u8(w, (unsigned)input->tensor.order);
     frame_put_u8(w, (unsigned)input->source.kind);
     frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
+    if (input->source.kind == BLASD_SOURCE_RULE) put_rule(w, &input->source.rule);
 }
 
 static void put_param(struct frame_writer *w, const struct blasd_param *param,
@@ -67,6 +84,23 @@ static void put_trace(struct frame_writer *w, const struct blasd_trace *trace) {
     frame_put_u8(w, trace->sampled);
 }
 
+/* What steps make is named behind the body (frame_graph.c). */
+static bool is_own(const struct blasd_job *job, int i) {
+    return blasd_job_has(job, i) && job->inputs[i].source.kind != BLASD_SOURCE_STEP;
+}
+
+void frame_put_body(struct frame_writer *w, const struct blasd_job *job) {
+    const struct blasd_op *op = job->op;
+    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
+    unsigned given = 0;
+    for (int i = 0; i < inputs; i++) given += is_own(job, i);
+    frame_put_u8(w, given);
+    for (int i = 0; i < inputs; i++)
+        if (is_own(job, i)) put_input(w, &op->inputs[i], &job->inputs[i]);
+    frame_put_u8(w, (unsigned)params);
+    for (int i = 0; i < params; i++) put_param(w, &op->params[i], &job->params[i]);
+}
+
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err) {
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
@@ -79,21 +113,25 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
                                                 (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
-    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
-    unsigned given = 0;
     frame_put(&w, &header, sizeof header);
     frame_put_text(&w, job->id, sizeof job->id);
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
     if (traced) put_trace(&w, &job->trace);
-    for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
-    frame_put_u8(&w, given);
-    for (int i = 0; i < inputs; i++)
-        if (blasd_job_has(job, i)) put_input(&w, &op->inputs[i], &job->inputs[i]);
-    frame_put_u8(&w, (unsigned)params);
-    for (int i = 0; i < params; i++) put_param(&w, &op->params[i], &job->params[i]);
+    frame_put_body(&w, job);
     return frame_end(&w, room, out, err);
+}
+
+static int get_rule(struct frame_reader *r, struct blasd_rule *rule, struct blasd_err *err) {
+    unsigned char bytes[RULE_BYTES] = {0};
+    unsigned kind = frame_get_u8(r);
+    frame_get(r, bytes, sizeof bytes);
+    if (r->bad || kind >= BLASD_RULE_KINDS)
+        return frame_broken(err, "a rule is of a kind that is not known");
+    rule->kind = (enum blasd_rule_kind)kind;
+    memcpy(&rule->line, bytes, sizeof bytes);
+    return 0;
 }
 
 static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
@@ -110,8 +148,12 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
     kind = frame_get_u8(r);
     frame_get(r, &input.first_nonfinite, sizeof input.first_nonfinite);
     if (r->bad) return frame_broken(err, "an input ends early");
-    if (order > BLASD_COLUMN_MAJOR || kind != BLASD_SOURCE_PAYLOAD)
+    if (order > BLASD_COLUMN_MAJOR || (kind != BLASD_SOURCE_PAYLOAD && kind != BLASD_SOURCE_RULE))
         return frame_broken(err, "an input is of a kind that is not known");
+    if (input.source.bytes != (kind == BLASD_SOURCE_RULE ? 0 : blasd_tensor_bytes(&input.tensor)))
+        return frame_broken(err, "a tensor's shape and bytes do not agree");
+    if (kind == BLASD_SOURCE_RULE && (code = get_rule(r, &input.source.rule, err)) != 0)
+        return code;
     if (input.first_nonfinite < -1 || input.first_nonfinite >= blasd_tensor_elements(&input.tensor))
         return frame_broken(err, "an input points outside its elements");
     at = blasd_op_input(job->op, name);
@@ -120,7 +162,7 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
                           "this worker's %s has no input '%s'", job->op->name, name);
     if (blasd_job_has(job, at)) return frame_broken(err, "an input stands in it twice");
     input.tensor.order = (enum blasd_order)order;
-    input.source.kind = BLASD_SOURCE_PAYLOAD;
+    input.source.kind = (enum blasd_source_kind)kind;
     job->inputs[at] = input;
     return 0;
 }
@@ -203,7 +245,7 @@ static int get_trace(struct frame_reader *r, struct blasd_trace *trace, struct b
     return 0;
 }
 
-static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
     for (unsigned i = 0; i < count; i++) {
@@ -252,7 +294,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
     if (code == 0 && traced) code = get_trace(&r, &job->trace, err);
-    if (code == 0) code = get_body(&r, job, err);
+    if (code == 0) code = frame_get_body(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);

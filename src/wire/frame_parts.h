@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "core/job.h"
 #include "core/slice.h"
 #include "core/tensor.h"
 
@@ -75,9 +76,15 @@ int frame_close(struct frame_reader *r, const void *bytes, size_t len, uint64_t 
 /* dtype, shape and where the bytes lie. */
 void frame_put_tensor(struct frame_writer *w, const struct blasd_tensor *tensor, uint64_t offset,
                       uint64_t bytes);
-/* Also checks that the bytes are those of the shape and lie inside the payload. */
+/* Also checks that the bytes lie inside the payload; whether they are those of the shape is for the
+ * caller to say. */
 int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blasd_tensor *tensor,
                      uint64_t *offset, uint64_t *bytes, struct blasd_err *err);
+
+/* frame_job.c: the inputs whose bytes came with the request, and the parameters. To be read into a
+ * job that was made for its operation and knows its payload_bytes. */
+void frame_put_body(struct frame_writer *w, const struct blasd_job *job);
+int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err);
 
 /* Where a payload lies that is not behind the frame. */
 #define FRAME_IN_BLOB 1u

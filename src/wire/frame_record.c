@@ -211,6 +211,8 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
         code = frame_get_tensor(r, record->payload_bytes, &output.tensor, &output.offset,
                                 &output.bytes, err);
         if (code != 0) return code;
+        if (output.bytes != blasd_tensor_bytes(&output.tensor))
+            return frame_broken(err, "a tensor's shape and bytes do not agree");
         at = blasd_op_output(op, name);
         if (at < 0) continue;
         if (record->outputs[at].tensor.rank >= 0)
@@ -220,25 +222,43 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
     return 0;
 }
 
+/* All but the outputs. */
+static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
+                      struct frame_reader *r, struct blasd_err *err) {
+    int code;
+    memset(record, 0, sizeof *record);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    code = frame_open(bytes, len, MAGIC, SCHEMA, &head->header, r, err);
+    if (code != 0) return code;
+    frame_get(r, head, sizeof *head);
+    if (r->bad) return frame_broken(err, "its head ends early");
+    code = get_head(head, record, err);
+    if (code == 0) get_texts(r, record);
+    return code;
+}
+
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
                         size_t *payload_at, struct blasd_err *err) {
     struct frame_reader r;
     struct head head;
     int code;
-    memset(record, 0, sizeof *record);
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
     *payload_at = len;
-    code = frame_open(bytes, len, MAGIC, SCHEMA, &head.header, &r, err);
-    if (code != 0) return code;
-    frame_get(&r, &head, sizeof head);
-    if (r.bad) return frame_broken(err, "its head ends early");
-    code = get_head(&head, record, err);
-    if (code != 0) return code;
-    get_texts(&r, record);
-    code = get_outputs(&r, head.outputs, record, err);
+    code = get_record(bytes, len, record, &head, &r, err);
+    if (code == 0) code = get_outputs(&r, head.outputs, record, err);
     if (code != 0) return code;
     if (head.traced) frame_get(&r, record->trace_id, sizeof record->trace_id);
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);
+}
+
+int blasd_record_decode_bare(const void *bytes, size_t len, struct blasd_record *record,
+                             size_t *size, struct blasd_err *err) {
+    struct frame_reader r;
+    struct head head;
+    int code = get_record(bytes, len, record, &head, &r, err);
+    if (code != 0) return code;
+    if (r.bad) return frame_broken(err, "its texts end early");
+    *size = head.header.size;
+    return 0;
 }

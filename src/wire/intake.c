@@ -4,6 +4,7 @@
 #include "wire/intake.h"
 
 #include "wire/body_reader.h"
+#include "wire/graph_in.h"
 #include "wire/part_header.h"
 #include "wire/sanitize.h"
 
@@ -17,6 +18,7 @@ struct blasd_intake {
     struct blasd_request_fields fields;
     struct blasd_freelist *freelist;  /* borrowed; NULL: none */
     struct blasd_body_reader *reader; /* owned */
+    struct blasd_graph_in *graph;     /* owned; NULL: the body is a job */
     uint64_t fed;
     bool guess;  /* there was no Content-Type and the first byte is still to come */
     bool ended;  /* nothing more may be fed */
@@ -110,10 +112,21 @@ static struct blasd_intake *make(struct blasd_freelist *freelist) {
     if (intake == NULL) return NULL;
     intake->freelist = freelist;
     intake->inputs.count = 0;
+    intake->inputs.any = false;
     intake->reader = NULL;
+    intake->graph = NULL;
     intake->fed = 0;
     intake->guess = intake->ended = intake->failed = false;
     return intake;
+}
+
+/* Data of a graph may go to any input of a step. */
+static int expect_graph(struct blasd_intake *intake, const struct blasd_limits *limits,
+                        struct blasd_sink *sink, struct blasd_err *err) {
+    intake->fields.graph = intake->inputs.any = true;
+    intake->graph = blasd_graph_in_new(limits, sink);
+    if (intake->graph != NULL) return 0;
+    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
 }
 
 int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
@@ -125,9 +138,10 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
     intake->inputs.sink = sink;
     blasd_request_fields_init(&intake->fields, options->limits);
+    rc = options->graph ? expect_graph(intake, options->limits, sink, err) : 0;
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->inputs,
-                                       &intake->fields, intake->room};
-    rc = check_size(intake, options->content_length, err);
+                                       &intake->fields, intake->graph,           intake->room};
+    if (rc == 0) rc = check_size(intake, options->content_length, err);
     if (rc == 0 && options->reader != NULL)
         intake->reader = options->reader(&intake->body, options->reader_arg);
     else if (rc == 0)
@@ -185,6 +199,8 @@ int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, stru
     int rc = blasd_intake_end(intake, err);
     if (rc != 0) return rc;
     intake->failed = true;
+    if (intake->graph != NULL)
+        return blasd_graph_in_job(intake->graph, &intake->fields, &intake->inputs, job, err);
     return blasd_request_fields_job(&intake->fields, &intake->inputs, job, err);
 }
 
@@ -192,6 +208,7 @@ void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
     blasd_request_fields_release(&intake->fields);
+    blasd_graph_in_free(intake->graph);
     if (intake->freelist != NULL)
         blasd_freelist_give(intake->freelist, intake);
     else

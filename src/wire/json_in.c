@@ -7,6 +7,7 @@
  * json_tensor.c, then json_list.c. */
 #include "base/buf.h"
 #include "wire/body_reader.h"
+#include "wire/graph_in.h"
 #include "wire/json_tensor.h"
 
 #include <stdlib.h>
@@ -51,33 +52,53 @@ static int lift(void *arg, const char *quote, const char *name, const char *valu
     return blasd_json_tensor(&pass->text, value, pass->body->inputs->sink, to, next, err);
 }
 
-/* Lifts the inputs at `value` and copies to the other fields what came since the last copy. */
+/* Copies to the other fields what came since the last copy, with null in place of the value that
+ * begins at `value`. */
+static int leave_out(struct pass *pass, const char *value, struct blasd_err *err) {
+    int rc = keep(pass, pass->resume, (size_t)(value - pass->resume), err);
+    return rc == 0 ? keep(pass, "null", 4, err) : rc;
+}
+
+static void resume(struct pass *pass, const char *from) {
+    pass->resume = from;
+    pass->resume_at = pass->fields.len;
+}
+
 static int take_inputs(struct pass *pass, const char *value, const char **next,
                        struct blasd_err *err) {
     int rc;
     if (pass->lifted)
         return blasd_json_fail(&pass->text, value, err, "the member \"inputs\" is there twice");
     pass->lifted = true;
-    rc = keep(pass, pass->resume, (size_t)(value - pass->resume), err);
-    if (rc == 0) rc = keep(pass, "null", 4, err);
+    rc = leave_out(pass, value, err);
     if (rc == 0 && *value != '{')
         rc = blasd_fail(err, BLASD_E_invalid_field, "inputs",
                         "inputs must be an object of tensors by name");
     if (rc == 0) rc = blasd_json_members(&pass->text, value, lift, pass, next, err);
-    if (rc != 0) return rc;
-    pass->resume = *next;
-    pass->resume_at = pass->fields.len;
-    return 0;
+    if (rc == 0) resume(pass, *next);
+    return rc;
 }
 
-/* A name with escapes is left for jansson: only its plain form is "inputs" here. */
+/* The members of a graph, which has data in them, too. */
+static int take_graph(struct pass *pass, const char *name, const char *value, const char **next,
+                      struct blasd_err *err) {
+    int rc = leave_out(pass, value, err);
+    if (rc == 0)
+        rc = blasd_graph_in_member(pass->body->graph, &pass->text, name, value, next, err);
+    if (rc == 0) resume(pass, *next);
+    return rc;
+}
+
+/* A name with escapes is left for jansson: only its plain form is one of ours here. */
 static int take_member(void *arg, const char *quote, const char *name, const char *value,
                        const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
     const char *end;
+    bool plain = strncmp(quote + 1, name, strlen(name)) == 0;
     int rc;
-    if (strcmp(name, "inputs") == 0 && strncmp(quote + 1, name, strlen(name)) == 0)
-        return take_inputs(pass, value, next, err);
+    if (plain && strcmp(name, "inputs") == 0) return take_inputs(pass, value, next, err);
+    if (plain && pass->body->graph != NULL && blasd_request_fields_of_graph(name))
+        return take_graph(pass, name, value, next, err);
     if ((rc = blasd_json_skip(&pass->text, value, next, err)) != 0) return rc;
     if (pass->op == NULL && strcmp(name, "op") == 0 && blasd_json_plain(value, *next, &end))
         pass->op = value;
@@ -113,7 +134,7 @@ static int read_fields(struct pass *pass, struct blasd_err *err) {
     if (root == NULL) {
         size_t at = problem.position > 0 ? (size_t)problem.position : 0;
         const char *from = pass->text.start;
-        if (pass->lifted && at >= pass->resume_at) {
+        if (at >= pass->resume_at) {
             at -= pass->resume_at;
             from = pass->resume;
         }
@@ -121,11 +142,12 @@ static int read_fields(struct pass *pass, struct blasd_err *err) {
         return blasd_json_fail(&pass->text, from + at, err, "%.140s", problem.text);
     }
     json_object_foreach(root, name, value) {
-        if (strcmp(name, "inputs") != 0)
+        bool inputs = strcmp(name, "inputs") == 0;
+        if (!inputs && !(pass->body->graph != NULL && blasd_request_fields_of_graph(name)))
             rc = blasd_request_fields_value(pass->body->fields, BLASD_IN_BODY, name, value, err);
-        else if (!pass->lifted)
-            rc = blasd_fail(err, BLASD_E_invalid_field, "inputs",
-                            "write the name \"inputs\" without escapes");
+        else if (inputs ? !pass->lifted : !json_is_null(value))
+            rc = blasd_fail(err, BLASD_E_invalid_field, name,
+                            "write the name \"%s\" without escapes", name);
         if (rc != 0) break;
     }
     json_decref(root);

@@ -360,6 +360,36 @@ int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plai
     return found_shape(&list, shape, err);
 }
 
+int blasd_json_lengths(const struct blasd_json_text *text, const char *p, const char *field,
+                       int *rank, int64_t *lengths, const char **next, struct blasd_err *err) {
+    bool whole = *p == '[';
+    *rank = 0;
+    if (whole) p = blasd_json_space(p + 1);
+    while (whole && *p != ']') {
+        uint64_t length;
+        bool negative;
+        enum blasd_number_int kind;
+        if (*rank > 0) {
+            if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
+            p = blasd_json_space(p + 1);
+        }
+        if (*rank == BLASD_MAX_RANK)
+            return blasd_fail(err, BLASD_E_invalid_tensor, field,
+                              "its shape has more than %d lengths", BLASD_MAX_RANK);
+        kind = blasd_number_read_int(p, text->end, next, &length, &negative);
+        whole = *next != NULL && kind == BLASD_INT_OK && !(negative && length > 0) &&
+                length <= (uint64_t)INT64_MAX;
+        if (!whole) break;
+        lengths[(*rank)++] = (int64_t)length;
+        p = blasd_json_space(*next);
+    }
+    if (!whole)
+        return blasd_fail(err, BLASD_E_invalid_tensor, field,
+                          "%s has a shape that is no list of lengths, whole numbers from 0", field);
+    *next = p + 1;
+    return 0;
+}
+
 int blasd_json_shape_check(const struct blasd_tensor *sent, const struct blasd_json_shape *found,
                            const char *field, struct blasd_err *err) {
     struct blasd_tensor shown = blasd_tensor_make(sent->dtype, found->rank, found->lengths);

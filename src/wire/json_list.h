@@ -19,6 +19,10 @@ struct blasd_json_shape {
 int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plain,
                     struct blasd_sink *sink, struct blasd_named_input *to,
                     struct blasd_json_shape *shape, const char **next, struct blasd_err *err);
+/* Reads the list of lengths at `p`, whole numbers from 0, at most BLASD_MAX_RANK. invalid_tensor,
+ * which names `field`, where it is none. *next is one past it. */
+int blasd_json_lengths(const struct blasd_json_text *text, const char *p, const char *field,
+                       int *rank, int64_t *lengths, const char **next, struct blasd_err *err);
 /* Whether what a list turned out to be suits `sent`, whose shape was sent beside it: flat, with as
  * many elements, or nested just so. invalid_tensor otherwise. */
 int blasd_json_shape_check(const struct blasd_tensor *sent, const struct blasd_json_shape *found,

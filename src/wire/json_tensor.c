@@ -7,6 +7,7 @@
 #include "wire/base64.h"
 #include "wire/json_list.h"
 #include "wire/number.h"
+#include "wire/rule_in.h"
 #include "wire/sanitize.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ struct spec {
     int rank; /* of `shape` as it was sent */
     int64_t shape[BLASD_MAX_RANK];
     struct blasd_json_shape found; /* what `data` turned out to be */
+    struct blasd_rule_in rule;
 };
 
 static int bad(const struct spec *spec, struct blasd_err *err, const char *what) {
@@ -47,31 +49,9 @@ static int read_dtype(struct spec *spec, const char *p, const char **next, struc
 }
 
 static int read_shape(struct spec *spec, const char *p, const char **next, struct blasd_err *err) {
-    static const char wrong[] = "has a shape that is no list of lengths, whole numbers from 0";
     if (spec->has_shape) return bad(spec, err, "has shape twice");
-    if (*p != '[') return bad(spec, err, wrong);
-    p = blasd_json_space(p + 1);
-    while (*p != ']') {
-        uint64_t length;
-        bool negative;
-        enum blasd_number_int kind;
-        if (spec->rank > 0) {
-            if (*p != ',') return blasd_json_fail(spec->text, p, err, "expected ',' or ']'");
-            p = blasd_json_space(p + 1);
-        }
-        if (spec->rank == BLASD_MAX_RANK)
-            return blasd_fail(err, BLASD_E_invalid_tensor, spec->field,
-                              "its shape has more than %d lengths", BLASD_MAX_RANK);
-        kind = blasd_number_read_int(p, spec->text->end, next, &length, &negative);
-        if (*next == NULL || kind != BLASD_INT_OK || (negative && length > 0) ||
-            length > (uint64_t)INT64_MAX)
-            return bad(spec, err, wrong);
-        spec->shape[spec->rank++] = (int64_t)length;
-        p = blasd_json_space(*next);
-    }
     spec->has_shape = true;
-    *next = p + 1;
-    return 0;
+    return blasd_json_lengths(spec->text, p, spec->field, &spec->rank, spec->shape, next, err);
 }
 
 /* Describes the tensor by `rank` and `shape`; its bytes are counted only after the check. */
@@ -176,15 +156,19 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
                        const char **next, struct blasd_err *err) {
     struct spec *spec = arg;
     char shown[BLASD_SANITIZED_MAX], field[64];
+    int rc;
     (void)quote;
     if (strcmp(name, "dtype") == 0) return read_dtype(spec, p, next, err);
     if (strcmp(name, "shape") == 0) return read_shape(spec, p, next, err);
     if (strcmp(name, "data") == 0) return read_data(spec, p, next, err);
     if (strcmp(name, "base64") == 0) return read_base64(spec, p, next, err);
+    rc = blasd_rule_in_member(spec->text, &spec->rule, spec->field, name, p, next, err);
+    if (rc != 0) return rc < 0 ? rc : 0;
     snprintf(field, sizeof field, "inputs.%s.%.20s", spec->to->name,
              blasd_sanitize(shown, name, strlen(name)));
     return blasd_fail(err, BLASD_E_unknown_field, field,
-                      "a tensor has no member '%s'; it has dtype, shape, and data or base64",
+                      "a tensor has no member '%s'; it has dtype, shape, and data or base64, or is "
+                      "made by random, eye, full, arange or linspace",
                       shown);
 }
 
@@ -193,6 +177,13 @@ static int read_object(struct spec *spec, const char *p, const char **next, stru
     if (*blasd_json_space(p + 1) == '}')
         return bad(spec, err, "is empty: it needs dtype, shape, and data or base64");
     if ((rc = blasd_json_members(spec->text, p, read_member, spec, next, err)) != 0) return rc;
+    if (blasd_rule_in_given(&spec->rule)) {
+        if (spec->data != NULL || spec->base64 != NULL)
+            return bad(spec, err, "has both data and a rule that makes it");
+        return blasd_rule_in_finish(spec->text, &spec->rule, spec->field,
+                                    spec->has_shape ? spec->rank : -1, spec->shape,
+                                    !spec->has_dtype, spec->to, err);
+    }
     if (spec->data == NULL && spec->base64 == NULL)
         return bad(spec, err, "has neither data nor base64");
     if (spec->written) return 0;
@@ -212,6 +203,6 @@ int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct 
         rc = blasd_json_list(text, p, true, sink, to, &spec.found, next, err);
     else
         rc = read_object(&spec, p, next, err);
-    if (rc != 0 || spec.base64 != NULL) return rc;
+    if (rc != 0 || spec.base64 != NULL || to->input.source.kind == BLASD_SOURCE_RULE) return rc;
     return settle_shape(&spec, err);
 }

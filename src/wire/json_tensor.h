@@ -1,4 +1,5 @@
-/* One tensor of a JSON body: nested lists, or an object with dtype, shape and data or base64.
+/* One tensor of a JSON body: nested lists, or an object with dtype, shape and data or base64, or
+ * with a rule (rule_in.h).
  * Read next: json_in.c for the body around it. */
 #ifndef BLASD_WIRE_JSON_TENSOR_H
 #define BLASD_WIRE_JSON_TENSOR_H

@@ -130,7 +130,7 @@ static int begin_part(struct multipart_reader *reader, struct blasd_err *err) {
     if (rc != 0) return rc;
     blasd_buf_reset(&reader->headers);
     blasd_buf_reset(&reader->text);
-    reader->content = blasd_request_fields_knows(reader->part.name) ? TEXT : UNDECIDED;
+    reader->content = blasd_request_fields_knows(reader->body->fields, reader->part.name) ? TEXT : UNDECIDED;
     reader->stage = CONTENT;
     reader->matched = 0;
     return 0;

@@ -98,9 +98,12 @@ int blasd_ops_document(const struct blasd_op *only, struct blasd_buf *buf) {
         write_op(&out, only);
     } else {
         json_out_put(&out, "{\"ops\":[");
+        bool first = true;
         for (int i = 0; blasd_ops[i] != NULL; i++) {
-            if (i > 0) json_out_put(&out, ",");
+            if (blasd_ops[i]->composed) continue;
+            if (!first) json_out_put(&out, ",");
             write_op(&out, blasd_ops[i]);
+            first = false;
         }
         json_out_put(&out, "]}");
     }

@@ -25,6 +25,8 @@ void blasd_request_fields_release(struct blasd_request_fields *fields) {
     json_decref(fields->params);
     json_decref(fields->texts);
     fields->params = fields->texts = NULL;
+    blasd_buf_release(&fields->steps);
+    blasd_buf_release(&fields->results);
 }
 
 /* Which of the `count` names the text is, or -1. */
@@ -42,8 +44,13 @@ static bool is_param(const char *name) {
     return strncmp(name, PARAM_PREFIX, strlen(PARAM_PREFIX)) == 0;
 }
 
-bool blasd_request_fields_knows(const char *name) {
-    return member_of(name) >= 0 || is_param(name);
+bool blasd_request_fields_of_graph(const char *name) {
+    return strcmp(name, "steps") == 0 || strcmp(name, "results") == 0;
+}
+
+bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name) {
+    return member_of(name) >= 0 || is_param(name) ||
+           (fields->graph && blasd_request_fields_of_graph(name));
 }
 
 /* Marks a member as given; an error where it was given before. */
@@ -167,10 +174,27 @@ static int unknown_name(enum blasd_code code, const char *prefix, const char *ow
     return blasd_fail(err, code, field, "%s has no %s '%s'; it has %s", owner, kind, shown, list);
 }
 
-static int unknown_member(const char *name, struct blasd_err *err) {
-    static const char *const known[] = {"op",          "inputs", "params", "priority",
-                                        "deadline_ms", "device", NULL};
-    return unknown_name(BLASD_E_unknown_field, "", "a job", "member", name, known, err);
+static int unknown_member(const struct blasd_request_fields *fields, const char *name,
+                          struct blasd_err *err) {
+    static const char *const job[] = {"op",          "inputs", "params", "priority",
+                                      "deadline_ms", "device", NULL};
+    static const char *const graph[] = {"steps",       "results", "inputs", "priority",
+                                        "deadline_ms", "device",  NULL};
+    return unknown_name(BLASD_E_unknown_field, "", fields->graph ? "a graph" : "a job", "member",
+                        name, fields->graph ? graph : job, err);
+}
+
+/* Keeps the JSON text of a member that only graphs have. */
+static int keep_text(struct blasd_request_fields *fields, const char *name, const char *text,
+                     size_t len, struct blasd_err *err) {
+    struct blasd_buf *to = strcmp(name, "steps") == 0 ? &fields->steps : &fields->results;
+    if (to->len > 0)
+        return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
+    blasd_buf_init(to, len + BLASD_JSON_SLACK);
+    if (blasd_buf_reserve(to, len + BLASD_JSON_SLACK) != 0 || blasd_buf_add(to, text, len) != 0 ||
+        blasd_buf_add(to, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    return 0;
 }
 
 static int unknown_param(const struct blasd_op *op, const char *name, struct blasd_err *err) {
@@ -191,8 +215,12 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
                               const char *name, const char *text, size_t len,
                               struct blasd_err *err) {
     int member = member_of(name), rc;
+    if (fields->graph && blasd_request_fields_of_graph(name))
+        return keep_text(fields, name, text, len, err);
+    if (fields->graph && (member == OP || member == PARAMS || is_param(name)))
+        return unknown_member(fields, name, err);
     if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
-    if (member < 0) return unknown_member(name, err);
+    if (member < 0) return unknown_member(fields, name, err);
     if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
     switch (member) {
     case OP: blasd_sanitize(fields->op, text, len); return 0;
@@ -206,7 +234,8 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
 int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
                                const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
-    if (member < 0) return unknown_member(name, err);
+    if (member < 0 || (fields->graph && (member == OP || member == PARAMS)))
+        return unknown_member(fields, name, err);
     if (member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
         return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
     if (member != PARAMS && member != DEADLINE_MS)
@@ -226,15 +255,16 @@ static void list_ops(char *text, size_t size) {
     size_t len = 0;
     text[0] = '\0';
     for (int i = 0; blasd_ops[i] != NULL && len < size; i++)
-        len += (size_t)snprintf(text + len, size - len, "%s%s", i == 0 ? "" : ", ",
-                                blasd_ops[i]->name);
+        if (!blasd_ops[i]->composed)
+            len += (size_t)snprintf(text + len, size - len, "%s%s", len == 0 ? "" : ", ",
+                                    blasd_ops[i]->name);
 }
 
 static int find_op(const struct blasd_request_fields *fields, const struct blasd_op **ret,
                    struct blasd_err *err) {
     char known[160];
     *ret = fields->given_in[OP] == BLASD_IN_NOWHERE ? NULL : blasd_op_find(fields->op);
-    if (*ret != NULL) return 0;
+    if (*ret != NULL && !(*ret)->composed) return 0;
     list_ops(known, sizeof known);
     if (fields->given_in[OP] == BLASD_IN_NOWHERE)
         return blasd_fail(err, BLASD_E_invalid_field, "op",

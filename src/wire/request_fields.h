@@ -4,6 +4,7 @@
 #ifndef BLASD_WIRE_REQUEST_FIELDS_H
 #define BLASD_WIRE_REQUEST_FIELDS_H
 
+#include "base/buf.h"
 #include "wire/sanitize.h"
 #include "wire/tensor_writer.h"
 
@@ -22,14 +23,20 @@ struct blasd_request_fields {
     int64_t deadline_ms;
     json_t *params; /* object or NULL; owned */
     json_t *texts;  /* object of strings or NULL, parameters that came as text; owned */
+    /* The request is a graph, which has these members in place of op and params: as they came as
+     * text, with zeros behind them; empty where they did not. */
+    bool graph;
+    struct blasd_buf steps, results;
 };
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
                                const struct blasd_limits *limits);
 void blasd_request_fields_release(struct blasd_request_fields *fields);
 
-/* Whether `name` is a member, or params.NAME. */
-bool blasd_request_fields_knows(const char *name);
+/* Whether `name` is a member that comes as text, or params.NAME. */
+bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name);
+/* Whether it is one that only graphs have. */
+bool blasd_request_fields_of_graph(const char *name);
 /* Notes a member that came as text; params as JSON text, one parameter as params.NAME. */
 int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
                               const char *name, const char *text, size_t len,

@@ -207,7 +207,7 @@ static int read_field(void *arg, const char *quote, const char *name, const char
         return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                           "the values of __metadata__ must be strings; params is a JSON text in a "
                           "string");
-    if (!blasd_request_fields_knows(name)) return blasd_json_skip(&walk->text, value, next, err);
+    if (!blasd_request_fields_knows(fields, name)) return blasd_json_skip(&walk->text, value, next, err);
     if (blasd_json_plain(value, walk->text.end, next))
         return blasd_request_fields_text(fields, BLASD_IN_BODY, name, value + 1,
                                          (size_t)(*next - value) - 2, err);

@@ -33,13 +33,18 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
         if (strlen(inputs->items[i].name) == len && memcmp(inputs->items[i].name, name, len) == 0)
             return blasd_fail(err, BLASD_E_invalid_field, field_of(field, name, len),
                               "the tensor is given twice");
-    if (inputs->count == BLASD_NAMED_INPUTS_MAX)
+    if (inputs->any && inputs->count == BLASD_GRAPH_INPUTS_MAX)
+        return blasd_fail(err, BLASD_E_graph_too_large, field_of(field, name, len),
+                          "a graph may have %d tensors beside its steps",
+                          BLASD_GRAPH_INPUTS_MAX);
+    if (!inputs->any && inputs->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
                           "this is tensor number %d, and no operation takes more than %d",
                           BLASD_NAMED_INPUTS_MAX + 1, BLASD_MAX_INPUTS);
     item = &inputs->items[inputs->count++];
     memset(item, 0, sizeof *item);
     memcpy(item->name, name, len);
+    item->any = inputs->any;
     blasd_input_init(&item->input);
     *ret = item;
     return 0;
@@ -54,12 +59,12 @@ int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_s
     writer->size = (unsigned)blasd_dtype_size(blasd_dtype_part(dtype));
     writer->parts = blasd_dtype_parts(dtype);
     writer->look = look;
-    writer->values = blasd_ops_values(to->name);
+    writer->values = to->any ? BLASD_VALUES_ALL : blasd_ops_values(to->name);
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
     writer->swap = swap && writer->size > 1;
     if ((rc = sink->reserve(sink, bytes, &writer->offset, err)) != 0) return rc;
     to->input.source =
-        (struct blasd_source){BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
+        (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
     return 0;
 }
 

@@ -12,17 +12,20 @@
 /* The operation may be named after the tensors, so a few more than any operation takes are held
  * before their names can be checked. */
 #define BLASD_NAMED_INPUTS_MAX (BLASD_MAX_INPUTS + 8)
+#define BLASD_GRAPH_INPUTS_MAX 64 /* of a graph, beside what stands in its steps */
 
 struct blasd_named_input {
     char name[BLASD_NAME_MAX]; /* printable ASCII */
+    bool any;                  /* some input of any name may get it: everything is looked for */
     struct blasd_input input;
 };
 
 /* The tensors of one request by name. Owns nothing. */
 struct blasd_named_inputs {
     struct blasd_sink *sink; /* borrowed */
+    bool any; /* of each that is added: they are a graph's */
     int count;
-    struct blasd_named_input items[BLASD_NAMED_INPUTS_MAX];
+    struct blasd_named_input items[BLASD_GRAPH_INPUTS_MAX];
 };
 
 /* Adds a tensor that is still to be described. *ret is borrowed. Refuses a name that was there

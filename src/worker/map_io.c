@@ -56,17 +56,13 @@ static void warn_of_integers(const struct blasd_tensor *from, const char *name,
                         name, (unsigned long long)((const uint64_t *)from->data)[at]);
 }
 
-static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
-                     unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
-    const struct blasd_input *input = &item->job.inputs[i];
-    enum blasd_dtype dtype = item->plan.input_dtype[i];
-    struct blasd_tensor from = input->tensor, *to = &task->inputs[i];
-    if (!in_payload(&item->job, input))
-        return blasd_fail(err, BLASD_E_internal_error, "",
-                          "the stored job says that input %d lies outside its payload", i);
-    from.data = payload + input->source.offset;
+int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
+                       const struct blasd_plan *plan, int i, const struct blasd_tensor *input,
+                       struct blasd_task *task, struct blasd_err *err) {
+    enum blasd_dtype dtype = plan->input_dtype[i];
+    struct blasd_tensor from = *input, *to = &task->inputs[i];
     if (from.rank < 2) from.order = BLASD_ROW_MAJOR;
-    if (from.dtype == dtype && (from.order == BLASD_ROW_MAJOR || item->plan.keep_order[i])) {
+    if (from.dtype == dtype && (from.order == BLASD_ROW_MAJOR || plan->keep_order[i])) {
         *to = from;
         return 0;
     }
@@ -82,18 +78,54 @@ static int map_input(struct blasd_arena *arena, const struct blasd_item *item, i
                           blasd_dtype_name(dtype));
     blasd_tensor_convert(&from, to);
     if (blasd_dtype_kind(blasd_dtype_part(dtype)) == 'f')
-        warn_of_integers(&from, item->job.op->inputs[i].name, task);
+        warn_of_integers(&from, job->op->inputs[i].name, task);
     return 0;
 }
 
+/* Where the elements of an input are: in the payload, or in memory that a rule has filled, or will
+ * where the kernel makes them in the same dtype. */
+static int find_elements(struct blasd_arena *arena, const struct blasd_item *item, int i,
+                         unsigned char *payload, bool leave, struct blasd_tensor *from,
+                         struct blasd_err *err) {
+    const struct blasd_input *input = &item->job.inputs[i];
+    if (input->source.kind != BLASD_SOURCE_RULE) {
+        from->data = payload + input->source.offset;
+        return in_payload(&item->job, input)
+                   ? 0
+                   : blasd_fail(err, BLASD_E_internal_error, "",
+                                "the stored job says that input %d lies outside its payload", i);
+    }
+    from->data = blasd_arena_take(arena, blasd_tensor_bytes(from));
+    if (from->data == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of input %d",
+                          (unsigned long long)blasd_tensor_bytes(from), i);
+    if (!leave) blasd_rule_fill(&input->source.rule, from);
+    return 0;
+}
+
+static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
+                     unsigned char *payload, struct blasd_task *task, unsigned makes_inputs,
+                     struct blasd_err *err) {
+    const struct blasd_input *input = &item->job.inputs[i];
+    struct blasd_tensor from = input->tensor;
+    bool leave = input->source.kind == BLASD_SOURCE_RULE && (makes_inputs >> i & 1) != 0 &&
+                 from.dtype == item->plan.input_dtype[i];
+    int code = find_elements(arena, item, i, payload, leave, &from, err);
+    if (code != 0) return code;
+    if (leave) task->unmade |= 1u << i;
+    return blasd_io_map_input(arena, &item->job, &item->plan, i, &from, task, err);
+}
+
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
-                        const struct blasd_item *item, struct blasd_task *task, struct blasd_io *io,
-                        struct blasd_err *err) {
+                        const struct blasd_item *item, unsigned makes_inputs,
+                        struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
     unsigned char *payload = NULL;
     int code = map_payload(queue, arena, item, io, &payload, err);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;
+    task->unmade = 0;
     for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
-        if (blasd_job_has(&item->job, i)) code = map_input(arena, item, i, payload, task, err);
+        if (blasd_job_has(&item->job, i))
+            code = map_input(arena, item, i, payload, task, makes_inputs, err);
     return code;
 }
 

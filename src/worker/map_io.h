@@ -22,12 +22,17 @@ struct blasd_io {
     uint64_t payload_bytes;               /* all outputs, each at a multiple of 64 */
 };
 
-/* Fills task->inputs: in place where dtype and order are right, converted in the arena where not.
- * `queue` is asked only for a payload that is a blob or a slice. Errors: inputs_lost,
+/* Fills task->inputs: in place where dtype and order are right, converted in the arena where not;
+ * what a rule makes is made in the arena, or left to the kernel, of those that `makes_inputs` has a
+ * bit of. `queue` is asked only for a payload that is a blob or a slice. Errors: inputs_lost,
  * out_of_memory, queue_unavailable, internal_error for a job whose sizes disagree. */
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
-                        const struct blasd_item *item, struct blasd_task *task, struct blasd_io *io,
-                        struct blasd_err *err);
+                        const struct blasd_item *item, unsigned makes_inputs,
+                        struct blasd_task *task, struct blasd_io *io, struct blasd_err *err);
+/* Fills task->inputs[i] with the tensor that is input number `i`, in place or converted. */
+int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
+                       const struct blasd_plan *plan, int i, const struct blasd_tensor *input,
+                       struct blasd_task *task, struct blasd_err *err);
 /* Fills task->outputs: in a slice where there is one for that many bytes, else in the arena where
  * they fit the limit inline_bytes together, else for the new blob "ID.out", in it or, until
  * blasd_io_settle, in the arena. Errors: no_space, out_of_memory, internal_error, cancelled

@@ -7,7 +7,7 @@ static const char *const names[BLASD_PHASES] = {"receive", "queue",    "batch_wa
                                                 "compute", "download", "total"};
 
 void blasd_phases_job(struct blasd_phases *phases, const struct blasd_record *record) {
-    const struct blasd_op *op = blasd_op_find(record->op);
+    const struct blasd_op *op = blasd_op_find(record->op); /* a graph is none */
     const struct blasd_timing *t = &record->timing;
     const int64_t us[BLASD_PHASES] = {t->receive_us, t->queue_us,    t->batch_wait_us, t->upload_us,
                                       t->compute_us, t->download_us, t->total_us};
@@ -18,8 +18,9 @@ void blasd_phases_job(struct blasd_phases *phases, const struct blasd_record *re
 }
 
 void blasd_phases_batch(struct blasd_phases *phases, const struct blasd_op *op, int jobs) {
-    if (op == NULL) return;
-    blasd_histogram_add(&phases->ops[blasd_op_position(op)].batch, blasd_bounds_jobs, jobs);
+    int position = op == NULL ? -1 : blasd_op_position(op);
+    if (position >= 0)
+        blasd_histogram_add(&phases->ops[position].batch, blasd_bounds_jobs, jobs);
 }
 
 uint64_t blasd_phases_jobs(const struct blasd_phases *phases) {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker/graph_run.h"
 #include "worker/phases.h"
 
 #include <stdio.h>
@@ -158,13 +159,17 @@ void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items,
 
 static int map_job(struct blasd_batcher *batcher, const struct blasd_item *item,
                    struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
+    const struct blasd_kernel *kernel =
+        blasd_backend_kernel(batcher->options->backend, item->job.op);
+    unsigned makes_inputs = kernel == NULL ? 0 : kernel->makes_inputs;
     int code, tries = 0;
     memset(io, 0, sizeof *io);
     task->job = &item->job;
     task->plan = &item->plan;
     blasd_task_reset(task);
     do {
-        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item, task, io, err);
+        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item, makes_inputs, task,
+                                   io, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == 0)
         code = blasd_io_map_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,
@@ -219,12 +224,17 @@ static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) 
 static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
     const struct blasd_op *op = batcher->room->tasks[0].job->op;
     const struct blasd_kernel *kernel = blasd_backend_kernel(batcher->options->backend, op);
+    struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
     int code;
+    if (op->composed)
+        return heed(batcher,
+                    blasd_graph_run(batcher->options->backend, batcher->device,
+                                    &batcher->room->arena, batcher->room->tasks, watch, err),
+                    err);
     if (kernel == NULL)
         return blasd_fail(err, BLASD_E_no_such_device, "op", "%s does not run %s", batcher->info.id,
                           op->name);
-    code = kernel->run(batcher->device, batcher->room->tasks, count,
-                       blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), err);
+    code = kernel->run(batcher->device, batcher->room->tasks, count, watch, err);
     return heed(batcher, code, err);
 }
 

@@ -6,7 +6,7 @@
 Prints its seed; the same one draws the same jobs and faults. (How they meet is up to the machine.) A run has four parts: the
 load alone, which says what there is when all is well; faults that may lose nothing; the load alone again, after which memory,
 descriptors, files and keys must be what they were; faults that take what Redis held with them (--lossy SHARE of the run, 0 for
-none). Needs build/blasd, and build/tests/unit/queue/redis_clock.so for jumps of the clock; full disks need a user that may mount.
+none). Two tenants send, each with a key, and look now and then for each other's jobs. Needs build/blasd, and build/tests/unit/queue/redis_clock.so for jumps of the clock; full disks need a user that may mount.
 Exit status: 0 all held, 1 something did not, which the last lines say; the history lies in --keep, or is kept then, too.
 """
 import argparse
@@ -16,6 +16,7 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +28,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 import check  # noqa: E402
 import faults  # noqa: E402
 import load  # noqa: E402
-from service import Redis, Service  # noqa: E402
+from service import BLASD, Redis, Service  # noqa: E402
 
 # attempts: a job that many killed workers had begun may be given up, which is honest, and not what is looked for here.
 # record_async_s: beyond any jump of the clock
@@ -113,19 +114,27 @@ class Run:
         self.note = self.history.note
         self.clock = faults.Clock(folder)
         options = [word for limit in LIMITS for word in ("--limit", limit)]
+        self.keys, file = [], folder / "keys.json"
+        file.unlink(missing_ok=True)
+        for number in range(arguments.tenants if arguments.tenants > 1 else 0):
+            made = subprocess.run([BLASD, "keys", "add", f"tenant-{number}", "--file", file], check=True, capture_output=True)
+            self.keys.append(made.stdout.decode().strip())
+        if self.keys:
+            options += ["--keys", str(file)]
         self.service = Service(folder / "service", "--workers", str(arguments.workers), *options, *arguments.option,
                                env=self.clock.environment())
+        self.service.headers = self.tenants()[0]
         self.disk = faults.Disk.mount(self.service, arguments.disk) if arguments.disk else None
         self.stories = []
 
-    # Those who send, as headers of theirs; each sees only its own jobs.
     def tenants(self):
-        return [{}]
+        """Those who send, as headers of theirs; each sees only its own jobs."""
+        return [{"Authorization": f"Bearer {key}"} for key in self.keys] or [{}]
 
     def begin(self):
         self.service.start()
         self.load = load.Load(self.service.port, self.rng, self.tenants(), self.note, self.arguments.threads,
-                              self.arguments.rate)
+                              self.arguments.rate, kinds=load.GRAPHS if self.arguments.graphs else None)
         self.faults = faults.Faults(self.service, self.rng, self.note, self.clock, self.disk)
 
     def calm(self, seconds):
@@ -236,8 +245,10 @@ def parse(words):
     parser.add_argument("--pause", type=float, default=0.3, help="seconds between two faults, on average")
     parser.add_argument("--faults", type=lambda text: text.split(","), default=None)
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--tenants", type=int, default=2, help="1: without keys")
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--rate", type=float, default=250, help="jobs a second, at most")
+    parser.add_argument("--graphs", action="store_true", help="no other jobs than graphs")
     parser.add_argument("--disk", type=int, default=0, help="MiB of a disk that somebody fills; needs a user that may mount")
     parser.add_argument("--option", action="append", default=[], help="a further word for `blasd up`")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="where the history and the log are to lie")

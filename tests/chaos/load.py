@@ -18,6 +18,8 @@ FINAL = ("succeeded", "failed", "cancelled", "expired")
 class Job:
     """What is sent, and how it must end: `code`, failed with it; else succeeded with that output."""
 
+    path = "/jobs"
+
     def __init__(self, op, inputs, params, output, value, form="json", code=None):
         self.op, self.output, self.value, self.code = op, output, value, code
         self.type = TYPES[form]
@@ -26,6 +28,22 @@ class Job:
                                     "inputs": {name: array.tolist() for name, array in inputs.items()}}).encode()
         else:
             self.body = safetensors(inputs, op=op, params=json.dumps(params))
+
+
+class Graph(Job):
+    """Steps that feed each other; `inputs` are the data beside them."""
+
+    path = "/graphs"
+
+    def __init__(self, steps, inputs, output, value, form="json", code=None):
+        self.op, self.output, self.value, self.code = "graph", output, value, code
+        self.type = TYPES[form]
+        results = [output.split(".")[0]]
+        if form == "json":
+            self.body = json.dumps({"steps": steps, "results": results,
+                                    "inputs": {name: array.tolist() for name, array in inputs.items()}}).encode()
+        else:
+            self.body = safetensors(inputs, steps=json.dumps(steps), results=json.dumps(results))
 
 
 def small(rng):
@@ -74,7 +92,35 @@ def line(rng):
     return Job("regression", {"x": x, "y": x[:, 0] * slope + 2}, {}, "coef", np.array([slope]))
 
 
-KINDS = [(small, 10), (in_segment, 5), (batch_blob, 1), (large, 2), (system, 4), (singular, 1), (distances, 3), (line, 3)]
+def doublings(length):
+    """Each step is twice the one before it."""
+    steps = {"s0": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "two"}}}}
+    for i in range(1, length):
+        steps[f"s{i}"] = {"op": "matmul", "inputs": {"a": {"step": f"s{i - 1}"}, "b": {"input": "two"}}}
+    return steps
+
+
+def graph(rng):
+    n, length = rng.randrange(1, 6), rng.randrange(1, 9)
+    a = np.array([[float(rng.randrange(-9, 10)) for _ in range(n)] for _ in range(n)])
+    return Graph(doublings(length), {"a": a, "two": np.eye(n) * 2}, f"s{length - 1}.c", a * 2.0 ** length)
+
+
+def large_graph(rng):
+    """Data and a result in files, and some time between the first step and the last."""
+    n, length = 200, rng.randrange(2, 30)
+    a = np.arange(n * n, dtype=float).reshape(n, n) % 97
+    return Graph(doublings(length), {"a": a, "two": np.eye(n) * 2}, f"s{length - 1}.c", a * 2.0 ** length, "safetensors")
+
+
+def graph_that_fails(rng):
+    steps = doublings(3)
+    steps["x"] = {"op": "solve", "inputs": {"a": {"step": "s2"}, "b": [1.0 + rng.randrange(9), 0]}}
+    return Graph(steps, {"a": np.ones((2, 2)), "two": np.eye(2) * 2}, "x.x", None, code="singular_matrix")
+
+
+GRAPHS = [(graph, 4), (large_graph, 2), (graph_that_fails, 1)]
+KINDS = [(small, 10), (in_segment, 5), (batch_blob, 1), (large, 2), (system, 4), (singular, 1), (distances, 3), (line, 3), *GRAPHS]
 
 
 class Client:
@@ -126,7 +172,8 @@ class Story:
     def post(self, client, wait):
         """Whether it was acknowledged."""
         since = time.monotonic()
-        answer = client.ask("POST", f"/jobs?wait={wait}{self.query}" if wait else "/jobs?" + self.query[1:], self.job.body,
+        query = f"wait={wait}{self.query}" if wait else self.query[1:]
+        answer = client.ask("POST", f"{self.job.path}?{query}", self.job.body,
                             {"Content-Type": self.job.type, "Idempotency-Key": self.key})
         if answer is None:
             client.note("unanswered", key=self.key, waited=wait > 0, since=since)
@@ -204,8 +251,9 @@ class Story:
 class Load:
     """Threads, each a client of one tenant, that send stories until they are told to stop."""
 
-    def __init__(self, port, rng, tenants, note, threads=12, rate=250.0, kept=0.1):
-        """`kept`: the share of jobs that are forgotten at the end only."""
+    def __init__(self, port, rng, tenants, note, threads=12, rate=250.0, kept=0.1, kinds=None):
+        """`kept`: the share of jobs that are forgotten at the end only. `kinds`: of jobs, with their weights."""
+        self.kinds = kinds or KINDS
         self.port, self.tenants, self.note, self.rate, self.kept = port, tenants, note, rate / threads, kept
         self.seeds = [rng.getrandbits(64) for _ in range(threads)]
         self.stopping, self.threads, self.open = threading.Event(), [], []
@@ -263,7 +311,7 @@ class Load:
             client.close()
 
     def make(self, rng, key, tenant):
-        kind = rng.choices([kind for kind, _ in KINDS], [weight for _, weight in KINDS])[0]
+        kind = rng.choices([kind for kind, _ in self.kinds], [weight for _, weight in self.kinds])[0]
         members = {}
         if rng.random() < 0.05:
             members["deadline_ms"] = rng.choice([1, 50, 2000])

@@ -49,6 +49,29 @@ def json_seeds():
         "[%d,%d]" % (i % 7, i % 10) for i in range(2100)))
 
 
+def graph_seeds():
+    def product(a, b, **more):
+        return {"op": "matmul", "inputs": {"a": a, "b": b}, **more}
+
+    def request(name, steps, **more):
+        write("graph", name, json.dumps({"steps": steps, **more}, separators=(",", ":")))
+    one = [[1, 2], [3, 4]]
+    request("two", {"c": product(one, one), "x": {"op": "solve", "inputs": {"a": {"step": "c", "output": "c"}, "b": [1, 2]}}},
+            results=["x"])
+    request("beside", {"c": product({"input": "a"}, {"input": "a"}), "d": product({"step": "c"}, {"input": "a"})},
+            inputs={"a": one}, results=["c.c", "d"], priority="low", deadline_ms=9)
+    request("late", {"d": product({"step": "c"}, one), "c": product(one, {"dtype": "float32", "shape": [2, 1], "data": [1, 2]})})
+    request("diamond", {"a": product(one, one), "b": product({"step": "a"}, one), "c": product(one, {"step": "a"}),
+                        "d": product({"step": "b"}, {"step": "c"}, params={"alpha": 0.5})}, results=[])
+    request("cycle", {"a": product({"step": "b"}, one), "b": product({"step": "a"}, one)})
+    request("itself", {"a": product({"step": "a"}, one)})
+    request("nowhere", {"a": product({"step": "z", "output": "c"}, {"input": "q"})}, results=["a.q"])
+    request("svd", {"s": {"op": "svd", "inputs": {"a": one}, "params": {"compute_uv": False}},
+                    "e": product({"step": "s", "output": "S"}, [1, 1])})
+    write("graph", "broken", '{"steps":{"a":{"op":"matmul","inputs":{"a":{"step":"b"')
+    write("graph", "escaped", '{"st\\u0065ps":{"a":{"op":"matmul"}}}')
+
+
 def oip_seeds():
     def tensor(name="a", shape=(2,), datatype="FP64", **more):
         return {"name": name, "shape": list(shape), "datatype": datatype, **more}
@@ -192,3 +215,4 @@ text_seeds()
 aof_seeds()
 client_seeds()
 oip_seeds()
+graph_seeds()

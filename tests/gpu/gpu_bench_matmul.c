@@ -3,8 +3,7 @@
 #include "gpu_bench.h"
 
 #include "base/err.h"
-
-#define CHOICES 8
+#include "direct_calls.h"
 
 static double scale = 1; /* of sizes and counts; less than 1 tries the program out */
 
@@ -63,33 +62,6 @@ static int one_call(void *arg, struct blasd_gpu_stream *stream, struct blasd_err
     return blasd_gpu_calls.gemm(stream, arg, err);
 }
 
-/* The fastest of cuBLASLt's algorithms for this product, each called directly; 0 where it names
- * none. */
-static double best_choice_us(const struct blasd_gpu_gemm *gemm) {
-    struct blasd_gpu_choice choices[CHOICES];
-    struct blasd_gpu_gemm g = *gemm;
-    struct blasd_gpu_stream *stream;
-    struct blasd_err err = {0};
-    double best = 0;
-    int count = 0;
-    assert_int_equal(blasd_gpu_calls.stream_open(trial_device()->gpu, &stream, &err), 0);
-    if (blasd_gpu_calls.gemm_choices(stream, gemm, CHOICES, choices, &count, &err) != 0)
-        fail_msg("%s", err.detail);
-    for (int i = 0; i < count; i++) {
-        double us;
-        int code;
-        g.choice = &choices[i];
-        code = blasd_gpu_calls.gemm(stream, &g, &err);
-        if (code == -(int)BLASD_E_internal_error) continue; /* this one cannot do it after all */
-        if (code != 0) fail_msg("%s", err.detail);
-        us = bench_direct(one_call, &g);
-        if (best == 0 || us < best) best = us;
-    }
-    assert_int_equal(blasd_gpu_calls.stream_wait(stream, &err), 0);
-    blasd_gpu_calls.stream_close(stream);
-    return best;
-}
-
 static int loop_of_calls(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
     struct blasd_gpu_gemm g = *(struct blasd_gpu_gemm *)arg;
     int64_t count = g.count, size = (int64_t)blasd_dtype_size(g.dtype);
@@ -126,8 +98,6 @@ static void large(void **state) {
             char what[64];
             snprintf(what, sizeof what, "n=%lld %s", (long long)n, kinds[k].name);
             bench_row("matmul", what, &run, flops, "cublasGemmEx", bench_direct(one_call, &g));
-            bench_row("matmul", what, &run, flops, "cublasLtMatmul, best of its algorithms",
-                      best_choice_us(&g));
             direct_free(&g);
             trial_free(t);
         }
@@ -163,7 +133,7 @@ static void many_equal_small(void **state) {
 }
 
 struct mixed {
-    struct blasd_gpu_group groups[500];
+    struct direct_group groups[500];
     int count;
     enum blasd_dtype dtype;
     char *a, *b, *c;
@@ -173,8 +143,8 @@ struct mixed {
 
 static int grouped_call(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
     struct mixed *m = arg;
-    return blasd_gpu_calls.gemm_grouped(stream, m->dtype, BLASD_GPU_NATIVE, m->groups, m->count,
-                                        m->table_a, m->table_b, m->table_c, err);
+    return direct_gemm_grouped(stream, m->dtype, m->groups, m->count, m->table_a, m->table_b,
+                               m->table_c, err);
 }
 
 static int mixed_loop(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
@@ -182,14 +152,13 @@ static int mixed_loop(void *arg, struct blasd_gpu_stream *stream, struct blasd_e
     int64_t size = (int64_t)blasd_dtype_size(m->dtype);
     int code = 0;
     for (int i = 0; code == 0 && i < m->count; i++) {
-        const struct blasd_gpu_group *group = &m->groups[i];
+        const struct direct_group *group = &m->groups[i];
         struct blasd_gpu_gemm g = {.dtype = m->dtype, .out = m->dtype, .alpha = 1, .count = 1};
         g.m = group->m;
         g.n = group->n;
         g.k = group->k;
-        g.lda = group->lda;
-        g.ldb = group->ldb;
-        g.ldc = group->ldc;
+        g.lda = group->k;
+        g.ldb = g.ldc = group->n;
         g.a = m->a + (int64_t)i * 128 * 128 * size;
         g.b = m->b + (int64_t)i * 128 * 128 * size;
         g.c = m->c + (int64_t)i * 128 * 128 * size;
@@ -229,14 +198,7 @@ static void many_different(enum blasd_dtype dtype, const char *what) {
         int64_t rows = trial_between(17, 128), depth = trial_between(17, 128);
         int64_t columns = trial_between(17, 128);
         list[i] = product(dtype, "native", rows, depth, columns);
-        m.groups[i] = (struct blasd_gpu_group){.m = rows,
-                                               .n = columns,
-                                               .k = depth,
-                                               .alpha = 1,
-                                               .lda = depth,
-                                               .ldb = columns,
-                                               .ldc = columns,
-                                               .count = 1};
+        m.groups[i] = (struct direct_group){rows, columns, depth};
         flops += 2.0 * (double)rows * (double)depth * (double)columns;
     }
     m.a = bench_memory(dtype, m.count * 128 * 128);

@@ -3,6 +3,8 @@
  * factor a copy that they make first, as ours do; they neither refine nor estimate a condition. */
 #include "gpu_bench.h"
 
+#include "direct_calls.h"
+
 static double scale = 1; /* of sizes and counts; less than 1 tries the program out */
 
 static int64_t scaled(int64_t n) {
@@ -132,9 +134,8 @@ static int batched_calls(void *arg, struct blasd_gpu_stream *stream, struct blas
         code = blasd_gpu_calls.getrf_pointers(stream, d->dtype, n, d->table_a, n, d->pivots,
                                               d->info, count, err);
     if (code == 0)
-        code = blasd_gpu_calls.getrs_pointers(stream, d->dtype, true, n, 1,
-                                              (const void *const *)d->table_a, n, d->pivots,
-                                              d->table_b, n, count, err);
+        code = direct_getrs_batched(stream, d->dtype, n, (const void *const *)d->table_a, d->pivots,
+                                    d->table_b, count, err);
     return code;
 }
 static int single_calls(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
@@ -153,8 +154,8 @@ static int mixed_calls(void *arg, struct blasd_gpu_stream *stream, struct blasd_
     struct direct *d = arg;
     int steps = 0, n = (int)d->n, code = copies(d, stream, err);
     if (code != 0) return code;
-    return blasd_gpu_calls.gesv_mixed(stream, n, 1, d->a, n, d->b, n, d->x, n, d->work,
-                                      d->work_bytes, &steps, d->info, err);
+    return direct_gesv_mixed(stream, n, d->a, d->b, d->x, d->work, d->work_bytes, &steps, d->info,
+                             err);
 }
 
 static double flops_of(int64_t count, int64_t n) {
@@ -215,7 +216,7 @@ static void take_work(struct direct *d, bool mixed) {
     struct blasd_err err = {0};
     assert_int_equal(calls->stream_open(trial_device()->gpu, &stream, &err), 0);
     if (mixed)
-        assert_int_equal(calls->gesv_mixed_size(stream, (int)d->n, 1, &d->work_bytes, &err), 0);
+        assert_int_equal(direct_gesv_mixed_size(stream, (int)d->n, &d->work_bytes, &err), 0);
     else
         assert_int_equal(calls->getrf_size(stream, d->dtype, d->n, d->n, d->n, &d->work_bytes,
                                            &d->host_bytes, &err),

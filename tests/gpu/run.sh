@@ -1,85 +1,132 @@
 #!/bin/bash
-# `make test-gpu`: conformance, leaks and benchmarks on a machine that has nvcc, make, a C compiler and a
-# GPU; nothing else is needed, and nothing is asked. Results: bench/results/gpu-NAME.json and .txt.
-#   BLASD_GPU_QUICK=1      conformance and a short search for leaks, no benchmarks
-#   BLASD_GPU_SANITIZER=1  the conformance tests once more under compute-sanitizer (memcheck, racecheck)
-# Exit: 0 all passed; 1 something failed; 3 there is no GPU, or no nvcc to build with.
+# `make test-gpu`: what only a machine with a GPU can tell, in parts that each end within eight minutes. Needs nvcc, make
+# and a C compiler; asks nothing.
+#   tests/gpu/run.sh [--out DIR] [--left] [--dry-run] [PART…]
+# Parts, in order of worth; none named: all of them.
+#   conformance  the tests of every operation on the device
+#   launches     solve at the sizes where a launch's shared memory changes, each in a process of its own
+#   solve distance regression matmul   benchmarks, each case beside the direct library call
+#   peers        PyTorch and CuPy, where this machine has them
+#   service      blasd itself under mixed jobs, the card's load sampled: needs what tests/gpu/pack.sh made
+#   leaks        10,000 batches
+#   memcheck synccheck racecheck   compute-sanitizer over the conformance tests
+#   ncu          Nsight Compute on six kernels
+# DIR (bench/results/gpu) gets `steps`, a line for each step as it ends; `PART.rows`, a line of JSON for each measured case
+# as it comes; `logs`; and after every call `table.json` and `table.txt` of all rows there. A part that is named again
+# begins anew; with --left only its steps that have not passed. BLASD_GPU_PART_S: seconds of a part (470); a step that is
+# not done by then is ended, and those behind it are left.
+# Exit: 0 all passed; 1 something failed or was left; 3 there is no GPU, or no nvcc to build with.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-build=${BUILD:-build/gpu}
-make=(make --no-print-directory -s -f tests/gpu/Makefile "BUILD=$build")
-
-if [ -z "$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)" ]; then
-    echo "test-gpu: no nvcc found (looked in PATH and /usr/local/cuda/bin); install a CUDA toolkit, 12.5 or later"
-    exit 3
-fi
-if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
-    echo "test-gpu: no NVIDIA GPU on this machine (no /dev/nvidiactl); nothing was built or run"
-    exit 3
-fi
-"${make[@]}" -j"$(nproc)" gpu-programs || { echo "test-gpu: the build failed"; exit 1; }
-facts=$("$build/gpu/gpu_probe") || exit $?
-fact() { sed -n "s/^$1=//p" <<<"$facts"; }
-name=$(fact name)
-echo "test-gpu: on $name, $(fact units) multiprocessors, $(fact memory_gb) GB"
-
-failed=0
-log=$(mktemp)
-rows=$(mktemp)
-trap 'rm -f "$log" "$rows"' EXIT
-step() {  # step NAME COMMAND...
-    local what=$1 start=$SECONDS status
+all="conformance launches solve distance regression matmul peers service leaks memcheck synccheck racecheck ncu"
+build=${BUILD:-build/gpu} carry=${BLASD_CARRY:-build/carry}
+out=bench/results/gpu left="" dry="" parts=""
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=${2:?--out DIR}; shift ;;
+        --left) left=1 ;;
+        --dry-run) dry=1 ;;
+        *) case " $all " in *" $1 "*) parts="$parts $1" ;; *) echo "test-gpu: no part $1; there are: $all"; exit 1 ;; esac ;;
+    esac
     shift
-    timeout "${BLASD_GPU_LIMIT:-1200}" "$@" >"$log" 2>&1
-    status=$?
-    if [ $status -eq 0 ]; then
-        echo "$what: ok ($((SECONDS - start)) s; $(grep -E ' failed$' "$log" | tail -n 1))"
+done
+: "${parts:=$all}"
+make=(make --no-print-directory -s -f tests/gpu/Makefile "BUILD=$build")
+# a tool of the toolkit, which need not be in PATH
+tool() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null || echo "$1"; }
+
+if [ -z "$dry" ] && [ -z "${BLASD_GPU_BUILT:-}" ]; then # BLASD_GPU_BUILT=1: the programs are there, ask for nothing
+    [ -x "$(tool nvcc)" ] || { echo "test-gpu: no nvcc found (looked in PATH and /usr/local/cuda/bin); install a CUDA toolkit, 12.5 or later"; exit 3; }
+    if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
+        echo "test-gpu: no NVIDIA GPU on this machine (no /dev/nvidiactl); nothing was built or run"
+        exit 3
+    fi
+    "${make[@]}" -j"$(nproc)" gpu-programs || { echo "test-gpu: the build failed"; exit 1; }
+fi
+[ -n "$dry" ] || mkdir -p "$out/logs"
+names=""
+case $parts in *conformance* | *check*) names=$("${make[@]}" gpu-names) ;; esac
+failed=0 deadline=0 part=""
+
+# step NAME COMMAND…: within what is left of the part's time
+step() {
+    local name=$1 start=$SECONDS status room=$((deadline - SECONDS)) log=$out/logs/$part-$1
+    shift
+    if [ -n "$dry" ]; then echo "$part $name: $*"; return; fi
+    if [ -n "$left" ] && grep -q "^$part $name ok" "$out/steps" 2>/dev/null; then return; fi
+    if [ $room -le 0 ]; then
+        failed=1
+        echo "$part $name left" | tee -a "$out/steps"
+        return
+    fi
+    timeout -k 5 $room "$@" 2>&1 | tee "$log" | grep --line-buffered '^{' >>"$out/$part.rows"
+    status=${PIPESTATUS[0]}
+    if [ "$status" -eq 0 ]; then
+        echo "$part $name ok $((SECONDS - start)) s" | tee -a "$out/steps"
     else
         failed=1
-        tail -n 30 "$log"
-        echo "$what: FAILED (exit $status)"
+        tail -n 20 "$log"
+        echo "$part $name failed exit $status $((SECONDS - start)) s" | tee -a "$out/steps"
     fi
 }
-tests=$("${make[@]}" gpu-names)
-for program in $tests; do step "conformance: $(basename "$program")" "$program"; done
-if [ "${BLASD_GPU_SANITIZER:-0}" = 1 ]; then
-    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-    [ -n "$sanitizer" ] || { echo "test-gpu: no compute-sanitizer here"; failed=1; }
-    for program in $tests; do
-        for tool in memcheck racecheck; do
-            [ -n "$sanitizer" ] && step "$tool: $(basename "$program")" \
-                "$sanitizer" --tool "$tool" --error-exitcode 9 "$program"
-        done
+sanitize() { # TOOL
+    local program
+    for program in $names; do
+        step "${program##*/}" "$(tool compute-sanitizer)" --tool "$1" --error-exitcode 9 "$program"
     done
-fi
-if [ "${BLASD_GPU_QUICK:-0}" = 1 ]; then
-    step "leaks over 1000 batches" "$build/gpu/gpu_leaks" 1000
-    exit $failed
-fi
-step "leaks over 10000 batches" "$build/gpu/gpu_leaks"
+}
 
-for program in "$build"/gpu/gpu_bench_*; do
-    case $program in *.d | *.o) continue ;; esac
-    step "measured: $(basename "$program")" "$program"
-    grep '^{' "$log" >>"$rows"
+part_conformance() { for program in $names; do step "${program##*/}" "$program"; done; }
+part_launches() {
+    local n
+    for n in 103 104 105 106 1005 1006 1015 1024; do step "float32-$n" "$build/gpu/gpu_launch" float32 $n; done
+    for n in 72 73 74 75 76 670 671 676 682 683; do step "float64-$n" "$build/gpu/gpu_launch" float64 $n; done
+}
+part_solve() { step bench "$build/gpu/gpu_bench_solve"; }
+part_distance() { step bench "$build/gpu/gpu_bench_distance"; }
+part_regression() { step bench "$build/gpu/gpu_bench_regression"; }
+part_matmul() { step bench "$build/gpu/gpu_bench_matmul"; }
+part_peers() { step peers python3 tests/gpu/peers.py; }
+part_service() { step load tests/gpu/service.sh "$carry"; }
+part_leaks() { step batches "$build/gpu/gpu_leaks"; }
+part_memcheck() { sanitize memcheck; }
+part_synccheck() { sanitize synccheck; }
+part_racecheck() { sanitize racecheck; }
+part_ncu() {
+    local pair
+    for pair in solve_by_threads:solve solve_by_blocks:solve solve_step_factor:solve pair_matrix_tiles:distance \
+        multiply_rows:regression find_singular:regression; do
+        step "${pair%:*}" "$(tool ncu)" --set full --kernel-name "regex:${pair%:*}" --launch-count 3 \
+            "$build/gpu/gpu_bench_${pair#*:}" 0.1
+    done
+}
+
+for part in $parts; do
+    deadline=$((SECONDS + ${BLASD_GPU_PART_S:-470}))
+    if [ -z "$dry$left" ]; then
+        rm -f "$out/$part.rows"
+        [ ! -e "$out/steps" ] || sed -i "/^$part /d" "$out/steps"
+    fi
+    "part_$part"
 done
-# what PyTorch and CuPy take for the same, where this machine has them
-step "peers" python3 tests/gpu/peers.py
-grep '^{' "$log" >>"$rows"
+[ -z "$dry" ] || exit 0
 
-mkdir -p bench/results
-out=bench/results/gpu-$(tr -cs 'A-Za-z0-9\n' '-' <<<"$name" | tr A-Z a-z | sed 's/-*$//')
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)
-toolkit=$( (command -v nvcc >/dev/null && nvcc --version || /usr/local/cuda/bin/nvcc --version) | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+facts=$("$build/gpu/gpu_probe") || exit $?
+fact() { sed -n "s/^$1=//p" <<<"$facts"; }
+smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+toolkit=$("$(tool nvcc)" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+rows=$(cat "$out"/*.rows 2>/dev/null)
 {
-    printf '{"gpu":"%s","driver":"%s","toolkit":"%s","commit":"%s","date":"%s","copy_gbytes_s":%s,"rows":[\n' \
-        "$name" "$driver" "$toolkit" "$commit" "$(date -u +%FT%TZ)" "$(fact copy_gbytes_s)"
-    sed '$!s/$/,/' "$rows"
+    printf '{"gpu":"%s","driver":"%s","clocks":"%s","toolkit":"%s","commit":"%s","date":"%s","copy_gbytes_s":%s,"rows":[\n' \
+        "$(fact name)" "$(smi driver_version)" "$(smi clocks.max.sm,clocks.max.mem,power.limit)" "$toolkit" "$commit" \
+        "$(date -u +%FT%TZ)" "$(fact copy_gbytes_s)"
+    [ -z "$rows" ] || sed '$!s/$/,/' <<<"$rows"
     echo ']}'
-} >"$out.json"
+} >"$out/table.json"
 {
-    echo "$name, driver $driver, CUDA $toolkit, commit $commit, $(date -u +%F)"
+    echo "$(fact name), $(fact units) multiprocessors, driver $(smi driver_version), CUDA $toolkit, commit $commit, $(date -u +%F)"
+    echo "Clocks at most, power limit: $(smi clocks.max.sm,clocks.max.mem,power.limit)"
     echo "Compute: between the arrival of the inputs and the outputs' being there, by the device's clock; wall: copies included."
     echo "direct/ours above 1: ours is faster. Medians."
     echo
@@ -93,8 +140,8 @@ commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
              return "-"
          }
          BEGIN { printf "%-10s %-52s %-22s %12s %12s %9s %-28s %12s %11s\n", "op", "case", "method", "compute us", "wall us", "TFLOP/s", "beside", "its us", "direct/ours" }
-         { printf "%-10s %-52s %-22s %12s %12s %9s %-28s %12s %11s\n", get("op"), get("case"), get("method"), get("compute_us"), get("wall_us"), get("tflops"), get("direct"), get("direct_us"), get("direct_over_ours") }' "$rows"
-} >"$out.txt"
-cat "$out.txt"
-echo "test-gpu: $out.json and $out.txt written"
+         /./ { printf "%-10s %-52s %-22s %12s %12s %9s %-28s %12s %11s\n", get("op"), get("case"), get("method"), get("compute_us"), get("wall_us"), get("tflops"), get("direct"), get("direct_us"), get("direct_over_ours") }' <<<"$rows"
+} >"$out/table.txt"
+cat "$out/table.txt"
+echo "test-gpu: $out/table.json and $out/table.txt written; steps that failed or were left: $(grep -c -v ' ok ' "$out/steps")"
 exit $failed

@@ -205,6 +205,39 @@ static int once(struct blasd_client *client, const char *timeout) {
     return 0;
 }
 
+/* --- a graph */
+
+static int graph(struct blasd_client *client) {
+    const double a[4] = {2, 0, 0, 4}, b[2] = {4, 16};
+    struct blasd_array inputs[2] = {
+        {.name = "m", .dtype = "float64", .rank = 2, .shape = {2, 2}, .data = a},
+        {.name = "r", .dtype = "float64", .rank = 1, .shape = {2}, .data = b}};
+    struct blasd_request request = {
+        .inputs = inputs,
+        .input_count = 2,
+        .results = "[\"x\"]",
+        .steps =
+            "{\"g\":{\"op\":\"matmul\",\"inputs\":{\"a\":{\"input\":\"m\"},\"b\":{\"input\":"
+            "\"m\"}}},\"x\":{\"op\":\"solve\",\"inputs\":{\"a\":{\"step\":\"g\"},\"b\":{\"input\":"
+            "\"r\"}}}}"};
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    const double *x;
+    if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) != 0)
+        return complain(&problem);
+    x = blasd_reply_data(reply, "x.x");
+    printf("%g %g\n", x[0], x[1]);
+    blasd_reply_free(reply);
+    request.op = "matmul";
+    if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) == 0) return 1;
+    printf("%s\n", problem.code);
+    request.op = NULL;
+    request.results = "[\"y\"]";
+    if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) == 0) return 1;
+    printf("%s %s\n", problem.code, problem.field);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     struct blasd_client *client = blasd_client_new(NULL);
     const char *what = argc > 1 ? argv[1] : "";
@@ -222,6 +255,8 @@ int main(int argc, char **argv) {
         code = forks(client);
     else if (strcmp(what, "many") == 0 && argc > 3)
         code = many(client, atoi(argv[2]), atoi(argv[3]));
+    else if (strcmp(what, "graph") == 0)
+        code = graph(client);
     else if (strcmp(what, "ends") == 0)
         code = ends(client);
     else if (strcmp(what, "once") == 0 && argc > 2)

@@ -38,6 +38,10 @@ def test_threads_share_a_client_and_a_fork_takes_it_along(service):
     assert run(PROBE, "threads", url=service.url).stdout == "640 right of 640, child 0\n"
 
 
+def test_a_graph(service):
+    assert run(PROBE, "graph", url=service.url).stdout == "1 1\ninvalid_request\nunknown_step results\n"
+
+
 @pytest.mark.parametrize("count, connections", [(500, 64), (40, 1), (5, 0)])
 def test_jobs_in_one_event_loop(service, count, connections):
     """Each is right and told once, however few connections they share."""

@@ -26,6 +26,10 @@ def test_killing_one_part_again_and_again(tmp_path, victim):
     run(tmp_path, "--kills", "6", "--seed", "3", "--faults", f"kill-{victim}", "--lossy", "0", "--workers", "1")
 
 
+def test_graphs_in_flight_while_parts_are_killed(tmp_path):
+    run(tmp_path, "--kills", "12", "--seed", "6", "--faults", "kill-worker,kill-api,kill-redis", "--lossy", "0", "--graphs")
+
+
 def test_a_disk_that_fills_up(tmp_path):
     run(tmp_path, "--kills", "6", "--seed", "4", "--faults", "full-disk,kill-redis", "--lossy", "0", "--disk", "96")
 

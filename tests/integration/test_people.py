@@ -165,6 +165,7 @@ def test_answers_compressed(service, coding, side):
             assert len(plain.body) < 8192 and packed.body == plain.body
             continue
         assert packed.headers["Content-Encoding"] == coding and "Accept-Encoding" in packed.headers["Vary"]
+        assert "Accept-Encoding" in plain.headers["Vary"], path  # a cache must not take the one for the other
         assert len(packed.body) < len(plain.body)
         digest = [hashlib.sha256(body).hexdigest() for body in (UNPACK[coding](packed.body), plain.body)]
         assert digest[0] == digest[1], path

@@ -1,5 +1,7 @@
 """Tenants over HTTP: nobody reads, lists, changes or counts another's jobs, or finds his bytes in memory that is used again."""
 import json
+import select
+import socket
 import subprocess
 import time
 
@@ -277,3 +279,26 @@ def test_a_body_that_ends_early_shows_nothing(two, side):
                                                   "b": [[1.0]]}})
     answer = ben.request("POST", "/jobs?wait=30", text, {"Content-Type": "application/json"})
     assert answer.status == 422 and PATTERN not in answer.body
+
+
+def test_bodies_of_one_tenant_leave_room_for_those_of_others(tmp_path):
+    """Ann announces bodies that never come, as many as she may; Ben's is taken."""
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"})
+    service = Service(tmp_path / "service", "--keys", file, "--limit", "intake_bytes=64M", "--limit", "body_bytes=64M").start()
+    head = (f"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: {TYPES['safetensors']}\r\n"
+            f"Content-Length: {4 << 20}\r\nAuthorization: Bearer {secrets['ann']}\r\n\r\n").encode()
+    held = []
+    try:
+        for _ in range(40):
+            held.append(socket.create_connection(("127.0.0.1", service.port), timeout=60))
+            held[-1].sendall(head + b"x")
+        answered, _, _ = select.select(held, [], [], 60)
+        refused = answered[0].recv(4096)
+        assert b"no_space" in refused and b"limit intake_bytes" in refused
+        a = np.eye(700)  # 7.8 MB for both
+        ben = As(service, secrets["ben"])
+        assert ben.submit("matmul", {"a": a, "b": a}, "?wait=30").json()["state"] == "succeeded"
+    finally:
+        for one in held:
+            one.close()
+        service.stop()

@@ -28,13 +28,21 @@ class Authority:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                 "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign", "-keyout", self.key, "-out", self.cert)
 
-    def sign(self, name, usage="serverAuth", days=2, file=None):
-        """(certificate, key) of `name`."""
+    def sign(self, name, usage="serverAuth", days=2, file=None, until=None):
+        """(certificate, key) of `name`; `until`: seconds since 1970."""
         file = file or name
         cert, key, request, more = (self.folder / f"{file}.{end}" for end in ("pem", "key", "csr", "ext"))
         more.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage={usage}\n")
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
                 "-keyout", key, "-out", request)
+        if until is not None:
+            settings = self.folder / "ca.cnf"
+            settings.write_text(f"[ca]\ndefault_ca=ours\n[ours]\ndatabase={self.folder}/index\nnew_certs_dir={self.folder}\n"
+                                "rand_serial=yes\ndefault_md=sha256\nunique_subject=no\npolicy=any\n[any]\ncommonName=supplied\n")
+            (self.folder / "index").write_text("")
+            openssl("ca", "-batch", "-notext", "-config", settings, "-in", request, "-cert", self.cert, "-keyfile", self.key,
+                    "-extfile", more, "-enddate", time.strftime("%y%m%d%H%M%SZ", time.gmtime(until)), "-out", cert)
+            return cert, key
         openssl("x509", "-req", "-in", request, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-days", days,
                 "-extfile", more, "-out", cert)
         return cert, key
@@ -109,6 +117,83 @@ def test_pipelined_requests(secured):
             answer = http.client.HTTPResponse(talk)
             answer.begin()
             assert answer.status == 200 and json.loads(answer.read())
+
+
+class Records:
+    """A connection whose records are counted, and can be sent together."""
+
+    def __init__(self, service, version=None):
+        context = ssl.create_default_context(cafile=service.authority)
+        if version:
+            context.minimum_version = context.maximum_version = version
+        self.came, self.goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.came, self.goes, server_hostname="localhost")
+        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=60)
+        self.reads = []  # lengths of what came at once
+        self.each(self.tls.do_handshake)
+
+    def flush(self):
+        self.socket.sendall(self.goes.read())
+
+    def each(self, call):
+        """Calls until it has what it needs."""
+        while True:
+            try:
+                result = call()
+                self.flush()
+                return result
+            except ssl.SSLWantReadError:
+                self.flush()
+                bytes_ = self.socket.recv(1 << 20)
+                assert bytes_, "the service has closed the connection"
+                self.reads.append(len(bytes_))
+                self.came.write(bytes_)
+
+    def answer(self):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += self.each(lambda: self.tls.read(1 << 16))
+        head, _, body = head.partition(b"\r\n\r\n")
+        length = int([line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")][0].split(b":")[1])
+        while len(body) < length:
+            body += self.each(lambda: self.tls.read(1 << 16))
+        return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("side", [2, 60, 200])  # less than is read at once, more, and many records
+def test_records_that_come_together(secured, authority, version, side):
+    """A head and pieces of a body in records of their own, in one packet: each is seen."""
+    secured.authority = authority.cert
+    talk = Records(secured, version)
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[1.0] * side] * side, "b": [[2.0] * side] * side}}).encode()
+    head = (f"POST /jobs?wait=30 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+            f"Authorization: Bearer {secured.user}\r\n\r\n").encode()
+    for _ in range(3):  # and the next request behind it
+        for piece in (head, body[:10], body[10:1000], body[1000:]):
+            if piece:
+                talk.tls.write(piece)
+    talk.flush()
+    for _ in range(3):
+        status, answer = talk.answer()
+        assert status == 200 and json.loads(answer)["state"] == "succeeded"
+    talk.socket.close()
+
+
+def test_an_answer_is_sent_at_once(secured, authority):
+    """Head and body of a short one come as one packet, so that a client wakes up once."""
+    secured.authority = authority.cert
+    talk = Records(secured)
+    head = f"GET /jobs/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secured.user}\r\n\r\n".encode()
+    pieces = []
+    for _ in range(20):
+        talk.tls.write(head)
+        talk.flush()
+        talk.reads.clear()
+        assert talk.answer()[0] == 404
+        pieces.append(len(talk.reads))
+    assert pieces == [1] * 20
+    talk.socket.close()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -195,6 +280,27 @@ def test_client_certificates(secured, authority, tmp_path):
     with blasd.Client(secured.url, verify=str(authority.cert), cert=tuple(str(p) for p in robot)) as client:
         with pytest.raises(blasd.Forbidden):
             client.matmul(np.eye(2), np.eye(2))
+
+
+def test_a_client_certificate_ends_on_a_kept_connection(secured, authority):
+    for seconds in (5, 20, 80):  # on a machine so busy that it has ended before the first answer a longer one is made
+        end = int(time.time()) + seconds
+        context = ssl.create_default_context(cafile=authority.cert)
+        context.load_cert_chain(*authority.sign("robot-7", "clientAuth", file=f"brief-{seconds}", until=end))
+        talk = http.client.HTTPSConnection("127.0.0.1", secured.port, timeout=60, context=context)
+        talk.connect()
+        kept, statuses = talk.sock, []
+        while not statuses or (statuses[-1] == 200 and time.time() < end + 30):
+            talk.request("GET", "/jobs")
+            answer = talk.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            time.sleep(0.1)
+        assert talk.sock is kept and statuses[-1] == 401, statuses
+        talk.close()
+        if len(statuses) > 1:
+            return
+    pytest.fail("no connection was made in time")
 
 
 def shown(service):

@@ -100,18 +100,9 @@ static void product(const struct blasd_gpu_gemm &g, const void *a, const void *b
         product_of_floats(g, a, b, c);
 }
 
-/* A dtype that a test took from this call. */
-static int dtype_check(unsigned refused, enum blasd_dtype dtype, struct blasd_err *err) {
-    if ((refused >> dtype & 1) == 0) return 0;
-    blasd_standin.refused++;
-    return blasd_fail(err, BLASD_E_internal_error, "", "this call does not take %s here",
-                      blasd_dtype_name(dtype));
-}
-
 /* What cuBLAS refuses. */
-static int gemm_check(const struct blasd_gpu_gemm *g, unsigned refused, struct blasd_err *err) {
+static int gemm_check(const struct blasd_gpu_gemm *g, struct blasd_err *err) {
     FAULT();
-    if (int code = dtype_check(refused, g->dtype, err); code != 0) return code;
     blasd_standin.gemms++;
     if (g->m < 1 || g->n < 1 || g->k < 1 || g->count < 1 || g->lda < (g->trans_a ? g->m : g->k) ||
         g->ldb < (g->trans_b ? g->k : g->n) || g->ldc < g->n ||
@@ -121,93 +112,34 @@ static int gemm_check(const struct blasd_gpu_gemm *g, unsigned refused, struct b
     return 0;
 }
 
+/* A library rounds in other ways when it is called in other ways: here the last bits of every
+ * element tell which way it was. */
+static void mark(void *x, int64_t elements, enum blasd_dtype dtype, int64_t way) {
+    int64_t parts = elements * blasd_dtype_parts(dtype);
+    if (!blasd_standin.ways_differ) return;
+    for (int64_t i = 0; i < parts; i++) {
+        if (blasd_dtype_part(dtype) == BLASD_float64)
+            ((double *)x)[i] *= 1 + 0x1p-50 * (double)way;
+        else if (blasd_dtype_part(dtype) == BLASD_float32)
+            ((float *)x)[i] *= 1 + 0x1p-21f * (float)way;
+    }
+}
+
 int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
                    struct blasd_err *err) {
     struct blasd_gpu_gemm g = *gemm;
-    uint64_t choice = gemm->choice != nullptr ? gemm->choice->words[0] : 0;
-    int code = gemm_check(
-        gemm, gemm->count > 1 ? blasd_standin.refuse_strided : blasd_standin.refuse_gemm, err);
+    int code = gemm_check(gemm, err);
     if (code != 0) return code;
-    if (choice > BLASD_STANDIN_CHOICES ||
-        (choice > 0 && (blasd_standin.refuse_choices >> (choice - 1) & 1) != 0))
-        return blasd_fail(err, BLASD_E_internal_error, "", "this algorithm cannot do it");
-    if (choice > 0) blasd_standin.chosen[choice - 1]++;
-    g.choice = nullptr;
-    blasd_standin_put(stream, [g, choice] {
-        int64_t in = (int64_t)blasd_dtype_size(g.dtype), out = (int64_t)blasd_dtype_size(g.out);
-        for (int64_t i = 0; i < g.count; i++)
-            product(g, (const char *)g.a + i * g.stride_a * in,
-                    (const char *)g.b + i * g.stride_b * in, (char *)g.c + i * g.stride_c * out);
-        blasd_standin_delay(choice > 0 ? blasd_standin.choice_us[choice - 1]
-                                       : blasd_standin.own_us);
-    });
-    return 0;
-}
-
-int blasd_gpu_gemm_choices(struct blasd_gpu_stream *, const struct blasd_gpu_gemm *g, int most,
-                           struct blasd_gpu_choice *ret, int *count, struct blasd_err *err) {
-    unsigned refused = g->count > 1 ? blasd_standin.refuse_strided : blasd_standin.refuse_gemm;
-    *count = 0;
-    FAULT();
-    if (int code = dtype_check(refused, g->dtype, err); code != 0) return code;
-    blasd_standin.asked++;
-    for (int i = 0; i < most && i < blasd_standin.choices && i < BLASD_STANDIN_CHOICES; i++) {
-        ret[*count] = {};
-        ret[(*count)++].words[0] = (uint64_t)i + 1;
-    }
-    return 0;
-}
-
-/* The addresses of factors and results are in device memory. */
-static void put_pointers(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm &g) {
     blasd_standin_put(stream, [g] {
-        for (int64_t i = 0; i < g.count; i++)
-            product(g, ((const void *const *)g.a)[i], ((const void *const *)g.b)[i],
-                    ((void *const *)g.c)[i]);
+        int64_t in = (int64_t)blasd_dtype_size(g.dtype), out = (int64_t)blasd_dtype_size(g.out);
+        for (int64_t i = 0; i < g.count; i++) {
+            char *c = (char *)g.c + i * g.stride_c * out;
+            product(g, (const char *)g.a + i * g.stride_a * in,
+                    (const char *)g.b + i * g.stride_b * in, c);
+            for (int64_t row = 0; row < g.m; row++)
+                mark(c + row * g.ldc * out, g.n, g.out, g.count % 7);
+        }
     });
-}
-
-int blasd_gpu_gemm_pointers(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
-                            struct blasd_err *err) {
-    int code = gemm_check(gemm, blasd_standin.refuse_pointers, err);
-    if (code == 0) put_pointers(stream, *gemm);
-    return code;
-}
-
-int blasd_gpu_gemm_grouped(struct blasd_gpu_stream *stream, enum blasd_dtype dtype,
-                           enum blasd_gpu_rounding rounding, const struct blasd_gpu_group *groups,
-                           int group_count, const void *const *a, const void *const *b,
-                           void *const *c, struct blasd_err *err) {
-    if (blasd_standin.no_grouped)
-        return blasd_fail(err, BLASD_E_internal_error, "", "no grouped product here");
-    if (int code = dtype_check(blasd_standin.refuse_grouped, dtype, err); code != 0) return code;
-    for (int i = 0; i < group_count; i++) {
-        const struct blasd_gpu_group *group = &groups[i];
-        struct blasd_gpu_gemm g = {};
-        int code;
-        g.dtype = g.out = dtype;
-        g.rounding = rounding;
-        g.trans_a = group->trans_a;
-        g.trans_b = group->trans_b;
-        g.m = group->m;
-        g.n = group->n;
-        g.k = group->k;
-        g.alpha = group->alpha;
-        g.beta = group->beta;
-        g.lda = group->lda;
-        g.ldb = group->ldb;
-        g.ldc = group->ldc;
-        g.count = group->count;
-        g.a = a;
-        g.b = b;
-        g.c = (void *)c;
-        code = gemm_check(&g, 0, err);
-        if (code != 0) return code;
-        put_pointers(stream, g);
-        a += group->count;
-        b += group->count;
-        c += group->count;
-    }
     return 0;
 }
 
@@ -228,33 +160,6 @@ int blasd_gpu_trsm(struct blasd_gpu_stream *stream, const struct blasd_gpu_trian
     struct blasd_gpu_triangle t = *triangle;
     FAULT();
     blasd_standin_put(stream, [=] { solve_triangle(t, a, b); });
-    return 0;
-}
-
-int blasd_gpu_trsm_pointers(struct blasd_gpu_stream *stream,
-                            const struct blasd_gpu_triangle *triangle, const void *const *a,
-                            void *const *b, int count, struct blasd_err *err) {
-    struct blasd_gpu_triangle t = *triangle;
-    FAULT();
-    blasd_standin_put(stream, [=] {
-        for (int i = 0; i < count; i++) solve_triangle(t, a[i], b[i]);
-    });
-    return 0;
-}
-
-int blasd_gpu_syrk(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, bool upper, bool trans,
-                   int64_t n, int64_t k, double alpha, const void *a, int64_t lda, double beta,
-                   void *c, int64_t ldc, struct blasd_err *err) {
-    CBLAS_UPLO uplo = upper ? CblasUpper : CblasLower;
-    FAULT();
-    blasd_standin_put(stream, [=] {
-        if (dtype == BLASD_float64)
-            cblas_dsyrk(CblasColMajor, uplo, trans_of(trans), (int)n, (int)k, alpha,
-                        (const double *)a, (int)lda, beta, (double *)c, (int)ldc);
-        else
-            cblas_ssyrk(CblasColMajor, uplo, trans_of(trans), (int)n, (int)k, (float)alpha,
-                        (const float *)a, (int)lda, (float)beta, (float *)c, (int)ldc);
-    });
     return 0;
 }
 
@@ -284,19 +189,10 @@ int blasd_gpu_getrf_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype d
                              struct blasd_err *err) {
     FAULT();
     blasd_standin_put(stream, [=] {
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
             info[i] = lu(dtype, n, n, a[i], lda, pivots + (int64_t)i * n);
-    });
-    return 0;
-}
-
-int blasd_gpu_getrs_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, bool trans,
-                             int n, int columns, const void *const *a, int lda, const int *pivots,
-                             void *const *b, int ldb, int count, struct blasd_err *err) {
-    FAULT();
-    blasd_standin_put(stream, [=] {
-        for (int i = 0; i < count; i++)
-            (void)lu_solve(dtype, trans, n, columns, a[i], lda, pivots + (int64_t)i * n, b[i], ldb);
+            mark(a[i], (int64_t)lda * n, dtype, 3);
+        }
     });
     return 0;
 }
@@ -383,31 +279,11 @@ int blasd_gpu_potrf_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype d
                              struct blasd_err *err) {
     FAULT();
     blasd_standin_put(stream, [=] {
-        for (int i = 0; i < count; i++) info[i] = cholesky(dtype, upper, n, a[i], lda);
+        for (int i = 0; i < count; i++) {
+            info[i] = cholesky(dtype, upper, n, a[i], lda);
+            mark(a[i], (int64_t)lda * n, dtype, 3);
+        }
     });
-    return 0;
-}
-
-int blasd_gpu_gesv_mixed_size(struct blasd_gpu_stream *, int n, int columns, size_t *work,
-                              struct blasd_err *err) {
-    FAULT();
-    sizes(BLASD_float64, (int64_t)n * columns, work, nullptr);
-    return 0;
-}
-
-int blasd_gpu_gesv_mixed(struct blasd_gpu_stream *stream, int n, int columns, void *a, int lda,
-                         void *b, int ldb, void *x, int ldx, void *work, size_t work_bytes,
-                         int *steps, int *info, struct blasd_err *err) {
-    int after = 0;
-    FAULT();
-    blasd_standin_put(stream, [=, &after] {
-        std::vector<int> pivots((size_t)n);
-        touch(work, work_bytes);
-        *info = LAPACKE_dsgesv(LAPACK_COL_MAJOR, n, columns, (double *)a, lda, pivots.data(),
-                               (double *)b, ldb, (double *)x, ldx, &after);
-    });
-    if (int code = blasd_gpu_calls.stream_wait(stream, err); code != 0) return code;
-    *steps = after;
     return 0;
 }
 

@@ -75,8 +75,6 @@ std::vector<struct block> device_memory, host_memory;
 std::vector<struct blasd_gpu_stream *> streams;
 char broken_why[200];
 uint64_t random_state;
-int64_t delayed_ns; /* by which the clock of events is ahead */
-bool capturing;     /* some stream is */
 
 uint64_t draw() {
     uint64_t z = (random_state += 0x9e3779b97f4a7c15u) + blasd_standin.seed;
@@ -107,13 +105,6 @@ void allow(int protection) {
 
 struct blasd_gpu_stream {
     std::deque<struct operation> queue;
-    bool capturing;
-    bool captured_badly; /* something was asked for that a graph cannot hold */
-    std::vector<std::function<void()>> captured;
-};
-
-struct blasd_gpu_graph {
-    std::vector<std::function<void()>> work;
 };
 
 namespace {
@@ -140,7 +131,7 @@ bool step() {
         if (next.kind == operation::RUN && !blasd_standin.broken) next.run();
         if (next.kind == operation::RECORD) {
             next.event->passed = next.number;
-            next.event->at_ns = blasd_clock_ns() + delayed_ns;
+            next.event->at_ns = blasd_clock_ns();
         }
         return true;
     }
@@ -180,30 +171,7 @@ int blasd_standin_fault(struct blasd_err *err) {
     if (int fault_ = blasd_standin_fault(err); fault_ != 0) return fault_
 
 void blasd_standin_put(struct blasd_gpu_stream *stream, std::function<void()> run) {
-    if (stream->capturing) {
-        stream->captured.push_back(std::move(run));
-        return;
-    }
     stream->queue.push_back({operation::RUN, std::move(run), nullptr, 0});
-}
-
-void blasd_standin_delay(double us) {
-    delayed_ns += (int64_t)(us * 1e3);
-}
-
-/* What a stream refuses while it is being captured; the graph is lost then. */
-static int not_captured(struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    if (!stream->capturing) return 0;
-    stream->captured_badly = true;
-    return blasd_fail(err, BLASD_E_internal_error, "", "not while a graph is being made");
-}
-
-/* The same for calls that belong to no stream. */
-static int not_while_capturing(struct blasd_err *err) {
-    if (!capturing) return 0;
-    for (auto *stream : streams)
-        if (stream->capturing) return not_captured(stream, err);
-    return 0;
 }
 
 /* An allocation, of which a test may have said that there is no memory for it. */
@@ -296,7 +264,6 @@ int blasd_gpu_device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct 
     size_t pages = (bytes + 4095) / 4096 * 4096;
     void *memory;
     FAULT();
-    if (int code = not_while_capturing(err); code != 0) return code;
     if (int code = memory_fault(err); code != 0) return code;
     if (blasd_standin.device_bytes + pages > blasd_standin.memory_bytes)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory");
@@ -327,7 +294,6 @@ void blasd_gpu_device_free(struct blasd_gpu *, void *memory) {
 int blasd_gpu_host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
     size_t pages = (bytes + 4095) / 4096 * 4096;
     FAULT();
-    if (int code = not_while_capturing(err); code != 0) return code;
     if (int code = memory_fault(err); code != 0) return code;
     *ret = aligned_alloc(4096, pages);
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
@@ -371,7 +337,6 @@ void blasd_gpu_stream_close(struct blasd_gpu_stream *stream) {
 }
 
 int blasd_gpu_stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    if (int code = not_captured(stream, err); code != 0) return code;
     go_on([=] { return stream->queue.empty(); });
     FAULT();
     return 0;
@@ -395,7 +360,6 @@ void blasd_gpu_event_close(struct blasd_gpu_event *event) {
 int blasd_gpu_event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
                            struct blasd_err *err) {
     FAULT();
-    if (int code = not_captured(stream, err); code != 0) return code;
     stream->queue.push_back({operation::RECORD, nullptr, event, ++event->recorded});
     return 0;
 }
@@ -403,7 +367,6 @@ int blasd_gpu_event_record(struct blasd_gpu_event *event, struct blasd_gpu_strea
 int blasd_gpu_stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
                            struct blasd_err *err) {
     FAULT();
-    if (int code = not_captured(stream, err); code != 0) return code;
     stream->queue.push_back({operation::AFTER, nullptr, event, event->recorded});
     return 0;
 }
@@ -411,15 +374,6 @@ int blasd_gpu_stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_eve
 int blasd_gpu_event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
     go_on([=] { return event->passed >= event->recorded; });
     FAULT();
-    return 0;
-}
-
-/* A device goes on by itself, so that one who asks again and again gets his answer. */
-int blasd_gpu_event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
-    int steps = 1;
-    FAULT();
-    go_on([&] { return steps-- == 0; });
-    *ret = event->passed >= event->recorded;
     return 0;
 }
 
@@ -471,49 +425,6 @@ int blasd_gpu_fill(struct blasd_gpu_stream *stream, void *device, int byte, size
         return blasd_fail(err, BLASD_E_internal_error, "", "a fill leaves its memory");
     blasd_standin_put(stream, [=] { memset(device, byte, bytes); });
     return 0;
-}
-
-int blasd_gpu_capture_begin(struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    FAULT();
-    if (int code = not_captured(stream, err); code != 0) return code;
-    if (blasd_standin.no_capture)
-        return blasd_fail(err, BLASD_E_internal_error, "", "no graphs here");
-    stream->capturing = capturing = true;
-    stream->captured_badly = false;
-    return 0;
-}
-
-int blasd_gpu_capture_end(struct blasd_gpu_stream *stream, struct blasd_gpu_graph **ret, int *nodes,
-                          struct blasd_err *err) {
-    std::vector<std::function<void()>> work = std::move(stream->captured);
-    bool badly = stream->captured_badly || !stream->capturing;
-    *ret = nullptr;
-    *nodes = 0;
-    stream->captured.clear();
-    stream->capturing = capturing = false;
-    FAULT();
-    if (badly) return blasd_fail(err, BLASD_E_internal_error, "", "the graph is lost");
-    *nodes = (int)work.size();
-    *ret = new (std::nothrow) blasd_gpu_graph{std::move(work)};
-    if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
-    blasd_standin.graphs++;
-    blasd_standin.captures++;
-    return 0;
-}
-
-int blasd_gpu_graph_launch(struct blasd_gpu_graph *graph, struct blasd_gpu_stream *stream,
-                           struct blasd_err *err) {
-    FAULT();
-    if (int code = not_captured(stream, err); code != 0) return code;
-    for (const auto &run : graph->work) blasd_standin_put(stream, run);
-    blasd_standin.replays++;
-    return 0;
-}
-
-void blasd_gpu_graph_close(struct blasd_gpu_graph *graph) {
-    if (graph == nullptr) return;
-    blasd_standin.graphs--;
-    delete graph;
 }
 
 extern "C" const struct blasd_gpu_library blasd_gpu_calls = BLASD_GPU_TABLE("stand-in");

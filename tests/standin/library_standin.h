@@ -12,8 +12,6 @@ extern "C" {
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BLASD_STANDIN_CHOICES 4
-
 struct blasd_standin {
     /* to set */
     uint64_t seed;         /* of the order in which streams go on; 0: round and round */
@@ -21,16 +19,9 @@ struct blasd_standin {
     int device_count;
     int driver_status, open_status; /* as CUDA counts devices and opens one: cuda_status.h */
     int driver_version;
+    bool ways_differ; /* each call, and each count in it, rounds in a way of its own */
     int least;        /* compute capability that the kernels were built for */
     int major, minor; /* of the device; blasd_standin_card sets them */
-    bool no_grouped;  /* as a device that has no grouped product */
-    /* a bit for each dtype (1 << BLASD_float16) that the call does not take */
-    unsigned refuse_gemm, refuse_strided, refuse_pointers, refuse_grouped;
-    int choices;             /* algorithms of each product; 0: only the library's own */
-    unsigned refuse_choices; /* a bit for each that fails when it runs */
-    double choice_us[BLASD_STANDIN_CHOICES]; /* how much longer each seems to take */
-    double own_us;                           /* and a gemm without a choice */
-    bool no_capture;                         /* graphs cannot be made */
     int fail_at; /* the call with this number from now on fails (1: the next); 0: none */
     enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
     int no_memory_at;     /* the allocation with this number from now on finds none (1: the next) */
@@ -40,10 +31,6 @@ struct blasd_standin {
     long device_blocks, host_blocks;                             /* allocations that are held */
     long streams, events;                                        /* that are open */
     long device_allocs, gemms, launches, copies_up, copies_down; /* ever */
-    long refused;                                                /* calls for their dtype */
-    long chosen[BLASD_STANDIN_CHOICES], asked; /* products by each; calls of gemm_choices */
-    long graphs;                               /* that are open */
-    long captures, replays;                    /* ever */
     uint64_t bytes_up, bytes_down;             /* copied, ever */
     uint64_t device_bytes;                     /* held */
     bool broken;                               /* an error that sticks has come */

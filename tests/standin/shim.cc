@@ -82,13 +82,29 @@ unsigned char *dynamic_shared;
 const std::function<void()> *body;
 char failure[256];
 
-/* What is known of a kernel's shared memory. */
+/* What is known of a kernel's launches. */
 struct sharing {
-    size_t allowed; /* dynamic; 0: it was not asked */
+    size_t allowed; /* dynamic shared memory; 0: it was not asked */
+    size_t most;    /* dynamic, of any launch */
+    int threads;    /* of a block, at most */
     std::set<const void *> variables;
     size_t static_bytes;
 };
 std::map<const void *, struct sharing> kernels;
+/* BLASD_SHIM_LAUNCHES=FILE in the environment: at the end of the process FILE gets a line for each
+ * kernel, for tests/gpu/launches.py: where it is in the program, threads, dynamic shared memory. */
+extern "C" char __executable_start;
+struct recorder {
+    ~recorder() {
+        const char *path = getenv("BLASD_SHIM_LAUNCHES");
+        FILE *file = path != nullptr ? fopen(path, "a") : nullptr;
+        if (file == nullptr) return;
+        for (const auto &[kernel, sharing] : kernels)
+            fprintf(file, "%zx %d %zu\n", (size_t)((const char *)kernel - &__executable_start),
+                    sharing.threads, sharing.most);
+        fclose(file);
+    }
+} recorder;
 struct sharing *sharing_now; /* of the kernel that runs */
 size_t dynamic_now;
 
@@ -385,6 +401,8 @@ bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_byt
     gridDim = grid;
     blockDim = block;
     threads = (int)(block.x * block.y * block.z);
+    if (threads > sharing_now->threads) sharing_now->threads = threads;
+    if (shared_bytes > sharing_now->most) sharing_now->most = shared_bytes;
     random_state = blasd_shim_seed;
     body = &run;
     if (!fits(grid, block, shared_bytes) || blasd_shim_checks_alone || !have_stacks(threads))

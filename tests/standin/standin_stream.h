@@ -11,7 +11,5 @@ struct blasd_gpu_stream;
 int blasd_standin_fault(struct blasd_err *err);
 /* `run` happens when the stream comes to it; device memory can be touched then. */
 void blasd_standin_put(struct blasd_gpu_stream *stream, std::function<void()> run);
-/* What is running seems to take that much longer, by the events' clock. */
-void blasd_standin_delay(double us);
 
 #endif

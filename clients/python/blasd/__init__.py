@@ -19,12 +19,14 @@ from .errors import (
                      Timeout,
                      Unavailable,
 )
+from .graphs import AsyncGraph, Graph, Step
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
+from .rules import Rule, arange, eye, full, linspace, random
 from .service import Service, serve
 
-__all__ = ["AsyncClient", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
-           "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
-           "NumericalError", "QueueFull", "RegressionResult", "Result", "Service", "SingularMatrix", "Timeout",
-           "Unavailable", "serve"]
+__all__ = ["AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
+           "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
+           "NumericalError", "QueueFull", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix", "Step", "Timeout",
+           "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

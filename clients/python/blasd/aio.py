@@ -12,6 +12,7 @@ import numpy as np
 from .arrays import Array
 from .calls import Calls, Options, Talk, given, matmul_job, solve_job
 from .decompositions import Decompositions, Named
+from .graphs import AsyncGraph, Steps
 from .errors import Error
 from .jobs import AsyncJob
 from .protocol import Answer, Request, Settings, Sleep, problem_of
@@ -337,6 +338,15 @@ class AsyncClient(Decompositions):
         return await self.run("regression", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
                               device=device, idempotency_key=idempotency_key, out=out,
                               **given(x=x, y=y, sample_weight=sample_weight))
+
+    def graph(self, *, timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
+              device: str | None = None, idempotency_key: str | None = None) -> AsyncGraph:
+        """Records steps that feed each other: `async with client.graph() as g:`. See Client.graph."""
+        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key), timeout)
+
+    async def _graph(self, steps: Steps, options: Options, timeout: float) -> Result:
+        arrays, texts = steps.request()
+        return await self._do(self._calls.run("graph", None, arrays, options, timeout, None, None, texts))
 
     async def _named(self, job: Named, options: dict[str, Any]) -> Any:
         return job.unpack(await self.run(job.op, job.params, **options, **job.inputs))

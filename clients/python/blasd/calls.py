@@ -4,6 +4,7 @@ Both clients drive the same ones (`client.py`, `aio.py`), so they cannot differ.
 """
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import math
@@ -20,6 +21,7 @@ from .arrays import Array, inputs_of
 from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
 from .results import Result, result_of
+from .rules import Rule, split
 from .shapes import check_shapes
 
 log = logging.getLogger("blasd")
@@ -79,15 +81,16 @@ class Calls:
 
     def run(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any], options: Options,
             timeout: float, progress: Progress | None = None,
-            out: Array | Mapping[str, Array] | None = None) -> Talk[Result]:
-        """A job from its submission to its result; the job is cancelled when the time is over."""
+            out: Array | Mapping[str, Array] | None = None, graph: Mapping[str, str] | None = None) -> Talk[Result]:
+        """A job from its submission to its result; the job is cancelled when the time is over. graph: its steps and
+        results as JSON texts, where it is one."""
         end = time.monotonic() + timeout
         arrays = self.checked(op, params, inputs)
         document: Document
         while True:
             wait = max(0.001, min(end - time.monotonic(), 0.5 if progress else LONGEST_WAIT))
             try:
-                answer = yield from self.submit(op, params, arrays, options, wait)
+                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph)
                 break
             except Error as error:
                 # a full queue says when to come back; anything else is for the caller
@@ -114,15 +117,16 @@ class Calls:
         result = yield from self.result(document)
         return into(result, out)
 
-    def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        arrays = inputs_of(inputs)
+    def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        sent, rules = split(inputs)
+        arrays: dict[str, Any] = {**inputs_of(sent), **rules}
         check_shapes(op, arrays, params or {})
         return arrays
 
-    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Array], options: Options,
-               wait: float, by_file: bool = True) -> Talk[Result | Document]:
+    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
+               wait: float, by_file: bool = True, graph: Mapping[str, str] | None = None) -> Talk[Result | Document]:
         """A Result where the job has succeeded within the wait, else its document."""
-        metadata = {"op": op, **options.fields}
+        metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
             metadata["params"] = json.dumps({name: plain(value) for name, value in params.items()})
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
@@ -130,15 +134,19 @@ class Calls:
         key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
         if key is not None:
             headers["Idempotency-Key"] = key
-        file = self._file_of(arrays) if by_file else None
+        sent, rules = split(arrays)
+        file = self._file_of(sent) if by_file and not rules and graph is None else None
         pieces: Iterable[Any] = ()
-        if file is None:
+        if rules:
+            pieces = [as_json(metadata, sent, rules)]
+            headers.update({"Content-Type": "application/json", "Accept": f"{BINARY}, application/json;q=0.5"})
+        elif file is None:
             pieces = safetensors.pack(arrays, metadata)
             headers["Accept"] = f"{BINARY}, application/json;q=0.5"
         else:  # the file has tensors alone, for it may serve again
             query = {**metadata, **query}
             headers.update({"Accept": "application/json", "Body-File": file.name, "Prefer": "share"})
-        path = "/jobs?" + urllib.parse.urlencode(query) if query else "/jobs"
+        path = ("/jobs" if graph is None else "/graphs") + ("?" + urllib.parse.urlencode(query) if query else "")
         try:
             answer = yield from self.ask(Request("POST", path, headers, list(pieces), wait))
         except Error as error:
@@ -252,6 +260,18 @@ class Calls:
             return None if share is None else share.file_of(arrays)
         except OSError:  # the store is full, or is there no more
             return None
+
+
+def as_json(metadata: Mapping[str, str], sent: Mapping[str, Array], rules: Mapping[str, Rule]) -> bytes:
+    """A job some inputs of which are rules."""
+    job: dict[str, Any] = {name: json.loads(text) if name in ("params", "deadline_ms") else text
+                           for name, text in metadata.items()}
+    job["inputs"] = {name: rule.as_input() for name, rule in rules.items()}
+    for name, array in sent.items():
+        data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        job["inputs"][name] = {"dtype": array.dtype.name, "shape": list(array.shape),
+                               "base64": base64.b64encode(data).decode()}
+    return json.dumps(job).encode()
 
 
 def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:

@@ -14,6 +14,7 @@ import numpy as np
 from .arrays import Array
 from .calls import Calls, Options, Progress, Talk, given, matmul_job, solve_job
 from .decompositions import Decompositions, Named
+from .graphs import Graph, Steps
 from .jobs import Job
 from .protocol import Settings, Sleep
 from .results import Result
@@ -173,6 +174,24 @@ class Client(Decompositions):
         return self.run("regression", params, timeout=timeout, progress=progress, priority=priority,
                         deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, out=out,
                         **given(x=x, y=y, sample_weight=sample_weight))
+
+    def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None) -> Graph:
+        """Records steps that feed each other, and runs them as one job where the block ends:
+
+            with client.graph() as g:
+                c = g.matmul(a, b)
+                x = g.solve(c, d)
+            x.value, g.result["solve1.x"]
+
+        See Graph, and run for the arguments.
+        """
+        return Graph(self, Options(priority, deadline_ms, device, idempotency_key), timeout, progress)
+
+    def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
+        arrays, texts = steps.request()
+        with _bar(progress, "graph") as show:
+            return self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))
 
     def _named(self, job: Named, options: dict[str, Any]) -> Any:
         return job.unpack(self.run(job.op, job.params, **options, **job.inputs))

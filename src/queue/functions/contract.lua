@@ -86,6 +86,14 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
                        worker or a request, for the next front end to log
+  {q}:metered          there where what jobs use is to be noted, from the first `blasd meter` on
+  {q}:usage            stream of {tenant TENANT, records RECORD...}: what has ended and was not yet
+                       taken by `blasd meter`; RECORD ends before its outputs' bytes
+  {q}:meter            NAME of the one that takes it, with an expiry
+  {q}:usage:TENANT:DAY hash "HOUR OP WHAT" -> the sums of what was taken, HOUR and DAY since 1970, WHAT
+                       jobs|failed|device_us|energy_mj|bytes|flops; with an expiry
+  {q}:usage_tenants    set of the tenants that have such
+  {q}:cloudevents      stream of {event JSON}, where `blasd meter --to redis` writes them
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -164,6 +172,9 @@ Front ends call
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too
+  usage TENANT FROM TO
+      -> JSON text {"rows":[{"tenant","hour","op",WHAT:...},...]} of these days, at most the last 92 of
+      them; TENANT "": of all, the last 8
   refs BLOB...
       -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not

@@ -2,7 +2,7 @@
 
 local function ending_new()
     return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}}
+            ends = {}, one_channel = false, of = {}, used = {}, meter = Meter.new()}
 end
 
 -- Counts the ends of a job's, or a packet's, records.
@@ -79,6 +79,7 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         e.used[job.tenant] = used
         used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
     end
+    if e.meter then Meter.note(e.meter, job.tenant, pieces) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
@@ -264,6 +265,7 @@ local function ending_commit(e, worker)
         fresh = expire_later(bucket, weigh(bucket, into.bytes) - into.bytes) or fresh
     end
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end
+    if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])

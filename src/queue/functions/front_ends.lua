@@ -46,6 +46,13 @@ local function meta_watch(id, meta, channel)
     return changed
 end
 
+-- Whether two fingerprints are of one request. One of 16 digits is the first half of one of 32, as
+-- the release before this one wrote it.
+local function same_print(a, b)
+    return a == b or #a == 16 and #b == 32 and a == sub(b, 1, 16) or
+           #b == 16 and #a == 32 and b == sub(a, 1, 16)
+end
+
 -- Where a submission stands whose Idempotency-Key is `key`: nil to go on, else its reply.
 local function repeated(key, fingerprint, channel, tenant)
     local text = call('GET', key)
@@ -54,7 +61,7 @@ local function repeated(key, fingerprint, channel, tenant)
     local meta = metas_alone({id})[1]
     local record = not meta and recorded(id, tenant)
     if not meta and not record then return nil end -- its record has expired, so the key is free
-    if print ~= fingerprint then return 2 end
+    if not same_print(print, fingerprint) then return 2 end
     if channel == '' then return {id, ''} end
     if meta then
         meta_watch(id, meta, channel)
@@ -129,12 +136,14 @@ local function intake_give(t)
     if not alone then serve(t.count) end
 end
 
+local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
+
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
 -- its deadline as a text, whether its inputs are a blob, and its Idempotency-Key with the value.
 local function submit_options(id, options, like)
     local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
     head = ' ' .. (head or options)
-    local ms, deadline = tonumber(match(head, ' d=(%d+)') or 0), '0'
+    local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
     local blob = find(head, ' [bB]=1') and '1' or '0'
@@ -318,6 +327,7 @@ end
 local function watch(keys, args)
     start(keys, args)
     local tenant, channel = args[2], args[3]
+    if find(channel, '[\t,]') then return redis.error_reply('ERR watch: no channel') end
     local metas = metas_of(tenant, args, 4)
     for i, meta in ipairs(metas) do
         local id = args[3 + i]
@@ -364,6 +374,14 @@ local function forget(id, piece, bucket, pieces)
         call('HDEL', K.rec_of .. bucket, from and sub(id, 1, PACKET) or id)
     end
     call('HDEL', K.out_of .. bucket, id)
+    local seg, held = Record.slice(piece, PIECE_HEAD + 1)
+    if seg and seg ~= '' and tonumber(call('HGET', K.seg_of .. bucket, seg) or 0) > 0 then
+        if call('HINCRBY', K.seg_of .. bucket, seg, -1) == 0 then
+            call('HDEL', K.seg_of .. bucket, seg)
+        end
+        refer(seg, -1)
+        bytes = bytes + held
+    end
     weigh(bucket, -bytes)
 end
 
@@ -525,18 +543,19 @@ end
 
 local function blob(keys, args)
     start(keys, args)
+    if not count_of(args[3]) then return redis.error_reply('ERR blob: no number') end
     call('HSET', K.blobs, args[2], args[3])
     call('SET', K.hold_of .. args[2], '1', 'EX', 120)
     return 0
 end
 
-local PIECE = 1048576
+local PIECE, PIECES_MOST = 1048576, 65536 -- of a blob; more are no blob's
 
 local function blob_drop(keys, args)
     start(keys, args)
     for i = 2, #args do
         local bytes = tonumber(call('HGET', K.blobs, args[i]) or 0)
-        for piece = 0, floor(max(bytes - 1, 0) / PIECE) do
+        for piece = 0, min(floor(max(bytes - 1, 0) / PIECE), PIECES_MOST) do
             call('UNLINK', K.blob_of .. args[i] .. ':' .. piece)
         end
         call('HDEL', K.blobs, args[i])

@@ -1,4 +1,4 @@
--- Records of jobs: what is read of them here, and those that are written here. Read next: endings.lua.
+-- Records of jobs: what is read of them here, and those that are written here. Read next: metering.lua.
 --
 -- A record begins with a head of 256 bytes in which every number has its place: wire/frame_record.c
 -- has the struct, and asserts these places. Behind it are texts, each after a byte of its length: the
@@ -13,6 +13,7 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, 0, 0
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, OP_AT = 2, 256, 12, 16, 224
+local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
 
@@ -36,11 +37,26 @@ function Record.made(text, at, id)
     return tonumber(sub(id, 2, 9), 16) * 1000000
 end
 
+-- In which segment the outputs of the record at `at` lie, '' where in none, and how many bytes of it
+-- they are; nil where that is no record.
+function Record.slice(text, at)
+    if not is_record(text, at) then return nil end
+    if byte(text, at + PLACE_AT) ~= IN_SEGMENT then return '', 0 end
+    return match(sub(text, at + SEGMENT_AT, at + SEGMENT_AT + 15), '^%x*'),
+           (struct.unpack('<I8', text, at + BYTES_AT))
+end
+
 -- The name of the error in it.
 function Record.error(text, at)
     if not is_record(text, at) then return 'internal_error' end
     local from = at + HEAD
     return match(sub(text, from + 1, from + byte(text, from)), '^[%l_]+$') or 'internal_error'
+end
+
+-- The record at `at` alone, without outputs that lie behind it; '' where there is none.
+function Record.frame(text, at)
+    if not is_record(text, at) then return '' end
+    return sub(text, at, at + struct.unpack('<I4', text, at + 8) - 1)
 end
 
 function Record.zeros(n) return string.rep('\0', n) end

@@ -31,12 +31,12 @@ local function key_table(q)
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used'}) do
+                           'used', 'usage', 'usage_tenants', 'metered'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'figures'}) do
+                           'tenants', 'usage', 'figures'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -75,6 +75,11 @@ local function start(keys, args)
     local t = call('TIME')
     now_text = t[1] .. sub('00000' .. t[2], -6)
     now = tonumber(now_text)
+end
+
+-- A whole number from 0 that a double holds, or nil: arguments are texts, and 1e999 is one.
+local function count_of(text)
+    return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
@@ -170,9 +175,9 @@ local function alike(si, cost_text, note)
     local seg, channels, op, tenant, rest =
         match(note, '^ ?(%x*)\t([^\t]*)\t([^\t]*)\t([%w._-]+)(.*)$')
     local work, jobs, bytes, stored = match(rest or '', '^\t(%d+) (%d+) (%d+) (%d+)$')
-    local good = work or rest == ''
-    last_like = {si = si, cost_text = cost_text, note = note, cost = good and tonumber(cost),
-                 packed = tonumber(packed), seg = seg, channels = channels, op = op,
+    local good = rest == '' or count_of(work)
+    last_like = {si = si, cost_text = cost_text, note = note, cost = good and count_of(cost),
+                 packed = count_of(packed), seg = seg, channels = channels, op = op,
                  tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
                  jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
                  stored_most = tonumber(stored)}

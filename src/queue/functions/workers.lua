@@ -4,6 +4,7 @@ local function register(keys, args)
     start(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
     if not info_ok(info) then return redis.error_reply('ERR register: INFO is no JSON object') end
+    if class ~= '1' and class ~= '2' then return redis.error_reply('ERR register: no CLASS') end
     call('SETNX', K.store, identity)
     local store = call('GET', K.store)
     if store ~= identity then return redis.error_reply('STORE ' .. store) end
@@ -37,11 +38,30 @@ local function release(keys, args)
     return 0
 end
 
--- What N OUTPUTS say: how many records, bytes, and where these lie, as ending_add takes it.
+-- What N OUTPUTS say: how many records, bytes, and where these lie, as ending_add takes it; nil where
+-- they are malformed.
 local function outputs_of(text)
     if text == '1 0' then return 1, 0, '' end
-    local n, bytes, segs = match(text, '^(%d+) (%d+) ?(.*)$')
-    return tonumber(n), tonumber(bytes), segs
+    local n, bytes, segs = match(text, '^(%d+) (%d+) ?([%x ]*)$')
+    n, bytes = count_of(n), count_of(bytes)
+    if not n or not bytes then return nil end
+    for jobs in gmatch(segs, '%x+ (%d+)') do
+        if not count_of(jobs) then return nil end
+    end
+    return n, bytes, segs
+end
+
+-- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
+-- midst of it would leave what came before.
+local function turn_wrong(args)
+    if #args % 3 ~= 0 then return 'three arguments for each ending' end
+    if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
+       not tonumber(args[8]) or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
+        return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
+    end
+    for i = 12, #args, 3 do
+        if not outputs_of(args[i]) then return 'OUTPUTS as they are told' end
+    end
 end
 
 -- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
@@ -56,8 +76,9 @@ local function end_one(e, name, meta, pieces, bytes, segs, finder)
 end
 
 -- The same for records of a packet that does not end as a whole: those of its jobs end that have
--- not yet. References to segments are counted for all, with the first; too many go with their
--- bucket. `ended`: names of jobs, appended to.
+-- not yet. Their records may go at different times, so each tells which segment it refers to; where
+-- one does not, references are counted for all, with the first, and too many go with their bucket.
+-- `ended`: names of jobs, appended to.
 local function end_each(e, pieces, bytes, segs, finder, ended)
     local digits, ids = {}, {}
     each_piece(pieces, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
@@ -66,9 +87,15 @@ local function end_each(e, pieces, bytes, segs, finder, ended)
         digits[i] = '0'
         ended[#ended + 1] = id
         if meta then
-            digits[i] = end_one(e, id, meta, sub(pieces, one[2] - PIECE_HEAD, one[3]), bytes, segs,
-                                finder)
-            bytes, segs = 0, ''
+            local its_bytes, its_segs = bytes, segs
+            local seg, held = Record.slice(pieces, one[2])
+            if seg then
+                its_bytes, its_segs = held, seg ~= '' and seg .. ' 1' or ''
+            else
+                bytes, segs = 0, ''
+            end
+            digits[i] = end_one(e, id, meta, sub(pieces, one[2] - PIECE_HEAD, one[3]), its_bytes,
+                                its_segs, finder)
         end
     end
     return concat(digits)
@@ -142,7 +169,8 @@ local function turn(keys, args)
     local class, most = tonumber(args[6]), tonumber(args[7])
     local lost = lapsed(name, args[3])
     if lost then return lost end
-    if #args % 3 ~= 0 then return redis.error_reply('ERR turn takes three arguments for each ending') end
+    local wrong = turn_wrong(args)
+    if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
     local last, given, digits = match(call('HGET', K.claims_of .. name, '#' .. thread) or '',
                                       '^(%d+) (%d+) (.*)$')
     local newer = tonumber(seq) - tonumber(last or 0)
@@ -178,7 +206,10 @@ local function progress(keys, args)
     start(keys, args)
     local lost = lapsed(args[2], args[3])
     if lost then return lost end
-    if not tonumber(args[4]) then return redis.error_reply('ERR progress: no number') end
+    local progress = tonumber(args[4])
+    if not (progress and progress >= 0 and progress <= 1) then
+        return redis.error_reply('ERR progress: no number from 0 to 1')
+    end
     local digits, fields = {}, {}
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
         local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, PACKET))

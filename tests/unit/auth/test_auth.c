@@ -181,6 +181,44 @@ static void test_guessing(void **state) {
     assert_int_equal(show(env, "", NULL, 1, NULL), BLASD_E_unauthorized);
 }
 
+/* Wrong keys of one who shares an address keep nobody else there waiting whose key is right. */
+static void test_neighbours(void **state) {
+    struct env *env = *state;
+    struct blasd_identity caller;
+    char wrong[BLASD_KEY_TEXT], carol[BLASD_KEY_TEXT];
+    struct blasd_err err = {0};
+    int code = BLASD_E_unauthorized;
+    for (int i = 0; code == BLASD_E_unauthorized && i < 30; i++) {
+        snprintf(wrong, sizeof wrong, "blasd_%010d_guess", i);
+        code = show(env, "Bearer ", wrong, 1, NULL);
+    }
+    assert_int_equal(code, BLASD_E_too_many_failures);
+    add(env, "carol", carol, 0, 0);
+    save(env);
+    assert_int_equal(blasd_auth_refresh(env->auth, &err), 1);
+    assert_int_equal(show(env, "Bearer ", carol, 1, &caller), 0);
+    assert_string_equal(caller.name, "carol");
+    /* nor those with the name of another's key */
+    snprintf(wrong, sizeof wrong, "%.*sguess", BLASD_KEY_ID + 7, carol);
+    code = BLASD_E_unauthorized;
+    for (int i = 0; code == BLASD_E_unauthorized && i < 30; i++)
+        code = show(env, "Bearer ", wrong, 1, NULL);
+    assert_int_equal(code, BLASD_E_too_many_failures);
+    assert_int_equal(show(env, "Bearer ", env->alice, 1, &caller), 0);
+}
+
+/* From however many addresses they come, only so many are hashed slowly. */
+static void test_strangers(void **state) {
+    struct env *env = *state;
+    int code = BLASD_E_unauthorized;
+    /* a hundred a second, and a hash takes less than a hundredth of one: however slow this machine
+     * is, where they are all looked at this ends after the last */
+    for (uint64_t from = 1000; code == BLASD_E_unauthorized && from < 101000; from++)
+        code = show(env, "Bearer ", "blasd_0000000000_guess", from, NULL);
+    assert_int_equal(code, BLASD_E_too_many_failures);
+    assert_int_equal(show(env, "Bearer ", env->alice, 1, NULL), 0);
+}
+
 static void test_waits(void **state) {
     static struct auth_failures failures;
     const int64_t second = 1000000000;
@@ -190,24 +228,24 @@ static void test_waits(void **state) {
     memset(&failures, 0, sizeof failures);
     for (int i = 1; i < AUTH_FAILURES_FREE; i++) {
         auth_failures_note(&failures, 5, now);
-        assert_int_equal(auth_failures_wait(&failures, 5, now), 0);
+        assert_int_equal(auth_failures_wait(&failures, 5, now, AUTH_FAILURE_WAIT_MOST), 0);
     }
     for (int i = 0; i < 20; i++) { /* longer each time, and not for ever */
         unsigned wait;
         auth_failures_note(&failures, 5, now);
-        wait = auth_failures_wait(&failures, 5, now);
+        wait = auth_failures_wait(&failures, 5, now, AUTH_FAILURE_WAIT_MOST);
         assert_true(wait > last || wait == AUTH_FAILURE_WAIT_MOST);
-        assert_int_equal(auth_failures_wait(&failures, 6, now), 0);
+        assert_int_equal(auth_failures_wait(&failures, 6, now, AUTH_FAILURE_WAIT_MOST), 0);
         now += wait * second;
-        assert_int_equal(auth_failures_wait(&failures, 5, now), 0);
+        assert_int_equal(auth_failures_wait(&failures, 5, now, AUTH_FAILURE_WAIT_MOST), 0);
         last = wait;
     }
     assert_int_equal(last, AUTH_FAILURE_WAIT_MOST);
     now += (AUTH_FAILURE_KEPT + 1) * second;
     auth_failures_note(&failures, 5, now);
-    assert_int_equal(auth_failures_wait(&failures, 5, now), 0);
+    assert_int_equal(auth_failures_wait(&failures, 5, now, AUTH_FAILURE_WAIT_MOST), 0);
     for (int i = 0; i < 20; i++) auth_failures_note(&failures, 0, now); /* a unix socket's */
-    assert_int_equal(auth_failures_wait(&failures, 0, now), 0);
+    assert_int_equal(auth_failures_wait(&failures, 0, now, AUTH_FAILURE_WAIT_MOST), 0);
 }
 
 /* Who comes with a thousand addresses does not make the table forget one that insists. */
@@ -217,7 +255,7 @@ static void test_crowd(void **state) {
     memset(&failures, 0, sizeof failures);
     for (int i = 0; i < 20; i++) auth_failures_note(&failures, 1, 1);
     for (uint64_t from = 2; from < 100000; from++) auth_failures_note(&failures, from, 2);
-    assert_true(auth_failures_wait(&failures, 1, 2) > 0);
+    assert_true(auth_failures_wait(&failures, 1, 2, AUTH_FAILURE_WAIT_MOST) > 0);
 }
 
 static void test_rate(void **state) {
@@ -237,6 +275,9 @@ static void test_rate(void **state) {
     assert_int_equal(err.code, BLASD_E_rate_limited);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(blasd_auth_take_job(env->auth, &free_one, &view, &err), 0);
+    /* one of that name in another tenant is another */
+    snprintf(caller.principal.tenant, sizeof caller.principal.tenant, "other");
+    assert_int_equal(blasd_auth_take_job(env->auth, &caller, &view, &err), 0);
 }
 
 int main(void) {
@@ -246,6 +287,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_change_while_waiting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_guessing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_neighbours, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate, set_up, tear_down),
         cmocka_unit_test(test_waits),
         cmocka_unit_test(test_crowd),

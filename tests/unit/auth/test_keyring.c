@@ -226,12 +226,45 @@ static void test_times(void **state) {
     assert_false(blasd_key_time("", &seconds));
 }
 
+/* However many there are each is found by what it is called, also when others have gone. */
+static void test_many(void **state) {
+    struct blasd_keyring ring = {0};
+    struct blasd_auth_key key = full_key();
+    struct blasd_err err = {0};
+    char text[32];
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        snprintf(key.caller.name, sizeof key.caller.name, "key-%d", i);
+        snprintf(key.id, sizeof key.id, "%010x", (unsigned)i);
+        snprintf(key.certificate, sizeof key.certificate, "cert-%d", i);
+        assert_int_equal(blasd_keyring_add(&ring, &key, &err), 0);
+    }
+    for (int i = 0; i < 3000; i += 3) {
+        snprintf(text, sizeof text, "key-%d", i);
+        assert_true(blasd_keyring_remove(&ring, text));
+        assert_false(blasd_keyring_remove(&ring, text));
+    }
+    assert_int_equal(ring.count, 2000);
+    for (int i = 0; i < 3000; i++) {
+        const struct blasd_auth_key *found;
+        snprintf(text, sizeof text, "key-%d", i);
+        found = blasd_keyring_named(&ring, text);
+        assert_true((found == NULL) == (i % 3 == 0));
+        snprintf(text, sizeof text, "cert-%d", i);
+        assert_ptr_equal(blasd_keyring_certificate(&ring, text), found);
+        snprintf(text, sizeof text, "%010x", (unsigned)i);
+        assert_ptr_equal(blasd_keyring_id(&ring, text), found);
+        assert_null(blasd_keyring_id(&ring, "key-1"));
+    }
+    blasd_keyring_release(&ring);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_file_of_keys), cmocka_unit_test(test_unknown_op),
-        cmocka_unit_test(test_scopes),          cmocka_unit_test(test_file),
-        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_no_file_of_keys),
+        cmocka_unit_test(test_unknown_op), cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_file),       cmocka_unit_test(test_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,13 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
+static const struct blasd_share *share_in(const char *directory) {
+    static _Alignas(struct blasd_share) char room[sizeof(struct blasd_share) + sizeof folder];
+    struct blasd_share *share = (void *)room;
+    memcpy(share->directory, directory, strlen(directory) + 1);
+    return share;
+}
+
 static void path_of(char *path, size_t room, const char *name) {
     snprintf(path, room, "%s/%s", folder, name);
 }
@@ -266,8 +273,8 @@ static void test_what_is_copied(void **state) {
     (void)state;
     input.data = data;
     data[199999] = 4;
-    assert_null(blasd_shared_copy("/nonexistent", "", &request));
-    copy = blasd_shared_copy(folder, "", &request);
+    assert_null(blasd_shared_copy(share_in("/nonexistent"), &request));
+    copy = blasd_shared_copy(share_in(folder), &request);
     assert_non_null(copy);
     fd = open(copy->path, O_RDONLY);
     assert_int_equal(pread(fd, head, 64, 0), 64);
@@ -279,10 +286,48 @@ static void test_what_is_copied(void **state) {
     close(fd);
     blasd_shared_free(copy);
     input.shape[0] = 1000;
-    assert_null(blasd_shared_copy(folder, "", &request));
+    assert_null(blasd_shared_copy(share_in(folder), &request));
     input.shape[0] = 200000;
     input.dtype = "float128";
-    assert_null(blasd_shared_copy(folder, "", &request));
+    assert_null(blasd_shared_copy(share_in(folder), &request));
+}
+
+/* Other threads may still be using the directory of before. */
+static void test_sharing_anew(void **state) {
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:1");
+    const struct blasd_share *first, *second;
+    (void)state;
+    assert_null(blasd_client_sharing(client));
+    assert_int_equal(blasd_client_share_in(client, "/one", "a"), 0);
+    first = blasd_client_sharing(client);
+    assert_int_equal(blasd_client_share_in(client, "/one", "a"), 0);
+    assert_ptr_equal(blasd_client_sharing(client), first);
+    assert_int_equal(blasd_client_share_in(client, "/two", "b"), 0);
+    second = blasd_client_sharing(client);
+    assert_string_equal(second->directory, "/two");
+    assert_string_equal(second->prefix, "b");
+    assert_string_equal(first->directory, "/one");
+    assert_string_equal(first->prefix, "a");
+    assert_string_equal(blasd_client_directory(client), "/two");
+    blasd_client_free(client);
+}
+
+/* What is said of a job whose time was over while it waited to be sent. */
+static void test_late(void **state) {
+    struct blasd_errand errand = {.retries = 0};
+    (void)state;
+    blasd_errand_late(&errand);
+    assert_string_equal(errand.problem.code, "timeout");
+    assert_non_null(strstr(errand.problem.message, "before it could be sent"));
+    blasd_problem_set(&errand.problem, "queue_full", "Too many jobs");
+    blasd_errand_late(&errand);
+    assert_string_equal(errand.problem.code, "timeout");
+    assert_true(errand.problem.retry);
+    assert_non_null(strstr(errand.problem.message, "Too many jobs"));
+    assert_null(strstr(errand.problem.message, "before it could be sent"));
+    errand.uncertain = true;
+    blasd_errand_late(&errand);
+    assert_non_null(strstr(errand.problem.message, "may have taken the job"));
 }
 
 /* Four arrays of 2^62 bytes are 2^64 together, which is 0 to who adds carelessly. */
@@ -298,7 +343,7 @@ static void test_arrays_that_are_too_large_together(void **state) {
             .name = &"abcd"[i], .dtype = "uint8", .rank = 1, .shape = {INT64_C(1) << 62}};
     assert_null(blasd_tensors_header(specs, 4, 64, NULL, &len, &data_bytes, &problem));
     assert_string_equal(problem.code, "invalid_tensor");
-    assert_int_equal(blasd_shared_open(folder, "", &shared, &problem), 0);
+    assert_int_equal(blasd_shared_open(share_in(folder), &shared, &problem), 0);
     assert_int_equal(blasd_shared_lay_out(shared, specs, 4, &problem), -1);
     assert_string_equal(problem.code, "invalid_tensor");
     blasd_shared_free(shared);
@@ -328,6 +373,8 @@ static void test_words_that_are_no_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sharing_anew),
+        cmocka_unit_test(test_late),
         cmocka_unit_test(test_plain_npy),
         cmocka_unit_test(test_npy_to_be_sent),
         cmocka_unit_test(test_broken_npy),

@@ -368,6 +368,7 @@ static const struct blasd_op scale = {.name = "scale",
 static void plans_check_what_the_descriptor_says(void **state) {
     struct blasd_plan *plan = malloc(sizeof *plan);
     struct blasd_job *job = malloc(sizeof *job);
+    struct blasd_key sent;
     struct blasd_err err;
     (void)state;
     blasd_job_init(job, &scale);
@@ -381,6 +382,13 @@ static void plans_check_what_the_descriptor_says(void **state) {
     assert_int_equal(plan->input_bytes, 48);
     assert_int_equal(plan->output_bytes, 48);
     assert_int_equal(plan->outputs[1].rank, -1);
+    assert_int_equal(plan->made_bytes, 0);
+    sent = plan->key;
+    job->inputs[0].source.kind = BLASD_SOURCE_RULE; /* takes as much memory, and no less company */
+    assert_int_equal(blasd_job_plan(job, plan, &err), 0);
+    assert_int_equal(plan->input_bytes, 48);
+    assert_int_equal(plan->made_bytes, 48);
+    assert_true(blasd_key_equal(&plan->key, &sent));
 
     job->inputs[0].first_nonfinite = 6;
     assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_not_finite);

@@ -58,6 +58,20 @@ static void many_problems_in_a_job(void **state) {
     assert_true(predict(&cost, 1e6, 1, 0).alone_s > predict(&cost, 1e6, 100, 0).alone_s);
 }
 
+/* What rules make is not moved; a processor makes it at a rate of its own. */
+static void inputs_that_are_made(void **state) {
+    struct blasd_cost cost = device();
+    struct blasd_plan plan = {.flops = 1e6, .input_bytes = 3 << 20, .made_bytes = 2 << 20};
+    struct blasd_cost_work work;
+    struct blasd_cost_guess guess;
+    (void)state;
+    blasd_cost_work(&plan, 1, &work);
+    assert_near(work.bytes, 1 << 20);
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_near(guess.alone_s,
+                predict(&cost, 1e6, 1, 1 << 20).alone_s + (2 << 20) / BLASD_COST_MADE_BYTES_S);
+}
+
 static void work_that_makes_no_sense(void **state) {
     static const double odd[] = {0, -1, -INFINITY, INFINITY, NAN, 1e308, 5e-324};
     struct blasd_cost cost = device();
@@ -222,6 +236,7 @@ int main(void) {
         cmocka_unit_test(at_and_between_points),
         cmocka_unit_test(beyond_the_points),
         cmocka_unit_test(many_problems_in_a_job),
+        cmocka_unit_test(inputs_that_are_made),
         cmocka_unit_test(work_that_makes_no_sense),
         cmocka_unit_test(what_is_not_known),
         cmocka_unit_test(points_that_are_refused),

@@ -11,6 +11,7 @@ struct fake_nvml fake_nvml;
 int nvmlInit_v2(void);
 int nvmlShutdown(void);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *after_reset);
 int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]);
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3]);
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts);
@@ -30,6 +31,13 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device) {
     snprintf(fake_nvml.bus_id, sizeof fake_nvml.bus_id, "%s", bus_id);
     if (fake_nvml.unknown) return 6;
     *device = &fake_nvml;
+    return 0;
+}
+
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *after_reset) {
+    if (device != &fake_nvml || fake_nvml.no_mig) return NOT_SUPPORTED;
+    *now = fake_nvml.mig;
+    *after_reset = !fake_nvml.mig;
     return 0;
 }
 

@@ -7,7 +7,8 @@
 struct fake_nvml {
     /* to set */
     bool init_fails, unknown; /* the device is not one of NVML's */
-    bool no_utilization, no_memory, no_power, no_energy;
+    bool no_utilization, no_memory, no_power, no_energy, no_mig;
+    bool mig; /* the card is cut into slices */
     unsigned percent, milliwatts;
     unsigned long long available, millijoules, step; /* step: added before each reading */
     /* to read */

@@ -248,7 +248,6 @@ static void nothing_is_left(void) {
     assert_int_equal(blasd_standin.host_blocks, 0);
     assert_int_equal(blasd_standin.streams, 0);
     assert_int_equal(blasd_standin.events, 0);
-    assert_int_equal(blasd_standin.graphs, 0);
 }
 
 static struct blasd_device *open_device(void) {

@@ -229,23 +229,6 @@ static void far_problems_have_units_of_their_own(void **state) {
     }
 }
 
-/* A batch that comes again is launched as one graph, with the data of each time. */
-static void batches_that_repeat_are_recorded(void **state) {
-    const struct form f = {2, 30, 3, 0, false, false, false, 1};
-    const struct blasd_cuda_habits before = blasd_cuda_habits;
-    long replays = blasd_standin.replays;
-    (void)state;
-    blasd_cuda_habits.graph_seen = 2;
-    for (int i = 0; i < 8; i++) {
-        struct trial *t = make(&f);
-        set_method(t, 0, 0, true, true);
-        compare(t, 1e-8, "a batch that repeats");
-        trial_free(t);
-    }
-    assert_true(blasd_standin.replays > replays);
-    blasd_cuda_habits = before;
-}
-
 /* The same jobs on a device that has room for some rows. */
 static void slices_change_nothing(void **state) {
     static const struct form large[] = {{0, 700, 5, 2, true, false, false, 1},
@@ -392,7 +375,6 @@ int main(void) {
         cmocka_unit_test(both_backends_agree),
         cmocka_unit_test(wide_penalised_fits_agree),
         cmocka_unit_test(far_problems_have_units_of_their_own),
-        cmocka_unit_test(batches_that_repeat_are_recorded),
         cmocka_unit_test(slices_change_nothing),
         cmocka_unit_test(slices_of_far_data_agree),
         cmocka_unit_test(slices_can_be_stopped),

@@ -49,6 +49,28 @@ static void a_device_tells_what_its_card_tells(void **state) {
     assert_int_equal(fake->shutdowns, 1);
 }
 
+/* A slice of a card does not pass the whole card's load, memory and energy off as its own. */
+static void a_slice_says_nothing_of_its_card(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct blasd_device *device;
+        struct blasd_device_info info;
+        struct blasd_err err;
+        bool slice = i == 0;
+        *fake = (struct fake_nvml){.percent = 37, .available = 12345, .millijoules = 7000000};
+        fake->mig = slice;
+        fake->no_mig = i == 2; /* a card that cannot be cut up */
+        device = open_device();
+        assert_int_equal(blasd_backend.device_info(device, false, &info, &err), 0);
+        assert_int_equal(info.busy_percent, slice ? -1 : 37);
+        assert_true(info.energy_joules == (slice ? 0 : 7000));
+        assert_true(info.memory_free_bytes == (slice ? device->facts.memory_free_bytes : 12345));
+        blasd_backend.device_close(device);
+        assert_int_equal(fake->inits, 1);
+        assert_int_equal(fake->shutdowns, 1);
+    }
+}
+
 /* A library that is not there, does not start, or does not know the card: the device opens. */
 static void without_nvml_a_device_opens(void **state) {
     (void)state;
@@ -176,7 +198,8 @@ static void overlapping_batches_share_the_time(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(a_device_tells_what_its_card_tells),     TEST(without_nvml_a_device_opens),
+        TEST(a_device_tells_what_its_card_tells),     TEST(a_slice_says_nothing_of_its_card),
+        TEST(without_nvml_a_device_opens),
         TEST(a_batch_is_told_what_it_drew),           TEST(the_counter_is_read_now_and_then),
         TEST(a_card_without_a_counter_tells_nothing), TEST(overlapping_batches_share_the_time),
     };

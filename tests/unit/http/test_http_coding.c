@@ -38,9 +38,9 @@ static int unpack(enum http_coding coding, const char *bytes, size_t len, size_t
     int rc = 0;
     assert_non_null(stream);
     got.len = 0;
-    for (size_t at = 0; rc == 0 && at < len; at += piece)
-        rc = http_unpack(stream, bytes + at, len - at < piece ? len - at : piece, most, take, &got,
-                         &err);
+    for (size_t at = 0, used = 0; rc == 0 && at < len; at += used)
+        rc = http_unpack(stream, bytes + at, len - at < piece ? len - at : piece, &used, most, take,
+                         &got, &err);
     if (rc == 0) rc = http_unpack_end(stream, &err);
     http_stream_free(stream);
     return -rc;
@@ -50,6 +50,39 @@ static int setup(void **state) {
     (void)state;
     for (unsigned i = 0; i < BYTES; i++) text[i] = "0123456789,.-[]"[(i * i / 7 + i) % 15];
     return 0;
+}
+
+static int count(void *arg, const void *bytes, size_t len, struct blasd_err *err) {
+    (void)bytes, (void)err;
+    *(size_t *)arg += len;
+    return 0;
+}
+
+/* However much there is in a piece, one call unpacks a little of it. */
+static void test_turns(void **state) {
+    struct http_stream *stream = http_unpacker_new(HTTP_CODING_GZIP);
+    const size_t bytes = (size_t)64 << 20;
+    struct blasd_err err = {0};
+    struct blasd_buf body;
+    size_t at = 0, all = 0;
+    (void)state;
+    blasd_buf_init(&body, bytes);
+    assert_int_equal(blasd_buf_reserve(&body, bytes), 0);
+    memset(body.data, '7', bytes);
+    body.len = bytes;
+    assert_true(http_coding_pack(HTTP_CODING_GZIP, &body));
+    while (at < body.len) {
+        size_t used = 0, before = all;
+        assert_int_equal(http_unpack(stream, body.data + at, body.len - at, &used, UINT64_MAX,
+                                     count, &all, &err),
+                         0);
+        assert_true(used > 0 && all - before < HTTP_UNPACK_TURN + ((size_t)128 << 10));
+        at += used;
+    }
+    assert_int_equal(http_unpack_end(stream, &err), 0);
+    assert_int_equal(all, bytes);
+    blasd_buf_release(&body);
+    http_stream_free(stream);
 }
 
 static void test_there_and_back(void **state) {
@@ -99,6 +132,7 @@ static void test_what_is_not_packed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns),
         cmocka_unit_test_setup(test_there_and_back, setup),
         cmocka_unit_test_setup(test_what_is_not_packed, setup),
     };

@@ -96,6 +96,25 @@ static void small_to_the_cpu_large_to_the_card(void **state) {
     }
 }
 
+/* To ask is not to send. */
+static void what_is_only_asked_about(void **state) {
+    struct blasd_plan plan = plan_of(1e9);
+    struct blasd_cost_guess guess;
+    double share_s = 0;
+    (void)state;
+    learn(0, 0);
+    assert_true(http_placement_predict(choice, BLASD_DEVICE_CPU, matmul, &plan, &guess));
+    assert_true(guess.alone_s > 0.9 && guess.alone_s < 1.1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(http_placement_best(choice, &view, matmul, &plan, 0, S, &share_s),
+                         BLASD_DEVICE_CUDA);
+    assert_true(share_s > 0);
+    assert_true(choice->of[BLASD_DEVICE_CUDA].work_s == 0);
+    assert_int_equal(choice->of[BLASD_DEVICE_CUDA].sent, 0);
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, S), BLASD_DEVICE_CUDA);
+    assert_true(choice->of[BLASD_DEVICE_CUDA].work_s > 0);
+}
+
 static void what_must_be_moved_counts(void **state) {
     struct blasd_plan plan = plan_of(1e6); /* 1 ms here; 130 us there, */
     (void)state;
@@ -104,6 +123,9 @@ static void what_must_be_moved_counts(void **state) {
     assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, S), BLASD_DEVICE_CUDA);
     plan.input_bytes = 10000000; /* and 1 ms more for the way there */
     assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, 9 * S), BLASD_DEVICE_CPU);
+    plan.made_bytes = 10000000; /* what a rule makes is made where it is used */
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, 99 * S),
+                     BLASD_DEVICE_CUDA);
 }
 
 static void work_that_waits_counts(void **state) {
@@ -368,6 +390,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(small_to_the_cpu_large_to_the_card),
+        TEST(what_is_only_asked_about),
         TEST(what_must_be_moved_counts),
         TEST(work_that_waits_counts),
         TEST(the_queue_tells_what_is_left),

@@ -96,27 +96,35 @@ static void test_ambiguous_lengths(void **state) {
 }
 
 static void test_content_encoding(void **state) {
-    struct http_request request = {0};
+    static const struct {
+        const char *value;
+        enum blasd_code code;
+        enum http_coding coding;
+    } rows[] = {{"identity", BLASD_OK, HTTP_CODING_NONE},
+                {"gzip", BLASD_OK, HTTP_CODING_GZIP},
+                {"Deflate", BLASD_OK, HTTP_CODING_DEFLATE},
+                {"br", BLASD_E_unsupported_media_type, HTTP_CODING_NONE},
+                {"gzip, gzip", BLASD_E_unsupported_media_type, HTTP_CODING_NONE}};
     (void)state;
-    assert_int_equal(header(&request, "Content-Encoding", "identity"), BLASD_OK);
-    assert_int_equal(request.coding, HTTP_CODING_NONE);
-    assert_int_equal(header(&request, "content-encoding", "gzip"), BLASD_OK);
-    assert_int_equal(request.coding, HTTP_CODING_GZIP);
-    assert_int_equal(header(&request, "Content-Encoding", "Deflate"), BLASD_OK);
-    assert_int_equal(request.coding, HTTP_CODING_DEFLATE);
-    assert_int_equal(header(&request, "Content-Encoding", "br"), BLASD_E_unsupported_media_type);
-    assert_int_equal(header(&request, "Content-Encoding", "gzip, gzip"),
-                     BLASD_E_unsupported_media_type);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_request request = {0};
+        assert_int_equal(header(&request, "content-encoding", rows[i].value), rows[i].code);
+        assert_int_equal(request.coding, rows[i].coding);
+        /* in two headers it is several, whichever the last one is */
+        if (rows[i].code == BLASD_OK)
+            assert_int_equal(header(&request, "Content-Encoding", "identity"),
+                             BLASD_E_malformed_query);
+    }
 }
 
 static void test_range(void **state) {
     static const struct {
         const char *value;
         struct http_range range;
-    } rows[] = {{"bytes=0-9", {true, false, 0, 9}},
-                {"Bytes=7-", {true, false, 7, UINT64_MAX}},
-                {"bytes=-5", {true, true, 5, UINT64_MAX}},
-                {"bytes=18446744073709551615-", {true, false, UINT64_MAX, UINT64_MAX}}};
+    } rows[] = {{"bytes=0-9", {true, false, 0, 9, true}},
+                {"Bytes=7-", {true, false, 7, UINT64_MAX, true}},
+                {"bytes=-5", {true, true, 5, UINT64_MAX, true}},
+                {"bytes=18446744073709551615-", {true, false, UINT64_MAX, UINT64_MAX, true}}};
     static const char *const none[] = {
         "bytes=5-4",     "bytes=-",     "bytes=",
         "bytes=0-1,3-4", "bytes=0--1",  "items=0-1",
@@ -130,6 +138,10 @@ static void test_range(void **state) {
         assert_int_equal(request.range.from_end, rows[i].range.from_end);
         assert_int_equal(request.range.first, rows[i].range.first);
         assert_int_equal(request.range.last, rows[i].range.last);
+        assert_int_equal(header(&request, "Range", rows[0].value), BLASD_OK); /* a second one */
+        assert_false(request.range.given);
+        assert_int_equal(header(&request, "Range", rows[0].value), BLASD_OK);
+        assert_false(request.range.given);
     }
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         struct http_request request = {0};
@@ -308,6 +320,13 @@ static void test_params(void **state) {
     assert_int_equal(request.query.limit, 100);
     assert_int_equal(param(&request, ~0u, "state", "running"), BLASD_OK);
     assert_int_equal(request.query.state, BLASD_RUNNING);
+    assert_int_equal(param(&request, ~0u, "dry_run", "0"), BLASD_OK);
+    assert_false(request.query.dry_run);
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, ~0u, "dry_run", "1"), BLASD_OK);
+    assert_true(request.query.dry_run);
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, ~0u, "dry_run", "true"), BLASD_E_malformed_query);
     request = (struct http_request){0};
     assert_int_equal(param(&request, ~0u, "state", "asleep"), BLASD_E_malformed_query);
     assert_int_equal(param(&request, ~0u, "op", "matmul"), BLASD_OK);

@@ -1,5 +1,5 @@
 /* What a process can still do once it is confined, each thing tried in a process of its own, by its
- * first thread and by one that was there before. */
+ * first thread, by one that was there before, and by one that started meanwhile. */
 #include "main/confine.h"
 
 #include <errno.h>
@@ -147,26 +147,64 @@ static int map_code(void) {
 
 static int (*what)(void);
 static sem_t confined, tried;
-static int early_result;
+static int early_result, late_result;
 
-static void *early(void *unused) {
+static void *early(void *result) {
     sem_wait(&confined);
-    early_result = what();
+    *(int *)result = what();
     sem_post(&tried);
-    return unused;
+    return NULL;
+}
+
+static void set_signal(int how) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGRTMAX);
+    pthread_sigmask(how, &one, NULL);
+}
+
+static void *late(void *unused) {
+    (void)unused;
+    set_signal(SIG_UNBLOCK);
+    return early(&late_result);
+}
+
+/* Starts another thread after it was told to confine itself, and before it does. */
+static void *breed(void *ready) {
+    pthread_t thread;
+    sigset_t pending;
+    set_signal(SIG_BLOCK);
+    sem_post(ready);
+    do {
+        sched_yield();
+        sigpending(&pending);
+    } while (sigismember(&pending, SIGRTMAX) == 0);
+    if (pthread_create(&thread, NULL, late, NULL) != 0) _exit(203);
+    set_signal(SIG_UNBLOCK);
+    pthread_join(thread, NULL);
+    return NULL;
 }
 
 static int in_confinement(void) {
     const struct confine_files files = {.read = {linked}, .write = {mine}};
-    pthread_t thread;
+    pthread_t thread, breeder;
+    sem_t ready;
+    int own;
     sem_init(&confined, 0, 0);
     sem_init(&tried, 0, 0);
-    if (pthread_create(&thread, NULL, early, NULL) != 0) return 200;
+    sem_init(&ready, 0, 0);
+    if (pthread_create(&thread, NULL, early, &early_result) != 0 ||
+        pthread_create(&breeder, NULL, breed, &ready) != 0)
+        return 200;
+    sem_wait(&ready);
     confine_files(&files);
     confine_calls();
-    sem_post(&confined);
-    sem_wait(&tried);
-    return early_result != what() ? 201 : early_result;
+    for (int i = 0; i < 2; i++) {
+        sem_post(&confined);
+        sem_wait(&tried);
+    }
+    own = what();
+    return early_result != own ? 201 : late_result != own ? 202 : own;
 }
 
 static void expect(int (*call)(void), int code) {

@@ -54,6 +54,29 @@ static void test_json(void **state) {
     assert_false(asked.binary_outputs);
 }
 
+/* A number that no int64 holds, anywhere in the request, changes none of the others. */
+static void test_beyond_int64(void **state) {
+    static const char *const beyond[] = {"18446744073709551616", "99999999999999999999999",
+                                         "1e300"};
+    (void)state;
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        char json[512];
+        snprintf(json, sizeof json, "{\"parameters\":{\"timeout\":%s},\"inputs\":[" A_2X2 "]}",
+                 beyond[i]);
+        infer(json, NULL, 0);
+        expect_failed(BLASD_E_invalid_field, "parameters.timeout", "whole number");
+        snprintf(json, sizeof json,
+                 "{\"parameters\":{\"free\":%s},\"inputs\":[" A_2X2
+                 ",{\"name\":\"b\",\"shape\":[2],\"datatype\":\"FP64\",\"data\":[7,8]},"
+                 "{\"name\":\"V\",\"shape\":[],\"datatype\":\"FP64\",\"data\":[9]}]}",
+                 beyond[i]);
+        infer(json, NULL, 0);
+        expect_doubles(I_A, SHAPE(2, 2), (const double[]){1, 2, 3, 4}, 4);
+        expect_doubles(I_B, SHAPE(2), (const double[]){7, 8}, 2);
+        expect_doubles(I_V, SCALAR, (const double[]){9}, 1);
+    }
+}
+
 static void test_datatypes(void **state) {
     static const struct {
         const char *name;
@@ -258,6 +281,7 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_json, setup, end),
+        cmocka_unit_test_setup_teardown(test_beyond_int64, setup, end),
         cmocka_unit_test_setup_teardown(test_datatypes, setup, end),
         cmocka_unit_test_setup_teardown(test_binary, setup, end),
         cmocka_unit_test_setup_teardown(test_parameters, setup, end),

@@ -52,6 +52,29 @@ static void all_are_told_after_a_break(void **state) {
     for (int i = 0; i < 60; i++) expect_done(&env->seen[i]);
 }
 
+/* Who asks for another's job while all waiters are asked for anew ends no wait but his own. */
+static void nobody_else_ends_a_wait(void **state) {
+    struct env *env = *state;
+    struct seen *s, *after;
+    struct blasd_waiter waiter = {.ended = on_ended};
+    as("ann");
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered);
+    front_wait_begin(env->queue, "ben", &waiter, s->id); /* a call of his is in flight */
+    blasd_async_link_drop(&env->queue->replies, "a test");
+    UNTIL(env, !env->queue->standing.subscribed);
+    UNTIL(env, env->queue->standing.subscribed && !env->queue->standing.rewatch);
+    after = submit(env, (struct want){.watch = true}); /* is answered after those questions */
+    UNTIL(env, after->answered);
+    assert_int_equal(env->ended, 0);
+    (void)front_wait_settle(env->queue, &waiter, false);
+    worker_register(env);
+    for (int done = 0; done < 2;) done += work_once(env);
+    UNTIL(env, env->ended == 2);
+    expect_done(s);
+    expect_done(after);
+}
+
 /* An id of long ago: only whose it was is told that it has expired. */
 static void only_ones_own_expires(void **state) {
     struct env *env = *state;
@@ -117,6 +140,31 @@ static void limits_refuse(void **state) {
     assert_int_equal(refusal.code, BLASD_OK);
 }
 
+static int lists_of[2];
+
+static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
+                    const void *const *records, const size_t *lens, int count) {
+    (void)cursor, (void)records, (void)lens, (void)count;
+    assert_null(err);
+    ++*(int *)arg;
+}
+
+/* Who asks for many lists at once keeps nobody else waiting for one. */
+static void lists_go_in_turns(void **state) {
+    const struct blasd_list_query query = {.state = -1, .before_us = INT64_MAX, .limit = 10};
+    struct env *env = *state;
+    lists_of[0] = lists_of[1] = 0;
+    as("ann");
+    for (int i = 0; i < 30; i++)
+        blasd_front_queue_list(env->queue, &who, &query, on_list, &lists_of[0]);
+    as("ben");
+    for (int i = 0; i < 3; i++)
+        blasd_front_queue_list(env->queue, &who, &query, on_list, &lists_of[1]);
+    UNTIL(env, lists_of[1] == 3);
+    assert_true(lists_of[0] <= 4);
+    UNTIL(env, lists_of[0] == 30);
+}
+
 /* How many jobs of others there are is nobody's business. */
 static void a_full_queue_tells_no_numbers(void **state) {
     struct env *env = env_new(NULL);
@@ -142,6 +190,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nobody_else_finds_it, setup, teardown),
         cmocka_unit_test_setup_teardown(all_are_told_after_a_break, setup, teardown),
+        cmocka_unit_test_setup_teardown(nobody_else_ends_a_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_go_in_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(only_ones_own_expires, setup, teardown),
         cmocka_unit_test_setup_teardown(limits_refuse, setup, teardown),
         cmocka_unit_test(a_full_queue_tells_no_numbers),

@@ -128,6 +128,59 @@ static void sent_again(void **state) {
     bed_close(&bed);
 }
 
+/* A record whose outputs lie in the segment, as a worker writes it. */
+static void write_record(struct blasd_buf *out, const char *id, const char *segment) {
+    struct blasd_record record = {.state = BLASD_SUCCEEDED, .op = "matmul", .payload_bytes = 1000};
+    struct blasd_err err;
+    memcpy(record.id, id, BLASD_ID_LEN + 1);
+    memcpy(record.slice.segment, segment, strlen(segment) + 1);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
+    blasd_buf_init(out, 4096);
+    assert_int_equal(blasd_record_encode(&record, out, &err), 0);
+}
+
+/* Of jobs of one packet whose records go at different times each keeps its own outputs. */
+static void one_is_kept_longer(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[2];
+    struct blasd_ending endings[2] = {{.out_bytes = 1000}, {.out_bytes = 1000}};
+    struct blasd_buf records[2];
+    struct blasd_err err;
+    bool lost;
+    (void)state;
+    bed_open(&bed, &server, "longer");
+    bed.limits.record_sync_s = 60;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
+    packet_make(&packet, BLASD_ID_SYNC, 2);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "0");
+    assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
+    drop(fcall(&bed, "keep", packet.id[1], NULL));
+    for (int i = 0; i < 2; i++) {
+        write_record(&records[i], packet.id[i], SEG_A);
+        endings[i].id = packet.id[i];
+        endings[i].record = records[i].data;
+        endings[i].record_len = records[i].len;
+        memcpy(endings[i].slice.segment, SEG_A, sizeof SEG_A);
+    }
+    assert_true(blasd_worker_queue_finish(worker, endings, 2, &lost, &err) >= 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(endings[i].accepted);
+        blasd_buf_release(&records[i]);
+    }
+    assert_int_equal(refs_of(&bed, SEG_A), 2);
+    redis_forward(&server, 70000);
+    drop(fcall(&bed, "tick", NULL));
+    assert_string_equal(record_line(&bed, packet.id[0], 0), "410");
+    assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "succeeded");
+    assert_int_equal(refs_of(&bed, SEG_A), 1);
+    drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
+    assert_int_equal(refs_of(&bed, SEG_A), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* References of inputs and outputs: taken and given back once a job, whole, opened and refused. */
 static void segments_of_packets(void **state) {
     struct bed bed;
@@ -468,6 +521,7 @@ int main(void) {
         cmocka_unit_test(a_part_sent_again),
         cmocka_unit_test(sent_again),
         cmocka_unit_test(segments_of_packets),
+        cmocka_unit_test(one_is_kept_longer),
         cmocka_unit_test(records_forgotten_one_by_one),
         cmocka_unit_test(lists_and_counts),
         cmocka_unit_test(a_few_jobs_read_few_packets),

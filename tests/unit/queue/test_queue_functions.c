@@ -148,6 +148,22 @@ static void test_idempotency(void **state) {
                   "\tme\tmatmul\tanonymous", NULL);
     assert_string_equal(reply->element[3]->element[1]->str, "the result");
     drop(reply);
+    /* what the release before kept is the first half of what is kept now */
+    char old[BLASD_ID_LEN + 1];
+    id_make(old, BLASD_ID_ASYNC, 0);
+    assert_int_equal(submit_as(&bed, old, "2", "9", "k=0123456789abcdef:old", ""), 0);
+    reply = fcall(&bed, "submit", NEXT_SEQ, again, "f", "2", "9",
+                  "k=0123456789abcdeffedcba9876543210:old", "\tme\tmatmul\tanonymous", NULL);
+    assert_int_equal(reply->element[3]->type, REDIS_REPLY_ARRAY);
+    assert_string_equal(reply->element[3]->element[0]->str, old);
+    drop(reply);
+    id_make(old, BLASD_ID_ASYNC, 0);
+    assert_int_equal(submit_as(&bed, old, "2", "9", "k=0123456789abcdeffedcba9876543210:new", ""),
+                     0);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdeffedcba9876543211:new", ""),
+                     2);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdee:new", ""), 2);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abc:new", ""), 2);
     /* both in one call */
     char c[BLASD_ID_LEN + 1], d[BLASD_ID_LEN + 1];
     id_make(c, BLASD_ID_SYNC, 0);
@@ -480,6 +496,101 @@ static void test_addresses(void **state) {
     assert_true(blasd_link_check_name("", &err) < 0);
 }
 
+#define NOTE "\t\tmatmul\tanonymous"
+
+static long long how_many(struct bed *bed, const char *key) {
+    redisReply *reply = redisCommand(bed->raw, "HLEN %s:%s", bed->tag, key);
+    assert_non_null(reply);
+    long long count = reply->integer;
+    drop(reply);
+    return count;
+}
+
+/* Calls a function by hand; whether it said that the call is none. */
+static bool is_refused(struct bed *bed, const char *function, const char *const *words) {
+    const char *argv[32] = {"FCALL", function, "1", bed->tag, bed->link.text};
+    int argc = 5;
+    while (argc < 32 && *words != NULL) argv[argc++] = *words++;
+    redisReply *reply = redisCommandArgv(bed->raw, argc, argv, NULL);
+    assert_non_null(reply);
+    bool refused = reply->type == REDIS_REPLY_ERROR;
+    drop(reply);
+    return refused;
+}
+
+/* What no front end and no worker of ours sends is refused before anything is done by it. */
+static void test_arguments_that_are_none(void **state) {
+    static const char *const outputs[] = {"",
+                                          "x",
+                                          "1",
+                                          "1 x",
+                                          "-1 0",
+                                          "1 1e999",
+                                          "1 99999999999999999999",
+                                          "1 0 seg 1",
+                                          "1 8 abc 99999999999999999999"};
+    struct blasd_claim claims[2];
+    struct bed bed;
+    char id[2][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "hostile");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 2; i++) {
+        id_make(id[i], BLASD_ID_SYNC, 0);
+        drop(fcall(&bed, "submit", NEXT_SEQ, id[i], id[i], "2", "100", "", NOTE, NULL));
+    }
+    assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
+    const char *epoch = worker->lease.epoch;
+#define TURN(...)                                                                                  \
+    is_refused(&bed, BLASD_QUEUE_FN("turn"), (const char *const[]){"w", epoch, __VA_ARGS__, NULL})
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        assert_true(TURN("0", "9", "1", "0", "0", "0", id[0], "r", "1 0", id[1], "r", outputs[i]));
+        assert_int_equal(how_many(&bed, "pending"), 2); /* nor is the good one ended */
+    }
+    assert_true(TURN("0", "9", "1", "0", "0", "0", id[0], "r"));
+    assert_true(TURN("x", "9", "1", "0", "0", "0", id[0], "r", "1 0"));
+    assert_true(TURN("0", "1e999", "1", "0", "0", "0", id[0], "r", "1 0"));
+    assert_true(TURN("0", "9", "7", "1", "0", "0", id[0], "r", "1 0"));
+    assert_true(TURN("0", "9", "0", "1", "0", "0", id[0], "r", "1 0"));
+    assert_true(TURN("0", "9", "1", "nan", "0", "0", id[0], "r", "1 0"));
+    assert_true(TURN("0", "9", "1", "1", "x", "0", id[0], "r", "1 0"));
+    assert_int_equal(how_many(&bed, "pending"), 2);
+#undef TURN
+    static const char *const progress[] = {"nan", "inf", "-1", "2", "x", ""};
+    for (size_t i = 0; i < sizeof progress / sizeof *progress; i++)
+        assert_true(is_refused(&bed, BLASD_QUEUE_FN("progress"),
+                               (const char *const[]){"w", epoch, progress[i], id[0], NULL}));
+    assert_true(
+        is_refused(&bed, BLASD_QUEUE_FN("register"),
+                   (const char *const[]){"x", "3", "{}", blasd_store_identity(bed.store), NULL}));
+    assert_true(is_refused(&bed, BLASD_QUEUE_FN("watch"),
+                           (const char *const[]){"anonymous", "a\tb", id[0], NULL}));
+    assert_true(is_refused(&bed, BLASD_QUEUE_FN("blob"), (const char *const[]){"b", "1e18", NULL}));
+    /* a size that is none of a blob's keeps nobody waiting */
+    drop(redisCommand(bed.raw, "HSET %s:blobs b 1e18", bed.tag));
+    drop(fcall(&bed, "blob_drop", "b", NULL));
+    assert_int_equal(how_many(&bed, "blobs"), 0);
+    /* numbers beyond all: the job is not taken, or has no deadline, and the others are served */
+    static const char *const costs[] = {"99999999999999999999", "1e9", "-1", "nan", ""};
+    char bad[BLASD_ID_LEN + 1];
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+        id_make(bad, BLASD_ID_SYNC, 0);
+        redisReply *reply =
+            fcall(&bed, "submit", NEXT_SEQ, bad, "f", "2", costs[i], "", NOTE, NULL);
+        assert_int_equal(reply->element[3]->integer, 4);
+        drop(reply);
+    }
+    id_make(bad, BLASD_ID_SYNC, 0);
+    drop(fcall(&bed, "submit", NEXT_SEQ, bad, "f", "2", "100",
+               "d=99999999999999999999999999999999999999999999999999999999999999999999", NOTE,
+               NULL));
+    assert_string_equal(record_line(&bed, bad, LINE_STATE), "queued");
+    assert_int_equal(claim(worker, 2, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, bad);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 static void test_errors(void **state) {
     struct bed bed;
     struct blasd_err err;
@@ -519,12 +630,19 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_full),           cmocka_unit_test(test_idempotency),
-        cmocka_unit_test(test_records_expire), cmocka_unit_test(test_deleted_records_expire),
-        cmocka_unit_test(test_records_fit),    cmocka_unit_test(test_sync_records_fit),
-        cmocka_unit_test(test_list),           cmocka_unit_test(test_store_identity),
-        cmocka_unit_test(test_blobs),          cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_idempotency),
+        cmocka_unit_test(test_records_expire),
+        cmocka_unit_test(test_deleted_records_expire),
+        cmocka_unit_test(test_records_fit),
+        cmocka_unit_test(test_sync_records_fit),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_store_identity),
+        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_arguments_that_are_none),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -18,6 +18,64 @@ static int submit_in(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *seg
     return code;
 }
 
+/* A record whose outputs lie in the segment, as a worker writes it. */
+static void write_record(struct blasd_buf *out, const char *id, const char *segment) {
+    struct blasd_record record = {.state = BLASD_SUCCEEDED, .op = "matmul", .payload_bytes = 5000};
+    struct blasd_err err;
+    memcpy(record.id, id, BLASD_ID_LEN + 1);
+    memcpy(record.slice.segment, segment, strlen(segment) + 1);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
+    blasd_buf_init(out, 4096);
+    assert_int_equal(blasd_record_encode(&record, out, &err), 0);
+}
+
+static int finish_record(struct blasd_worker_queue *worker, const char *id, const char *segment) {
+    struct blasd_ending ending = {.id = id, .out_bytes = 5000};
+    struct blasd_buf text;
+    struct blasd_err err;
+    bool lost;
+    write_record(&text, id, segment);
+    ending.record = text.data;
+    ending.record_len = text.len;
+    memcpy(ending.slice.segment, segment, strlen(segment) + 1);
+    if (blasd_worker_queue_finish(worker, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
+    blasd_buf_release(&text);
+    return ending.accepted;
+}
+
+static long long kept(struct bed *bed) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:recbytes s", bed->tag);
+    long long bytes = reply->str == NULL ? 0 : atoll(reply->str);
+    drop(reply);
+    return bytes;
+}
+
+/* A record that is forgotten lets go of its segment, and takes no room of its tenant's any more. */
+static void test_forgotten(void **state) {
+    struct blasd_claim claims[3];
+    struct bed bed;
+    char id[3][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "forgotten");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 3; i++) assert_int_equal(submit_in(&bed, id[i], SEG_A, ""), 0);
+    assert_int_equal(claim(worker, 3, PLENTY, claims), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(finish_record(worker, id[i], i == 2 ? SEG_B : SEG_OUT), 1);
+    assert_int_equal(refs_of(&bed, SEG_OUT), 2);
+    assert_true(kept(&bed) > 15000);
+    for (int i = 0; i < 3; i++) {
+        drop(fcall(&bed, "cancel", "1", id[i], NULL));
+        drop(fcall(&bed, "cancel", "1", id[i], NULL)); /* twice gives back once */
+        assert_string_equal(record_line(&bed, id[i], 0), "404");
+        assert_int_equal(refs_of(&bed, SEG_OUT), i == 0 ? 1 : 0);
+        assert_int_equal(refs_of(&bed, SEG_B), i == 2 ? 0 : 1);
+    }
+    assert_int_equal(kept(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 static int finish_in(struct blasd_worker_queue *worker, const char *id, const char *segment) {
     struct blasd_ending ending = {
         .id = id, .record = "record", .record_len = 6, .out_bytes = segment == NULL ? 0 : 5000};
@@ -163,6 +221,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_ending_gives_back),
         cmocka_unit_test(test_a_batch_is_counted_by_segment),
+        cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_records_that_go_give_back),
         cmocka_unit_test(test_a_job_that_kills_gives_back),
     };

@@ -1,5 +1,5 @@
-/* What tests and fuzzers of the way in share: a table of operations in the place of the real one, a
- * sink in memory, and a body sent whole or in pieces. */
+/* What tests and fuzzers of the way in share: a table of operations in the place of the real one
+ * (none with INTAKE_REAL_OPS), a sink in memory, and a body sent whole or in pieces. */
 #ifndef BLASD_TESTS_INTAKE_SUPPORT_H
 #define BLASD_TESTS_INTAKE_SUPPORT_H
 
@@ -11,6 +11,7 @@
 
 #define ALL_DTYPES (BLASD_DTYPE_BIT(BLASD_DTYPE_COUNT) - 1)
 
+#ifndef INTAKE_REAL_OPS
 static const struct blasd_port mix_inputs[] = {
     {.name = "a", .shape = "(...)", .doc = "", .dtypes = ALL_DTYPES, .max_rank = 8},
     {.name = "b", .shape = "(...)", .doc = "", .dtypes = ALL_DTYPES, .max_rank = 8},
@@ -92,6 +93,7 @@ static const struct blasd_op plain_op = {.name = "plain",
                                          .params = &mix_params[6],
                                          .plan = plan_nothing};
 const struct blasd_op *const blasd_ops[] = {&mix_op, &plain_op, NULL};
+#endif
 
 /* --- a sink in memory --- */
 
@@ -211,7 +213,8 @@ static inline bool same_outcome(const struct outcome *a, const struct outcome *b
             x->first_not_positive != y->first_not_positive || x->all_zero != y->all_zero ||
             x->tensor.dtype != y->tensor.dtype || x->tensor.order != y->tensor.order ||
             x->tensor.rank != y->tensor.rank ||
-            memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0)
+            memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0 ||
+            memcmp(&x->source.rule, &y->source.rule, sizeof x->source.rule) != 0)
             return false;
     }
     return true;

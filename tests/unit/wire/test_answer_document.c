@@ -1,6 +1,8 @@
 /* Documents on their way out: jobs, problems, operations; and the Accept header. */
 #include "tests/unit/wire/answer_support.h"
 
+#include <math.h>
+
 static json_t *document_of(const struct blasd_record *record, const void *payload,
                            uint64_t inline_elements) {
     struct blasd_buf text;
@@ -65,6 +67,42 @@ static void a_job_document_says_everything(void **state) {
     assert_member(part, "href", "/jobs/" ID "/outputs/c");
     part = json_array_get(json_array_get(json_object_get(part, "data"), 1), 0);
     assert_true(json_number_value(part) == 43);
+    json_decref(root);
+}
+
+/* A share of the batch's time and energy, by the prices there are. */
+static void a_job_has_a_cost(void **state) {
+    struct blasd_prices prices = {.per_kwh = 0.5, .currency = "EUR"};
+    struct blasd_record record;
+    json_t *root, *cost;
+    (void)state;
+    make_record(&record);
+    record.timing.upload_us = 1000000;
+    record.timing.compute_us = 6000000;
+    record.timing.download_us = 2000000;
+    root = document_of(&record, NULL, 4);
+    assert_null(json_object_get(root, "cost")); /* nothing has a price */
+    json_decref(root);
+    record.prices = &prices;
+    root = document_of(&record, NULL, 4);
+    assert_true(json_is_null(json_object_get(root, "cost"))); /* this has none */
+    json_decref(root);
+    prices.per_hour[BLASD_DEVICE_CPU] = 36;
+    record.execution.energy_joules = 3 * 3.6e6; /* of three jobs */
+    root = document_of(&record, NULL, 4);
+    cost = json_object_get(root, "cost");
+    assert_int_equal(json_object_size(cost), 7);
+    assert_member(cost, "currency", "EUR");
+    assert_member(cost, "device", "cpu");
+    assert_true(member_number(cost, "device_s") == 3);
+    assert_true(member_number(cost, "per_hour") == 36);
+    assert_true(member_number(cost, "energy_joules") == 3.6e6);
+    assert_true(member_number(cost, "per_kwh") == 0.5);
+    assert_true(fabs(member_number(cost, "amount") - 0.53) < 1e-12);
+    json_decref(root);
+    record.execution.device[0] = '\0'; /* it has not begun */
+    root = document_of(&record, NULL, 4);
+    assert_null(json_object_get(root, "cost"));
     json_decref(root);
 }
 
@@ -436,6 +474,7 @@ static void accept_headers_choose_the_format(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_document_says_everything),
+        cmocka_unit_test(a_job_has_a_cost),
         cmocka_unit_test(large_outputs_carry_href_alone),
         cmocka_unit_test(a_queued_job_has_nulls),
         cmocka_unit_test(a_failed_job_says_why),

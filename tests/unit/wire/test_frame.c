@@ -73,6 +73,31 @@ static void same_slice(const struct blasd_slice *a, const struct blasd_slice *b)
     assert_true(a->offset == b->offset);
 }
 
+static void any_rule(struct blasd_input *input) {
+    struct blasd_rule *rule = &input->source.rule;
+    uint64_t none = 0, offset, bytes;
+    input->source.kind = BLASD_SOURCE_RULE;
+    input->source.offset = input->source.bytes = 0;
+    input->tensor = any_tensor(&none, &offset, &bytes);
+    rule->kind = (enum blasd_rule_kind)below(BLASD_RULE_KINDS);
+    if (rule->kind == BLASD_RULE_FULL)
+        for (int i = 0; i < BLASD_RULE_VALUE_BYTES; i++) rule->value[i] = (unsigned char)below(256);
+    else if (rule->kind == BLASD_RULE_UNIFORM || rule->kind == BLASD_RULE_NORMAL)
+        rule->seed = next_random();
+    else if (rule->kind != BLASD_RULE_EYE)
+        rule->line.start = (double)any_int() / 7, rule->line.step = 0.1, rule->line.stop = -1;
+}
+
+static void same_rule(const struct blasd_rule *a, const struct blasd_rule *b) {
+    assert_int_equal(a->kind, b->kind);
+    if (a->kind == BLASD_RULE_FULL)
+        assert_memory_equal(a->value, b->value, sizeof a->value);
+    else if (a->kind == BLASD_RULE_UNIFORM || a->kind == BLASD_RULE_NORMAL)
+        assert_true(a->seed == b->seed);
+    else if (a->kind != BLASD_RULE_EYE)
+        assert_memory_equal(&a->line, &b->line, sizeof a->line);
+}
+
 static void any_job(struct blasd_job *job) {
     blasd_job_init(job, below(4) == 0 ? &plain_op : &sample_op);
     any_id(job->id);
@@ -83,6 +108,7 @@ static void any_job(struct blasd_job *job) {
         input->tensor =
             any_tensor(&job->payload_bytes, &input->source.offset, &input->source.bytes);
         input->tensor.order = (enum blasd_order)below(2);
+        if (below(3) == 0) any_rule(input);
         if (blasd_tensor_elements(&input->tensor) > 0 && below(3) == 0)
             input->first_nonfinite =
                 (int64_t)below((uint64_t)blasd_tensor_elements(&input->tensor));
@@ -178,6 +204,9 @@ static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
         same_tensor(&a->inputs[i].tensor, &b->inputs[i].tensor);
         assert_true(a->inputs[i].source.offset == b->inputs[i].source.offset);
         assert_true(a->inputs[i].source.bytes == b->inputs[i].source.bytes);
+        assert_int_equal(a->inputs[i].source.kind, b->inputs[i].source.kind);
+        if (a->inputs[i].source.kind == BLASD_SOURCE_RULE)
+            same_rule(&a->inputs[i].source.rule, &b->inputs[i].source.rule);
     }
     for (int i = 0; a->op->params[i].name != NULL; i++) {
         const struct blasd_value *x = &a->params[i], *y = &b->params[i];
@@ -289,6 +318,37 @@ static void records_read_back_the_same(void **state) {
         same_record(&record, &back);
         blasd_buf_release(&buf);
     }
+}
+
+/* As {q}:usage has them, one behind the other: all but the outputs, and where the next one begins.
+ */
+static void bare_records_follow_each_other(void **state) {
+    struct blasd_record records[8], back;
+    struct blasd_err err;
+    struct blasd_buf buf;
+    size_t at = 0, size;
+    (void)state;
+    blasd_buf_init(&buf, 1 << 20);
+    for (int i = 0; i < 8; i++) {
+        any_record(&records[i]);
+        assert_int_equal(blasd_record_encode(&records[i], &buf, &err), 0);
+    }
+    for (int i = 0; i < 8; i++, at += size) {
+        assert_int_equal(blasd_record_decode_bare(buf.data + at, buf.len - at, &back, &size, &err),
+                         0);
+        assert_int_equal(size % 64, 0);
+        for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
+            assert_int_equal(back.outputs[o].tensor.rank, -1);
+            back.outputs[o] = records[i].outputs[o];
+        }
+        same_record(&records[i], &back);
+        assert_int_not_equal(blasd_record_decode_bare(buf.data + at, size - 1, &back, &size, &err),
+                             0);
+        size = (size + 63) / 64 * 64;
+    }
+    assert_true(at == buf.len);
+    assert_int_not_equal(blasd_record_decode_bare("BLRF", 4, &back, &size, &err), 0);
+    blasd_buf_release(&buf);
 }
 
 /* The fullest values there can be fit a frame. */
@@ -541,6 +601,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_read_back_the_same),
         cmocka_unit_test(records_read_back_the_same),
+        cmocka_unit_test(bare_records_follow_each_other),
         cmocka_unit_test(the_largest_record_fits),
         cmocka_unit_test(odd_values_are_made_safe),
         cmocka_unit_test(a_full_buffer_stays_as_it_was),

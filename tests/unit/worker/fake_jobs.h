@@ -54,7 +54,8 @@ static struct fake_job *fake_add(struct fake_spec spec) {
         int64_t shape[2] = {spec.n, spec.n};
         job.inputs[i].tensor = blasd_tensor_make(spec.dtype, 2, shape);
         job.inputs[i].tensor.order = spec.order;
-        job.inputs[i].source = (struct blasd_source){BLASD_SOURCE_PAYLOAD, (uint64_t)i * step, one};
+        job.inputs[i].source = (struct blasd_source){
+            .kind = BLASD_SOURCE_PAYLOAD, .offset = (uint64_t)i * step, .bytes = one};
         fake_fill(&spec, payload + (uint64_t)i * step, i == 1);
     }
     blasd_buf_init(&added->frame, 1 << 24);

@@ -88,7 +88,7 @@ static int setup(void **state) {
     item.job.op = &op;
     item.job.payload_bytes = 64;
     item.job.inputs[0].tensor = blasd_tensor_make(BLASD_float64, 2, (int64_t[]){2, 3});
-    item.job.inputs[0].source = (struct blasd_source){BLASD_SOURCE_PAYLOAD, 0, 48};
+    item.job.inputs[0].source = (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .bytes = 48};
     item.plan.input_dtype[0] = BLASD_float64;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) item.plan.outputs[i].rank = -1;
     return 0;
@@ -101,8 +101,10 @@ static int teardown(void **state) {
     return 0;
 }
 
+static unsigned makes_inputs; /* the kernel does */
+
 static int map(void) {
-    return blasd_io_map_inputs(NULL, &arena, &item, &task, &io, &err);
+    return blasd_io_map_inputs(NULL, &arena, &item, makes_inputs, &task, &io, &err);
 }
 
 static void expect_values(const double *want) {
@@ -142,6 +144,39 @@ static void test_other_dtype(void **state) {
     assert_int_equal(task.inputs[0].order, BLASD_ROW_MAJOR);
     got = task.inputs[0].data;
     assert_true(got[0] == 0 && got[1] == 2 && got[2] == 4 && got[3] == 1 && got[5] == 5);
+}
+
+/* An input made by a rule has nothing in the payload. */
+static void test_rules(void **state) {
+    struct blasd_input *input = &item.job.inputs[0];
+    (void)state;
+    item.payload = NULL;
+    item.job.payload_bytes = 0;
+    input->source = (struct blasd_source){.kind = BLASD_SOURCE_RULE};
+    input->tensor.dtype = BLASD_int32;
+    assert_int_equal(blasd_rule_arange(&input->source.rule, &input->tensor, 0, 6, 1, "", &err), 0);
+    input->tensor = blasd_tensor_make(BLASD_int32, 2, (int64_t[]){2, 3});
+    assert_int_equal(map(), 0);
+    assert_int_equal(task.inputs[0].dtype, BLASD_float64);
+    assert_int_equal((uintptr_t)task.inputs[0].data % 64, 0);
+    assert_int_equal(task.unmade, 0);
+    expect_values((double[]){0, 1, 2, 3, 4, 5});
+}
+
+static void test_rules_left_to_the_backend(void **state) {
+    struct blasd_input *input = &item.job.inputs[0];
+    (void)state;
+    makes_inputs = 1;
+    item.job.payload_bytes = 0;
+    input->source = (struct blasd_source){.kind = BLASD_SOURCE_RULE};
+    input->source.rule = (struct blasd_rule){.kind = BLASD_RULE_UNIFORM, .seed = 3};
+    assert_int_equal(map(), 0);
+    assert_int_equal(task.unmade, 1); /* there is room, with anything in it */
+    assert_non_null(task.inputs[0].data);
+    item.plan.input_dtype[0] = BLASD_float32; /* to be converted: not left */
+    assert_int_equal(map(), 0);
+    assert_int_equal(task.unmade, 0);
+    makes_inputs = 0;
 }
 
 static void test_empty_inputs_are_there(void **state) {
@@ -268,6 +303,8 @@ int main(void) {
         TEST(test_right_inputs_are_copied_once_and_aligned),
         TEST(test_column_major),
         TEST(test_other_dtype),
+        TEST(test_rules),
+        TEST(test_rules_left_to_the_backend),
         TEST(test_empty_inputs_are_there),
         TEST(test_stored_jobs_that_lie),
         TEST(test_a_slice_is_used_where_it_lies),

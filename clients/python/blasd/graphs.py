@@ -1,0 +1,161 @@
+"""Graphs: steps that feed each other, recorded by calling operations, and run as one job."""
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrays import Array, inputs_of
+from .errors import Error, InputError
+from .protocol import plain
+
+if TYPE_CHECKING:
+    from .aio import AsyncClient
+    from .calls import Options, Progress
+    from .client import Client
+    from .results import Result
+
+# the inputs of the operations, in the order in which they may be given without their names
+_INPUTS = {"matmul": ("a", "b", "c"), "solve": ("a", "b"), "distance": ("x", "y", "w", "V", "VI"),
+           "regression": ("x", "y", "sample_weight"), "eigh": ("a",), "svd": ("a",), "qr": ("a",), "cholesky": ("a",),
+           "lstsq": ("a", "b")}
+_INLINE = 1024  # bytes of an array that goes into its step's text: what is smaller needs no place of its own
+
+
+class Output:
+    """An output of a step: an input for others and, once the graph has run, an array, where it is a result."""
+
+    def __init__(self, steps: Steps, step: str, output: str | None) -> None:
+        self._steps, self.step, self.output = steps, step, output
+
+    @property
+    def value(self) -> Array:
+        """The array. Raises Error where the graph has not run, or gave other results."""
+        result = self._steps.result
+        if result is None:
+            raise Error("not_finished", "the graph has not run: it does where its `with` block ends")
+        for name, array in result.items():
+            step, _dot, output = name.partition(".")
+            if step == self.step and self.output in (None, output):
+                return array
+        raise Error("output_not_found", f"{self.label} is not among the results: {', '.join(result) or 'there are none'}; "
+                                        "name it with results()")
+
+    @property
+    def label(self) -> str:
+        return self.step if self.output is None else f"{self.step}.{self.output}"
+
+    def reference(self) -> dict[str, str]:
+        return {"step": self.step} if self.output is None else {"step": self.step, "output": self.output}
+
+    def __repr__(self) -> str:
+        return f"<blasd.{type(self).__name__} {self.label}>"
+
+
+class Step(Output):
+    """A step; as an input, its first output. step["eigenvectors"] is another one."""
+
+    def __init__(self, steps: Steps, name: str) -> None:
+        super().__init__(steps, name, None)
+
+    def __getitem__(self, output: str) -> Output:
+        return Output(self._steps, self.step, output)
+
+
+class Steps:
+    """What was recorded. Operations are methods: `g.matmul(a, b, alpha=2)`, `g.eigh(a)`; inputs are arrays, or outputs of
+    other steps, parameters go by name. `name=` names the step."""
+
+    def __init__(self) -> None:
+        self.result: Result | None = None
+        self._steps: dict[str, dict[str, Any]] = {}
+        self._arrays: dict[str, Array] = {}
+        self._given: dict[int, tuple[Any, str]] = {}  # what was given, so that its id stays its own; its name
+        self._results: list[str] | None = None
+
+    def step(self, op: str, params: Mapping[str, Any] | None = None, *, name: str | None = None, **inputs: Any) -> Step:
+        """Records a step of any operation."""
+        if name is None:
+            count = len(self._steps) + 1
+            while (name := f"{op}{count}") in self._steps:
+                count += 1
+        if name in self._steps:
+            raise InputError(f"steps.{name}", f"the graph has a step {name!r} already", "invalid_field")
+        step: dict[str, Any] = {"op": op, "inputs": {key: self._input(key, value) for key, value in inputs.items()}}
+        if params:
+            step["params"] = {key: plain(value) for key, value in params.items()}
+        self._steps[name] = step
+        return Step(self, name)
+
+    def results(self, *outputs: Output) -> None:
+        """Says which outputs come back: of a step all. Without it they are those of the steps that no other reads."""
+        self._results = [output.label for output in outputs]
+
+    def __getattr__(self, op: str) -> Any:
+        if op not in _INPUTS:
+            raise AttributeError(f"{type(self).__name__} has no {op!r}; step({op!r}, …) records any operation")
+
+        def record(*inputs: Any, name: str | None = None, **rest: Any) -> Step:
+            names = _INPUTS[op]
+            if len(inputs) > len(names):
+                raise TypeError(f"{op} takes {len(names)} inputs, not {len(inputs)}")
+            given = {key: value for key, value in zip(names, inputs) if value is not None}
+            given.update({key: rest.pop(key) for key in names if rest.get(key) is not None})
+            return self.step(op, rest, name=name, **given)
+        return record
+
+    def _input(self, name: str, value: Any) -> dict[str, Any]:
+        if isinstance(value, Output):
+            if value._steps is not self:
+                raise InputError(f"inputs.{name}", "a step of another graph", "invalid_field")
+            return value.reference()
+        if id(value) not in self._given:
+            array = inputs_of({name: value})[name]
+            if array.nbytes <= _INLINE and array.dtype.kind in "fiub" and array.dtype.name != "bfloat16":
+                data = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+                return {"dtype": array.dtype.name, "shape": list(array.shape), "base64": base64.b64encode(data).decode()}
+            key = f"i{len(self._arrays)}"
+            self._arrays[key] = array
+            self._given[id(value)] = value, key
+        return {"input": self._given[id(value)][1]}
+
+    def request(self) -> tuple[dict[str, Array], dict[str, str]]:
+        """The arrays by name, and the texts that say what is done with them."""
+        texts = {"steps": json.dumps(self._steps, separators=(",", ":"))}
+        if self._results is not None:
+            texts["results"] = json.dumps(self._results)
+        return self._arrays, texts
+
+
+class Graph(Steps):
+    """A graph that runs where its `with` block ends; then `step.value` is an array, and `graph.result` the Result with all
+    results by name, `STEP.OUTPUT`, and with `graph.result.job["steps"]` the account of each step."""
+
+    def __init__(self, client: Client, options: Options, timeout: float, progress: bool | Progress) -> None:
+        super().__init__()
+        self._client, self._options, self._timeout, self._progress = client, options, timeout, progress
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.result = self._client._graph(self, self._options, self._timeout, self._progress)
+
+
+class AsyncGraph(Steps):
+    """The same for an AsyncClient: `async with client.graph() as g:`."""
+
+    def __init__(self, client: AsyncClient, options: Options, timeout: float) -> None:
+        super().__init__()
+        self._client, self._options, self._timeout = client, options, timeout
+
+    async def __aenter__(self) -> AsyncGraph:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.result = await self._client._graph(self, self._options, self._timeout)

@@ -1,0 +1,91 @@
+/* The order of a graph's steps. */
+#include "base/err.h"
+#include "base/text.h"
+#include "core/graph.h"
+
+#include <stdlib.h>
+
+/* Steps being ordered, each behind those that it reads from: depth first, in the order they came
+ * in. */
+struct ordering {
+    const struct blasd_graph *graph;
+    int *place;          /* where in the order a step is; -1: not yet, -2: it waits for others */
+    int *stack, *inputs; /* steps that wait, and how many inputs of each were looked at */
+    int depth, done;
+};
+
+/* The next step that the topmost one has to wait for, or -1. */
+static int next_wanted(struct ordering *ordering) {
+    const struct blasd_job *job = &ordering->graph->steps[ordering->stack[ordering->depth - 1]].job;
+    int *i = &ordering->inputs[ordering->depth - 1];
+    while (job->op->inputs[*i].name != NULL) {
+        const struct blasd_source *source = &job->inputs[(*i)++].source;
+        if (source->kind == BLASD_SOURCE_STEP && ordering->place[source->step] < 0)
+            return source->step;
+    }
+    return -1;
+}
+
+static void push(struct ordering *ordering, int step) {
+    ordering->place[step] = -2;
+    ordering->stack[ordering->depth] = step;
+    ordering->inputs[ordering->depth++] = 0;
+}
+
+static int order_from(struct ordering *ordering, int first, struct blasd_err *err) {
+    push(ordering, first);
+    while (ordering->depth > 0) {
+        int top = ordering->stack[ordering->depth - 1], wanted = next_wanted(ordering);
+        const struct blasd_graph_step *step = &ordering->graph->steps[top];
+        if (wanted < 0) {
+            ordering->place[top] = ordering->done++;
+            ordering->depth--;
+        } else if (ordering->place[wanted] == -1) {
+            push(ordering, wanted);
+        } else {
+            char field[64];
+            int input = ordering->inputs[ordering->depth - 1] - 1;
+            blasd_text_join(field, sizeof field, "inputs.", step->job.op->inputs[input].name, NULL);
+            blasd_fail(err, BLASD_E_graph_cycle, field,
+                       "the step '%s' reads from '%s', which waits for it", step->name,
+                       ordering->graph->steps[wanted].name);
+            blasd_graph_blame(step->name, err);
+            return -(int)BLASD_E_graph_cycle;
+        }
+    }
+    return 0;
+}
+
+/* Puts the steps into that order; positions in inputs and results follow. */
+static int apply_order(struct blasd_graph *graph, const int *place, struct blasd_err *err) {
+    struct blasd_graph_step *ordered = malloc((size_t)graph->step_count * sizeof *ordered);
+    if (ordered == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    for (int s = 0; s < graph->step_count; s++) {
+        struct blasd_graph_step *step = &graph->steps[s];
+        for (int i = 0; step->job.op->inputs[i].name != NULL; i++) {
+            struct blasd_source *source = &step->job.inputs[i].source;
+            if (source->kind == BLASD_SOURCE_STEP) source->step = place[source->step];
+        }
+        ordered[place[s]] = *step;
+    }
+    for (int r = 0; r < graph->result_count; r++)
+        graph->results[r].step = place[graph->results[r].step];
+    free(graph->steps);
+    graph->steps = ordered;
+    return 0;
+}
+
+int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err) {
+    size_t count = (size_t)graph->step_count;
+    int *room = malloc(3 * count * sizeof *room), rc = 0;
+    struct ordering ordering = {
+        .graph = graph, .place = room, .stack = room + count, .inputs = room + 2 * count};
+    if (room == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    for (size_t s = 0; s < count; s++) ordering.place[s] = -1;
+    for (int s = 0; rc == 0 && s < graph->step_count; s++)
+        if (ordering.place[s] == -1) rc = order_from(&ordering, s, err);
+    if (rc == 0) rc = apply_order(graph, ordering.place, err);
+    free(room);
+    return rc;
+}

@@ -1,0 +1,155 @@
+/* The document of a job that is not run. */
+#include "http/dry_run.h"
+
+#include "base/clock.h"
+#include "http/reply.h"
+#include "wire/document.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define DOCUMENT_MOST BLASD_MIB
+
+/* What is asked about, until the queue has answered. */
+struct dry_run {
+    struct http_exchange *exchange;
+    struct blasd_job job;
+    struct blasd_plan plan;
+    uint64_t host_bytes;
+};
+
+/* Where the job would go, and the reason (static). */
+struct outlook {
+    enum blasd_device_class device;
+    const char *why;
+    double queue_s, compute_s; /* NaN: not known */
+};
+
+static void choose(const struct dry_run *run, struct outlook *ret) {
+    struct http_loop *loop = run->exchange->home;
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    bool cpu = view->workers_of[BLASD_DEVICE_CPU] > 0,
+         cuda = view->workers_of[BLASD_DEVICE_CUDA] > 0;
+    ret->device = run->job.device;
+    if (run->job.device != BLASD_DEVICE_ANY) {
+        ret->why = "the job asks for it";
+    } else if (!cpu && !cuda) {
+        ret->why = "no worker is alive: the first to come would take it";
+    } else if (cpu != cuda) {
+        ret->device = cpu ? BLASD_DEVICE_CPU : BLASD_DEVICE_CUDA;
+        ret->why = "the only class of devices that is alive";
+    } else {
+        double ignored;
+        ret->device = http_placement_best(&loop->placement, view, run->job.op, &run->plan,
+                                          run->host_bytes, blasd_clock_ns(), &ignored);
+        ret->why = ret->device == BLASD_DEVICE_ANY
+                       ? "too little is known of the devices: the first that is free would take it"
+                       : "predicted to end first there, of the devices that can take it";
+    }
+}
+
+/* What waits for the class and runs there, shared by its workers; and the job by itself. */
+static void predict(const struct dry_run *run, const json_t *stats, struct outlook *ret) {
+    const struct http_loop *loop = run->exchange->home;
+    const struct http_placement_class *class = &loop->placement.of[ret->device];
+    int workers = blasd_front_queue_view(loop->queue)->workers_of[ret->device];
+    const json_t *queue = json_object_get(stats, "queue");
+    struct blasd_cost_guess guess;
+    double jobs;
+    ret->queue_s = ret->compute_s = NAN;
+    if (ret->device == BLASD_DEVICE_ANY || workers <= 0) return;
+    jobs = http_placement_jobs(queue, ret->device) + http_placement_jobs(queue, BLASD_DEVICE_ANY);
+    ret->queue_s = jobs * http_placement_job_s(class) / workers;
+    if (http_placement_predict(&loop->placement, ret->device, run->job.op, &run->plan, &guess))
+        ret->compute_s = guess.alone_s;
+}
+
+static void put_ms(struct json_out *out, const char *name, double seconds) {
+    json_out_put(out, "\"%r\":", name);
+    if (isfinite(seconds))
+        json_out_put(out, "%f", seconds * 1e3);
+    else
+        json_out_put(out, "null");
+}
+
+static void put_outputs(struct json_out *out, const struct dry_run *run) {
+    const char *comma = "";
+    json_out_put(out, "\"outputs\":{");
+    for (int i = 0; run->job.op->outputs[i].name != NULL; i++) {
+        const struct blasd_tensor *output = &run->plan.outputs[i];
+        if (output->rank < 0) continue;
+        json_out_put(out, "%r%s:{", comma, run->job.op->outputs[i].name);
+        document_tensor(out, output);
+        json_out_put(out, ",\"bytes\":%u}", blasd_tensor_bytes(output));
+        comma = ",";
+    }
+    json_out_put(out, "}");
+}
+
+static void put_cost(struct json_out *out, const struct dry_run *run,
+                     const struct outlook *outlook) {
+    const struct blasd_prices *prices = run->exchange->home->server->options->prices;
+    struct blasd_usage usage = {.device = outlook->device, .device_s = outlook->compute_s};
+    if (prices != NULL && isfinite(outlook->compute_s))
+        document_cost(out, prices, &usage);
+    else
+        json_out_put(out, "\"cost\":null");
+}
+
+static void answer(const struct dry_run *run, const json_t *stats) {
+    const struct blasd_plan *plan = &run->plan;
+    struct outlook outlook;
+    struct blasd_buf body;
+    struct json_out out = {.buf = &body};
+    blasd_buf_init(&body, DOCUMENT_MOST);
+    choose(run, &outlook);
+    predict(run, stats, &outlook);
+    json_out_put(&out, "{\"op\":%s,\"flops\":%f,\"bytes\":%u,\"peak_bytes\":%u,", run->job.op->name,
+                 plan->flops, plan->input_bytes + plan->output_bytes, run->host_bytes);
+    if (outlook.device == BLASD_DEVICE_CUDA)
+        json_out_put(&out, "\"device_bytes\":%u,", plan->device_bytes);
+    put_outputs(&out, run);
+    json_out_put(&out, ",\"device\":%s,\"why\":%s,\"predicted\":{",
+                 outlook.device == BLASD_DEVICE_ANY ? "auto"
+                                                    : blasd_device_class_names[outlook.device],
+                 outlook.why);
+    put_ms(&out, "queue_ms", outlook.queue_s);
+    json_out_put(&out, ",");
+    put_ms(&out, "compute_ms", outlook.compute_s);
+    json_out_put(&out, "},");
+    put_cost(&out, run, &outlook);
+    json_out_put(&out, "}");
+    if (out.failed) {
+        blasd_buf_release(&body);
+        http_reply_fail(run->exchange, BLASD_E_no_space, "", "memory has run out");
+    } else {
+        http_reply_buf(run->exchange, 200, HTTP_TYPE_JSON, &body);
+    }
+}
+
+static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    struct dry_run *run = arg;
+    struct http_exchange *exchange = run->exchange;
+    if (http_exchange_open(exchange)) {
+        json_t *stats = err == NULL ? json_loadb(text, len, 0, NULL) : NULL;
+        if (err == NULL && !exchange->home->placement.known)
+            http_placement_heard(exchange->home, text, len);
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else
+            answer(run, stats);
+        json_decref(stats);
+    }
+    free(run);
+    http_exchange_release(exchange);
+}
+
+int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
+                 const struct blasd_plan *plan, uint64_t host_bytes, struct blasd_err *err) {
+    struct dry_run *run = malloc(sizeof *run);
+    if (run == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    *run = (struct dry_run){exchange, *job, *plan, host_bytes};
+    http_exchange_hold(exchange);
+    blasd_front_queue_stats(exchange->home->queue, on_stats, run);
+    return 0;
+}

@@ -1,0 +1,191 @@
+/* `blasd meter`: writes what each job used to where it is billed. Read next:
+ * ../queue/usage_stream.h. */
+#include "base/buf.h"
+#include "main/commands.h"
+#include "main/options.h"
+#include "main/usage_sink.h"
+#include "queue/usage_stream.h"
+#include "wire/cloud_event.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: blasd meter --redis URL --to WHERE [options]\n"
+    "\n"
+    "Writes what each job used, once it has ended, as CloudEvents until SIGTERM. From its first "
+    "start\n"
+    "on the queue keeps this for it; one at a time may run.\n"
+    "  --to WHERE             file:PATH (a line each), redis (the stream {QUEUE}:cloudevents), or "
+    "a URL\n"
+    "                         of http or https that takes batches [BLASD_METER_TOKEN for its "
+    "bearer]\n"
+    "  --end                  the queue keeps no more; ends once all that was kept is written\n";
+static const char notes[] =
+    "What cannot be written yet stays in Redis, and is tried again.\n"
+    "Exit status: 0 ended when told, 1 could not start or go on, 2 wrong options.\n";
+
+#define IDLE_US 200000
+#define LATER_MOST_S 10
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int number) {
+    (void)number;
+    told_to_end = 1;
+}
+
+struct settings {
+    struct common_options common;
+    const char *to;
+    bool end;
+};
+
+static int take_option(void *arg, int option, char *value) {
+    struct settings *settings = arg;
+    if (option == 't') settings->to = value;
+    if (option == 'e') settings->end = true;
+    return 0;
+}
+
+static int parse(struct settings *settings, int argc, char **argv) {
+    static const struct option options[] = {COMMON_OPTIONS,
+                                            {"to", required_argument, NULL, 't'},
+                                            {"end", no_argument, NULL, 'e'},
+                                            {NULL, 0, NULL, 0}};
+    struct command_line line = {.command = "meter",
+                                .usage = usage,
+                                .notes = notes,
+                                .options = options,
+                                .common = &settings->common,
+                                .needs_redis = true,
+                                .take = take_option,
+                                .arg = settings};
+    int status = command_line_read(&line, argc, argv);
+    if (status == 0 && settings->to == NULL) {
+        fputs("blasd meter: --to says where; `blasd help meter` lists what there is\n", stderr);
+        return BLASD_EXIT_USAGE;
+    }
+    return status;
+}
+
+/* The events of one step. */
+struct step {
+    const char *queue;
+    const struct usage_sink *sink; /* NULL: Redis itself */
+    char **events;
+    int count, room;
+};
+
+static int keep_event(struct step *step, char *event, struct blasd_err *err) {
+    if (step->count == step->room) {
+        int room = step->room == 0 ? 256 : 2 * step->room;
+        char **more = realloc(step->events, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            free(event);
+            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the events");
+        }
+        step->events = more;
+        step->room = room;
+    }
+    step->events[step->count++] = event;
+    return 0;
+}
+
+static int take_job(void *arg, const struct blasd_usage_job *job, struct blasd_err *err) {
+    struct step *step = arg;
+    struct blasd_job_use use = {.queue = step->queue,
+                                .tenant = job->tenant,
+                                .sequence = job->sequence,
+                                .device_us = blasd_usage_device_us(job->record),
+                                .joules = blasd_usage_joules(job->record)};
+    struct blasd_buf text;
+    /* written, but not settled */
+    if (step->sink != NULL && strcmp(job->sequence, usage_sink_last(step->sink)) <= 0) return 0;
+    blasd_buf_init(&text, BLASD_MIB);
+    if (blasd_cloud_event(job->record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
+        blasd_buf_release(&text);
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the events");
+    }
+    return keep_event(step, text.data, err);
+}
+
+static void empty(struct step *step) {
+    for (int i = 0; i < step->count; i++) free(step->events[i]);
+    step->count = 0;
+}
+
+/* Takes what there is; returns how many jobs, or a code. */
+static int run_step(struct blasd_usage_stream *from, struct usage_sink *sink, struct step *step,
+                    struct blasd_err *err) {
+    int jobs = blasd_usage_read(from, take_job, step, err), code = 0;
+    if (jobs <= 0) return jobs;
+    if (sink != NULL) code = usage_sink_write(sink, step->events, step->count, err);
+    if (code == 0)
+        code = blasd_usage_settle(from, sink == NULL ? step->events : NULL, step->count, err);
+    return code == 0 ? jobs : code;
+}
+
+/* Until it is told to end, or, with --end, nothing is left. */
+static int go_on(const struct settings *settings, struct blasd_usage_stream *from,
+                 struct usage_sink *sink, struct blasd_err *err) {
+    struct step step = {.queue = settings->common.queue, .sink = sink};
+    unsigned later_s = 1;
+    int code = 0;
+    while (!told_to_end) {
+        int jobs = run_step(from, sink, &step, err);
+        empty(&step);
+        if (jobs >= 0) later_s = 1;
+        if (jobs == 0 && settings->end) break;
+        if (jobs == 0) usleep(IDLE_US);
+        if (jobs >= 0) continue;
+        code = jobs;
+        if (!blasd_err_info(err->code)->retry) break;
+        blasd_log(BLASD_LOG_WARN, "%s; once more in %u s", err->detail, later_s);
+        sleep(later_s);
+        later_s = 2 * later_s < LATER_MOST_S ? 2 * later_s : LATER_MOST_S;
+        code = 0;
+    }
+    free(step.events);
+    return code;
+}
+
+static int run(const struct settings *settings) {
+    struct blasd_queue_options options = {.url = settings->common.redis,
+                                          .name = settings->common.queue,
+                                          .limits = &settings->common.limits};
+    struct blasd_usage_stream *from = NULL;
+    struct usage_sink *sink = NULL;
+    struct blasd_err err = {0};
+    int code = 0;
+    if (strcmp(settings->to, "redis") != 0) code = usage_sink_open(settings->to, &sink, &err);
+    if (code == 0) code = blasd_usage_open(&options, &from, &err);
+    if (code == 0 && settings->end) code = blasd_usage_stop(from, &err);
+    if (code == 0) {
+        printf("ready %s\n", settings->to);
+        fflush(stdout);
+        code = go_on(settings, from, sink, &err);
+    }
+    blasd_usage_free(from);
+    usage_sink_free(sink);
+    if (code == 0) return BLASD_EXIT_OK;
+    blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+    return BLASD_EXIT_FAILED;
+}
+
+int blasd_cmd_meter(int argc, char **argv) {
+    struct settings settings = {.to = NULL};
+    struct sigaction action = {.sa_handler = on_signal};
+    int status = parse(&settings, argc, argv);
+    if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
+    prctl(PR_SET_NAME, "blasd meter");
+    blasd_log_setup("blasd meter", settings.common.log_level);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return run(&settings);
+}

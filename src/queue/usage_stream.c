@@ -1,0 +1,318 @@
+/* Plain commands, for who takes the stream is alone: a lock that expires says who. What belongs
+ * together is one transaction, which the lock guards. */
+#include "queue/usage_stream.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "queue/queue_link.h"
+#include "wire/frame.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_MS 5000
+#define LOCK_MS "10000"     /* longer than a step takes, with a receiver's time to answer */
+#define AT_ONCE "100"       /* entries, of at most a packet each */
+#define SUMS_KEPT_S 7948800 /* 92 days */
+#define HOUR_S 3600
+#define SUMS_MOST 4096 /* of a step; a day of a tenant has hours x operations of them */
+
+/* What jobs of one tenant, hour and operation used. */
+struct sum {
+    char tenant[BLASD_TENANT_MAX];
+    char op[BLASD_NAME_MAX];
+    int64_t hour; /* since 1970 */
+    uint64_t jobs, failed, device_us, energy_mj, bytes;
+    double flops;
+};
+
+struct blasd_usage_stream {
+    struct blasd_queue_options options;
+    struct blasd_link_address address;
+    redisContext *redis; /* NULL: not connected */
+    char name[33];       /* of the lock's holder */
+    redisReply *entries; /* read and not settled, or NULL */
+    struct sum *sums;
+    int sum_count;
+};
+
+static int ask(struct blasd_usage_stream *usage, redisReply **ret, struct blasd_err *err, int argc,
+               ...) {
+    const char *argv[12];
+    redisReply *reply;
+    va_list words;
+    int code;
+    va_start(words, argc);
+    for (int i = 0; i < argc; i++) argv[i] = va_arg(words, const char *);
+    va_end(words);
+    code = blasd_link_ask(usage->redis, argc, argv, &reply, err);
+    if (code == 0 && ret != NULL)
+        *ret = reply;
+    else
+        freeReplyObject(reply);
+    return code;
+}
+
+static void hang_up(struct blasd_usage_stream *usage) {
+    if (usage->redis != NULL) redisFree(usage->redis);
+    usage->redis = NULL;
+}
+
+#define KEY(to, ...)                                                                               \
+    char to[BLASD_LINK_KEY_MAX];                                                                   \
+    blasd_link_key(to, usage->options.name, __VA_ARGS__)
+
+static int has_lock(struct blasd_usage_stream *usage, const char *lock, bool *ret,
+                    struct blasd_err *err) {
+    redisReply *reply;
+    int code = ask(usage, &reply, err, 2, "GET", lock);
+    if (code != 0) return code;
+    *ret = reply->type == REDIS_REPLY_STRING && strcmp(reply->str, usage->name) == 0;
+    freeReplyObject(reply);
+    return 0;
+}
+
+/* Takes the lock, or makes it last, and watches it: a transaction fails from then on where it is
+ * not ours any more. */
+static int take_lock(struct blasd_usage_stream *usage, bool *ours, struct blasd_err *err) {
+    KEY(lock, ":meter");
+    int code = ask(usage, NULL, err, 1, "UNWATCH"); /* where a step was not settled */
+    if (code == 0) code = has_lock(usage, lock, ours, err);
+    if (code == 0)
+        code = *ours ? ask(usage, NULL, err, 3, "PEXPIRE", lock, LOCK_MS)
+                     : ask(usage, NULL, err, 6, "SET", lock, usage->name, "NX", "PX", LOCK_MS);
+    if (code == 0) code = ask(usage, NULL, err, 2, "WATCH", lock);
+    return code == 0 ? has_lock(usage, lock, ours, err) : code;
+}
+
+/* Connected, with the lock. */
+static int hold(struct blasd_usage_stream *usage, struct blasd_err *err) {
+    bool ours = false;
+    int code = 0;
+    if (usage->redis == NULL)
+        code = blasd_link_connect(&usage->address, TIMEOUT_MS, &usage->redis, err);
+    if (code == 0) code = take_lock(usage, &ours, err);
+    if (code == 0 && !ours)
+        code = blasd_fail(err, BLASD_E_invalid_field, "queue",
+                          "another process takes what jobs of this queue used; end it, or wait "
+                          "10 s where it was killed");
+    if (code != 0) hang_up(usage);
+    return code;
+}
+
+int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usage_stream **ret,
+                     struct blasd_err *err) {
+    struct blasd_usage_stream *usage = calloc(1, sizeof *usage);
+    int code;
+    *ret = NULL;
+    if (usage == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    usage->options = *options;
+    blasd_random_hex(usage->name, sizeof usage->name - 1);
+    usage->sums = calloc(SUMS_MOST, sizeof *usage->sums);
+    code = usage->sums == NULL ? blasd_fail(err, BLASD_E_out_of_memory, "", "no memory") : 0;
+    if (code == 0) code = blasd_link_parse(options->url, &usage->address, err);
+    if (code == 0) code = blasd_link_check_name(options->name, err);
+    if (code == 0) code = hold(usage, err);
+    if (code == 0) {
+        KEY(metered, ":metered");
+        code = ask(usage, NULL, err, 3, "SET", metered, "1");
+    }
+    if (code == 0)
+        *ret = usage;
+    else
+        blasd_usage_free(usage);
+    return code;
+}
+
+/* Only where it is still ours: what watches it sees to that. */
+static void let_go(struct blasd_usage_stream *usage) {
+    struct blasd_err err;
+    KEY(lock, ":meter");
+    if (usage->redis == NULL || hold(usage, &err) != 0) return;
+    if (ask(usage, NULL, &err, 1, "MULTI") == 0 && ask(usage, NULL, &err, 2, "DEL", lock) == 0)
+        ask(usage, NULL, &err, 1, "EXEC");
+}
+
+void blasd_usage_free(struct blasd_usage_stream *usage) {
+    if (usage == NULL) return;
+    let_go(usage);
+    hang_up(usage);
+    freeReplyObject(usage->entries);
+    free(usage->sums);
+    free(usage);
+}
+
+static struct sum *sum_of(struct blasd_usage_stream *usage, const char *tenant,
+                          const struct blasd_record *record) {
+    int64_t hour = record->finished_us / 1000000 / HOUR_S;
+    struct sum *sum = usage->sums + usage->sum_count - 1;
+    for (; sum >= usage->sums; sum--)
+        if (sum->hour == hour && strcmp(sum->op, record->op) == 0 &&
+            strcmp(sum->tenant, tenant) == 0)
+            return sum;
+    if (usage->sum_count == SUMS_MOST) return NULL;
+    sum = &usage->sums[usage->sum_count++];
+    *sum = (struct sum){.hour = hour};
+    snprintf(sum->tenant, sizeof sum->tenant, "%s", tenant);
+    memcpy(sum->op, record->op, sizeof sum->op);
+    return sum;
+}
+
+int64_t blasd_usage_device_us(const struct blasd_record *record) {
+    const struct blasd_timing *timing = &record->timing;
+    int jobs = record->execution.batch_size > 1 ? record->execution.batch_size : 1;
+    return (timing->upload_us + timing->compute_us + timing->download_us) / jobs;
+}
+
+double blasd_usage_joules(const struct blasd_record *record) {
+    int jobs = record->execution.batch_size > 1 ? record->execution.batch_size : 1;
+    return record->execution.energy_joules / jobs;
+}
+
+static bool add_up(struct blasd_usage_stream *usage, const char *tenant,
+                   const struct blasd_record *record) {
+    struct sum *sum = sum_of(usage, tenant, record);
+    if (sum == NULL) return false;
+    sum->jobs++;
+    sum->failed += record->state == BLASD_SUCCEEDED ? 0 : 1;
+    sum->device_us += (uint64_t)blasd_usage_device_us(record);
+    sum->energy_mj += (uint64_t)(blasd_usage_joules(record) * 1000 + 0.5);
+    sum->bytes += record->execution.bytes;
+    sum->flops += record->execution.flops;
+    return true;
+}
+
+/* The value of a field of an entry, or NULL. */
+static const redisReply *field_of(const redisReply *entry, const char *name) {
+    const redisReply *fields;
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) return NULL;
+    fields = entry->element[1];
+    for (size_t i = 0; fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2)
+        if (fields->element[i]->str != NULL && strcmp(fields->element[i]->str, name) == 0)
+            return fields->element[i + 1];
+    return NULL;
+}
+
+/* The jobs of one entry. What is damaged ends it: nothing that could be billed is behind it. */
+static int read_entry(struct blasd_usage_stream *usage, const redisReply *entry,
+                      int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
+                      void *arg, struct blasd_err *err) {
+    const redisReply *tenant = field_of(entry, "tenant"), *records = field_of(entry, "records");
+    char sequence[BLASD_USAGE_SEQUENCE];
+    uint64_t ms = 0, n = 0;
+    int jobs = 0;
+    if (tenant == NULL || records == NULL || tenant->str == NULL || records->str == NULL) return 0;
+    sscanf(entry->element[0]->str, "%" SCNu64 "-%" SCNu64, &ms, &n);
+    for (size_t at = 0, size; at < records->len; at += size) {
+        struct blasd_record record;
+        struct blasd_usage_job job = {.tenant = tenant->str, .record = &record};
+        struct blasd_err broken;
+        int code =
+            blasd_record_decode_bare(records->str + at, records->len - at, &record, &size, &broken);
+        if (code != 0) break;
+        snprintf(sequence, sizeof sequence, "%015" PRIu64 "%010" PRIu64 "%06d", ms, n, jobs);
+        job.sequence = sequence;
+        if (!add_up(usage, tenant->str, &record))
+            return blasd_fail(err, BLASD_E_internal_error, "", "too many sums at once");
+        code = each(arg, &job, err);
+        if (code != 0) return code;
+        jobs++;
+    }
+    return jobs;
+}
+
+int blasd_usage_read(struct blasd_usage_stream *usage,
+                     int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
+                     void *arg, struct blasd_err *err) {
+    KEY(stream, ":usage");
+    int jobs = 0, code = hold(usage, err);
+    freeReplyObject(usage->entries);
+    usage->entries = NULL;
+    usage->sum_count = 0;
+    if (code == 0)
+        code = ask(usage, &usage->entries, err, 6, "XRANGE", stream, "-", "+", "COUNT", AT_ONCE);
+    if (code != 0) {
+        hang_up(usage);
+        return code;
+    }
+    for (size_t i = 0; i < usage->entries->elements; i++) {
+        int one = read_entry(usage, usage->entries->element[i], each, arg, err);
+        if (one < 0) return one;
+        jobs += one;
+    }
+    return jobs;
+}
+
+/* HINCRBY of one figure, queued. */
+static int add_figure(struct blasd_usage_stream *usage, const char *key, const struct sum *sum,
+                      const char *what, uint64_t by, struct blasd_err *err) {
+    char field[BLASD_NAME_MAX + 48], number[24];
+    if (by == 0) return 0;
+    snprintf(field, sizeof field, "%" PRId64 " %s %s", sum->hour, sum->op, what);
+    snprintf(number, sizeof number, "%" PRIu64, by);
+    return ask(usage, NULL, err, 4, "HINCRBY", key, field, number);
+}
+
+static int add_sum(struct blasd_usage_stream *usage, const struct sum *sum, struct blasd_err *err) {
+    KEY(key, ":usage:%s:%" PRId64, sum->tenant, sum->hour / 24);
+    KEY(tenants, ":usage_tenants");
+    char field[BLASD_NAME_MAX + 48], number[32], kept[24];
+    int code = ask(usage, NULL, err, 3, "SADD", tenants, sum->tenant);
+    if (code == 0) code = add_figure(usage, key, sum, "jobs", sum->jobs, err);
+    if (code == 0) code = add_figure(usage, key, sum, "failed", sum->failed, err);
+    if (code == 0) code = add_figure(usage, key, sum, "device_us", sum->device_us, err);
+    if (code == 0) code = add_figure(usage, key, sum, "energy_mj", sum->energy_mj, err);
+    if (code == 0) code = add_figure(usage, key, sum, "bytes", sum->bytes, err);
+    snprintf(field, sizeof field, "%" PRId64 " %s flops", sum->hour, sum->op);
+    snprintf(number, sizeof number, "%.17g", sum->flops);
+    snprintf(kept, sizeof kept, "%d", SUMS_KEPT_S);
+    if (code == 0) code = ask(usage, NULL, err, 4, "HINCRBYFLOAT", key, field, number);
+    if (code == 0) code = ask(usage, NULL, err, 3, "EXPIRE", key, kept);
+    return code;
+}
+
+/* All that belongs to one step, queued between MULTI and EXEC. */
+static int queue_step(struct blasd_usage_stream *usage, char *const *events, int count,
+                      struct blasd_err *err) {
+    KEY(stream, ":usage");
+    KEY(lock, ":meter");
+    KEY(cloudevents, ":cloudevents");
+    int code = ask(usage, NULL, err, 1, "MULTI");
+    for (size_t i = 0; code == 0 && i < usage->entries->elements; i++)
+        code =
+            ask(usage, NULL, err, 3, "XDEL", stream, usage->entries->element[i]->element[0]->str);
+    for (int i = 0; code == 0 && i < usage->sum_count; i++)
+        code = add_sum(usage, &usage->sums[i], err);
+    for (int i = 0; code == 0 && events != NULL && i < count; i++)
+        code = ask(usage, NULL, err, 5, "XADD", cloudevents, "*", "event", events[i]);
+    if (code == 0) code = ask(usage, NULL, err, 3, "PEXPIRE", lock, LOCK_MS);
+    return code;
+}
+
+int blasd_usage_settle(struct blasd_usage_stream *usage, char *const *events, int count,
+                       struct blasd_err *err) {
+    redisReply *reply = NULL;
+    bool done = false;
+    int code;
+    if (usage->entries == NULL) return 0;
+    code = queue_step(usage, events, count, err);
+    if (code == 0) code = ask(usage, &reply, err, 1, "EXEC");
+    if (code == 0) done = reply->type == REDIS_REPLY_ARRAY;
+    freeReplyObject(reply);
+    freeReplyObject(usage->entries);
+    usage->entries = NULL;
+    if (code != 0) hang_up(usage);
+    if (code != 0 || done) return code;
+    return blasd_fail(err, BLASD_E_queue_unavailable, "",
+                      "the lock went to another process, or expired; what it left is read again");
+}
+
+int blasd_usage_stop(struct blasd_usage_stream *usage, struct blasd_err *err) {
+    KEY(metered, ":metered");
+    int code = usage->redis == NULL ? hold(usage, err) : 0;
+    return code == 0 ? ask(usage, NULL, err, 2, "DEL", metered) : code;
+}

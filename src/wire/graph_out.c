@@ -1,0 +1,29 @@
+/* From bytes and a report to outputs by name. */
+#include "wire/graph_out.h"
+
+#include <string.h>
+
+bool blasd_graph_folded(const struct blasd_record *record) {
+    return record->state == BLASD_SUCCEEDED && record->graph == NULL &&
+           strcmp(record->op, blasd_op_graph.name) == 0;
+}
+
+int blasd_graph_unfold(struct blasd_record *record, const void *payload,
+                       struct blasd_graph_report **ret, struct blasd_err *err) {
+    struct blasd_output bytes = record->outputs[BLASD_GRAPH_OUT_RESULTS];
+    const struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
+    int code;
+    if (payload == NULL || bytes.tensor.rank < 0 || report->tensor.rank < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "the record of a graph has no report");
+    code = blasd_graph_report_read((const unsigned char *)payload + report->offset,
+                                   (size_t)report->bytes, bytes.bytes, ret, err);
+    if (code != 0) return code;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        record->outputs[i] = (struct blasd_output){.tensor = {.rank = -1}};
+        if (i >= (*ret)->output_count) continue;
+        record->outputs[i] = (*ret)->outputs[i];
+        record->outputs[i].offset += bytes.offset;
+    }
+    record->graph = *ret;
+    return 0;
+}

@@ -1,0 +1,278 @@
+/* Steps in turn. Each is planned again with what really came out of those before it, so that what
+ * the front end checks of data that is sent is checked of data that was computed. */
+#include "worker/graph_run.h"
+
+#include "base/clock.h"
+#include "core/graph.h"
+#include "wire/frame_graph.h"
+#include "worker/map_io.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCRATCH_KEEP (UINT64_C(64) << 20)
+
+struct running {
+    struct blasd_watch watch; /* must come first: what the steps' kernels ask */
+    struct blasd_watch *outer;
+    double done, part; /* of the graph's work: before this step, and this step */
+
+    const struct blasd_backend *backend;
+    struct blasd_device *device;
+    struct blasd_task *task; /* of the graph */
+    struct blasd_graph graph;
+    struct blasd_tensor *made;  /* owned; of each value what it really is */
+    unsigned char *memory;      /* of values that are no results */
+    struct blasd_arena scratch; /* inputs that had to be converted for the step */
+    struct blasd_buf report;
+};
+
+static bool on_go_on(struct blasd_watch *watch, double progress) {
+    struct running *running = (struct running *)(void *)watch;
+    return running->outer->go_on(running->outer, running->done + running->part * progress);
+}
+
+static int on_sharers(struct blasd_watch *watch) {
+    struct running *running = (struct running *)(void *)watch;
+    return running->outer->sharers(running->outer);
+}
+
+/* ---- one step ---- */
+
+/* Looks for what the port refuses in an input that was computed. */
+static void look(const struct blasd_port *port, const struct blasd_tensor *tensor,
+                 struct blasd_input *input) {
+    int64_t n = blasd_tensor_elements(tensor);
+    char kind = blasd_dtype_kind(tensor->dtype);
+    bool ordered = kind == 'f' || kind == 'i';
+    input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
+    input->all_zero = false;
+    if (port->finite && (kind == 'f' || kind == 'c'))
+        input->first_nonfinite = blasd_tensor_first_nonfinite(tensor->dtype, tensor->data, n);
+    if (ordered && (port->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0)
+        input->first_negative = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, false);
+    if (ordered && (port->values & BLASD_VALUES_POSITIVE) != 0)
+        input->first_not_positive =
+            blasd_tensor_first_negative(tensor->dtype, tensor->data, n, true);
+    if ((port->values & BLASD_VALUES_NOT_ALL_ZERO) != 0)
+        input->all_zero = n > 0 && blasd_tensor_all_zero(tensor->dtype, tensor->data, n);
+}
+
+/* The inputs of a step as they are, where they lie; what rules make is made. */
+static int find_inputs(struct running *running, struct blasd_job *job,
+                       struct blasd_tensor from[BLASD_MAX_INPUTS], struct blasd_err *err) {
+    unsigned char *payload = running->task->inputs[0].data;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        struct blasd_input *input = &job->inputs[i];
+        if (input->source.kind == BLASD_SOURCE_STEP) {
+            const struct blasd_graph_value *value =
+                blasd_graph_value(&running->graph, input->source.step, input->source.output);
+            from[i] = input->tensor = running->made[value - running->graph.values];
+            look(&job->op->inputs[i], &from[i], input);
+        } else if (input->source.kind == BLASD_SOURCE_RULE) {
+            from[i] = input->tensor;
+            from[i].data = blasd_arena_take(&running->scratch, blasd_tensor_bytes(&from[i]));
+            if (from[i].data == NULL)
+                return blasd_fail(err, BLASD_E_out_of_memory, job->op->inputs[i].name,
+                                  "no memory for what its rule makes");
+            blasd_rule_fill(&input->source.rule, &from[i]);
+        } else if (blasd_job_has(job, i)) {
+            from[i] = input->tensor;
+            from[i].data = payload + input->source.offset;
+        }
+    }
+    return 0;
+}
+
+static unsigned char *place_of(const struct running *running,
+                               const struct blasd_graph_value *value) {
+    unsigned char *results = running->task->outputs[BLASD_GRAPH_OUT_RESULTS].data;
+    return (value->result >= 0 ? results : running->memory) + value->offset;
+}
+
+/* Where the outputs go. What came out smaller than was planned may only make less. */
+static int map_outputs(struct running *running, int at, const struct blasd_plan *plan,
+                       struct blasd_task *task, struct blasd_err *err) {
+    const struct blasd_op *op = running->graph.steps[at].job.op;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
+    for (int i = 0; op->outputs[i].name != NULL; i++) {
+        const struct blasd_graph_value *value = blasd_graph_value(&running->graph, at, i);
+        bool makes = plan->outputs[i].rank >= 0;
+        if (makes != (value != NULL) ||
+            (makes && blasd_tensor_bytes(&plan->outputs[i]) > blasd_tensor_bytes(&value->tensor)))
+            return blasd_fail(err, BLASD_E_shape_mismatch, "",
+                              "what it reads came out smaller than planned, and its output '%s' "
+                              "would not be",
+                              op->outputs[i].name);
+        if (!makes) continue;
+        task->outputs[i] = plan->outputs[i];
+        task->outputs[i].order = BLASD_ROW_MAJOR;
+        task->outputs[i].data = place_of(running, value);
+    }
+    return 0;
+}
+
+/* Notes what was made; a kernel may make an output smaller than was planned, never larger. */
+static int take_outputs(struct running *running, int at, const struct blasd_task *task,
+                        struct blasd_err *err) {
+    const struct blasd_graph_step *step = &running->graph.steps[at];
+    for (int v = step->first; v < step->first + step->count; v++) {
+        const struct blasd_graph_value *value = &running->graph.values[v];
+        const struct blasd_tensor *made = &task->outputs[value->output];
+        if (made->data != place_of(running, value) || blasd_tensor_check(made, "", NULL) != 0 ||
+            blasd_tensor_bytes(made) > blasd_tensor_bytes(&value->tensor))
+            return blasd_fail(err, BLASD_E_internal_error, "",
+                              "the kernel gave back an output '%s' it was not asked for",
+                              step->job.op->outputs[value->output].name);
+        running->made[v] = *made;
+    }
+    return 0;
+}
+
+/* What the step tells becomes the graph's. */
+static int report_step(struct running *running, int at, const struct blasd_task *task,
+                       int64_t began_ns, int64_t mapped_ns, struct blasd_err *err) {
+    const struct blasd_graph_step *step = &running->graph.steps[at];
+    struct blasd_graph_ran ran = {.execution = {.flops = step->flops,
+                                                .bytes = step->bytes,
+                                                .energy_joules = task->energy_joules}};
+    int64_t run = (blasd_clock_ns() - mapped_ns) / 1000;
+    memcpy(ran.name, step->name, sizeof ran.name);
+    snprintf(ran.op, sizeof ran.op, "%s", step->job.op->name);
+    memcpy(ran.execution.method, task->method, sizeof ran.execution.method);
+    ran.timing.upload_us = (mapped_ns - began_ns) / 1000 + task->upload_us;
+    ran.timing.download_us = task->download_us;
+    ran.timing.compute_us = run - task->upload_us - task->download_us;
+    if (ran.timing.compute_us < 0) ran.timing.compute_us = 0;
+    ran.timing.total_us = ran.timing.upload_us + ran.timing.compute_us + ran.timing.download_us;
+    running->task->upload_us += task->upload_us;
+    running->task->download_us += task->download_us;
+    running->task->energy_joules += task->energy_joules;
+    for (int i = 0; i < task->warning_count; i++)
+        blasd_task_warn(running->task, "%s: %s", step->name, task->warnings[i]);
+    return blasd_graph_report_step(&ran, &running->report, err);
+}
+
+static int run_step(struct running *running, int at, struct blasd_err *err) {
+    struct blasd_job *job = &running->graph.steps[at].job;
+    const struct blasd_kernel *kernel = blasd_backend_kernel(running->backend, job->op);
+    struct blasd_tensor from[BLASD_MAX_INPUTS];
+    struct blasd_plan plan;
+    struct blasd_task task = {.job = job, .plan = &plan};
+    int64_t began_ns = blasd_clock_ns(), mapped_ns;
+    int code;
+    if (kernel == NULL)
+        return blasd_fail(err, BLASD_E_no_such_device, "op", "this device does not run %s",
+                          job->op->name);
+    blasd_task_reset(&task);
+    code = find_inputs(running, job, from, err);
+    if (code == 0) code = blasd_job_plan(job, &plan, err);
+    if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, &plan);
+    for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++)
+        if (blasd_job_has(job, i))
+            code = blasd_io_map_input(&running->scratch, job, &plan, i, &from[i], &task, err);
+    if (code == 0) code = map_outputs(running, at, &plan, &task, err);
+    if (code != 0) return code;
+    mapped_ns = blasd_clock_ns();
+    code = kernel->run(running->device, &task, 1, &running->watch, err);
+    if (code == 0 && task.err.code != BLASD_OK) {
+        *err = task.err;
+        code = -(int)task.err.code;
+    }
+    if (code == 0) code = take_outputs(running, at, &task, err);
+    if (code == 0) code = report_step(running, at, &task, began_ns, mapped_ns, err);
+    blasd_arena_reset(&running->scratch);
+    return code;
+}
+
+/* ---- all of them ---- */
+
+static int open_graph(struct running *running, struct blasd_arena *arena, struct blasd_err *err) {
+    const struct blasd_task *task = running->task;
+    uint64_t bytes = blasd_tensor_bytes(&task->inputs[0]);
+    uint64_t at = (uint64_t)task->job->params[BLASD_GRAPH_PROGRAM_AT].i;
+    struct blasd_graph *graph = &running->graph;
+    int code;
+    if (at > bytes)
+        return blasd_fail(err, BLASD_E_internal_error, "", "the graph lies outside its payload");
+    graph->program_at = at;
+    code = blasd_graph_decode((const unsigned char *)task->inputs[0].data + at,
+                              (size_t)(bytes - at), graph, err);
+    if (code == 0) code = blasd_graph_plan(graph, err);
+    if (code != 0) return code;
+    if (graph->results_bytes != (uint64_t)task->outputs[BLASD_GRAPH_OUT_RESULTS].shape[0] ||
+        graph->report_bytes != (uint64_t)task->outputs[BLASD_GRAPH_OUT_REPORT].shape[0])
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "this worker plans the graph differently from who took it in");
+    running->made = calloc((size_t)graph->value_count + 1, sizeof *running->made);
+    running->memory = blasd_arena_take(arena, graph->memory_bytes);
+    blasd_buf_init(&running->report, (size_t)graph->report_bytes);
+    if (running->made == NULL || running->memory == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "",
+                          "no memory for %llu bytes of intermediate values",
+                          (unsigned long long)graph->memory_bytes);
+    return blasd_graph_report_begin(graph->step_count, blasd_graph_results(graph), &running->report,
+                                    err);
+}
+
+static int run_steps(struct running *running, struct blasd_err *err) {
+    const struct blasd_graph *graph = &running->graph;
+    for (int s = 0; s < graph->step_count; s++) {
+        int code;
+        running->part = graph->steps[s].flops / graph->flops;
+        if (!running->outer->go_on(running->outer, running->done))
+            return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
+        code = run_step(running, s, err);
+        if (code == -(int)BLASD_E_device_error) return code;
+        if (code != 0) {
+            blasd_graph_blame(graph->steps[s].name, err);
+            return code;
+        }
+        running->done += running->part;
+    }
+    return 0;
+}
+
+/* Names the results, and leaves nothing of other jobs between them. */
+static int report_results(struct running *running, struct blasd_err *err) {
+    const struct blasd_graph *graph = &running->graph;
+    struct blasd_tensor *report = &running->task->outputs[BLASD_GRAPH_OUT_REPORT];
+    int count = blasd_graph_results(graph), code = 0;
+    for (int r = 0; code == 0 && r < count; r++) {
+        const struct blasd_graph_value *value = blasd_graph_result(graph, r);
+        const struct blasd_tensor *made = &running->made[value - graph->values];
+        const struct blasd_graph_step *step = &graph->steps[value->step];
+        uint64_t bytes = blasd_tensor_bytes(made);
+        memset(place_of(running, value) + bytes, 0,
+               blasd_align_up(blasd_tensor_bytes(&value->tensor)) - bytes);
+        code = blasd_graph_report_result(step->name, step->job.op->outputs[value->output].name,
+                                         made, value->offset, &running->report, err);
+    }
+    if (code != 0) return code;
+    memcpy(report->data, running->report.data, running->report.len);
+    report->shape[0] = (int64_t)running->report.len;
+    return 0;
+}
+
+int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *device,
+                    struct blasd_arena *arena, struct blasd_task *task, struct blasd_watch *watch,
+                    struct blasd_err *err) {
+    struct running running = {.watch = {.go_on = on_go_on},
+                              .outer = watch,
+                              .backend = backend,
+                              .device = device,
+                              .task = task};
+    int code;
+    if (watch->sharers != NULL) running.watch.sharers = on_sharers;
+    blasd_arena_init(&running.scratch, arena->max, SCRATCH_KEEP);
+    code = open_graph(&running, arena, err);
+    if (code == 0) code = run_steps(&running, err);
+    if (code == 0) code = report_results(&running, err);
+    snprintf(task->method, sizeof task->method, "%d steps", running.graph.step_count);
+    blasd_graph_release(&running.graph);
+    free(running.made);
+    blasd_buf_release(&running.report);
+    blasd_arena_release(&running.scratch);
+    return code;
+}
