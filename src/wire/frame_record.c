@@ -227,7 +227,7 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
     return 0;
 }
 
-/* All but the outputs. */
+/* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
     int code;
@@ -242,7 +242,9 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     get_texts(r, head->labels == 1, record);
     if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
         return frame_broken(err, "its labels are none");
-    return 0;
+    code = get_outputs(r, head->outputs, record, err);
+    if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    return code;
 }
 
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
@@ -252,9 +254,7 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     int code;
     *payload_at = len;
     code = get_record(bytes, len, record, &head, &r, err);
-    if (code == 0) code = get_outputs(&r, head.outputs, record, err);
     if (code != 0) return code;
-    if (head.traced) frame_get(&r, record->trace_id, sizeof record->trace_id);
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);
@@ -266,7 +266,7 @@ int blasd_record_decode_bare(const void *bytes, size_t len, struct blasd_record 
     struct head head;
     int code = get_record(bytes, len, record, &head, &r, err);
     if (code != 0) return code;
-    if (r.bad) return frame_broken(err, "its texts end early");
+    if (r.bad) return frame_broken(err, "it ends early");
     *size = head.header.size;
     return 0;
 }
