@@ -4,10 +4,12 @@
 #define BLASD_CORE_JOB_H
 
 #include "base/id.h"
+#include "core/labels.h"
 #include "core/op.h"
 #include "core/reference.h"
 #include "core/rule.h"
 #include "core/slice.h"
+#include "core/trace.h"
 
 /* The order is part of stored frames: append only. */
 enum blasd_priority { BLASD_PRIORITY_HIGH, BLASD_PRIORITY_NORMAL, BLASD_PRIORITY_LOW };
@@ -57,13 +59,15 @@ struct blasd_job {
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
-    uint16_t most_s;     /* it may compute for so long, where job_s is not less; 0: job_s alone */
+    char labels[BLASD_LABELS_MAX];
+    uint16_t most_s; /* it may compute for so long, where job_s is not less; 0: job_s alone */
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
     struct blasd_slice slice; /* or it lies there, where one is given */
     int64_t receive_us;       /* from the request's first byte to submission */
     int64_t created_us;       /* wall clock of submission, microseconds since 1970 */
     struct blasd_keeping keeping;
+    struct blasd_trace trace; /* that it is a part of, if any */
 };
 
 static inline bool blasd_source_refers(const struct blasd_source *source) {

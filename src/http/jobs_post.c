@@ -112,6 +112,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .keep = request->query.keep,
                                            .results = request->query.results,
                                            .graph = upload->exchange->form.graph,
+                                           .labels = request->query.labels,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
@@ -293,9 +294,8 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
     const struct blasd_plan *plan = &checked->plan;
     /* inputs that lie there already make no room for outputs, nor do those for what is kept */
     bool apart = blasd_job_refers(job) || job->keeping.keep != 0;
-    upload->outputs = apart || plan->output_bytes > plan->input_bytes - plan->made_bytes
-                          ? plan->output_bytes
-                          : 0;
+    upload->outputs =
+        apart || plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
     upload->device = choose_device(exchange->home, job, plan, checked->memory);
     upload->work_s = http_placement_work(&exchange->home->placement,
                                          blasd_front_queue_view(exchange->home->queue),

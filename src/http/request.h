@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "core/trace.h"
 #include "http/coding.h"
 #include "wire/answer.h"
 
@@ -42,9 +43,11 @@ enum http_param {
     HTTP_PARAM_FORGET = 2048,
     HTTP_PARAM_TARGET = 4096,
     HTTP_PARAM_DRY_RUN = 8192,
-    HTTP_PARAM_LIFE = 16384,
-    HTTP_PARAM_KEEP = 32768,
-    HTTP_PARAM_RESULTS = 65536
+    HTTP_PARAM_LABELS = 16384,
+    HTTP_PARAM_LABEL = 32768,
+    HTTP_PARAM_LIFE = 65536,
+    HTTP_PARAM_KEEP = 131072,
+    HTTP_PARAM_RESULTS = 262144
 };
 
 /* Prefer */
@@ -73,7 +76,8 @@ struct http_framing {
 /* Query parameters. */
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *keep, *results;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results;
+    const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
     bool forget, dry_run;
     double wait_s, target_s;
@@ -94,10 +98,12 @@ struct http_request {
     const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
     enum http_coding coding, accept_coding; /* of the body; of the answer, at the client's wish */
     const char *codings;                    /* Content-Encoding, as it was sent */
-    bool elsewhere;                         /* the payload may be more than the body; set by a route */
+    bool elsewhere;        /* the payload may be more than the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
+    struct blasd_trace trace; /* traceparent, where there is one and it is well formed */
+    bool trace_seen;
     const char *last_event_id; /* Last-Event-ID */
     bool if_range;             /* then there is none: we give no validators */
     struct http_framing framing;

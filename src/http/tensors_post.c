@@ -26,7 +26,6 @@ struct tensors_upload {
     struct blasd_sink sink;         /* must come second */
     struct http_exchange *exchange; /* borrowed: this is its part */
     struct blasd_intake *intake;    /* owned; NULL once the body is read */
-    struct http_body_sink receipt;  /* counts bytes of a body of unknown length */
     uint64_t body_limit;
     bool named; /* the body gives tensors names */
     int count;
@@ -47,7 +46,6 @@ static void release(struct http_side *side) {
         http_body_sink_release(&upload->of[i]->sink);
         free(upload->of[i]);
     }
-    http_body_sink_release(&upload->receipt);
     free(upload);
 }
 
@@ -87,7 +85,8 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal, BLASD_ID_TENSOR,
                          one->id);
-    http_body_sink_init(&one->sink, exchange->home, one->id);
+    http_body_sink_init(&one->sink, exchange);
+    one->sink.id = one->id;
     http_body_sink_expect(&one->sink, &exchange->request, upload->body_limit);
     one->sink.expected = bytes;
     one->sink.exact = false;
@@ -165,7 +164,6 @@ void http_tensors_post_begin(struct http_exchange *exchange) {
     upload->side.release = release;
     upload->exchange = exchange;
     upload->sink = (struct blasd_sink){.reserve = sink_reserve, .write = sink_write};
-    http_body_sink_init(&upload->receipt, exchange->home, "");
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 

@@ -42,7 +42,7 @@ struct front_call {
     int args;
     bool broken;    /* memory ran out while it was built */
     int tries_left; /* times it may be sent again after its connection was lost */
-    int64_t until_ns;
+    int64_t until_ns, sent_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
     size_t seq_at; /* where its SEQ stands, FRONT_SEQ digits set when it is first sent; 0: none */
@@ -85,8 +85,8 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
 #define FRONT_NOTE_MAX                                                                             \
-    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_TENANT_MAX +              \
-     4 * (1 + BLASD_TEXT_NUMBER))
+    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_LABELS_MAX +              \
+     BLASD_TENANT_MAX + 4 * (1 + BLASD_TEXT_NUMBER))
 
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_PACKET_JOBS 128

@@ -205,6 +205,25 @@ static void write_cost(struct json_out *out, const struct blasd_record *record) 
     document_cost(out, record->prices, &usage);
 }
 
+/* Names and values have no character that JSON would escape. */
+static void write_labels(struct json_out *out, const char *labels) {
+    struct blasd_label label;
+    for (bool first = true; blasd_labels_next(&labels, &label); first = false) {
+        json_out_put(out, first ? ",\"labels\":{\"" : ",\"");
+        json_out_raw(out, label.name, label.name_len);
+        json_out_put(out, "\":\"");
+        json_out_raw(out, label.value, label.value_len);
+        json_out_put(out, *labels == '\0' ? "\"}" : "\"");
+    }
+}
+
+static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) {
+    char text[BLASD_TRACE_TEXT];
+    if (!blasd_trace_given(id)) return;
+    blasd_trace_text(id, text);
+    json_out_put(out, ",\"trace_id\":\"%r\"", text);
+}
+
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
     json_out_put(out,
@@ -213,6 +232,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                  record->id, record->op, blasd_state_names[record->state],
                  blasd_priority_names[record->priority], device_of(record), record->created_us,
                  record->started_us, record->finished_us, record->progress);
+    write_labels(out, record->labels);
+    write_trace(out, record->trace_id);
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);

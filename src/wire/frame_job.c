@@ -4,6 +4,7 @@
  *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
  *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
  *                             its name, the generation 4, the offset 8
+ *     trace                   only where the header says so: id 16, span 8, sampled 1
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
  *                             first_nonfinite 8; then of a rule its kind 1 and 24 that depend on
  *                             the kind, and its tensor has no bytes; of a source that refers to a
@@ -12,7 +13,8 @@
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
  *     where outputs are kept or withheld: 1, bits of both 8 8, the tensors' life 4, and for each
- * that is kept the last part of its id
+ *                             that is kept the last part of its id
+ *     labels                  a text of more than one byte, which is not there where there are none
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
  * version with other defaults. Read next: frame_record.c, frame_graph.c. */
@@ -24,6 +26,7 @@
 
 #define MAGIC "BLJF"
 #define SCHEMA 1
+#define TRACED 0x80u /* in the header's byte of the priority */
 
 /* What every job has, behind its id and operation. */
 struct numbers {
@@ -101,6 +104,12 @@ static void put_place(struct frame_writer *w, const struct blasd_job *job) {
     frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
+static void put_trace(struct frame_writer *w, const struct blasd_trace *trace) {
+    frame_put(w, trace->id, sizeof trace->id);
+    frame_put(w, trace->span, sizeof trace->span);
+    frame_put_u8(w, trace->sampled);
+}
+
 /* What steps make is named behind the body (frame_graph.c). */
 static bool is_own(const struct blasd_job *job, int i) {
     return blasd_job_has(job, i) && job->inputs[i].source.kind != BLASD_SOURCE_STEP;
@@ -122,10 +131,12 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
     struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    bool traced = blasd_trace_given(job->trace.id);
     const struct frame_header header = {.magic = MAGIC,
                                         .schema = SCHEMA,
-                                        .own = {(uint8_t)job->priority, (uint8_t)job->device,
-                                                (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
+                                        .own = {(uint8_t)(job->priority | (traced ? TRACED : 0)),
+                                                (uint8_t)job->device, (uint8_t)job->most_s,
+                                                (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
     frame_put(&w, &header, sizeof header);
@@ -133,8 +144,10 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
+    if (traced) put_trace(&w, &job->trace);
     frame_put_body(&w, job);
     put_keeping(&w, &job->keeping);
+    if (job->labels[0] != '\0') frame_put_text(&w, job->labels, sizeof job->labels);
     return frame_end(&w, room, out, err);
 }
 
@@ -293,6 +306,17 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
+static int get_trace(struct frame_reader *r, struct blasd_trace *trace, struct blasd_err *err) {
+    unsigned sampled;
+    frame_get(r, trace->id, sizeof trace->id);
+    frame_get(r, trace->span, sizeof trace->span);
+    sampled = frame_get_u8(r);
+    if (r->bad || sampled > 1 || !blasd_trace_given(trace->id))
+        return frame_broken(err, "its trace is none");
+    trace->sampled = sampled == 1;
+    return 0;
+}
+
 int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
@@ -308,6 +332,14 @@ int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_e
     return 0;
 }
 
+/* What stands behind the parameters, where that is not yet the padding. */
+static int get_labels(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    if (r->at == r->end || *r->at == 0) return 0;
+    frame_get_text(r, job->labels, sizeof job->labels);
+    if (!r->bad && blasd_labels_valid(job->labels)) return 0;
+    return frame_broken(err, "its labels are none");
+}
+
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
                      struct blasd_err *err) {
     char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
@@ -315,8 +347,11 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     struct frame_reader r;
     struct frame_header header;
     struct numbers numbers;
+    bool traced;
     int code = frame_open(frame, len, MAGIC, SCHEMA, &header, &r, err);
     if (code != 0) return code;
+    traced = (header.own[0] & TRACED) != 0;
+    header.own[0] &= (uint8_t)~TRACED;
     if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT)
         return frame_broken(err, "its priority or device class is not known");
     r.at += sizeof header;
@@ -338,8 +373,10 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->receive_us = numbers.receive_us;
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
+    if (code == 0 && traced) code = get_trace(&r, &job->trace, err);
     if (code == 0) code = frame_get_body(&r, job, err);
     if (code == 0) code = get_keeping(&r, job, err);
+    if (code == 0) code = get_labels(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);

@@ -1,9 +1,11 @@
 /* Records as frames: a head in which every number has its place, so that a function inside Redis
  * reads and writes it with struct.unpack and struct.pack (queue/functions/records.lua); then
  *
+ *     labels               only where the head says so, and the one text that is never ""
  *     error                the name of its code, "" where there is none; field; detail
  *     device, device_name, method, as many warnings as the head says
  *     outputs              as many as the head says; of each: its name, the tensor
+ *     trace                its id, 16 bytes, only where the head says so
  *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
  *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
  * id
@@ -33,7 +35,7 @@ struct head {
     double energy_joules; /* 0: not known */
     uint64_t payload_bytes, slice_offset;
     uint32_t slice_generation;
-    uint8_t warnings, outputs, zero[2];
+    uint8_t warnings, outputs, labels, traced; /* the last two: whether there are any */
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -57,6 +59,8 @@ AT(slice_offset, 144);
 AT(slice_generation, 152);
 AT(warnings, 156);
 AT(outputs, 157);
+AT(labels, 158);
+AT(traced, 159);
 AT(segment, 160);
 AT(id, 176);
 AT(op, 224);
@@ -86,6 +90,8 @@ static struct head head_of(const struct blasd_record *record) {
         .flops = execution->flops,
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
+        .labels = record->labels[0] != '\0',
+        .traced = blasd_trace_given(record->trace_id),
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -108,6 +114,7 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
     const struct blasd_err *error = &record->error;
     const struct blasd_execution *execution = &record->execution;
     bool bad = error->code != BLASD_OK;
+    if (record->labels[0] != '\0') frame_put_text(w, record->labels, sizeof record->labels);
     frame_put_text(w, bad ? blasd_err_info(error->code)->name : "", 255);
     frame_put_text(w, bad ? error->field : "", sizeof error->field);
     frame_put_text(w, bad ? error->detail : "", sizeof error->detail);
@@ -162,6 +169,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
         head.outputs++;
     }
     room[offsetof(struct head, outputs)] = head.outputs;
+    if (head.traced) frame_put(&w, record->trace_id, sizeof record->trace_id);
     put_keeping(&w, op, record);
     return frame_end(&w, room, out, err);
 }
@@ -192,8 +200,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->zero[0] != 0 ||
-        head->zero[1] != 0 || head->warnings > BLASD_MAX_WARNINGS)
+    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 || head->traced > 1 ||
+        head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
     if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))
@@ -206,10 +214,11 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
     return frame_check_place(own[PLACE], &record->slice, err);
 }
 
-static void get_texts(struct frame_reader *r, struct blasd_record *record) {
+static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *record) {
     struct blasd_err *error = &record->error;
     struct blasd_execution *execution = &record->execution;
     char code[64];
+    if (labels) frame_get_text(r, record->labels, sizeof record->labels);
     frame_get_text(r, code, sizeof code);
     if (code[0] != '\0') error->code = blasd_err_code(code);
     frame_get_text(r, error->field, sizeof error->field);
@@ -276,7 +285,7 @@ static int get_keeping(struct frame_reader *r, struct blasd_record *record, stru
     return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
 }
 
-/* All but the outputs. */
+/* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
     int code;
@@ -287,7 +296,13 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     frame_get(r, head, sizeof *head);
     if (r->bad) return frame_broken(err, "its head ends early");
     code = get_head(head, record, err);
-    if (code == 0) get_texts(r, record);
+    if (code != 0) return code;
+    get_texts(r, head->labels == 1, record);
+    if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
+        return frame_broken(err, "its labels are none");
+    code = get_outputs(r, head->outputs, record, err);
+    if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    if (code == 0) code = get_keeping(r, record, err);
     return code;
 }
 
@@ -298,8 +313,6 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     int code;
     *payload_at = len;
     code = get_record(bytes, len, record, &head, &r, err);
-    if (code == 0) code = get_outputs(&r, head.outputs, record, err);
-    if (code == 0) code = get_keeping(&r, record, err);
     if (code != 0) return code;
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
@@ -312,7 +325,7 @@ int blasd_record_decode_bare(const void *bytes, size_t len, struct blasd_record 
     struct head head;
     int code = get_record(bytes, len, record, &head, &r, err);
     if (code != 0) return code;
-    if (r.bad) return frame_broken(err, "its texts end early");
+    if (r.bad) return frame_broken(err, "it ends early");
     *size = head.header.size;
     return 0;
 }

@@ -83,6 +83,7 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"device", options->device},
         {"keep", options->keep},
         {"results", options->results},
+        {"labels", options->labels},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];

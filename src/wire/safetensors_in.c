@@ -3,8 +3,8 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms, device, keep and results as strings, and inputs (a JSON text, of references); what
- * else stands there is other programs' business and ignored. */
+ * deadline_ms, device, labels, keep and results as strings, and inputs (a JSON text, of
+ * references); what else stands there is other programs' business and ignored. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"

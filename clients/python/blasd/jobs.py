@@ -44,6 +44,10 @@ class _Said:
         return Output(self.id, name)
 
     @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.document.get("labels") or {})
+
+    @property
     def ended(self) -> bool:
         return self.state in FINAL
 

@@ -17,14 +17,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
+                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
+                       OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
                        of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
-                       N: jobs of a packet; KEY: its Idempotency-Key
+                       N: jobs of a packet; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
@@ -79,6 +80,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        line for each batch that has begun, "US ID PACKET ...", as the worker itself
                        writes with HSET: it counts as long as its epoch is that of {q}:workers, and
                        what has ended may stand in it
+  {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
+                       itself with SET about once a second (worker/phases.h)
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
@@ -153,7 +156,7 @@ Front ends call
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); m=BYTES (what the
       tenant's tensors may come to, of a job that makes some);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
+      NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
@@ -172,15 +175,19 @@ Front ends call
       FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
       caller removes the blobs ID.in and ID.out; not where it is {RECORD}: another job refers to
       them, and the sweep will
-  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR
+  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR [LABEL]
       -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of its jobs of the state WHICH
-      or, any, of all; of the operation OP unless that is ""; made from SINCE on and before BEFORE,
-      in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
+      or, any, of all; of the operation OP unless that is "";
+      with the label LABEL, "NAME=VALUE" or, of any value, "NAME", unless that is ""; made from SINCE
+      on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
-  stats
+  stats [MORE]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
       "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...}}
+      MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
+      "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
+      "bytes":...,"results_bytes":...},...}, too
   usage TENANT FROM TO
       -> JSON text {"rows":[{"tenant","hour","op",WHAT:...},...]} of these days, at most the last 92 of
       them; TENANT "": of all, the last 8
