@@ -36,7 +36,7 @@ local function key_table(q)
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage'}) do
+                           'tenants', 'usage', 'figures'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
