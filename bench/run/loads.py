@@ -79,6 +79,16 @@ def doors(bench):
     return {"title": "JSON 4 x 4, 256 connections: without keys, with keys, with TLS", "trials": trials, "values": values}
 
 
+def spans(bench):
+    """What spans cost a small job, at their usual share."""
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    who = [s.Blasd(bench.build), s.BlasdSpans(bench.build)]
+    trials = bench.turns(who, spec_for(bench, 256, [job]))
+    plain, rate = median(trials, "blasd"), median(trials, "blasd-spans")
+    return {"title": "JSON 4 x 4, 256 connections: without spans, with those of 1 %", "trials": trials,
+            "values": {"spans": rate / plain if rate and plain else None}}
+
+
 # --- 2, 3: binary ---------------------------------------------------------------------------------------------------
 
 
@@ -442,6 +452,7 @@ def peoples_clients(bench):
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
     "keys": doors,
+    "spans": spans,
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
     "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,
     "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),

@@ -54,6 +54,7 @@ GOALS = [
     ("json-256", "Redis round trips a job", "<", 0.2, reads),
     ("keys", "with keys, of the rate without", ">=", 0.97, value("keys")),
     ("keys", "with TLS, of the rate without", ">=", 0.75, value("tls")),
+    ("spans", "with spans of 1 %, of the rate without", ">=", 0.97, value("spans")),
     ("json-1", "p50, ms", "<", 0.35, latency("p50")),
     ("binary-64", "jobs a second", ">=", 20000, rate),
     ("binary-1024", "times the plain C server", ">=", 1, peer("plain-c")),

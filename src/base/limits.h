@@ -106,6 +106,9 @@ struct blasd_err;
     X(log_jobs, 20, 0, 1000000, "lines a second",                                                  \
       "lines that a process logs about refused, failed and cancelled jobs; what is left out is "   \
       "counted")                                                                                   \
+    X(otlp_spans, 8192, 16, 10000000, "spans",                                                     \
+      "spans that wait to be sent (--otlp); what comes while they are so many is dropped, and "    \
+      "counted")                                                                                   \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \
     X(attempts, 5, 1, 100, "attempts", "workers that a job may end before it is given up")         \

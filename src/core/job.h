@@ -8,6 +8,7 @@
 #include "core/op.h"
 #include "core/rule.h"
 #include "core/slice.h"
+#include "core/trace.h"
 
 /* The order is part of stored frames: append only. */
 enum blasd_priority { BLASD_PRIORITY_HIGH, BLASD_PRIORITY_NORMAL, BLASD_PRIORITY_LOW };
@@ -63,6 +64,7 @@ struct blasd_job {
     struct blasd_slice slice; /* or it lies there, where one is given */
     int64_t receive_us;       /* from the request's first byte to submission */
     int64_t created_us;       /* wall clock of submission, microseconds since 1970 */
+    struct blasd_trace trace; /* that it is a part of, if any */
 };
 
 /* Whether input number `i` was given. */

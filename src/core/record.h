@@ -81,6 +81,7 @@ struct blasd_record {
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
+    uint8_t trace_id[BLASD_TRACE_ID];  /* zeros: none, or nobody here knows it */
     const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
                                           Set by who makes a document that tells the cost */
 };

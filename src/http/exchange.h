@@ -247,6 +247,7 @@ struct http_exchange {
     bool suspended; /* waits for its answer, and libmicrohttpd does not look at it */
     int pending;    /* callbacks of the queue still to come */
     int64_t began_ns;
+    struct blasd_trace trace; /* of the request; the span is its own where spans are exported */
     struct http_answering answer;
     struct http_body_seen body;
     struct http_client client;

@@ -25,6 +25,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
     plain.most_s = 0;
+    plain.trace = (struct blasd_trace){.sampled = false};
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
@@ -125,6 +126,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
             http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
+        upload->repeated = repeated;
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
         http_audit_job(exchange, repeated);
         if (exchange->connection == NULL || exchange->client.gone)
@@ -147,6 +149,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_clock_wall_us();
     job->most_s = (uint16_t)exchange->caller.job_s;
+    job->trace = exchange->trace;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
 

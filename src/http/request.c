@@ -179,6 +179,13 @@ static int read_transfer(struct http_request *request, const char *value, struct
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
 }
 
+/* A header that is malformed, or there twice, counts as absent: that is no reason to refuse. */
+static void read_trace(struct http_request *request, const char *value, size_t len) {
+    if (request->trace_seen || !blasd_trace_read(value, len, &request->trace))
+        request->trace = (struct blasd_trace){.sampled = false};
+    request->trace_seen = true;
+}
+
 /* A header that is kept as it is and may be there once: where it goes, or NULL; *name becomes as we
  * write it. */
 static const char **plain_header(struct http_request *request, const char **name) {
@@ -227,6 +234,7 @@ int http_request_header(struct http_request *request, const char *name, const ch
     }
     if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
     if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
+    if (strcasecmp(name, "traceparent") == 0) read_trace(request, value, len);
     if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
     if (strcasecmp(name, "If-Range") == 0) request->if_range = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "core/trace.h"
 #include "http/coding.h"
 #include "wire/answer.h"
 
@@ -96,6 +97,8 @@ struct http_request {
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
+    struct blasd_trace trace; /* traceparent, where there is one and it is well formed */
+    bool trace_seen;
     const char *last_event_id; /* Last-Event-ID */
     bool if_range;             /* then there is none: we give no validators */
     struct http_framing framing;

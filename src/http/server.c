@@ -368,8 +368,10 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     struct blasd_err problem = {0};
     char client[HTTP_PEER_TEXT];
     http_peer_text(address, client);
-    blasd_log_job(BLASD_LOG_WARN, "connection refused: code=too_many_connections client=%s",
-                  client);
+    blasd_log_job_event(BLASD_LOG_WARN, "connection refused",
+                        (const struct blasd_log_field[]){{"code", "too_many_connections", false},
+                                                         {"client", client, false}},
+                        2);
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
                loop->acceptor.limit_of_one);
@@ -398,8 +400,10 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {
-        .on_unseen = http_log_expired, .on_told = http_event_streams_told, .arg = loop};
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired,
+                                                  .on_told = http_event_streams_told,
+                                                  .trips = &server->metrics[number].redis,
+                                                  .arg = loop};
     int rc;
     blasd_list_init(&loop->exchanges);
     blasd_list_init(&loop->connections);

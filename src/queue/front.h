@@ -41,7 +41,7 @@ struct front_call {
     int args;
     bool broken;    /* memory ran out while it was built */
     int tries_left; /* times it may be sent again after its connection was lost */
-    int64_t until_ns;
+    int64_t until_ns, sent_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
     size_t seq_at; /* where its SEQ stands, FRONT_SEQ digits set when it is first sent; 0: none */

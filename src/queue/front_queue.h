@@ -108,6 +108,7 @@ struct blasd_front_queue_hooks {
     void (*on_unseen)(void *arg, const char *line, size_t len);
     /* May be NULL where blasd_front_queue_hear is not called. */
     void (*on_told)(void *arg, const struct blasd_told *told);
+    struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
     void *arg;
 };
 
@@ -192,6 +193,10 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
 /* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
  * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* The same with what only GET /metrics asks for: how long what waits has waited, what workers count
+ * (worker/phases.h), and, where `tenants`, what each tenant has. */
+void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
+                               void *arg);
 /* A JSON object {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these
  * days since 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "". */
 void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,

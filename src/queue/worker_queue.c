@@ -149,6 +149,19 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     return rc < 0 ? rc : 0;
 }
 
+int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
+                               struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX], ms[24];
+    blasd_link_key(key, queue->name, ":figures:%s", queue->lease.worker);
+    snprintf(ms, sizeof ms, "%" PRIu64, 3 * queue->options.limits->lease_ms);
+    blasd_caller_command(&queue->caller, "SET");
+    blasd_caller_text(&queue->caller, key);
+    blasd_caller_text(&queue->caller, text);
+    blasd_caller_text(&queue->caller, "PX");
+    blasd_caller_text(&queue->caller, ms);
+    return blasd_caller_do(&queue->caller, err);
+}
+
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {
     if (!queue->lease.epoch[0]) return 0;
     blasd_worker_leased(queue, BLASD_QUEUE_FN("release"));

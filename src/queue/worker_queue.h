@@ -58,6 +58,9 @@ void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count);
  * others now and the worker must register anew. */
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err);
+/* Publishes what the worker has counted, a JSON object, for some seconds. */
+int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
+                               struct blasd_err *err);
 /* Gives up the lease; jobs claimed and not ended go back at once, without counting as attempts
  * unless they had begun. */
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err);

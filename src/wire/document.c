@@ -200,6 +200,13 @@ static void write_labels(struct json_out *out, const char *labels) {
     }
 }
 
+static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) {
+    char text[BLASD_TRACE_TEXT];
+    if (!blasd_trace_given(id)) return;
+    blasd_trace_text(id, text);
+    json_out_put(out, ",\"trace_id\":\"%r\"", text);
+}
+
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
     json_out_put(out,
@@ -209,6 +216,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                  blasd_priority_names[record->priority], device_of(record), record->created_us,
                  record->started_us, record->finished_us, record->progress);
     write_labels(out, record->labels);
+    write_trace(out, record->trace_id);
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);

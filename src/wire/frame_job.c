@@ -4,6 +4,7 @@
  *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
  *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
  *                             its name, the generation 4, the offset 8
+ *     trace                   only where the header says so: id 16, span 8, sampled 1
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
  *                             first_nonfinite 8; then of a rule its kind 1 and 24 that depend on
  *                             the kind; its tensor has no bytes
@@ -21,6 +22,7 @@
 
 #define MAGIC "BLJF"
 #define SCHEMA 1
+#define TRACED 0x80u /* in the header's byte of the priority */
 
 /* What every job has, behind its id and operation. */
 struct numbers {
@@ -77,6 +79,12 @@ static void put_place(struct frame_writer *w, const struct blasd_job *job) {
     frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
+static void put_trace(struct frame_writer *w, const struct blasd_trace *trace) {
+    frame_put(w, trace->id, sizeof trace->id);
+    frame_put(w, trace->span, sizeof trace->span);
+    frame_put_u8(w, trace->sampled);
+}
+
 /* What steps make is named behind the body (frame_graph.c). */
 static bool is_own(const struct blasd_job *job, int i) {
     return blasd_job_has(job, i) && job->inputs[i].source.kind != BLASD_SOURCE_STEP;
@@ -98,10 +106,12 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
     struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    bool traced = blasd_trace_given(job->trace.id);
     const struct frame_header header = {.magic = MAGIC,
                                         .schema = SCHEMA,
-                                        .own = {(uint8_t)job->priority, (uint8_t)job->device,
-                                                (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
+                                        .own = {(uint8_t)(job->priority | (traced ? TRACED : 0)),
+                                                (uint8_t)job->device, (uint8_t)job->most_s,
+                                                (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
     frame_put(&w, &header, sizeof header);
@@ -109,6 +119,7 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
+    if (traced) put_trace(&w, &job->trace);
     frame_put_body(&w, job);
     if (job->labels[0] != '\0') frame_put_text(&w, job->labels, sizeof job->labels);
     return frame_end(&w, room, out, err);
@@ -225,6 +236,17 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
+static int get_trace(struct frame_reader *r, struct blasd_trace *trace, struct blasd_err *err) {
+    unsigned sampled;
+    frame_get(r, trace->id, sizeof trace->id);
+    frame_get(r, trace->span, sizeof trace->span);
+    sampled = frame_get_u8(r);
+    if (r->bad || sampled > 1 || !blasd_trace_given(trace->id))
+        return frame_broken(err, "its trace is none");
+    trace->sampled = sampled == 1;
+    return 0;
+}
+
 int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
@@ -255,8 +277,11 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     struct frame_reader r;
     struct frame_header header;
     struct numbers numbers;
+    bool traced;
     int code = frame_open(frame, len, MAGIC, SCHEMA, &header, &r, err);
     if (code != 0) return code;
+    traced = (header.own[0] & TRACED) != 0;
+    header.own[0] &= (uint8_t)~TRACED;
     if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT)
         return frame_broken(err, "its priority or device class is not known");
     r.at += sizeof header;
@@ -278,6 +303,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->receive_us = numbers.receive_us;
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
+    if (code == 0 && traced) code = get_trace(&r, &job->trace, err);
     if (code == 0) code = frame_get_body(&r, job, err);
     if (code == 0) code = get_labels(&r, job, err);
     if (code != 0) return code;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "wire/frame.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,7 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
     strncpy(record->op, known ? job->op->name : "unknown", sizeof record->op - 1);
     if (known) memcpy(record->labels, job->labels, sizeof record->labels);
     record->priority = known ? job->priority : BLASD_PRIORITY_NORMAL;
+    if (known) memcpy(record->trace_id, job->trace.id, sizeof record->trace_id);
     fill_timing(item, task, times, &record->timing);
     fill_execution(item, task, place, &record->execution);
     /* one clock for the whole document, Redis', which also tells how jobs follow each other */
@@ -135,6 +137,20 @@ static int make_room(struct blasd_endings *endings) {
     return 0;
 }
 
+static void log_failed(const struct blasd_record *record) {
+    char attempts[16], trace[BLASD_TRACE_TEXT];
+    const struct blasd_log_field fields[] = {
+        {"id", record->id, false},
+        {"code", blasd_err_info(record->error.code)->name, false},
+        {"op", record->op, false},
+        {"device", record->execution.device, false},
+        {"attempts", attempts, true},
+        {"trace_id", blasd_trace_given(record->trace_id) ? trace : NULL, false}};
+    snprintf(attempts, sizeof attempts, "%d", record->execution.attempts);
+    blasd_trace_text(record->trace_id, trace);
+    blasd_log_job_event(BLASD_LOG_INFO, "job failed", fields, sizeof fields / sizeof *fields);
+}
+
 int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
                       const struct blasd_item *item, struct blasd_io *io, struct blasd_err *err) {
     size_t start = endings->bytes.len;
@@ -151,9 +167,7 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
         return code;
     }
     if (record->state == BLASD_FAILED && record->error.code != BLASD_E_cancelled)
-        blasd_log_job(BLASD_LOG_INFO, "job failed: id=%s code=%s op=%s device=%s attempts=%d",
-                      record->id, blasd_err_info(record->error.code)->name, record->op,
-                      record->execution.device, record->execution.attempts);
+        log_failed(record);
     endings->of[endings->count] = (struct blasd_ending_of){.at = start, .item = item, .io = io};
     endings->rows[endings->count++] =
         (struct blasd_ending){.id = item->claim->id,

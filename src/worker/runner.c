@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "worker/graph_run.h"
+#include "worker/phases.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,8 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     struct blasd_record record;
     struct blasd_err err = {0};
     blasd_ending_record(item, task, io, error, times, &place, &record);
+    blasd_phases_job(blasd_heartbeat_phases(batcher->heartbeat), &record);
+    if (item->job.op != NULL) blasd_spans_job(&batcher->span, &item->job.trace, &record);
     if (blasd_endings_add(&batcher->endings, &record, item, io, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
@@ -147,6 +150,7 @@ void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items,
                         int64_t claimed_ns) {
     int64_t now = blasd_clock_ns();
     struct blasd_batch_times times = {claimed_ns, now, now, now, now};
+    blasd_spans_batch_begin(&batcher->span, batcher->options->otlp);
     for (int i = 0; i < count && !batcher->lost; i++)
         if (items[i].err.code != BLASD_OK)
             end_job(batcher, &items[i], NULL, NULL, &items[i].err, &times, 1);
@@ -273,9 +277,19 @@ static void store_part(struct blasd_batcher *batcher, int live) {
     }
 }
 
+/* Of a call of the kernel, whose jobs have been noted. */
+static void note_batch(struct blasd_batcher *batcher, const struct blasd_op *op, int jobs,
+                       const struct blasd_batch_times *times) {
+    int64_t now = blasd_clock_wall_us() - blasd_clock_ns() / 1000; /* wall clock minus steady */
+    blasd_phases_batch(blasd_heartbeat_phases(batcher->heartbeat), op, jobs);
+    blasd_spans_batch_end(&batcher->span, op->name, batcher->info.id, jobs,
+                          now + times->began_ns / 1000, now + times->stored_ns / 1000);
+}
+
 static int finish_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
                        int live, const struct blasd_batch_times *times) {
     int failed = 0;
+    blasd_spans_batch_begin(&batcher->span, batcher->options->otlp);
     for (int i = 0, k = 0; i < count; i++) {
         struct blasd_item *item = members[i];
         struct blasd_task *task = NULL;
@@ -293,6 +307,7 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
         if (error != NULL) failed++;
         if (!batcher->lost) end_job(batcher, item, task, io, error, times, live > 0 ? live : 1);
     }
+    if (live > 0) note_batch(batcher, members[0]->job.op, live, times);
     send(batcher);
     return failed;
 }

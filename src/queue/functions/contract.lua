@@ -69,6 +69,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        line for each batch that has begun, "US ID PACKET ...", as the worker itself
                        writes with HSET: it counts as long as its epoch is that of {q}:workers, and
                        what has ended may stand in it
+  {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
+                       itself with SET about once a second (worker/phases.h)
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
@@ -166,9 +168,12 @@ Front ends call
       on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
-  stats
+  stats [MORE]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
       "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
+      MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
+      "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
+      "bytes":...,"results_bytes":...},...}, too
   usage TENANT FROM TO
       -> JSON text {"rows":[{"tenant","hour","op",WHAT:...},...]} of these days, at most the last 92 of
       them; TENANT "": of all, the last 8

@@ -419,13 +419,60 @@ local function count_named(names, counts)
     return sum
 end
 
-local function stats(keys, args)
+-- Whether a text of a worker about itself can stand in one of ours.
+local function info_ok(info)
+    local ok, value = pcall(cjson.decode, info)
+    return ok and type(value) == 'table'
+end
+
+local stats
+do
+
+-- How long the oldest job has waited that stands in that line, in us: the first name, or one behind
+-- some tombstones; 0 where none waits.
+local function oldest_us(line)
+    local _, metas = resolve(call('LRANGE', line_key(line), 0, 31))
+    return metas[1] and max(now - tonumber(parse(metas[1]).us), 0) or 0
+end
+
+-- What each tenant has, as JSON.
+local function tenants_text()
+    local has, texts = {}, {}
+    local function add(tenant, field, value)
+        local fields = has[tenant] or {}
+        has[tenant], fields[#fields + 1] = fields, format('"%s":%s', field, value)
+    end
+    local waits = {}
+    for line, jobs in pairs(waiting()) do
+        waits[sub(line, 3)] = (waits[sub(line, 3)] or 0) + jobs
+    end
+    for tenant, jobs in pairs(waits) do add(tenant, 'waiting', jobs) end
+    local used, kept = call('HGETALL', K.used), call('HGETALL', K.recbytes)
+    for i = 1, #used, 2 do
+        local field, tenant = match(used[i], '^(%a+) (.+)$')
+        if field then add(tenant, field, used[i + 1]) end
+    end
+    for i = 1, #kept, 2 do
+        if sub(kept[i], 1, 1) == ':' then add(sub(kept[i], 2), 'results_bytes', kept[i + 1]) end
+    end
+    for tenant, fields in pairs(has) do
+        texts[#texts + 1] = cjson.encode(tenant) .. ':{' .. concat(fields, ',') .. '}'
+    end
+    return concat(texts, ',')
+end
+
+stats = function(keys, args)
     start(keys, args)
+    local more, figures, oldest = args[2], {}, {}
     local infos, claimed, running, workers = {}, {}, 0, call('HGETALL', K.workers)
     for i = 1, #workers, 2 do
         local name = workers[i]
         if call('EXISTS', K.lease_of .. name) == 1 then
             infos[#infos + 1] = cjson.encode(name) .. ':' .. match(workers[i + 1], '^%S+ %S+ (.*)$')
+            local told = more and call('GET', K.figures_of .. name)
+            if told and info_ok(told) then
+                figures[#figures + 1] = cjson.encode(name) .. ':' .. told
+            end
         end
         local names, begun = holdings(name)
         local begun_names = {}
@@ -437,23 +484,29 @@ local function stats(keys, args)
     for line, jobs in pairs(waiting()) do
         local si = sub(line, 1, 1)
         queued[si] = (queued[si] or 0) + jobs
+        if more and jobs > 0 then oldest[si] = max(oldest[si] or 0, oldest_us(line)) end
     end
     for c, class in ipairs(CLASSES) do
         local rows = {}
         for p, priority in ipairs(PRIORITIES) do
             local si = SI[(c - 1) * 3 + p]
             local held = claimed[si] or 0
-            rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
-                             queued[si] or 0, held)
+            rows[p] = format('"%s":{"queued":%d,"claimed":%d%s}', priority, queued[si] or 0, held,
+                             oldest[si] and ',"oldest_us":' .. whole(oldest[si]) or '')
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
-    return format('{"totals":{%s},"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
+    return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
                   '"records_bytes":%s,%s}}',
-                  concat(totals, ','), concat(infos, ','), counted('jobs'), whole(counted('bytes')), running,
+                  concat(totals, ','), concat(infos, ','),
+                  more and '"figures":{' .. concat(figures, ',') .. '},' or '',
+                  more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
+                  counted('jobs'), whole(counted('bytes')), running,
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','))
+end
+
 end
 
 -- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.

@@ -36,7 +36,7 @@ local function key_table(q)
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage'}) do
+                           'tenants', 'usage', 'figures'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -79,7 +79,8 @@ end
 
 -- A whole number from 0 that a double holds, or nil: arguments are texts, and 1e999 is one.
 local function count_of(text)
-    return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
+    local n = text and #text <= 16 and find(text, '^%d+$') and tonumber(text)
+    return n and n <= 9007199254740992 and n or nil
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again

@@ -1,10 +1,5 @@
 -- What workers call.
 
-local function info_ok(info)
-    local ok, value = pcall(cjson.decode, info)
-    return ok and type(value) == 'table'
-end
-
 local function register(keys, args)
     start(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
