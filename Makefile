@@ -60,7 +60,7 @@ CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c)
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
 ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/cli.a $(BUILD)/lib/client.a
-GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/version.h
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/console.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
@@ -122,7 +122,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records metering endings giving recovery upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records events metering endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
@@ -135,6 +135,10 @@ $(BUILD)/gen/openapi_json.h: api/openapi.json
 $(BUILD)/gen/pages.h: api/docs.html api/style.css
 	@mkdir -p $(@D)
 	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
+CONSOLE = $(sort $(wildcard src/http/console/*.*))
+$(BUILD)/gen/console.h: $(CONSOLE) mk/console.sh
+	@mkdir -p $(@D)
+	@mk/console.sh $(CONSOLE) >$@
 
 # in this order: a list in a prerequisite must be known when it is read
 include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk

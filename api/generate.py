@@ -59,7 +59,8 @@ def of_operation(op):
     title = op["name"].capitalize()
     shared = {"priority": {"$ref": "#/components/schemas/Priority"},
               "deadline_ms": {"$ref": "#/components/schemas/Deadline"},
-              "device": {"$ref": "#/components/schemas/Device"}}
+              "device": {"$ref": "#/components/schemas/Device"},
+              "labels": {"$ref": "#/components/schemas/Labels"}}
     return {
         f"{title}Inputs": {"type": "object", "description": op["summary"], "additionalProperties": False,
                            "required": [port["name"] for port in op["inputs"] if not port["optional"]],

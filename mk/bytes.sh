@@ -4,5 +4,5 @@ set -eu
 name=$1
 shift
 echo "static const char ${name}[] = {"
-cat "$@" | od -An -v -tu1 | sed 's/\([0-9]\+\)/\1,/g'
+cat "$@" | od -An -v -tx1 | sed "s/ \([0-9a-f][0-9a-f]\)/'\\\\x\1',/g"
 echo "0};"

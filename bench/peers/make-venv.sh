@@ -1,18 +1,24 @@
 #!/bin/sh
 # Makes virtual environments of Python programs that others wrote, where they are missing, from PyPI: the benchmarks'
 # peers, and clients and checkers that the tests run.
-#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi|otlp|kubernetes DIR
+#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|checks DIR
 # Exit status 1 and a reason on standard error where one cannot be made: what needs it then goes on without it.
 set -eu
 group=$1
 dir=$2
+bare=""
 case $group in
     fastapi) packages="fastapi uvicorn uvloop httptools orjson numpy celery redis matplotlib" probe="fastapi, uvloop, httptools, orjson, celery, redis, matplotlib" ;;
     science) packages="numpy scipy scikit-learn" probe="numpy, scipy, sklearn" ;;
     inference) packages="tritonclient[http]" probe="tritonclient.http.aio" ;;
     openapi) packages="openapi-spec-validator schemathesis openapi-python-client mypy" probe="openapi_spec_validator, schemathesis, openapi_python_client, mypy" ;;
     otlp) packages="opentelemetry-proto" probe="opentelemetry.proto.collector.trace.v1.trace_service_pb2, google.protobuf.json_format" ;;
+    tutorial) packages="numpy scipy matplotlib nbclient ipykernel" probe="numpy, scipy, matplotlib, nbclient, nbformat, ipykernel" ;;
+    arrays) packages="numpy pyarrow polars" probe="numpy, pyarrow, polars" ;;
+    checks) packages="numpy ruff mypy" probe="numpy, ruff, mypy" ;;
     kubernetes) packages="kubernetes-validate" probe="kubernetes_validate, yaml" ;;
+    # of the latter axe.min.js alone is wanted, and none of what it needs besides
+    browser) packages="selenium" bare="axe-playwright-python" probe="selenium, importlib.util; importlib.util.find_spec('axe_playwright_python').origin" ;;
     # perf_analyzer is a program; from 2.49 on it comes by itself, for machines whose C library is that of 2023 or newer
     perf)
         packages="perf-analyzer>=2" probe="perf_analyzer"
@@ -21,13 +27,14 @@ case $group in
             packages="tritonclient==2.48.0 nvidia-cuda-runtime-cu12" probe="tritonclient, nvidia.cuda_runtime"
         fi ;;
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
-    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes DIR" >&2; exit 2 ;;
+    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|checks DIR" >&2; exit 2 ;;
 esac
 if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c "import $probe" >/dev/null 2>&1; then exit 0; fi
 rm -rf "$dir"
 mkdir -p "$(dirname "$dir")"
 log="$dir.log"
 if { "${PYTHON:-/usr/bin/python3}" -m venv "$dir" && timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check $packages \
+        && { [ -z "$bare" ] || timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps $bare; } \
         && "$dir/bin/python" -c "import $probe"; } >"$log" 2>&1; then
     rm -f "$log"
     exit 0

@@ -31,6 +31,11 @@ struct blasd_gpu_stream;
     extern __shared__ __align__(16) unsigned char blasd_dynamic_shared[];                          \
     type *name = reinterpret_cast<type *>(blasd_dynamic_shared)
 
+/* before a loop whose arrays are to be registers, and before one whose code is to stand there once
+ */
+#define BLASD_UNROLL _Pragma("unroll")
+#define BLASD_UNROLL_NOT _Pragma("unroll 1")
+
 static __device__ inline float blasd_gpu_float16_read(uint16_t x) {
     return __half2float(__ushort_as_half(x));
 }
@@ -82,6 +87,9 @@ extern "C" {
     static_assert(true)
 #define BLASD_DYNAMIC_SHARED(type, name)                                                           \
     type *name = static_cast<type *>(blasd_shim_dynamic_shared())
+
+#define BLASD_UNROLL
+#define BLASD_UNROLL_NOT
 
 static inline float blasd_gpu_float16_read(uint16_t x) {
     return blasd_float16_read(x);

@@ -193,8 +193,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         const struct group *group = &plan->groups[plan->group_of[t]];
         struct blasd_task *task = &job->tasks[t];
-        bool single = group->dtype == BLASD_float32 && group->way != WAY_TINY &&
-                      group->way != WAY_SMALL;
+        bool single =
+            group->dtype == BLASD_float32 && group->way != WAY_TINY && group->way != WAY_SMALL;
         const char *rounding = !single                            ? ""
                                : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
                                : plan->rounding == BLASD_GPU_BF16 ? ", bf16"

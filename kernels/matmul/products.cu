@@ -203,8 +203,8 @@ static int plan_small(struct blasd_cuda_job *job, struct product_plan *plan,
     for (int g = 0; g < plan->group_count; g++)
         if (plan->groups[g].way == WAY_SMALL) count++;
     if (count == 0) return 0;
-    code = blasd_cuda_table(job, (size_t)count * sizeof *host, (void **)&host, (void **)&device,
-                            err);
+    code =
+        blasd_cuda_table(job, (size_t)count * sizeof *host, (void **)&host, (void **)&device, err);
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct group *first = &plan->groups[g];
         if (first->way != WAY_SMALL || first->small != nullptr) continue;

@@ -27,10 +27,10 @@ struct group : stack {
     double alpha, beta;  /* of the products themselves */
     int first, count;    /* of the order */
     struct across_tasks a, b, c, out_at, target;
-    bool too_large;             /* for the device */
-    void *wide;                 /* float32 results that are yet to be rounded to half */
-    enum blasd_dtype made;      /* what the product makes: `out`, or wide */
-    struct blasd_gpu_gemm gemm; /* WAY_LIBRARY: of one job, but for its addresses */
+    bool too_large;                 /* for the device */
+    void *wide;                     /* float32 results that are yet to be rounded to half */
+    enum blasd_dtype made;          /* what the product makes: `out`, or wide */
+    struct blasd_gpu_gemm gemm;     /* WAY_LIBRARY: of one job, but for its addresses */
     const struct tiny_batch *small; /* WAY_SMALL, on the device: of this group and others like it */
     int small_count;                /* 0: another group's launch does it */
     int64_t small_blocks;

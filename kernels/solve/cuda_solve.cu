@@ -17,7 +17,7 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-#define THREAD_MOST 4            /* unknowns */
+#define LANES_MOST 32            /* unknowns */
 #define FUSED_COLUMNS 32         /* more columns than this are shared out among blocks */
 #define STEPS_MOST 1024          /* unknowns that one block can finish */
 #define STEPS_BYTES (1ull << 30) /* of factors at a time */
@@ -25,7 +25,7 @@ extern "C" {
 #define GRID_MOST (1 << 16)
 #define BATCHED_ALWAYS 256 /* unknowns */
 
-enum way { WAY_NOTHING, WAY_THREADS, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
+enum way { WAY_NOTHING, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
 
 struct solve_plan {
     struct blasd_solve solve;
@@ -88,8 +88,7 @@ static enum way choose_way(const struct solve_plan *plan, const struct blasd_gpu
     if (s->n == 0 || s->batch_count == 0) return WAY_NOTHING;
     if (s->n > STEPS_MOST) return WAY_LARGE;
     if (s->columns > FUSED_COLUMNS) return WAY_STEPS;
-    if (s->n <= THREAD_MOST) return WAY_THREADS;
-    if (s->n <= 32) return WAY_LANES;
+    if (s->n <= LANES_MOST) return WAY_LANES;
     if (room_bytes(plan, true, false) + 2048 <= (int64_t)facts->shared_bytes) return WAY_BLOCKS;
     return WAY_STEPS;
 }
@@ -231,28 +230,38 @@ static dim3 grid_of(int64_t blocks) {
     return dim3((unsigned)(blocks < GRID_MOST ? blocks : GRID_MOST));
 }
 
+template <int W, class T>
+static int launch_small(struct blasd_cuda_job *job, const struct solve_batch &batch,
+                        struct blasd_err *err) {
+    int teams = SMALL_THREADS / W;
+    return blasd_launch(solve_small<W, T>, grid_of((batch.total + teams - 1) / teams),
+                        dim3(SMALL_THREADS), 0, job->stream, err, batch);
+}
+
+/* `left`: only what launch_small has left. */
+template <int W, class T>
+static int launch_lanes(struct blasd_cuda_job *job, const struct solve_plan *plan, int left,
+                        struct blasd_err *err) {
+    const struct solve_batch &batch = plan->batch;
+    int threads = 64, teams = threads / W;
+    return blasd_launch(solve_by_lanes<W, T>, grid_of((batch.total + teams - 1) / teams),
+                        dim3((unsigned)threads), (size_t)(room_bytes(plan, true, true) * teams),
+                        job->stream, err, batch, left);
+}
+
 template <class T>
 static int launch_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
                         struct blasd_err *err) {
     const struct solve_batch &batch = plan->batch;
-    int n = batch.shape.n, threads = 64, width = n <= 8 ? 8 : n <= 16 ? 16 : 32;
-    int64_t each = room_bytes(plan, true, true), total = batch.total;
+    int n = batch.shape.n, code;
     if (plan->way == WAY_BLOCKS)
-        return blasd_launch(solve_by_blocks<T>, grid_of(total), dim3((unsigned)plan->threads),
+        return blasd_launch(solve_by_blocks<T>, grid_of(batch.total), dim3((unsigned)plan->threads),
                             (size_t)room_bytes(plan, true, false), job->stream, err, batch);
-    if (plan->way == WAY_THREADS)
-        return blasd_launch(solve_by_threads<T>, grid_of((total + threads - 1) / threads),
-                            dim3((unsigned)threads), (size_t)(each * threads), job->stream, err,
-                            batch);
-    int teams = threads / width;
-    dim3 grid = grid_of((total + teams - 1) / teams);
-    size_t bytes = (size_t)(each * teams);
-    dim3 block((unsigned)threads);
-    if (width == 8)
-        return blasd_launch(solve_by_lanes<8, T>, grid, block, bytes, job->stream, err, batch);
-    if (width == 16)
-        return blasd_launch(solve_by_lanes<16, T>, grid, block, bytes, job->stream, err, batch);
-    return blasd_launch(solve_by_lanes<32, T>, grid, block, bytes, job->stream, err, batch);
+    if (n > 16) return launch_lanes<32, T>(job, plan, 0, err);
+    if (n > 8) return launch_lanes<16, T>(job, plan, 0, err);
+    if (batch.shape.assume != BLASD_ASSUME_GENERAL) return launch_lanes<8, T>(job, plan, 0, err);
+    code = n <= 4 ? launch_small<4, T>(job, batch, err) : launch_small<8, T>(job, batch, err);
+    return code == 0 ? launch_lanes<8, T>(job, plan, 1, err) : code;
 }
 
 /* The library's factors of the matrices of a chunk. */

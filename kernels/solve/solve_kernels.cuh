@@ -5,10 +5,11 @@
 #ifndef BLASD_KERNELS_SOLVE_KERNELS_CUH
 #define BLASD_KERNELS_SOLVE_KERNELS_CUH
 
-#include "kernels/solve/solve_columns.cuh"
+#include "kernels/solve/solve_small.cuh"
 
 #define SOLVE_COLUMNS_EACH 8 /* columns that a block takes, where columns are shared out */
 #define SOLVE_WALK_MOST 8
+#define SMALL_THREADS 64
 
 /* One tensor of each task, at even steps. */
 struct solve_tensor {
@@ -73,18 +74,17 @@ static __device__ inline void report(const struct solve_batch &batch, int64_t sy
 
 /* ---- room ---- */
 
-/* Takes arrays one after the other from memory in which `step` teams lie side by side. */
+/* Takes arrays one after the other. */
 struct solve_carver {
     unsigned char *at;
-    int step, index;
     template <class T> __device__ vector_view<T> take(int count) {
-        T *p = reinterpret_cast<T *>(at) + index;
-        at += (int64_t)count * step * (int)sizeof(T);
-        return {p, step};
+        T *p = reinterpret_cast<T *>(at);
+        at += (int64_t)count * (int)sizeof(T);
+        return {p, 1};
     }
     template <class T> __device__ matrix_view<T> take_square(int n) {
         int ld = n | 1; /* odd: neither rows nor columns meet in few banks */
-        return {take<T>(n * ld).p, step, step * ld};
+        return {take<T>(n * ld).p, 1, ld};
     }
 };
 
@@ -137,34 +137,70 @@ static __device__ void solve_one(const Team &team, const struct solve_batch &bat
     team.sync();
 }
 
-template <class T>
-__global__ void __launch_bounds__(64) solve_by_threads(struct solve_batch batch) {
-    BLASD_DYNAMIC_SHARED(unsigned char, shared);
-    struct solve_carver from = {shared, (int)blockDim.x, (int)threadIdx.x};
-    struct solve_room<T> room = carve<T>(from, batch.shape.n, true, true);
-    team_of_one team;
-    for (int64_t s = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; s < batch.total;
-         s += (int64_t)gridDim.x * blockDim.x)
-        solve_one(team, batch, room, s);
+/* What small_system does; the flags of what it leaves say so. The teams of a warp go through all of
+ * it together, those without a system of their own with the last one. */
+template <int W, class T>
+__global__ void __launch_bounds__(SMALL_THREADS) solve_small(struct solve_batch batch) {
+    const struct solve_shape &shape = batch.shape;
+    int teams = SMALL_THREADS / W, mine = (int)threadIdx.x % 32 / W;
+    struct small_system<W, T> s;
+    s.team.in_step();
+    s.n = shape.n;
+    s.lane = s.team.rank();
+    for (int64_t first = (int64_t)blockIdx.x * teams + threadIdx.x / 32 * (32 / W);
+         first < batch.total; first += (int64_t)gridDim.x * teams) {
+        int64_t at = first + mine < batch.total ? first + mine : batch.total - 1;
+        bool own = at == first + mine, good;
+        const T *a = matrix_of<T>(batch, at), *b = columns_of<T>(batch, at);
+        struct solve_matrix state = {};
+        struct solve_outcome outcome = {};
+        double shrinks;
+        BLASD_UNROLL
+        for (int j = 0; j < W; j++)
+            s.own[j] = s.here() && j < s.n ? a[s.lane * shape.a_row + j * shape.a_column]
+                                           : (T)(s.lane == j ? 1 : 0);
+        good = s.measure();
+        good = s.factor() && good;
+        outcome.rcond = s.rcond();
+        good = good && outcome.rcond >= 2 * precision<T>::unit * s.n;
+        shrinks = s.contraction(outcome.rcond);
+        outcome.method = state.method = BLASD_SOLVED_LU;
+        BLASD_UNROLL_NOT
+        for (int c = 0; c < shape.columns; c++) {
+            T x = s.here() ? b[s.lane * shape.b_row + c * shape.b_column] : (T)0;
+            bool refine = shape.refinement != BLASD_REFINE_NONE;
+            double error;
+            int steps;
+            good = s.solve_column(x, refine, shrinks, &x, &error, &steps) && good;
+            if (!(error <= outcome.error)) outcome.error = error;
+            if (steps > outcome.steps) outcome.steps = steps;
+            if (s.here() && own) solution_of<T>(batch, at)[s.lane * shape.columns + c] = x;
+        }
+        if (s.lane != 0 || !own) continue;
+        if (good)
+            report(batch, at, state, outcome);
+        else
+            batch.flags[at] = SOLVE_LEFT;
+    }
 }
 
+/* `left`: only what solve_small has left. */
 template <int W, class T>
-__global__ void __launch_bounds__(64) solve_by_lanes(struct solve_batch batch) {
+__global__ void __launch_bounds__(64) solve_by_lanes(struct solve_batch batch, int left) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
     int teams = (int)blockDim.x / W, mine = (int)threadIdx.x / W;
-    struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, true, true), 1,
-                                0};
+    struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, true, true)};
     struct solve_room<T> room = carve<T>(from, batch.shape.n, true, true);
     team_of_lanes<W> team;
     for (int64_t s = (int64_t)blockIdx.x * teams + mine; s < batch.total;
          s += (int64_t)gridDim.x * teams)
-        solve_one(team, batch, room, s);
+        if (!left || batch.flags[s] == SOLVE_LEFT) solve_one(team, batch, room, s);
 }
 
 template <class T>
 __global__ void __launch_bounds__(256) solve_by_blocks(struct solve_batch batch) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
-    struct solve_carver from = {shared, 1, 0};
+    struct solve_carver from = {shared};
     struct solve_room<T> room = carve<T>(from, batch.shape.n, true, false);
     team_of_block team;
     for (int64_t s = blockIdx.x; s < batch.total; s += gridDim.x) solve_one(team, batch, room, s);
@@ -192,7 +228,7 @@ template <class T>
 static __device__ inline solve_room<T> room_of_step(const struct solve_steps &steps,
                                                     unsigned char *shared, int64_t matrix) {
     int n = steps.batch.shape.n;
-    struct solve_carver from = {shared, 1, 0};
+    struct solve_carver from = {shared};
     struct solve_room<T> room = carve<T>(from, n, false, false);
     room.f = {static_cast<T *>(steps.factors) + matrix * n * n, 1, n};
     room.beside = {static_cast<T *>(steps.beside) + matrix * n, 1};

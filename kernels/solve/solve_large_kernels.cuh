@@ -38,9 +38,9 @@ template <class T>
 __global__ void __launch_bounds__(256)
     large_load(struct solve_shape shape, const T *a, T *to, int *unsymmetric) {
     BLASD_STATIC_SHARED(T, tile, [32][33]);
-    team_of_one team;
+    team_of_lanes<1> team;
     struct solve_room<T> none = {};
-    solver<team_of_one, T> s(team, shape, none, a);
+    solver<team_of_lanes<1>, T> s(team, shape, none, a);
     int tx = (int)threadIdx.x % 32, ty = (int)threadIdx.x / 32, n = shape.n;
     int64_t across = (n + 31) / 32;
     bool by_rows = shape.a_column == 1;

@@ -1,5 +1,5 @@
-/* The threads that work on one system together: one thread, some lanes of a warp, or a block. All
- * of solve's device code is written once for the three of them.
+/* The threads that work on one system together: some lanes of a warp, or a block. Solve's device
+ * code for what is not simple is written once for both.
  *
  * A team has `width` lanes that can exchange registers (its crew: all of it but for a block, whose
  * crew is its first warp). Sums are the same whoever computes them, and the same in all threads.
@@ -28,48 +28,20 @@ static __device__ inline int exponent_of(double x) {
     return exponent;
 }
 
-/* One thread; its numbers lie `step` apart, between those of its neighbours. */
-struct team_of_one {
-    static constexpr int width = 1;
-    static constexpr bool block = false;
-    __device__ int rank() const {
-        return 0;
-    }
-    __device__ int size() const {
-        return 1;
-    }
-    __device__ team_of_one crew() const {
-        return *this;
-    }
-    __device__ void sync() const {
-    }
-    template <class T> __device__ T shuffle(T value, int) const {
-        return value;
-    }
-    __device__ double sum(double value) const {
-        return value;
-    }
-    __device__ double most(double value) const {
-        return value;
-    }
-    __device__ int any(int value) const {
-        return value != 0;
-    }
-    __device__ int largest(double, int at) const {
-        return at;
-    }
-};
-
 /* W lanes of a warp, side by side. */
 template <int W> struct team_of_lanes {
     static constexpr int width = W;
     static constexpr bool block = false;
-    int lane; /* of the team */
-    unsigned mask;
+    int lane;           /* of the team */
+    unsigned own, mask; /* its lanes of the warp; those that meet */
     __device__ team_of_lanes() {
         int in_warp = (int)(threadIdx.x % 32);
         lane = in_warp % W;
-        mask = W == 32 ? 0xffffffffu : ((1u << (W % 32)) - 1u) << (in_warp - lane);
+        mask = own = W == 32 ? 0xffffffffu : ((1u << (W % 32)) - 1u) << (in_warp - lane);
+    }
+    /* All teams of a warp take the same way, which spares a wait at each exchange. */
+    __device__ void in_step() {
+        mask = 0xffffffffu;
     }
     __device__ int rank() const {
         return lane;
@@ -98,7 +70,7 @@ template <int W> struct team_of_lanes {
         return value;
     }
     __device__ int any(int value) const {
-        return (__ballot_sync(mask, value) & mask) != 0;
+        return (__ballot_sync(mask, value) & own) != 0;
     }
     /* Where the largest value is; of equal ones the least place. */
     __device__ int largest(double value, int at) const {

@@ -105,6 +105,8 @@
       "Send the request again after the seconds in Retry-After.")                                  \
     X(too_many_failures, 429, true, "Too many requests of this address showed a wrong key",        \
       "Correct the key, and send the request again after the seconds in Retry-After.")             \
+    X(too_many_streams, 429, true, "Too many event streams are open",                              \
+      "Close one that you do not need, or raise the limit that `detail` names.")                   \
     X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
       "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
       "then send the request again.")                                                              \

@@ -84,6 +84,14 @@ struct blasd_err;
       "of 4K or less has 16K, up to 64 that begin with a body of 1M or more have 1M each")         \
     X(shared_regions, 256, 1, 65536, "regions",                                                    \
       "regions of shared memory that one client of the Open Inference Protocol may register")      \
+    X(event_streams, 256, 0, 65536, "streams",                                                     \
+      "streams of GET /events that one front end holds open; with keys a quarter of them for one " \
+      "tenant")                                                                                    \
+    X(event_rate, 2000, 1, 1000000, "events a second",                                             \
+      "events that one stream is sent; who falls behind loses some, and is told so")               \
+    X(events_kept, 8192, 16, 1000000, "events",                                                    \
+      "newest events that a front end keeps for streams that come again (Last-Event-ID) or are "   \
+      "slow, while there are any, and half a minute longer")                                       \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

@@ -248,7 +248,8 @@ static int place_result(struct blasd_graph *graph, int step, int output, int *co
     if (value == NULL)
         return blasd_fail(err, BLASD_E_unknown_output, field,
                           "the step '%s' does not make the output '%s' as it is asked for",
-                          graph->steps[step].name, graph->steps[step].job.op->outputs[output].name);
+                          graph->steps[step].name,
+                          graph->steps[step].job.op->outputs[output < 0 ? 0 : output].name);
     if (value->result >= 0)
         return blasd_fail(err, BLASD_E_invalid_field, field, "'%s.%s' is there twice",
                           graph->steps[step].name,
@@ -264,15 +265,8 @@ static int place_result(struct blasd_graph *graph, int step, int output, int *co
 
 static int place_results(struct blasd_graph *graph, struct blasd_err *err) {
     int count = 0, code = 0;
-    for (int r = 0; code == 0 && r < graph->result_count; r++) {
-        const struct blasd_graph_result *result = &graph->results[r];
-        const struct blasd_graph_step *step = &graph->steps[result->step];
-        if (result->output >= 0)
-            code = place_result(graph, result->step, result->output, &count, err);
-        for (int v = 0; code == 0 && result->output < 0 && v < step->count; v++)
-            code = place_result(graph, result->step, graph->values[step->first + v].output, &count,
-                                err);
-    }
+    for (int r = 0; code == 0 && r < graph->result_count; r++)
+        code = place_result(graph, graph->results[r].step, graph->results[r].output, &count, err);
     graph->report_bytes =
         64 + (uint64_t)graph->step_count * REPORT_STEP + (uint64_t)count * REPORT_RESULT;
     return code;

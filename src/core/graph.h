@@ -32,7 +32,7 @@ struct blasd_graph_step {
 };
 
 struct blasd_graph_result {
-    int step, output; /* output -1, before the plan: all of the step's */
+    int step, output; /* output -1, before the plan: the step's first */
 };
 
 /* What one graph is and takes. Zero it before use; ended by blasd_graph_release. */

@@ -194,7 +194,7 @@ static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct b
         plan->output_bytes += blasd_tensor_bytes(&plan->outputs[i]);
         least += (double)blasd_tensor_elements(&plan->outputs[i]);
     }
-    if (!(plan->flops >= least)) plan->flops = least;
+    if (!(plan->flops >= least) && !job->op->composed) plan->flops = least;
     return 0;
 }
 

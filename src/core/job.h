@@ -4,6 +4,7 @@
 #define BLASD_CORE_JOB_H
 
 #include "base/id.h"
+#include "core/labels.h"
 #include "core/op.h"
 #include "core/rule.h"
 #include "core/slice.h"
@@ -56,7 +57,8 @@ struct blasd_job {
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
-    uint16_t most_s;     /* it may compute for so long, where job_s is not less; 0: job_s alone */
+    char labels[BLASD_LABELS_MAX];
+    uint16_t most_s; /* it may compute for so long, where job_s is not less; 0: job_s alone */
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
     struct blasd_slice slice; /* or it lies there, where one is given */

@@ -1,4 +1,4 @@
-/* Names of states. */
+/* Names of states, and what a record says between its lines. */
 #include "core/record.h"
 
 #include <string.h>
@@ -17,4 +17,24 @@ bool blasd_state_find(const char *name, enum blasd_state *ret) {
         return true;
     }
     return false;
+}
+
+enum blasd_device_class blasd_record_class(const struct blasd_record *record) {
+    const char *ran = record->execution.device;
+    size_t len = strcspn(ran, ":");
+    for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
+        if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
+            blasd_device_class_names[c][len] == '\0')
+            return (enum blasd_device_class)c;
+    return record->device;
+}
+
+struct blasd_usage blasd_record_usage(const struct blasd_record *record) {
+    const struct blasd_execution *e = &record->execution;
+    const struct blasd_timing *t = &record->timing;
+    double share = 1.0 / (e->batch_size > 1 ? e->batch_size : 1);
+    struct blasd_usage usage = {.device = blasd_record_class(record)};
+    usage.device_s = (double)(t->upload_us + t->compute_us + t->download_us) * 1e-6 * share;
+    if (e->energy_joules > 0) usage.energy_joules = e->energy_joules * share;
+    return usage;
 }

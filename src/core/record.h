@@ -65,6 +65,7 @@ struct blasd_graph_report; /* ../wire/frame_graph.h */
 struct blasd_record {
     char id[BLASD_ID_LEN + 1];
     char op[BLASD_NAME_MAX];
+    char labels[BLASD_LABELS_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
     enum blasd_device_class device; /* the class it is queued for, where that is known: once it
@@ -84,5 +85,10 @@ struct blasd_record {
     const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
                                           Set by who makes a document that tells the cost */
 };
+
+/* The class of devices it ran on; until it has begun, the one it is queued for. */
+enum blasd_device_class blasd_record_class(const struct blasd_record *record);
+/* Its share of what its batch took. */
+struct blasd_usage blasd_record_usage(const struct blasd_record *record);
 
 #endif

@@ -84,7 +84,7 @@ void http_exchange_await(struct http_exchange *exchange) {
     exchange->home->parking.count++;
 }
 
-static void resume(struct http_exchange *exchange) {
+void http_exchange_resume(struct http_exchange *exchange) {
     http_admission_leave(exchange);
     if (!exchange->parked && !exchange->suspended) return;
     unpark(exchange);
@@ -102,7 +102,7 @@ static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
     exchange->client.gone = true;
     http_exchange_wait_end(exchange);
     if (exchange->upload != NULL) exchange->route->jobs->gone(exchange);
-    resume(exchange);
+    http_exchange_resume(exchange);
 }
 
 void http_exchange_watch_waiting(struct http_exchange *exchange) {
@@ -134,7 +134,7 @@ void http_exchange_end(struct http_exchange *exchange, bool left) {
 
 void http_exchange_abandon(struct http_exchange *exchange) {
     exchange->client.gone = true;
-    resume(exchange);
+    http_exchange_resume(exchange);
 }
 
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,
@@ -148,5 +148,5 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
     }
     exchange->answer.status = status;
     exchange->answer.response = response;
-    resume(exchange);
+    http_exchange_resume(exchange);
 }

@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 
 struct blasd_intake_options;
+struct http_events;
 struct http_exchange;
 struct http_inference;
 struct http_shared_file;
@@ -51,6 +52,7 @@ struct http_server {
     struct http_loop *loops;      /* owned */
     struct http_metrics *metrics; /* owned; one a loop */
     struct http_regions regions;
+    struct http_events *events;   /* owned */
     _Atomic uint64_t intake_used; /* bytes of bodies being received */
     _Atomic uint64_t
         intake_of[HTTP_INTAKE_PLACES];      /* the same of tenants, by a hash of their names */
@@ -114,6 +116,12 @@ struct http_loop {
         struct http_shared_file *first, *last;
     } shared_files;      /* shared_files.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
+    struct {
+        struct blasd_list open; /* by their nodes */
+        struct blasd_timer timer;
+        int64_t wanted_ns; /* the first loop's: when there was one last */
+        unsigned ticks;
+    } streams;                /* of events: event_streams.c */
     struct blasd_buf scratch; /* for what does not outlive a call */
     struct http_freelists freelists;
     int lingering; /* connections, see lingering_close.c */
@@ -273,6 +281,8 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
 /* Waits for an answer, parked or suspended. */
 void http_exchange_await(struct http_exchange *exchange);
 void http_exchange_suspend(struct http_exchange *exchange);
+/* It goes on in the next turn of libmicrohttpd, if it waited. */
+void http_exchange_resume(struct http_exchange *exchange);
 /* It does not wait for its job any more. */
 void http_exchange_wait_end(struct http_exchange *exchange);
 /* From now on a client that leaves while it waits for an answer is noticed. */

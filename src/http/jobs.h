@@ -43,6 +43,11 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
 void http_ops_list(struct http_exchange *exchange);
 void http_ops_one(struct http_exchange *exchange);
 void http_devices(struct http_exchange *exchange);
+/* Whether the caller may know what others have the service do. */
+bool http_sees_all(const struct http_exchange *exchange);
+/* What GET /devices answers, with the time, where these are the queue's stats; `all`: to who sees
+ * all. New: free it; NULL: no memory. */
+char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
@@ -50,6 +55,11 @@ void http_openapi(struct http_exchange *exchange);
 void http_docs(struct http_exchange *exchange);
 void http_docs_style(struct http_exchange *exchange);
 void http_error_page(struct http_exchange *exchange);
+/* console.c */
+void http_console_page(struct http_exchange *exchange);
+void http_console_file(struct http_exchange *exchange);
+/* event_streams.c */
+void http_events_get(struct http_exchange *exchange);
 /* shared_files.c */
 void http_share(struct http_exchange *exchange);
 /* class_load.c */

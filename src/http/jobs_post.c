@@ -109,6 +109,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .deadline_ms = request->query.deadline_ms,
                                            .device = request->query.device,
                                            .graph = upload->exchange->form.graph,
+                                           .labels = request->query.labels,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};

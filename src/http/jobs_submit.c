@@ -45,6 +45,7 @@ static void answer_queued(struct http_upload *upload) {
                                   .timing.receive_us = upload->receive_us};
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
     snprintf(queued.op, sizeof queued.op, "%s", upload->op);
+    memcpy(queued.labels, upload->labels, sizeof queued.labels);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
     http_reply_document(upload->exchange, 202, &queued, NULL);
 }
@@ -212,6 +213,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
+    memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;

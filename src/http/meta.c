@@ -1,4 +1,5 @@
 /* The routes about the service itself: operations, devices, health, the contract. */
+#include "base/clock.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 
@@ -42,8 +43,7 @@ static json_t *list_unusable(const char *const *texts) {
     return list;
 }
 
-/* Whether the caller may know what others have the service do. */
-static bool sees_all(const struct http_exchange *exchange) {
+bool http_sees_all(const struct http_exchange *exchange) {
     enum blasd_role role = exchange->caller.role;
     return role == BLASD_ROLE_ADMIN || role == BLASD_ROLE_METRICS;
 }
@@ -86,6 +86,7 @@ static json_t *list_devices(const char *text, size_t len, const char *const *unu
     json_object_set_new(document, "devices", devices);
     json_object_set_new(document, "unusable", list_unusable(unusable));
     if (all) json_object_set(document, "queue", json_object_get(stats, "queue"));
+    if (all) json_object_set(document, "totals", json_object_get(stats, "totals"));
     json_decref(stats);
     return document;
 }
@@ -98,7 +99,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
         else
             http_reply_json(
                 exchange, list_devices(text, len, exchange->home->server->options->unusable_devices,
-                                       sees_all(exchange)));
+                                       http_sees_all(exchange)));
     }
     http_exchange_release(exchange);
 }
@@ -106,6 +107,14 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 void http_devices(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
     blasd_front_queue_stats(exchange->home->queue, on_stats, exchange);
+}
+
+char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all) {
+    json_t *document = list_devices(stats, len, server->options->unusable_devices, all);
+    json_object_set_new(document, "time_ms", json_integer(blasd_clock_wall_us() / 1000));
+    char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
+    json_decref(document);
+    return text;
 }
 
 void http_health_live(struct http_exchange *exchange) {

@@ -174,6 +174,22 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     http_exchange_answer(exchange, status, response);
 }
 
+void http_reply_file(struct http_exchange *exchange, const char *type,
+                     const char *const (*headers)[2], const char *body, size_t len) {
+    struct MHD_Response *response;
+    struct blasd_buf copy;
+    blasd_buf_init(&copy, len);
+    if (blasd_buf_add(&copy, body, len) != 0) {
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    response = response_of(exchange, &copy, true, NULL);
+    if (response != NULL) add(response, "Content-Type", type);
+    for (; response != NULL && (*headers)[0] != NULL; headers++)
+        add(response, (*headers)[0], (*headers)[1]);
+    http_exchange_answer(exchange, 200, response);
+}
+
 const char *http_retry_after(enum blasd_code code) {
     const struct blasd_err_info *info = blasd_err_info(code);
     if (!info->retry || (info->http_status != 429 && info->http_status != 503)) return NULL;

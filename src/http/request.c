@@ -1,6 +1,7 @@
 /* Reading headers and query parameters. */
 #include "http/request.h"
 
+#include "core/labels.h"
 #include "core/record.h"
 
 #include <errno.h>
@@ -202,6 +203,7 @@ static const char **plain_header(struct http_request *request, const char **name
                  {"Sec-Fetch-Site", &request->fetch.site},
                  {"Sec-Fetch-Mode", &request->fetch.mode},
                  {"Sec-Fetch-Dest", &request->fetch.dest},
+                 {"Last-Event-ID", &request->last_event_id},
                  {"Idempotency-Key", &request->idempotency_key}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strlen(plain[i].name) == len && strcasecmp(plain[i].name, *name) == 0) {
@@ -314,6 +316,14 @@ static int param_flag(const char *name, const char *value, bool *ret, struct bla
     return 0;
 }
 
+static int param_label(struct http_request *request, const char *value, struct blasd_err *err) {
+    if (!blasd_label_wanted_valid(value))
+        return blasd_fail(err, BLASD_E_malformed_query, "label",
+                          "label is NAME=VALUE, or NAME for any value, as labels of jobs are");
+    request->query.label = value;
+    return 0;
+}
+
 static int param_target(struct http_request *request, const char *value, size_t len,
                         struct blasd_err *err) {
     double *target_s = &request->query.target_s;
@@ -341,7 +351,9 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"before", HTTP_PARAM_BEFORE},
                   {"forget", HTTP_PARAM_FORGET},
                   {"target_s", HTTP_PARAM_TARGET},
-                  {"dry_run", HTTP_PARAM_DRY_RUN}};
+                  {"dry_run", HTTP_PARAM_DRY_RUN},
+                  {"labels", HTTP_PARAM_LABELS},
+                  {"label", HTTP_PARAM_LABEL}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -362,6 +374,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_FORGET: return param_flag(name, value, &request->query.forget, err);
     case HTTP_PARAM_DRY_RUN: return param_flag(name, value, &request->query.dry_run, err);
     case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
+    case HTTP_PARAM_LABEL: return param_label(request, value, err);
+    case HTTP_PARAM_LABELS: request->query.labels = value; break;
     case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;

@@ -41,7 +41,9 @@ enum http_param {
     HTTP_PARAM_BEFORE = 1024,
     HTTP_PARAM_FORGET = 2048,
     HTTP_PARAM_TARGET = 4096,
-    HTTP_PARAM_DRY_RUN = 8192
+    HTTP_PARAM_DRY_RUN = 8192,
+    HTTP_PARAM_LABELS = 16384,
+    HTTP_PARAM_LABEL = 32768
 };
 
 /* Prefer */
@@ -70,7 +72,8 @@ struct http_framing {
 /* Query parameters. */
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels;
+    const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
     bool forget, dry_run;
     double wait_s, target_s;
@@ -90,13 +93,14 @@ struct http_request {
     const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
     enum http_coding coding, accept_coding; /* of the body; of the answer, at the client's wish */
     const char *codings;                    /* Content-Encoding, as it was sent */
-    bool elsewhere;                         /* the payload may be more than the body; set by a route */
+    bool elsewhere;        /* the payload may be more than the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
     struct blasd_trace trace; /* traceparent, where there is one and it is well formed */
     bool trace_seen;
-    bool if_range; /* then there is none: we give no validators */
+    const char *last_event_id; /* Last-Event-ID */
+    bool if_range;             /* then there is none: we give no validators */
     struct http_framing framing;
     struct http_query query;
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */

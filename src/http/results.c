@@ -475,6 +475,14 @@ static void answer_graph(struct http_exchange *exchange, const struct blasd_reco
     free(graph);
 }
 
+/* A document that cannot be had as tensors is still a document, but not for who takes an array and
+ * nothing else: a job that has ended without one is then a problem, whose status says so. */
+static bool wants_array_alone(const struct http_exchange *exchange,
+                              const struct blasd_record *record) {
+    return exchange->wanted.format == BLASD_FORMAT_NPY && blasd_state_final(record->state) &&
+           exchange->request.accepts.of[BLASD_FORMAT_JSON].q == 0;
+}
+
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload) {
     struct blasd_err err = {0};
@@ -483,8 +491,8 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
         answer_graph(exchange, record, payload);
         return;
     }
-    /* a document that cannot be had as tensors is still a document */
-    if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED)
+    if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED &&
+        !wants_array_alone(exchange, record))
         tensors = false;
     if (tensors) {
         if (check_wanted(exchange, record, &err) != 0)

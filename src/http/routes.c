@@ -9,14 +9,14 @@
 #define READ (HTTP_GET | HTTP_HEAD)
 #define POST_PARAMS                                                                                \
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
-     HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+     HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS)
 
 #define GRAPH_PARAMS                                                                               \
     (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
 
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
-     HTTP_PARAM_CURSOR)
+     HTTP_PARAM_CURSOR | HTTP_PARAM_LABEL)
 
 /* Who may call what. */
 #define WRITES HTTP_ROLE(BLASD_ROLE_USER)
@@ -55,12 +55,16 @@ const struct http_route http_routes[] = {
     {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
+    {"/events", HTTP_GET, HTTP_PARAM_OP | HTTP_PARAM_STATE, NULL, NULL, http_events_get, NULL,
+     READS},
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
     {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
     {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
+    {"/", READ, 0, NULL, NULL, http_console_page, NULL, HTTP_OPEN},
+    {"/console/{name}", READ, 0, NULL, NULL, http_console_file, NULL, HTTP_OPEN},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
     {"/docs", READ, 0, NULL, NULL, http_docs, NULL, ANY_KEY},
     {"/docs/style.css", READ, 0, NULL, NULL, http_docs_style, NULL, ANY_KEY},

@@ -11,6 +11,8 @@
 #include "base/cut.h"
 #include "base/log.h"
 #include "http/dispatch.h"
+#include "http/event_streams.h"
+#include "http/events.h"
 #include "http/peer.h"
 #include "http/routes.h"
 #include "http/timeouts.h"
@@ -128,6 +130,7 @@ static void on_tick(struct blasd_timer *timer) {
     }
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
         tell_of_queue(loop);
+    if (loop == &loop->server->loops[0]) http_event_streams_tick(loop);
     if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
     if (loop->ticking.count % SLOW_TICKS == 0) http_timeouts_check(loop);
     http_placement_tick(loop);
@@ -397,11 +400,14 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {
-        .on_unseen = http_log_expired, .trips = &server->metrics[number].redis, .arg = loop};
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired,
+                                                  .on_told = http_event_streams_told,
+                                                  .trips = &server->metrics[number].redis,
+                                                  .arg = loop};
     int rc;
     blasd_list_init(&loop->exchanges);
     blasd_list_init(&loop->connections);
+    blasd_list_init(&loop->streams.open);
     blasd_list_init(&loop->admission.waiting);
     loop->server = server;
     loop->placement.most_s = (double)server->limits->job_s;
@@ -511,7 +517,9 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
     http_regions_init(&server.regions);
-    if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
+    server.events = http_events_new((size_t)server.limits->events_kept);
+    if (server.loops == NULL || server.metrics == NULL || server.events == NULL ||
+        server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
     if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
     for (; rc == 0 && started < options->loops; started++)
@@ -521,6 +529,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
     http_regions_release(&server.regions);
+    http_events_free(server.events);
     http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);

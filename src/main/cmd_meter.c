@@ -24,6 +24,7 @@ static const char usage[] =
     "a URL\n"
     "                         of http or https that takes batches [BLASD_METER_TOKEN for its "
     "bearer]\n"
+    "  --price PRICES         each event has a cost, as job documents have [BLASD_PRICE]\n"
     "  --end                  the queue keeps no more; ends once all that was kept is written\n";
 static const char notes[] =
     "What cannot be written yet stays in Redis, and is tried again.\n"
@@ -42,13 +43,15 @@ static void on_signal(int number) {
 struct settings {
     struct common_options common;
     const char *to;
-    bool end;
+    bool end, has_prices;
+    struct blasd_prices prices;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     if (option == 't') settings->to = value;
     if (option == 'e') settings->end = true;
+    if (option == 'P') setenv(PRICE_VARIABLE, value, 1);
     return 0;
 }
 
@@ -56,6 +59,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"to", required_argument, NULL, 't'},
                                             {"end", no_argument, NULL, 'e'},
+                                            {"price", required_argument, NULL, 'P'},
                                             {NULL, 0, NULL, 0}};
     struct command_line line = {.command = "meter",
                                 .usage = usage,
@@ -66,6 +70,9 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                 .take = take_option,
                                 .arg = settings};
     int status = command_line_read(&line, argc, argv);
+    int given = status == 0 ? prices_read(&settings->prices) : 0;
+    if (given < 0) return option_wrong("meter");
+    settings->has_prices = given > 0;
     if (status == 0 && settings->to == NULL) {
         fputs("blasd meter: --to says where; `blasd help meter` lists what there is\n", stderr);
         return BLASD_EXIT_USAGE;
@@ -76,7 +83,8 @@ static int parse(struct settings *settings, int argc, char **argv) {
 /* The events of one step. */
 struct step {
     const char *queue;
-    const struct usage_sink *sink; /* NULL: Redis itself */
+    const struct usage_sink *sink;     /* NULL: Redis itself */
+    const struct blasd_prices *prices; /* NULL: none */
     char **events;
     int count, room;
 };
@@ -98,16 +106,15 @@ static int keep_event(struct step *step, char *event, struct blasd_err *err) {
 
 static int take_job(void *arg, const struct blasd_usage_job *job, struct blasd_err *err) {
     struct step *step = arg;
-    struct blasd_job_use use = {.queue = step->queue,
-                                .tenant = job->tenant,
-                                .sequence = job->sequence,
-                                .device_us = blasd_usage_device_us(job->record),
-                                .joules = blasd_usage_joules(job->record)};
+    struct blasd_job_use use = {
+        .queue = step->queue, .tenant = job->tenant, .sequence = job->sequence};
+    struct blasd_record record = *job->record;
     struct blasd_buf text;
     /* written, but not settled */
     if (step->sink != NULL && strcmp(job->sequence, usage_sink_last(step->sink)) <= 0) return 0;
+    record.prices = step->prices;
     blasd_buf_init(&text, BLASD_MIB);
-    if (blasd_cloud_event(job->record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
+    if (blasd_cloud_event(&record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
         blasd_buf_release(&text);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the events");
     }
@@ -133,7 +140,9 @@ static int run_step(struct blasd_usage_stream *from, struct usage_sink *sink, st
 /* Until it is told to end, or, with --end, nothing is left. */
 static int go_on(const struct settings *settings, struct blasd_usage_stream *from,
                  struct usage_sink *sink, struct blasd_err *err) {
-    struct step step = {.queue = settings->common.queue, .sink = sink};
+    struct step step = {.queue = settings->common.queue,
+                        .sink = sink,
+                        .prices = settings->has_prices ? &settings->prices : NULL};
     unsigned later_s = 1;
     int code = 0;
     while (!told_to_end) {

@@ -5,6 +5,7 @@
  *   front_submit.c  jobs collected into batches, numbered so that one may be sent again
  *   front_packet.c  small jobs of a batch that share one entry of the queue
  *   front_waiters.c who waits for which job, and the messages that say which have ended
+ *   front_events.c  what becomes of everybody's jobs, for who looks on
  *   front_read.c    get, watch, cancel, list, stats
  *   front_blob.c    blobs, of either kind, out of the store and into it
  *   front_slice.c   payloads of middling size, in segments */
@@ -83,8 +84,8 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
 #define FRONT_NOTE_MAX                                                                             \
-    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_TENANT_MAX +              \
-     4 * (1 + BLASD_TEXT_NUMBER))
+    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_LABELS_MAX +              \
+     BLASD_TENANT_MAX + 4 * (1 + BLASD_TEXT_NUMBER))
 
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_PACKET_JOBS 128
@@ -137,6 +138,7 @@ struct front_standing {
     bool writable;      /* the last probe was taken */
     bool was_here;      /* {q}:here:… was written */
     bool subscribed;    /* `replies` hears the channel */
+    bool hearing;       /* the events of all jobs are wanted, on the same connection */
     bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
     bool view_known;    /* a tick was answered */
@@ -261,6 +263,9 @@ void front_wait_ask(struct blasd_front_queue *queue, const char *tenant, const c
 void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
+
+/* front_events.c: SUBSCRIBE or UNSUBSCRIBE, on the connection that listens. */
+void front_events_subscribe(struct blasd_front_queue *queue, const char *command);
 
 /* front_slice.c: asks which segments are free again, where that is worth it or `all` are wanted. */
 void front_slices_ask(struct blasd_front_queue *queue, bool all);

@@ -165,6 +165,7 @@ static void handle_message(redisAsyncContext *ac, void *reply, void *arg) {
         queue->ticks.unheard = 0;
         queue->standing.rewatch = queue->waiters.count > 0;
         blasd_async_link_stands(&queue->replies);
+        if (queue->standing.hearing) front_events_subscribe(queue, "SUBSCRIBE");
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
                r->element[2]->type == REDIS_REPLY_STRING) {
         queue->ticks.unheard = 0;

@@ -90,11 +90,25 @@ typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char
  * record_expired. */
 typedef void (*blasd_blob_fn)(void *arg, const struct blasd_err *err, struct blasd_blob *blob);
 
+/* What blasd_front_queue_hear has told of; borrowed during the call. Without tenant: from now on
+ * everything is told, and what came before may have been lost. */
+struct blasd_told {
+    char tenant[BLASD_TENANT_MAX]; /* whose jobs */
+    const char *worker; /* it has begun `jobs` as one batch; NULL: it is not about that */
+    uint64_t jobs;      /* that were told at once; where there is no record: or not told,
+                           for there were too many */
+    bool first;         /* of them */
+    const void *record; /* as it stands then, maybe without its tensors; NULL: none */
+    size_t len;
+};
+
 struct blasd_front_queue_hooks {
     /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
      * by no worker and no request; each comes to one front end. May be NULL. */
     void (*on_unseen)(void *arg, const char *line, size_t len);
     struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
+    /* May be NULL where blasd_front_queue_hear is not called. */
+    void (*on_told)(void *arg, const struct blasd_told *told);
     void *arg;
 };
 
@@ -165,6 +179,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 struct blasd_list_query {
     int state;                   /* an enum blasd_state, or -1: any */
     const char *op;              /* NULL: any */
+    const char *label;           /* "NAME=VALUE" or "NAME"; NULL: any */
     int64_t since_us, before_us; /* made from the one on, and before the other */
     int limit;
     const char *cursor; /* NULL: from the begin */
@@ -186,6 +201,9 @@ void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, bl
  * days since 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "". */
 void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
                              int64_t to_day, blasd_text_fn done, void *arg);
+/* From now on on_told comes with what becomes of jobs of all tenants, wherever they were submitted;
+ * or no longer. */
+void blasd_front_queue_hear(struct blasd_front_queue *queue, bool wanted);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);

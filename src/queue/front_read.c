@@ -249,6 +249,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     front_call_number(&c->call, query->before_us < 0 ? 0 : (uint64_t)query->before_us);
     front_call_number(&c->call, query->limit < 1 ? 1 : (uint64_t)query->limit);
     front_call_text(&c->call, query->cursor == NULL ? "" : query->cursor);
+    front_call_text(&c->call, query->label == NULL ? "" : query->label);
     if (!queue->listings.listing && queue->listings.list_timer.slot == 0) {
         list_send(c);
     } else {

@@ -248,6 +248,8 @@ static size_t write_note(const struct blasd_front_queue *queue,
     size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
     len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
+    if (s->job->labels[0] != '\0')
+        len += blasd_text_join(note + len, size - len, " ", s->job->labels, NULL);
     len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
     if (front_alone(principal)) return len;
     struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);

@@ -9,6 +9,7 @@
 #include "wire/frame.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,25 +163,15 @@ static struct sum *sum_of(struct blasd_usage_stream *usage, const char *tenant,
     return sum;
 }
 
-int64_t blasd_usage_device_us(const struct blasd_record *record) {
-    const struct blasd_timing *timing = &record->timing;
-    int jobs = record->execution.batch_size > 1 ? record->execution.batch_size : 1;
-    return (timing->upload_us + timing->compute_us + timing->download_us) / jobs;
-}
-
-double blasd_usage_joules(const struct blasd_record *record) {
-    int jobs = record->execution.batch_size > 1 ? record->execution.batch_size : 1;
-    return record->execution.energy_joules / jobs;
-}
-
 static bool add_up(struct blasd_usage_stream *usage, const char *tenant,
                    const struct blasd_record *record) {
     struct sum *sum = sum_of(usage, tenant, record);
+    struct blasd_usage used = blasd_record_usage(record);
     if (sum == NULL) return false;
     sum->jobs++;
     sum->failed += record->state == BLASD_SUCCEEDED ? 0 : 1;
-    sum->device_us += (uint64_t)blasd_usage_device_us(record);
-    sum->energy_mj += (uint64_t)(blasd_usage_joules(record) * 1000 + 0.5);
+    sum->device_us += (uint64_t)llround(used.device_s * 1e6);
+    sum->energy_mj += (uint64_t)llround(used.energy_joules * 1e3);
     sum->bytes += record->execution.bytes;
     sum->flops += record->execution.flops;
     return true;

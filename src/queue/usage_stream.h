@@ -19,10 +19,6 @@ struct blasd_usage_job {
     const struct blasd_record *record; /* without outputs */
 };
 
-/* A job's share of what its batch took: the device's time, in us, and its energy. */
-int64_t blasd_usage_device_us(const struct blasd_record *record);
-double blasd_usage_joules(const struct blasd_record *record);
-
 struct blasd_usage_stream;
 
 /* Connects, and has the queue note what jobs use from now on. New: free with blasd_usage_free.

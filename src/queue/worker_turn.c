@@ -137,7 +137,9 @@ static void add_endings(struct blasd_worker_queue *queue, const struct blasd_end
 
 /* A turn's reply, or that in the list, without the digits: kept where it has jobs. */
 static void keep_jobs(struct blasd_worker_turns *turns, redisReply *reply) {
+    const redisReply *now = reply->element[0];
     turns->idle = false;
+    turns->watched = now->type == REDIS_REPLY_STRING && strstr(now->str, " watched") != NULL;
     if (reply->elements == 2) {
         freeReplyObject(reply);
         return;
@@ -274,7 +276,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     struct blasd_worker_turns *turns = &queue->turns;
     int64_t now = read_now(reply->element[0]);
     if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
-    if (now > 0) turns->shared = strchr(reply->element[0]->str, ' ') != NULL;
+    if (now > 0) turns->shared = strstr(reply->element[0]->str, " shared") != NULL;
     if (turns->left == 0) blasd_buf_reset(&turns->packets);
     for (size_t i = 2; i + 1 < reply->elements; i += 2) {
         const redisReply *head = reply->element[i];
@@ -420,10 +422,15 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
         goto no_memory;
     blasd_buf_reset(line);
     if (blasd_buf_add(line, text->data + head, len) < 0) goto no_memory;
-    blasd_link_key(key, queue->name, ":claims:%s", queue->lease.worker);
-    blasd_caller_command(&queue->caller, "HSET");
-    blasd_caller_text(&queue->caller, key);
-    blasd_caller_text(&queue->caller, field);
+    if (queue->turns.watched) {
+        blasd_worker_leased(queue, BLASD_QUEUE_FN("begin"));
+        blasd_caller_text(&queue->caller, queue->lease.thread);
+    } else {
+        blasd_link_key(key, queue->name, ":claims:%s", queue->lease.worker);
+        blasd_caller_command(&queue->caller, "HSET");
+        blasd_caller_text(&queue->caller, key);
+        blasd_caller_text(&queue->caller, field);
+    }
     blasd_caller_arg(&queue->caller, text->data, text->len);
     return blasd_caller_post(&queue->caller, err); /* where the lease is lost, finish says so */
 no_memory:

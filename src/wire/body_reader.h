@@ -17,7 +17,7 @@ struct blasd_body {
     void *room; /* BLASD_READER_ROOM bytes that a reader may be made in */
 };
 
-#define BLASD_READER_ROOM 2048
+#define BLASD_READER_ROOM 4096
 
 struct blasd_body_reader {
     int (*feed)(struct blasd_body_reader *reader, const char *bytes, size_t len,

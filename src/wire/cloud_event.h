@@ -8,8 +8,6 @@
 /* What the record does not say. Borrowed. */
 struct blasd_job_use {
     const char *queue, *tenant, *sequence;
-    int64_t device_us; /* the job's share of its batch's */
-    double joules;
 };
 
 /* Appends the event, without a line's end. 0, or -1 where there is no memory. */

@@ -158,18 +158,8 @@ static void write_steps(struct json_out *out, const struct blasd_record *record)
 }
 
 /* The class of devices the job was sent to: where it ran once that is known. */
-static enum blasd_device_class class_of(const struct blasd_record *record) {
-    const char *ran = record->execution.device;
-    size_t len = strcspn(ran, ":");
-    for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
-        if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
-            blasd_device_class_names[c][len] == '\0')
-            return (enum blasd_device_class)c;
-    return record->device;
-}
-
 static const char *device_of(const struct blasd_record *record) {
-    enum blasd_device_class class = class_of(record);
+    enum blasd_device_class class = blasd_record_class(record);
     return class == BLASD_DEVICE_ANY ? "auto" : blasd_device_class_names[class];
 }
 
@@ -192,13 +182,8 @@ void document_cost(struct json_out *out, const struct blasd_prices *prices,
 
 /* What the job used of the call it ran in, which others of its tenant shared. */
 static void write_cost(struct json_out *out, const struct blasd_record *record) {
-    const struct blasd_execution *e = &record->execution;
-    const struct blasd_timing *t = &record->timing;
-    double share = 1.0 / (e->batch_size > 1 ? e->batch_size : 1);
-    struct blasd_usage usage = {.device = class_of(record)};
-    if (record->prices == NULL || e->device[0] == '\0') return;
-    usage.device_s = (double)(t->upload_us + t->compute_us + t->download_us) * 1e-6 * share;
-    if (e->energy_joules > 0) usage.energy_joules = e->energy_joules * share;
+    struct blasd_usage usage = blasd_record_usage(record);
+    if (record->prices == NULL || record->execution.device[0] == '\0') return;
     json_out_put(out, ",");
     document_cost(out, record->prices, &usage);
 }
@@ -210,6 +195,18 @@ static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) 
     json_out_put(out, ",\"trace_id\":\"%r\"", text);
 }
 
+/* Names and values have no character that JSON would escape. */
+static void write_labels(struct json_out *out, const char *labels) {
+    struct blasd_label label;
+    for (bool first = true; blasd_labels_next(&labels, &label); first = false) {
+        json_out_put(out, first ? ",\"labels\":{\"" : ",\"");
+        json_out_raw(out, label.name, label.name_len);
+        json_out_put(out, "\":\"");
+        json_out_raw(out, label.value, label.value_len);
+        json_out_put(out, *labels == '\0' ? "\"}" : "\"");
+    }
+}
+
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
     json_out_put(out,
@@ -219,6 +216,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                  blasd_priority_names[record->priority], device_of(record), record->created_us,
                  record->started_us, record->finished_us, record->progress);
     write_trace(out, record->trace_id);
+    write_labels(out, record->labels);
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);

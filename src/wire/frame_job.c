@@ -10,6 +10,7 @@
  *                             the kind; its tensor has no bytes
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
+ *     labels                  a text, which is not there where there are none
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
  * version with other defaults. Read next: frame_record.c, frame_graph.c. */
@@ -120,6 +121,7 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     put_place(&w, job);
     if (traced) put_trace(&w, &job->trace);
     frame_put_body(&w, job);
+    if (job->labels[0] != '\0') frame_put_text(&w, job->labels, sizeof job->labels);
     return frame_end(&w, room, out, err);
 }
 
@@ -260,6 +262,14 @@ int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_e
     return 0;
 }
 
+/* What stands behind the parameters, where that is not yet the padding. */
+static int get_labels(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    if (r->at == r->end || *r->at == 0) return 0;
+    frame_get_text(r, job->labels, sizeof job->labels);
+    if (!r->bad && blasd_labels_valid(job->labels)) return 0;
+    return frame_broken(err, "its labels are none");
+}
+
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
                      struct blasd_err *err) {
     char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
@@ -295,6 +305,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     code = get_place(&r, job, err);
     if (code == 0 && traced) code = get_trace(&r, &job->trace, err);
     if (code == 0) code = frame_get_body(&r, job, err);
+    if (code == 0) code = get_labels(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);

@@ -1,6 +1,7 @@
 /* Records as frames: a head in which every number has its place, so that a function inside Redis
  * reads and writes it with struct.unpack and struct.pack (queue/functions/records.lua); then
  *
+ *     labels               only where the head says so, and the one text that is never ""
  *     error                the name of its code, "" where there is none; field; detail
  *     device, device_name, method, as many warnings as the head says
  *     outputs              as many as the head says; of each: its name, the tensor
@@ -31,7 +32,7 @@ struct head {
     double energy_joules; /* 0: not known */
     uint64_t payload_bytes, slice_offset;
     uint32_t slice_generation;
-    uint8_t warnings, outputs, zero, traced;
+    uint8_t warnings, outputs, labels /* 1: there are some */, traced;
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -55,6 +56,7 @@ AT(slice_offset, 144);
 AT(slice_generation, 152);
 AT(warnings, 156);
 AT(outputs, 157);
+AT(labels, 158);
 AT(traced, 159);
 AT(segment, 160);
 AT(id, 176);
@@ -86,6 +88,7 @@ static struct head head_of(const struct blasd_record *record) {
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
         .traced = blasd_trace_given(record->trace_id),
+        .labels = record->labels[0] != '\0',
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -108,6 +111,7 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
     const struct blasd_err *error = &record->error;
     const struct blasd_execution *execution = &record->execution;
     bool bad = error->code != BLASD_OK;
+    if (record->labels[0] != '\0') frame_put_text(w, record->labels, sizeof record->labels);
     frame_put_text(w, bad ? blasd_err_info(error->code)->name : "", 255);
     frame_put_text(w, bad ? error->field : "", sizeof error->field);
     frame_put_text(w, bad ? error->detail : "", sizeof error->detail);
@@ -167,7 +171,7 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->zero != 0 || head->traced > 1 ||
+    if (!(record->progress >= 0 && record->progress <= 1) || head->traced > 1 || head->labels > 1 ||
         head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
@@ -181,10 +185,11 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
     return frame_check_place(own[PLACE], &record->slice, err);
 }
 
-static void get_texts(struct frame_reader *r, struct blasd_record *record) {
+static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *record) {
     struct blasd_err *error = &record->error;
     struct blasd_execution *execution = &record->execution;
     char code[64];
+    if (labels) frame_get_text(r, record->labels, sizeof record->labels);
     frame_get_text(r, code, sizeof code);
     if (code[0] != '\0') error->code = blasd_err_code(code);
     frame_get_text(r, error->field, sizeof error->field);
@@ -233,8 +238,11 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     frame_get(r, head, sizeof *head);
     if (r->bad) return frame_broken(err, "its head ends early");
     code = get_head(head, record, err);
-    if (code == 0) get_texts(r, record);
-    return code;
+    if (code != 0) return code;
+    get_texts(r, head->labels == 1, record);
+    if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
+        return frame_broken(err, "its labels are none");
+    return 0;
 }
 
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,

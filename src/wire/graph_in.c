@@ -458,7 +458,7 @@ static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs
 
 /* ---- results, limits and the job ---- */
 
-/* Where no results are named, they are the outputs of steps that nobody reads from. */
+/* Where no results are named, they are those of the steps that nobody reads from. */
 static void choose_results(struct blasd_graph *graph, bool *read) {
     for (int s = 0; s < graph->step_count; s++) {
         const struct blasd_job *job = &graph->steps[s].job;

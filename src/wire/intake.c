@@ -81,6 +81,7 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"priority", options->priority},
         {"deadline_ms", options->deadline_ms},
         {"device", options->device},
+        {"labels", options->labels},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];

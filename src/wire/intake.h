@@ -35,7 +35,7 @@ struct blasd_intake_options {
     const char *content_type; /* may be NULL: then JSON is assumed where the body starts with { */
     /* from the URL's query, each NULL where it is not there; the body's own members win over none
      * of them: the same member in both places is an error (invalid_field) */
-    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device;
+    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels;
     bool graph; /* the body is a graph: graph_in.h */
     /* bytes of the body where that is known, else 0: a header that describes more than comes is
      * then refused before room is made for it */

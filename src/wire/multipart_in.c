@@ -60,7 +60,7 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
         if (!part->is_file)
             return blasd_fail(err, BLASD_E_unknown_field, shown,
                               "the part '%s' is neither a .npy file nor op, params, params.NAME, "
-                              "priority, deadline_ms or device",
+                              "priority, deadline_ms, device or labels",
                               shown);
         return blasd_fail(err, BLASD_E_malformed_npy, field,
                           "the file of part '%s' does not begin as .npy files do", shown);
@@ -130,7 +130,8 @@ static int begin_part(struct multipart_reader *reader, struct blasd_err *err) {
     if (rc != 0) return rc;
     blasd_buf_reset(&reader->headers);
     blasd_buf_reset(&reader->text);
-    reader->content = blasd_request_fields_knows(reader->body->fields, reader->part.name) ? TEXT : UNDECIDED;
+    reader->content =
+        blasd_request_fields_knows(reader->body->fields, reader->part.name) ? TEXT : UNDECIDED;
     reader->stage = CONTENT;
     reader->matched = 0;
     return 0;

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, MEMBERS };
+enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, MEMBERS };
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {"op", "params", "priority", "deadline_ms", "device"};
+static const char *const members[MEMBERS] = {"op",          "params", "priority",
+                                             "deadline_ms", "device", "labels"};
 #define PARAM_PREFIX "params."
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
@@ -119,6 +120,25 @@ static int set_params(struct blasd_request_fields *fields, json_t *value, struct
     return 0;
 }
 
+static int set_labels(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
+    const char *name;
+    json_t *text;
+    int rc = 0;
+    if (!json_is_object(value))
+        return blasd_fail(err, BLASD_E_invalid_field, "labels",
+                          "labels must be an object of strings by name");
+    json_object_foreach(value, name, text) {
+        struct blasd_label label = {.name = name, .name_len = strlen(name)};
+        if (!json_is_string(text))
+            return blasd_fail(err, BLASD_E_invalid_field, "labels",
+                              "the value of a label must be a string");
+        label.value = json_string_value(text);
+        label.value_len = json_string_length(text);
+        if ((rc = blasd_labels_add(fields->labels, &label, err)) != 0) return rc;
+    }
+    return rc;
+}
+
 static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
@@ -177,9 +197,9 @@ static int unknown_name(enum blasd_code code, const char *prefix, const char *ow
 static int unknown_member(const struct blasd_request_fields *fields, const char *name,
                           struct blasd_err *err) {
     static const char *const job[] = {"op",          "inputs", "params", "priority",
-                                      "deadline_ms", "device", NULL};
+                                      "deadline_ms", "device", "labels", NULL};
     static const char *const graph[] = {"steps",       "results", "inputs", "priority",
-                                        "deadline_ms", "device",  NULL};
+                                        "deadline_ms", "device",  "labels", NULL};
     return unknown_name(BLASD_E_unknown_field, "", fields->graph ? "a graph" : "a job", "member",
                         name, fields->graph ? graph : job, err);
 }
@@ -188,8 +208,7 @@ static int unknown_member(const struct blasd_request_fields *fields, const char 
 static int keep_text(struct blasd_request_fields *fields, const char *name, const char *text,
                      size_t len, struct blasd_err *err) {
     struct blasd_buf *to = strcmp(name, "steps") == 0 ? &fields->steps : &fields->results;
-    if (to->len > 0)
-        return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
+    if (to->len > 0) return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
     blasd_buf_init(to, len + BLASD_JSON_SLACK);
     if (blasd_buf_reserve(to, len + BLASD_JSON_SLACK) != 0 || blasd_buf_add(to, text, len) != 0 ||
         blasd_buf_add(to, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
@@ -227,6 +246,7 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     case PARAMS: return set_params_text(fields, place, text, len, err);
     case PRIORITY: return set_priority(fields, text, len, err);
     case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
+    case LABELS: return blasd_labels_read(fields->labels, text, len, err);
     default: return set_device(fields, text, len, err);
     }
 }
@@ -234,15 +254,17 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
 int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
                                const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
+    bool text = member != PARAMS && member != DEADLINE_MS && member != LABELS;
     if (member < 0 || (fields->graph && (member == OP || member == PARAMS)))
         return unknown_member(fields, name, err);
-    if (member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
+    if (text && !json_is_string(value))
         return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
-    if (member != PARAMS && member != DEADLINE_MS)
+    if (text)
         return blasd_request_fields_text(fields, place, name, json_string_value(value),
                                          json_string_length(value), err);
     if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
     if (member == PARAMS) return set_params(fields, value, err);
+    if (member == LABELS) return set_labels(fields, value, err);
     if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
     if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
         fabs(json_real_value(value)) <= 0x1p53)
@@ -321,6 +343,7 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     job->priority = fields->priority;
     job->device = fields->device;
     job->deadline_ms = fields->deadline_ms;
+    memcpy(job->labels, fields->labels, sizeof job->labels);
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
     return fill_inputs(inputs, job, err);
 }

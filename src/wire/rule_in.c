@@ -197,5 +197,5 @@ int blasd_rule_in_finish(const struct blasd_json_text *text, const struct blasd_
     int which, rc;
     if ((rc = find_rule(&t, &which, err)) != 0 || (rc = readers[which](&t, err)) != 0) return rc;
     to->input.source.kind = BLASD_SOURCE_RULE;
-    return blasd_rule_look(&to->input, blasd_ops_values(to->name), field, err);
+    return blasd_rule_look(&to->input, blasd_named_input_values(to), field, err);
 }

@@ -3,7 +3,7 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms and device as strings; what else stands there is other programs' business and
+ * deadline_ms, device and labels as strings; what else stands there is other programs' business and
  * ignored. */
 #include "base/buf.h"
 #include "base/text.h"
@@ -31,8 +31,8 @@ struct safetensors_reader {
     uint64_t header_len;
     uint64_t at;        /* bytes of the data seen */
     int count, current; /* entries in the order of their data; the one being written */
-    struct entry entries[BLASD_NAMED_INPUTS_MAX];
-    struct blasd_tensor_writer writers[BLASD_NAMED_INPUTS_MAX];
+    struct entry entries[BLASD_GRAPH_INPUTS_MAX];
+    struct blasd_tensor_writer writers[BLASD_GRAPH_INPUTS_MAX];
 };
 _Static_assert(sizeof(struct safetensors_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
 
@@ -207,7 +207,8 @@ static int read_field(void *arg, const char *quote, const char *name, const char
         return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                           "the values of __metadata__ must be strings; params is a JSON text in a "
                           "string");
-    if (!blasd_request_fields_knows(fields, name)) return blasd_json_skip(&walk->text, value, next, err);
+    if (!blasd_request_fields_knows(fields, name))
+        return blasd_json_skip(&walk->text, value, next, err);
     if (blasd_json_plain(value, walk->text.end, next))
         return blasd_request_fields_text(fields, BLASD_IN_BODY, name, value + 1,
                                          (size_t)(*next - value) - 2, err);

@@ -59,7 +59,7 @@ int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_s
     writer->size = (unsigned)blasd_dtype_size(blasd_dtype_part(dtype));
     writer->parts = blasd_dtype_parts(dtype);
     writer->look = look;
-    writer->values = to->any ? BLASD_VALUES_ALL : blasd_ops_values(to->name);
+    writer->values = blasd_named_input_values(to);
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
     writer->swap = swap && writer->size > 1;
     if ((rc = sink->reserve(sink, bytes, &writer->offset, err)) != 0) return rc;

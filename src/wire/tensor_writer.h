@@ -12,7 +12,7 @@
 /* The operation may be named after the tensors, so a few more than any operation takes are held
  * before their names can be checked. */
 #define BLASD_NAMED_INPUTS_MAX (BLASD_MAX_INPUTS + 8)
-#define BLASD_GRAPH_INPUTS_MAX 64 /* of a graph, beside what stands in its steps */
+#define BLASD_GRAPH_INPUTS_MAX 32 /* of a graph, beside what stands in its steps */
 
 struct blasd_named_input {
     char name[BLASD_NAME_MAX]; /* printable ASCII */
@@ -32,6 +32,11 @@ struct blasd_named_inputs {
  * before (invalid_field), one that no operation can have, and too many (unknown_input). */
 int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, size_t len,
                            struct blasd_named_input **ret, struct blasd_err *err);
+
+/* The BLASD_VALUES_* that are to be looked for in it. */
+static inline unsigned blasd_named_input_values(const struct blasd_named_input *input) {
+    return input->any ? BLASD_VALUES_ALL : blasd_ops_values(input->name);
+}
 
 /* One tensor being written. A plain value; owns nothing. */
 struct blasd_tensor_writer {

@@ -104,6 +104,7 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
     memcpy(record->id, item->claim->id, sizeof record->id);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
     strncpy(record->op, known ? job->op->name : "unknown", sizeof record->op - 1);
+    if (known) memcpy(record->labels, job->labels, sizeof record->labels);
     record->priority = known ? job->priority : BLASD_PRIORITY_NORMAL;
     if (known) memcpy(record->trace_id, job->trace.id, sizeof record->trace_id);
     fill_timing(item, task, times, &record->timing);

@@ -1,6 +1,5 @@
-/* One system of one size in a process of its own, as a worker's first job is: what a launch may take
- * of shared memory is asked for only by what has run before.
- *   gpu_launch float32|float64 N */
+/* One system of one size in a process of its own, as a worker's first job is: what a launch may
+ * take of shared memory is asked for only by what has run before. gpu_launch float32|float64 N */
 #include "gpu_backend.h"
 #define TRIAL_BACKEND blasd_backend
 #include "kernel_support.h"

@@ -111,14 +111,15 @@ def test_two_at_a_time_lose_none(tmp_path):
 
 
 def test_without_a_key(guarded):
-    for path in ("/jobs", "/ops", "/devices", "/metrics", "/health/ready", "/openapi.json", "/jobs/x", "/nothing", "/"):
-        answer = guarded.request("GET", path, check=path not in ("/nothing", "/"))
+    for path in ("/jobs", "/ops", "/devices", "/metrics", "/health/ready", "/openapi.json", "/jobs/x", "/nothing", "/events", "/docs"):
+        answer = guarded.request("GET", path, check=path != "/nothing")
         assert answer.status == 401, path
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
         assert answer.json()["code"] == "unauthorized"
     assert guarded.request("POST", "/jobs", PRODUCT).status == 401
     assert guarded.request("DELETE", "/ops").status == 401  # a key first, then the method
     assert guarded.request("GET", "/health/live").status == 200
+    assert guarded.request("GET", "/").status == 200  # where one signs in; what it shows it asks for with a key
 
 
 def test_a_large_body_is_not_read_for_it(guarded):
@@ -159,7 +160,9 @@ MAY = {"WRITES": {"user", "admin"}, "READS": {"read", "user", "admin"}, "ANY_KEY
 def test_every_route_has_its_roles(guarded, role):
     walked = 0
     for path, method, who in routes():
-        real = re.sub(r"\{[a-z]+\}", "x", path)
+        real = "/console/app.js" if path.startswith("/console") else re.sub(r"\{[a-z]+\}", "x", path)
+        if path == "/events" and role in MAY[who]:  # an answer without an end: test_events.py reads it
+            continue
         answer = guarded.request(method, real, PRODUCT if (path, method) == ("/jobs", "POST") else None,
                                  bearer(guarded.keys[role]) if role else {})
         if who == "HTTP_OPEN":

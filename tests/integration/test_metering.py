@@ -1,6 +1,7 @@
 """What jobs used is written once each, whoever is killed meanwhile, and adds up to what the job documents say."""
 import collections
 import contextlib
+import http.client
 import http.server
 import json
 import os
@@ -8,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import threading
+import uuid
 
 import numpy as np
 import pytest
@@ -52,6 +54,20 @@ def events_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def submit(service, path, body, headers):
+    """The id; sent again under its key where the queue was away."""
+    headers = {"Content-Type": TYPES["safetensors"], "Idempotency-Key": uuid.uuid4().hex, **(headers or {})}
+
+    def try_once():
+        try:
+            answer = service.request("POST", path, body, headers)
+        except (OSError, http.client.HTTPException):
+            return None
+        assert answer.status in (200, 202, 503), answer.body
+        return answer.status != 503 and answer.json()["id"]
+    return wait_for(try_once)
+
+
 def some_jobs(service, count, headers=None):
     """Ids of jobs that end in many ways: alone, as packets, failed, cancelled."""
     ids = []
@@ -61,10 +77,7 @@ def some_jobs(service, count, headers=None):
             op, inputs = "solve", {"a": np.zeros((3, 3)), "b": np.ones(3)}
         else:
             op, inputs = "matmul", {"a": a, "b": a}
-        answer = service.request("POST", f"/jobs" + ("?wait=30" if i % 5 == 0 else ""), safetensors(inputs, op=op),
-                                 {"Content-Type": TYPES["safetensors"], **(headers or {})})
-        assert answer.status in (200, 202), answer.body
-        ids.append(answer.json()["id"])
+        ids.append(submit(service, "/jobs" + ("?wait=30" if i % 5 == 0 else ""), safetensors(inputs, op=op), headers))
         if i % 11 == 6:
             service.request("DELETE", f"/jobs/{ids[-1]}", check=False)
     return ids

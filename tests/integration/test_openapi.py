@@ -48,10 +48,14 @@ def test_every_route_is_there(service):
     answered = set()
     for template, item in API.document["paths"].items():
         path = template
-        for name, value in {**paths, "{name}": "c" if template.startswith("/jobs") else "matmul"}.items():
+        name = {"jobs": "c", "console": "app.js"}.get(template.split("/")[1], "matmul")
+        for name, value in {**paths, "{name}": name}.items():
             path = path.replace(name, value)
         for method in ("get", "post", "put", "patch"):
             body = json.dumps(BODIES.get(template.rsplit("/", 1)[1], {})) if method == "post" else None
+            if (template, method) == ("/events", "get"):  # without an end: test_events.py reads it
+                answered.add((template, method))
+                continue
             answer = service.request(method.upper(), path, body, {"Content-Type": TYPES["json"]} if body else {})
             if method in item:
                 off = answer.status in (403, 404) and ("share" in template or "region" in template)  # others have it on

@@ -22,7 +22,7 @@ struct blasd_standin {
     bool ways_differ; /* each call, and each count in it, rounds in a way of its own */
     int least;        /* compute capability that the kernels were built for */
     int major, minor; /* of the device; blasd_standin_card sets them */
-    int fail_at; /* the call with this number from now on fails (1: the next); 0: none */
+    int fail_at;      /* the call with this number from now on fails (1: the next); 0: none */
     enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
     int no_memory_at;     /* the allocation with this number from now on finds none (1: the next) */
     bool no_memory_after; /* and so do all later ones */
@@ -31,9 +31,9 @@ struct blasd_standin {
     long device_blocks, host_blocks;                             /* allocations that are held */
     long streams, events;                                        /* that are open */
     long device_allocs, gemms, launches, copies_up, copies_down; /* ever */
-    uint64_t bytes_up, bytes_down;             /* copied, ever */
-    uint64_t device_bytes;                     /* held */
-    bool broken;                               /* an error that sticks has come */
+    uint64_t bytes_up, bytes_down;                               /* copied, ever */
+    uint64_t device_bytes;                                       /* held */
+    bool broken;                                                 /* an error that sticks has come */
 };
 extern struct blasd_standin blasd_standin;
 

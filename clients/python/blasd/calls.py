@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import re
 import time
 import urllib.parse
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -29,6 +30,7 @@ T = TypeVar("T")
 Document = dict[str, Any]
 Talk = Generator[Union[Request, Sleep], Any, T]
 Progress = Callable[[str, float], None]
+Labels = Mapping[str, str]
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
 LONGEST_WAIT = 20.0  # seconds that one request holds its connection
@@ -39,10 +41,23 @@ class Options:
     """What is said of a job beside its inputs and parameters."""
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                 idempotency_key: str | None = None) -> None:
+                 idempotency_key: str | None = None, labels: Labels | None = None) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device)) if value is not None}
+        if labels:
+            self.fields["labels"] = labels_text(labels)
         self.idempotency_key = idempotency_key
+
+
+def labels_text(labels: Labels) -> str:
+    """Labels as a request has them; what is none fails here, for a comma within one would make two of it."""
+    for name, value in labels.items():
+        if not isinstance(name, str) or re.fullmatch("[A-Za-z0-9._/-]{1,63}", name) is None:
+            raise InputError("labels", f"a label's name is 1 to 63 letters, digits and ._-/, not {name!r}", "invalid_field")
+        if not isinstance(value, str) or re.fullmatch("[A-Za-z0-9._/:@+-]{0,63}", value) is None:
+            raise InputError("labels", f"the value of the label '{name}' is not a string of up to 63 letters, digits and "
+                                       f"._-/:@+: {value!r}", "invalid_field")
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 class Calls:
@@ -252,6 +267,11 @@ class Calls:
             raise Error("sharing_off", f"the service's directory {path} cannot be used from here: it is another "
                                        "machine's, or another user's")
         self.share = shared.Directory(path, told.get("prefix", ""))
+
+    def shared(self, specs: Mapping[str, Any]) -> Any:
+        if self.share is None:
+            raise ValueError("make the client with share=True")
+        return self.share.shared({name: (np.dtype(dtype), tuple(shape)) for name, (shape, dtype) in specs.items()})
 
     def _file_of(self, arrays: dict[str, Array]) -> Any:
         """The file that the inputs lie in, or were copied into; None: they are sent."""

@@ -91,7 +91,7 @@ class Steps:
         return Step(self, name)
 
     def results(self, *outputs: Output) -> None:
-        """Says which outputs come back: of a step all. Without it they are those of the steps that no other reads."""
+        """Says which outputs come back: of a step its first. Without it they are those of the steps that no other reads."""
         self._results = [output.label for output in outputs]
 
     def __getattr__(self, op: str) -> Any:

@@ -39,6 +39,10 @@ class _Said:
         return dict(self.document.get("timing") or {})
 
     @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.document.get("labels") or {})
+
+    @property
     def ended(self) -> bool:
         return self.state in FINAL
 

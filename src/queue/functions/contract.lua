@@ -17,14 +17,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
+                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
+                       OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
                        of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
-                       N: jobs of a packet; KEY: its Idempotency-Key
+                       N: jobs of a packet; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
@@ -142,7 +143,7 @@ Front ends call
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
+      NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
@@ -160,10 +161,11 @@ Front ends call
       -> {RECORD or 404|409|410, ...}: a pending job ends as cancelled; one that has ended is, where
       FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
       caller removes the blobs ID.in and ID.out
-  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR
+  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR [LABEL]
       -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of its jobs of the state WHICH
-      or, any, of all; of the operation OP unless that is ""; made from SINCE on and before BEFORE,
-      in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
+      or, any, of all; of the operation OP unless that is "";
+      with the label LABEL, "NAME=VALUE" or, of any value, "NAME", unless that is ""; made from SINCE
+      on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
   stats [MORE]
@@ -196,7 +198,7 @@ lease is not theirs any more)
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
-      wait, or did of late. The one exchange by which a worker ends jobs and
+      wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a packet " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
@@ -214,6 +216,16 @@ lease is not theirs any more)
       digit is for it
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
+
+  begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
+      itself, and tells of the batch that began. For a worker whose last turn was answered `watched`
+
+EVENTS. While anybody is subscribed to {q}:events, what becomes of jobs is published there: when they
+are queued, when a worker that knows of it begins them, when it reports progress, when they end. A
+message is "TENANT SKIPPED WORKER\n" and a PIECE for each job with its record as it then stands, one
+that is long without its tensors. SKIPPED > 0: that is how many jobs are not told of, for their
+tenant had more than 4,000 in this second. WORKER: it has begun these jobs, as one batch; else "-".
+Nobody needs these messages: they may be lost.
 
 A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD], or a frame in the
 record's place. What is PUBLISHED on a CHANNEL when jobs that it watches end is one or more pieces,

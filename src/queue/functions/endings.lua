@@ -106,6 +106,7 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         local outs = into.outs
         outs[#outs + 1], outs[#outs + 2] = name, whole(out_bytes)
     end
+    Record.events.ended(job, pieces)
     if channels == '' then return end
     if channels ~= e.one_channel and find(channels, ',', 1, true) then
         for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, pieces) end

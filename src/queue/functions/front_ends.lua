@@ -87,6 +87,7 @@ local function intake_add(t, name, meta, frame, jobs)
                                  given = false}
     t.count[class] = t.count[class] + 1
     if seg ~= '' then t.segs[seg] = (t.segs[seg] or 0) + jobs end
+    Record.events.queued(name, meta, frame)
 end
 
 local function intake_write(t)

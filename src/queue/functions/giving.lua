@@ -169,7 +169,7 @@ end
 -- For at most so many jobs, bytes and entries.
 local function claim_new(most, room, share)
     return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
-            full = false, names = {}, reply = {now_text, ''}, fresh = nil, again = nil}
+            full = false, names = {}, reply = {Record.events.clock(), ''}, fresh = nil, again = nil}
 end
 
 -- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where
@@ -193,7 +193,7 @@ local function claim_take(c, class, turn, fresh)
         if jobs > 0 then c.waits[si], tenants[#tenants + 1] = tenants, sub(line, 3) end
     end
     c.shared = now - tonumber(counts.shared or 0) < SHARED_US
-    if c.shared then c.reply[1] = now_text .. ' shared' end
+    if c.shared then c.reply[1] = c.reply[1] .. ' shared' end
     c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
     -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil

@@ -1,5 +1,5 @@
 -- Packets: small jobs that share an entry of the queue, and what becomes of them when one of them
--- is dealt with alone. Read next: endings.lua.
+-- is dealt with alone. Read next: events.lua.
 
 local function is_packet(name) return #name == PACKET end
 

@@ -202,6 +202,20 @@ local function turn(keys, args)
     return c.reply
 end
 
+-- What the worker itself notes with HSET, and tells as well.
+function Record.events.begin(keys, args)
+    start(keys, args)
+    local name, thread, text = args[2], args[4], args[5]
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    call('HSET', K.claims_of .. name, '@' .. thread, text)
+    local us, rest = match(text, '^%d+\n(%d+)([^\n]*)')
+    local names = {}
+    for one in gmatch(rest or '', '%S+') do names[#names + 1] = one end
+    Record.events.running(name, us, names)
+    return 0
+end
+
 local function progress(keys, args)
     start(keys, args)
     local lost = lapsed(args[2], args[3])
@@ -217,5 +231,10 @@ local function progress(keys, args)
         if meta then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
     end
     call_many('HSET', K.prog_of .. args[2], fields)
+    if Record.events.watched() then
+        local _, started = running_finder(1)(args[5] or '')
+        local names = {unpack(args, 5, min(#args, 4 + MANY))}
+        Record.events.running(args[2], started, names, tonumber(args[4]))
+    end
     return concat(digits)
 end

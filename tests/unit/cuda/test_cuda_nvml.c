@@ -198,10 +198,10 @@ static void overlapping_batches_share_the_time(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(a_device_tells_what_its_card_tells),     TEST(a_slice_says_nothing_of_its_card),
-        TEST(without_nvml_a_device_opens),
-        TEST(a_batch_is_told_what_it_drew),           TEST(the_counter_is_read_now_and_then),
-        TEST(a_card_without_a_counter_tells_nothing), TEST(overlapping_batches_share_the_time),
+        TEST(a_device_tells_what_its_card_tells), TEST(a_slice_says_nothing_of_its_card),
+        TEST(without_nvml_a_device_opens),        TEST(a_batch_is_told_what_it_drew),
+        TEST(the_counter_is_read_now_and_then),   TEST(a_card_without_a_counter_tells_nothing),
+        TEST(overlapping_batches_share_the_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@ static void test_found(void **state) {
 
 static void test_not_found(void **state) {
     static const char *const paths[] = {"",
-                                        "/",
+                                        "/console",
+                                        "/console/",
                                         "/job",
                                         "/jobs/",
                                         "/jobs//",
@@ -118,6 +119,9 @@ static void test_roles(void **state) {
         {"/share", HTTP_GET, U},
         {"/metrics", HTTP_GET, M},
         {"/load", HTTP_GET, M},
+        {"/events", HTTP_GET, R | U},
+        {"/", HTTP_GET, HTTP_OPEN},
+        {"/console/{name}", HTTP_GET, HTTP_OPEN},
         {"/health/live", HTTP_GET, HTTP_OPEN},
         {"/health/ready", HTTP_GET, M | R | U},
         {"/openapi.json", HTTP_GET, M | R | U},

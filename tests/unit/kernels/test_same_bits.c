@@ -59,12 +59,12 @@ static int same(const struct trial *t, const struct answer *was, int64_t n, cons
         if (out->rank < 0 || memcmp(out->data, was->data[o], blasd_tensor_bytes(out)) == 0)
             continue;
         fprintf(stderr, "%s of %lld, %s, %s: %s differs\n", op->name, (long long)n,
-                    blasd_dtype_name(t->job.inputs[0].tensor.dtype), when, op->outputs[o].name);
+                blasd_dtype_name(t->job.inputs[0].tensor.dtype), when, op->outputs[o].name);
         differ = 1;
     }
     if (strcmp(t->task.method, was->method) != 0) {
         fprintf(stderr, "%s of %lld, %s: by %s, not %s\n", op->name, (long long)n, when,
-                    t->task.method, was->method);
+                t->task.method, was->method);
         differ = 1;
     }
     return differ;
@@ -89,8 +89,8 @@ static int in_company(struct blasd_device *device, struct trial *t, const struct
     int place = (int)trial_between(0, count - 1), differ = 0;
     bool meet = true;
     for (int i = 0; i < count; i++) {
-        list[i] = i == place ? t
-                             : sample_trial(t->job.op, i % 2 != place % 2 ? other : n, items, dtype);
+        list[i] =
+            i == place ? t : sample_trial(t->job.op, i % 2 != place % 2 ? other : n, items, dtype);
         assert_non_null(list[i]);
         assert_int_equal(trial_plan(list[i]), BLASD_OK);
         meet = meet && may_meet(t, list[i]);
@@ -127,7 +127,8 @@ static int try_one(const struct blasd_op *op, int64_t n, int64_t items, enum bla
 
 /* 90: beyond small products; 180 and 260: beyond what a block's shared memory holds. */
 static void the_same_bits_whatever_the_company(void **state) {
-    static const int64_t sizes[][2] = {{3, 1}, {20, 1}, {20, 3}, {70, 1}, {90, 2}, {180, 1}, {260, 1}};
+    static const int64_t sizes[][2] = {{3, 1},  {20, 1},  {20, 3}, {70, 1},
+                                       {90, 2}, {180, 1}, {260, 1}};
     int differ = 0;
     (void)state;
     for (int at = 0; blasd_ops[at] != NULL; at++) {
@@ -135,8 +136,8 @@ static void the_same_bits_whatever_the_company(void **state) {
         if (op->sample == NULL || blasd_backend_kernel(&TRIAL_BACKEND, op) == NULL) continue;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int single = 0; single < (sizes[i][0] < 100 ? 2 : 1); single++)
-                differ += try_one(op, sizes[i][0], sizes[i][1],
-                                  single ? BLASD_float32 : BLASD_float64);
+                differ +=
+                    try_one(op, sizes[i][0], sizes[i][1], single ? BLASD_float32 : BLASD_float64);
     }
     assert_int_equal(differ, 0);
 }

@@ -98,6 +98,16 @@ static void same_rule(const struct blasd_rule *a, const struct blasd_rule *b) {
         assert_memory_equal(&a->line, &b->line, sizeof a->line);
 }
 
+/* In two cases of three there are none. */
+static void any_labels(char labels[BLASD_LABELS_MAX]) {
+    static const char *const texts[] = {"run=7,project=thesis", "bare=,x/y=a:b", "z=1"};
+    struct blasd_err err;
+    memset(labels, 0, BLASD_LABELS_MAX);
+    if (below(3) != 0) return;
+    const char *text = texts[below(3)];
+    assert_int_equal(blasd_labels_read(labels, text, strlen(text), &err), 0);
+}
+
 static void any_job(struct blasd_job *job) {
     blasd_job_init(job, below(4) == 0 ? &plain_op : &sample_op);
     any_id(job->id);
@@ -126,6 +136,7 @@ static void any_job(struct blasd_job *job) {
     job->most_s = (uint16_t)any_int();
     job->receive_us = any_int();
     job->created_us = any_int();
+    any_labels(job->labels);
     job->payload_in_blob = below(3) == 0;
     any_slice(job->payload_in_blob, &job->slice);
     if (below(2) == 0) return;
@@ -147,6 +158,7 @@ static void any_record(struct blasd_record *record) {
     record->progress = (double)below(1001) / 1000;
     record->timing = (struct blasd_timing){any_int(), any_int(), any_int(), any_int(),
                                            any_int(), any_int(), -any_int()};
+    any_labels(record->labels);
     any_text(execution->device, sizeof execution->device);
     any_text(execution->device_name, sizeof execution->device_name);
     any_text(execution->method, sizeof execution->method);
@@ -197,6 +209,7 @@ static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
     assert_memory_equal(a->trace.span, b->trace.span, sizeof a->trace.span);
     assert_int_equal(a->trace.sampled, b->trace.sampled);
     assert_ptr_equal(a->op, b->op);
+    assert_string_equal(a->labels, b->labels);
     for (int i = 0; a->op->inputs[i].name != NULL; i++) {
         assert_int_equal(blasd_job_has(a, i), blasd_job_has(b, i));
         assert_true(a->inputs[i].first_nonfinite == b->inputs[i].first_nonfinite);
@@ -232,6 +245,7 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     const struct blasd_execution *x = &a->execution, *y = &b->execution;
     assert_string_equal(a->id, b->id);
     assert_string_equal(a->op, b->op);
+    assert_string_equal(a->labels, b->labels);
     assert_int_equal(a->state, b->state);
     assert_int_equal(a->priority, b->priority);
     assert_int_equal(a->device, b->device);

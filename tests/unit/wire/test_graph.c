@@ -190,8 +190,8 @@ static void test_members(void **state) {
                "steps.c.op");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1,2]]", "[[1]]") "}}", BLASD_E_shape_mismatch,
                "steps.c.inputs.b");
-    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1", "[[1]]") "}}", BLASD_E_malformed_json,
-               "steps.c");
+    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1", "[[1]]") "}}", BLASD_E_invalid_tensor,
+               "steps.c.inputs.a[0][1]");
     expect_bad("{\"steps\":{\"c\":{\"op\":\"matmul\",\"params\":{\"alpha\":}}}}",
                BLASD_E_malformed_json, "steps.c");
 }
@@ -204,6 +204,10 @@ static void test_values_of_data(void **state) {
         "{\"input\":\"q\"}}}}}";
     (void)state;
     expect_bad(head, BLASD_E_out_of_range, "steps.r.inputs.sample_weight");
+    expect_bad(
+        "{\"inputs\":{\"q\":{\"full\":[3],\"value\":-1}},\"steps\":{\"r\":{\"op\":\"regression\","
+        "\"inputs\":{\"x\":[[1],[2],[3]],\"y\":[1,2,3],\"sample_weight\":{\"input\":\"q\"}}}}}",
+        BLASD_E_out_of_range, "steps.r.inputs.sample_weight");
     expect_bad(
         "{\"inputs\":{\"q\":[[\"NaN\"]]},\"steps\":{\"r\":{\"op\":\"solve\",\"inputs\":{\"a\":"
         "{\"input\":\"q\"},\"b\":[1]}}}}",

@@ -1,0 +1,201 @@
+/* General systems of up to 8 unknowns that are well scaled: a row for each lane, in registers. What
+ * lanes_body.h is on the CPU, with the same decisions: one step of refinement, and whatever needs
+ * more than that (scaling, a pivot of 0, more steps, QR) is left to solve_by_lanes.
+ *
+ * W, the lanes of a team, is known when this is compiled, so that no array needs an address; a
+ * system of n < W unknowns has the unit matrix beyond. Rows stay where they are: the pivot of step
+ * k is in lane order(k), and a lane's own step is `mine`. With more lanes the unrolled code would
+ * no longer fit the instruction cache. Read next: solve_kernels.cuh. */
+#ifndef BLASD_KERNELS_SOLVE_SMALL_CUH
+#define BLASD_KERNELS_SOLVE_SMALL_CUH
+
+#include "kernels/solve/solve_columns.cuh"
+
+#define SOLVE_LEFT (1 << 30) /* of a system's flags */
+
+template <int W, class T> struct small_system {
+    team_of_lanes<W> team;
+    int n, lane, mine, order;
+    T own[W], f[W]; /* this lane's row of the matrix, and of its factors */
+    T inverse;      /* of its pivot */
+    double norm_1, norm_inf;
+
+    __device__ __forceinline__ bool here() const {
+        return lane < n;
+    }
+    __device__ __forceinline__ double most(T value) const {
+        return team.most(here() ? size_of((double)value) : 0);
+    }
+    __device__ __forceinline__ double sum(T value) const {
+        return team.sum(here() ? size_of((double)value) : 0);
+    }
+
+    /* Sums of rows and columns decide the norms and whether the matrix needs scaling. */
+    __device__ __forceinline__ bool measure() {
+        const double safe_most = precision<T>::safe, none = precision<T>::beyond;
+        double row = 0, least_column = none, least_row;
+        norm_1 = 0;
+        BLASD_UNROLL
+        for (int j = 0; j < W; j++) {
+            double size = here() && j < n ? size_of((double)own[j]) : 0, column = team.sum(size);
+            row += size;
+            norm_1 = column > norm_1 ? column : norm_1;
+            least_column = j < n && column < least_column ? column : least_column;
+        }
+        norm_inf = team.most(row);
+        least_row = -team.most(here() ? -row : -none);
+        return least_row >= norm_inf * 0x1p-8 && least_column >= norm_1 * 0x1p-8 &&
+               norm_inf < safe_most && norm_inf > 1 / safe_most;
+    }
+
+    /* False: a pivot is 0, or too small to be divided by. */
+    __device__ __forceinline__ bool factor() {
+        bool whole = true;
+        mine = W;
+        order = lane;
+        inverse = 1; /* every lane has its turn */
+        BLASD_UNROLL
+        for (int j = 0; j < W; j++) f[j] = own[j];
+        BLASD_UNROLL
+        for (int k = 0; k < W; k++) {
+            int at = team.largest(mine < W ? -1 : size_of((double)f[k]), lane);
+            T over = 1 / team.shuffle(f[k], at), left = f[k] * over;
+            bool below = mine == W && lane != at;
+            whole = whole && is_finite((double)over);
+            if (lane == k) order = at;
+            if (lane == at) {
+                mine = k;
+                inverse = over;
+            }
+            if (below) f[k] = left;
+            BLASD_UNROLL
+            for (int j = k + 1; j < W; j++) {
+                T other = team.shuffle(f[j], at);
+                if (below) f[j] -= left * other;
+            }
+        }
+        return whole;
+    }
+
+    /* inverse(A) v, where lane i holds element i. */
+    __device__ __forceinline__ T solve(T v) const {
+        BLASD_UNROLL
+        for (int k = 0; k < W; k++) {
+            T y = team.shuffle(v, team.shuffle(order, k));
+            if (mine > k) v -= f[k] * y;
+        }
+        BLASD_UNROLL
+        for (int k = W - 1; k >= 0; k--) {
+            if (mine == k) v *= inverse;
+            T x = team.shuffle(v, team.shuffle(order, k));
+            if (mine < k) v -= f[k] * x;
+        }
+        return team.shuffle(v, order);
+    }
+    /* inverse(A') v */
+    __device__ __forceinline__ T solve_transposed(T v) const {
+        T w = 0;
+        BLASD_UNROLL
+        for (int k = 0; k < W; k++) {
+            T next = team.shuffle(v, k) - (T)team.sum(mine < k ? (double)(f[k] * w) : 0);
+            if (mine == k) w = next * inverse;
+        }
+        BLASD_UNROLL
+        for (int k = W - 1; k >= 0; k--) {
+            T rest = (T)team.sum(mine > k ? (double)(f[k] * w) : 0);
+            if (mine == k) w -= rest;
+        }
+        return w;
+    }
+
+    /* The estimate of solve_system.cuh as one loop, which the teams of a warp leave together: so a
+     * solution's code stands there once. */
+    __device__ __forceinline__ double rcond() const {
+        double best = 0, ratio;
+        T sign = 0;
+        int at = 0;
+        bool last = false, done = false;
+        BLASD_UNROLL_NOT
+        for (int round = 0;; round++) {
+            T v = (T)(lane == at ? 1 : 0), now;
+            double other;
+            int before = at, changed;
+            if (round == 0) v = 1 / (T)n;
+            if (last) v = (T)((lane % 2 == 0 ? 1 : -1) * (1 + (double)lane / (n - 1)));
+            v = solve(here() ? v : (T)0);
+            other = sum(v);
+            if (last) other = 2 * other / (3.0 * n);
+            if (!done && (last || n == 1 || round == 0))
+                best = other > best || other != other ? other : best;
+            done = done || last || n == 1;
+            if (!__any_sync(0xffffffffu, !done)) break;
+            last = round > SOLVE_ROUNDS || (round > 0 && !(other > best));
+            best = last || done ? best : other;
+            now = (T)(v < 0 ? -1 : 1);
+            changed = team.any(here() && now != sign);
+            sign = now;
+            last = last || !changed;
+            if (!__any_sync(0xffffffffu, !done && !last)) continue;
+            v = solve_transposed(here() ? sign : (T)0);
+            at = team.largest(here() ? size_of((double)v) : -1, lane);
+            last = last || (round > 0 && size_of((double)team.shuffle(v, before)) ==
+                                             size_of((double)team.shuffle(v, at)));
+        }
+        ratio = 1 / best / norm_1;
+        return ratio < 1 ? ratio : ratio >= 1 ? 1 : 0;
+    }
+    /* What the condition and the growth of the pivots make of the last digit. */
+    __device__ __forceinline__ double contraction(double rcond) const {
+        double own_most = 0, all;
+        BLASD_UNROLL
+        for (int j = 0; j < W; j++) {
+            double size = j >= mine && j < n ? size_of((double)f[j]) : 0;
+            own_most = size > own_most ? size : own_most;
+        }
+        all = team.most(own_most);
+        return 4 * precision<T>::unit * (all > norm_inf ? all : norm_inf) / (norm_inf * rcond);
+    }
+
+    /* One right-hand side: solves, refines once. False: it needs more than this. */
+    __device__ __forceinline__ bool solve_column(T b, bool refine, double shrinks, T *ret,
+                                                 double *error, int *steps) const {
+        const double u = precision<T>::unit, safe_most = precision<T>::safe;
+        double size_b = most(b), size_x = 0, size_r = 0, size_d = 0, hidden = 0, below;
+        T x = 0, r = b, t = 0;
+        bool good = true;
+        BLASD_UNROLL_NOT
+        for (int step = 0; step <= (int)refine; step++) {
+            T d = solve(here() ? r : (T)0), next = x + d;
+            size_d = most(d);
+            t = next - x; /* what was really added: exact where it is far smaller */
+            x = next;
+            if (step > 0) break;
+            size_x = size_d;
+            double hi = (double)b, lo = 0;
+            BLASD_UNROLL
+            for (int j = 0; j < W; j++) subtract_product(hi, lo, own[j], team.shuffle(x, j));
+            r = (T)(hi + lo);
+            size_r = most(r);
+        }
+        *steps = refine && size_r != 0;
+        if (refine) {
+            /* by which the final residual may be larger than it looks */
+            hidden = u * (n + 2) * (norm_inf * size_d + size_r);
+            BLASD_UNROLL
+            for (int j = 0; j < W; j++) r -= own[j] * team.shuffle(t, j);
+            size_r = most(r);
+            /* a second correction would shrink as the first did, or a little less: nothing left? */
+            shrinks = size_d > size_x * shrinks ? size_d : size_x * shrinks;
+            good = size_d * shrinks <= size_x * size_x * (u / 4);
+            size_x = most(x);
+        }
+        below = norm_inf * size_x + size_b;
+        hidden += size_r * (1 + 4 * u * (n + 2)) + below * (n + 2) * precision<T>::residual_unit;
+        *error = below > 0 ? hidden / below : 0;
+        *ret = x;
+        return good && (!refine || *error <= 2 * u) && size_x < safe_most * safe_most &&
+               size_b < safe_most && (size_b > 1 / safe_most || size_b == 0);
+    }
+};
+
+#endif

@@ -1,0 +1,125 @@
+// The page of the service: who looks on, the stream of events, and which part hears what.
+import { follow, getJson, key } from "/console/api.js";
+import * as figures from "/console/figures.js";
+import * as jobs from "/console/jobs.js";
+import { $, clock, forgetTheme, say, setText } from "/console/page.js";
+import * as send from "/console/send.js";
+import * as tasks from "/console/tasks.js";
+
+const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] };
+let lost = 0;
+let events = 0;
+
+function setTheme(name) {
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  const [sign, word] = THEMES[name];
+  $("theme").replaceChildren(`${sign} `, Object.assign(document.createElement("span"), { textContent: word }));
+  $("theme").setAttribute("aria-label", `Theme: ${name === "system" ? "as the system has it" : name}`);
+  repaint();
+}
+
+function repaint() {
+  forgetTheme();
+  tasks.redraw();
+  figures.redraw();
+}
+
+function startTheme() {
+  let name = localStorage.getItem("blasd-theme");
+  if (!THEMES[name]) name = "system";
+  setTheme(name);
+  $("theme").addEventListener("click", () => {
+    const names = Object.keys(THEMES);
+    name = names[(names.indexOf(name) + 1) % names.length];
+    localStorage.setItem("blasd-theme", name);
+    setTheme(name);
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+}
+
+function onEvent(type, document) {
+  events++;
+  if (type === "hello") {
+    clock.skew = document.time_ms - Date.now();
+    setText($("version"), document.version ? `version ${document.version}` : "");
+  } else if (type === "job") {
+    tasks.add(document);
+    figures.onJob(document);
+    jobs.onJob(document);
+  } else if (type === "batch") {
+    figures.onBatch(document);
+  } else if (type === "devices") {
+    figures.onDevices(document);
+  } else if (type === "lost") {
+    lost += document.events || 0;
+    setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it. ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.`);
+  }
+}
+
+function onLink(state, why) {
+  $("link").className = `link ${state}`;
+  setText($("link-text"), state === "live" ? "live" : state === "refused" ? "refused" : "connecting again");
+  if (state === "live") jobs.fetchJobs(false);
+  if (state === "refused" && why.status === 401) signIn(why.message);
+  if (state === "refused" && why.status === 403) {
+    setText($("tasks-note"), `This key may not look at jobs: ${why.message}. How the devices fare is shown.`);
+    const poll = async () => { try { figures.onDevices(await getJson("/devices")); } catch { /* the next time */ } };
+    poll();
+    setInterval(poll, 2000);
+  }
+}
+
+function signIn(why) {
+  $("console").hidden = true;
+  $("sign-in").hidden = false;
+  $("sign-in-error").hidden = !why;
+  if (why) setText($("sign-in-error"), why);
+  $("key").focus();
+  setText($("link-text"), "not signed in");
+}
+
+async function begin() {
+  let list;
+  try {
+    list = (await getJson("/ops")).ops;
+  } catch (why) {
+    if (why.status === 401) {
+      const shown = key.get();
+      key.forget();
+      signIn(shown ? why.message : "");
+      return;
+    }
+    setText($("link-text"), why.message);
+    setTimeout(begin, 2000);
+    return;
+  }
+  $("sign-in").hidden = true;
+  $("console").hidden = false;
+  $("sign-out").hidden = !key.get();
+  $("docs").hidden = Boolean(key.get()); // a link shows no key
+  tasks.start(jobs.openJob);
+  figures.start();
+  jobs.start();
+  send.start(list, (job, request) => {
+    jobs.noteSent(job.id, request);
+    jobs.onJob(job);
+    jobs.openJob(job.id);
+    say(`job sent: ${job.op}`);
+  });
+  follow(onEvent, onLink);
+}
+
+startTheme();
+$("sign-in-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key.set($("key").value.trim());
+  $("key").value = "";
+  begin();
+});
+$("sign-out").addEventListener("click", () => {
+  key.forget();
+  location.reload();
+});
+window.blasd = { counts: () => ({ events, lost, ...tasks.counts(), ...jobs.counts() }) }; // for who looks into it
+begin();

@@ -1,0 +1,256 @@
+// The list of jobs, and one of them opened.
+import { fetchGood, getJson, key } from "/console/api.js";
+import { $, FINAL, clock, make, ms, say, setText } from "/console/page.js";
+import { sample } from "/console/send.js";
+
+const MOST = 1000; // jobs that are kept here
+const PAGE = 50;
+const PHASES = [["receive", "receive"], ["queue", "queue"], ["batch_wait", "batch"], ["upload", "upload"], ["compute", "compute"], ["download", "download"]];
+
+const jobs = new Map();  // id -> document, in the order in which they came
+const sent = new Map();  // id -> the request, of those sent from this page
+let rows = PAGE;
+let cursor = null;       // where the service's list goes on; "" at its end
+let dirty = true;
+let open = null;         // id
+let retold = new Map();  // id -> tensors' documents that the opened job was asked for
+
+export function onJob(job) {
+  const was = jobs.get(job.id);
+  if (was && FINAL.has(was.state) && !FINAL.has(job.state)) return; // it came late
+  jobs.set(job.id, job);
+  if (jobs.size > MOST + 100) {
+    for (const id of [...jobs.keys()].slice(0, jobs.size - MOST)) jobs.delete(id);
+  }
+  dirty = true;
+  if (job.id === open) show();
+}
+
+export function noteSent(id, request) {
+  sent.set(id, request);
+  if (sent.size > 50) sent.delete(sent.keys().next().value);
+}
+
+function wanted() {
+  const state = $("filter-state").value;
+  const op = $("filter-op").value;
+  const text = $("filter-text").value.trim().toLowerCase();
+  return (job) => (!state || job.state === state) && (!op || job.op === op) &&
+    (!text || [job.id, job.op, job.execution.device, job.execution.device_name, job.execution.method, job.error?.code, job.error?.detail]
+      .some((part) => part && part.toLowerCase().includes(text)));
+}
+
+export async function fetchJobs(more) {
+  const query = new URLSearchParams({ limit: 100 });
+  if ($("filter-state").value) query.set("state", $("filter-state").value);
+  if ($("filter-op").value) query.set("op", $("filter-op").value);
+  if (more && cursor) query.set("cursor", cursor);
+  try {
+    const page = await getJson(`/jobs?${query}`);
+    cursor = page.cursor || "";
+    const known = [...jobs.values()];
+    jobs.clear();
+    for (const job of page.jobs.reverse()) jobs.set(job.id, job);
+    for (const job of known) { // what was told of it last is newer than a list
+      const listed = jobs.get(job.id);
+      if (!listed || !FINAL.has(listed.state)) { jobs.delete(job.id); jobs.set(job.id, job); }
+    }
+    dirty = true;
+  } catch (why) {
+    setText($("jobs-note"), why.message);
+  }
+}
+
+function time(job) {
+  if (FINAL.has(job.state)) return ms(job.timing.total_ms);
+  if (job.state === "running" && job.started_at) return ms(clock.now() - Date.parse(job.started_at));
+  return "";
+}
+
+function newRow() {
+  const id = make("button", { type: "button", class: "plain" });
+  id.addEventListener("click", () => openJob(id.dataset.id));
+  return make("tr", {}, make("td", {}, id), make("td"), make("td", {}, make("span", { class: "state" })), make("td"), make("td"), make("td"));
+}
+
+function frozen() {
+  const body = $("jobs").tBodies[0];
+  return body.contains(document.activeElement) || body.matches(":hover");
+}
+
+function showRows() {
+  const fits = wanted();
+  const list = [...jobs.values()].filter(fits).sort((a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.id < b.id ? 1 : -1)).slice(0, rows);
+  const body = $("jobs").tBodies[0];
+  while (body.rows.length > list.length) body.deleteRow(-1);
+  list.forEach((job, i) => {
+    if (!body.rows[i]) body.append(newRow());
+    const [id, op, state, device, batch, took] = body.rows[i].cells;
+    body.rows[i].dataset.id = job.id;
+    id.firstChild.dataset.id = job.id;
+    id.firstChild.title = job.id;
+    setText(id.firstChild, `${job.id.slice(0, 9)}…${job.id.slice(-4)}`);
+    id.firstChild.setAttribute("aria-label", `job ${job.id}`);
+    setText(op, job.op);
+    setText(state.firstChild, job.state);
+    state.firstChild.className = `state ${job.state}`;
+    if (job.state === "running" && job.progress > 0) setText(state.firstChild, `running ${Math.round(job.progress * 100)} %`);
+    setText(device, job.execution.device || "");
+    setText(batch, job.execution.batch_size > 1 ? String(job.execution.batch_size) : "");
+    setText(took, time(job));
+  });
+  const all = [...jobs.values()].filter(fits).length;
+  setText($("jobs-note"), list.length === 0 ? "No job fits." : all > list.length ? `${list.length} of ${all} that are at hand` : `${list.length} jobs`);
+}
+
+setInterval(() => {
+  if (document.hidden || !dirty || frozen()) return;
+  dirty = false;
+  showRows();
+}, 400);
+
+// --- one job ---------------------------------------------------------------------------------------------------------
+
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+function curl(job) {
+  const request = sent.get(job.id) || { op: job.op, inputs: sample(job.op) };
+  return [`curl -sS ${quoted(`${location.origin}/jobs?wait=10`)} -H 'Content-Type: application/json'`, ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []),
+    `-d ${quoted(JSON.stringify(request))}`].join(" \\\n  ");
+}
+
+function timeline(job) {
+  const timing = job.timing;
+  const total = PHASES.reduce((sum, [name]) => sum + timing[`${name}_ms`], 0);
+  const strip = make("div", { class: "timeline", role: "img", "aria-label": "Where the time went; the table below has the figures" });
+  const table = make("table", { class: "numbers" }, make("caption", {}, "Where the time went"),
+    make("thead", {}, make("tr", {}, ...["phase", "time", "share"].map((name) => make("th", { scope: "col" }, name)))), make("tbody"));
+  for (const [name, look] of PHASES) {
+    const took = timing[`${name}_ms`];
+    if (took > 0) {
+      const part = make("i", { class: `phase-${look}`, title: `${name.replace("_", " ")} ${ms(took)}` });
+      part.style.flexGrow = took / total;
+      strip.append(part);
+    }
+    table.tBodies[0].append(make("tr", {}, make("th", { scope: "row" }, make("i", { class: `swatch phase-${look}` }), name.replace("_", " ")),
+      make("td", {}, ms(took)), make("td", {}, total > 0 ? `${(100 * took / total).toFixed(took / total < 0.01 ? 2 : 0)} %` : "–")));
+  }
+  table.tBodies[0].append(make("tr", {}, make("th", { scope: "row" }, "in all"), make("td", {}, ms(timing.total_ms)), make("td")));
+  return [strip, table];
+}
+
+function copyButton(what, text) {
+  return make("button", { type: "button", "aria-label": `Copy ${what}`, onclick: async () => {
+    try { await navigator.clipboard.writeText(text()); say(`${what} copied`); } catch { say("the browser does not let a page copy here"); }
+  } }, "Copy");
+}
+
+async function save(job, name) {
+  const response = await fetchGood(`/jobs/${job.id}/outputs/${name}`, { headers: { Accept: "application/x-npy, application/json;q=0.5" } });
+  const npy = (response.headers.get("Content-Type") || "").includes("npy");
+  const url = URL.createObjectURL(await response.blob());
+  make("a", { href: url, download: `${job.id}-${name}.${npy ? "npy" : "json"}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+function complain(why) {
+  $("job-body").querySelector(".problem.done")?.remove();
+  $("job-body").prepend(make("p", { class: "problem done", role: "alert" }, why.message));
+}
+
+async function end(job, forget) {
+  try {
+    const document = await getJson(`/jobs/${job.id}${forget ? "?forget=1" : ""}`, { method: "DELETE" });
+    if (forget) {
+      jobs.delete(job.id);
+      dirty = true;
+      $("job").close();
+    } else {
+      onJob(document);
+    }
+    say(forget ? "job forgotten" : "job cancelled");
+  } catch (why) { complain(why); }
+}
+
+function problem(error) {
+  return make("div", { class: "problem" }, make("strong", {}, error.code), ` – ${error.title}.`, make("p", {}, error.detail || ""),
+    make("p", {}, make("strong", {}, "What to do: "), error.advice || "", error.retry ? " The same request can succeed later." : ""));
+}
+
+function progress(job) {
+  const ran = clock.now() - Date.parse(job.started_at);
+  const left = job.progress > 0.01 ? `, some ${ms(ran * (1 - job.progress) / job.progress)} to go` : "";
+  return make("p", {}, make("progress", { value: job.progress, max: 1, "aria-label": "Progress" }), `runs for ${ms(ran)}${left}`);
+}
+
+function show() {
+  const job = { ...jobs.get(open), ...(retold.get(open) || {}) };
+  if (!job.id) return;
+  const done = FINAL.has(job.state);
+  const focus = document.activeElement?.dataset?.part;
+  setText($("job-title"), `${job.op} – ${job.state}`);
+  const fact = (name, value) => (value ? [make("p", {}, make("span", {}, name), String(value))] : []);
+  const run = job.execution;
+  const parts = [
+    make("p", { class: "id" }, job.id),
+    make("div", { class: "facts" }, make("p", {}, make("span", { class: `state ${job.state}` }, job.state)), ...fact("priority", job.priority),
+      ...fact("device", run.device || job.device), ...fact("", run.device_name), ...fact("method", run.method), ...fact("batch of", run.batch_size > 1 && run.batch_size),
+      ...fact("attempts", run.attempts > 1 && run.attempts), ...fact("submitted", job.created_at && new Date(job.created_at).toLocaleTimeString())),
+  ];
+  if (job.error) parts.push(problem(job.error));
+  if (job.state === "running" && job.started_at) parts.push(progress(job));
+  if (done) parts.push(...timeline(job));
+  for (const warning of run.warnings || []) parts.push(make("p", { class: "problem" }, warning));
+  const actions = make("div", { class: "actions" });
+  if (!done) actions.append(make("button", { type: "button", class: "danger", id: "job-cancel", "data-part": "cancel", onclick: () => end(job, false) }, "Cancel the job"));
+  else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
+  const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
+    make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch(complain) }, `Save ${name}`));
+  const command = curl(job);
+  const text = JSON.stringify(job, null, 2);
+  parts.push(actions);
+  if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", {}, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
+  parts.push(
+    make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => command)), make("pre", { id: "job-curl", tabindex: "0", "aria-label": "Command" }, command),
+      sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")),
+    make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => text)), make("pre", { id: "job-document", tabindex: "0", "aria-label": "Document" }, text)));
+  const scroll = $("job").scrollTop;
+  $("job-body").replaceChildren(...parts);
+  $("job").scrollTop = scroll;
+  if (focus) $("job-body").querySelector(`[data-part="${focus}"]`)?.focus();
+}
+
+export async function openJob(id) {
+  open = id;
+  if (jobs.has(id)) show();
+  if (!$("job").open) $("job").showModal();
+  try {
+    const job = await getJson(`/jobs/${id}`);
+    if (open !== id) return;
+    if (!jobs.has(id)) jobs.set(id, job);
+    onJob(job);
+    if (FINAL.has(job.state)) retold = new Map([[id, job]]); // with its small outputs
+    show();
+  } catch (why) {
+    if (open === id) { show(); complain(why); }
+  }
+}
+
+setInterval(() => { if (open && jobs.get(open)?.state === "running") show(); }, 1000);
+
+export function counts() { return { kept: jobs.size, rows: $("jobs").tBodies[0].rows.length }; }
+
+export function start() {
+  $("job-close").addEventListener("click", () => $("job").close());
+  $("job").addEventListener("close", () => { open = null; retold = new Map(); });
+  $("job").addEventListener("click", (event) => { if (event.target === $("job")) $("job").close(); });
+  $("filter").addEventListener("submit", (event) => event.preventDefault());
+  $("filter-text").addEventListener("input", () => { dirty = true; });
+  for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; rows = PAGE; dirty = true; fetchJobs(false); });
+  $("older").addEventListener("click", async () => {
+    rows += PAGE;
+    dirty = true;
+    if (cursor !== "") await fetchJobs(true);
+    document.activeElement?.blur();
+  });
+}

@@ -1,0 +1,87 @@
+// Small things that all parts of the page use.
+export const $ = (id) => document.getElementById(id);
+
+// A new element: make("p", { class: "muted", onclick: f }, "text", child…)
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (attribute.startsWith("on")) element.addEventListener(attribute.slice(2), value);
+    else if (value !== null && value !== false) element.setAttribute(attribute, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// For those who hear the page.
+export function say(text) { $("say").textContent = text; }
+
+export function count(n) {
+  if (n >= 1e6) return `${(n / 1e6).toFixed(n >= 1e7 ? 0 : 1)}M`;
+  if (n >= 1e4) return `${(n / 1e3).toFixed(n >= 1e5 ? 0 : 1)}k`;
+  return String(Math.round(n));
+}
+
+export function rate(n) {
+  return n > 0 && n < 10 ? n.toFixed(1) : count(n);
+}
+
+export function ms(value) {
+  if (!(value >= 0)) return "–";
+  if (value < 1) return `${(value * 1000).toFixed(0)} µs`;
+  if (value < 1000) return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ms`;
+  if (value < 120000) return `${(value / 1000).toFixed(1)} s`;
+  return `${Math.floor(value / 60000)} min ${Math.round(value / 1000) % 60} s`;
+}
+
+export function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (n >= 1024 && unit < 4) { n /= 1024; unit++; }
+  return `${unit && n < 10 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
+}
+
+export const FINAL = new Set(["succeeded", "failed", "cancelled", "expired"]);
+export const BAD = new Set(["failed", "expired"]);
+
+// The service's clock less this machine's, in ms, as last heard.
+export const clock = { skew: 0, now: () => Date.now() + clock.skew };
+
+// What a canvas draws with: sized to its place, in device pixels, with the theme's colours.
+export function context(canvas) {
+  const scale = window.devicePixelRatio || 1;
+  const width = Math.round(canvas.clientWidth * scale);
+  const height = Math.round(canvas.clientHeight * scale);
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+  }
+  const draw = canvas.getContext("2d");
+  draw.setTransform(scale, 0, 0, scale, 0, 0);
+  return draw;
+}
+
+let theme = null;
+export function forgetTheme() { theme = null; }
+export function colours() {
+  if (theme) return theme;
+  const of = (selector) => getComputedStyle(document.querySelector(selector)).backgroundColor;
+  const body = getComputedStyle(document.body);
+  theme = { ink: body.color, muted: getComputedStyle($("version")).color, line: getComputedStyle($("theme")).borderTopColor,
+    panel: of(".bar"), phases: ["receive", "queue", "batch", "upload", "compute", "download"].map((name) => of(`.phase-${name}`)),
+    bad: of(".phase-bad") };
+  return theme;
+}
+
+// One colour for each operation, the same from start to start.
+const PALETTE = ["#3987e5", "#199e70", "#e0982a", "#9b6fe0", "#d9534f", "#1fa5b5", "#c25a9b", "#7d9a2b", "#a0714a", "#7a8794"];
+const known = [];
+export function learnOps(names) { known.splice(0, known.length, ...names); }
+export function opColour(name) {
+  if (!known.includes(name)) known.push(name);
+  return PALETTE[known.indexOf(name) % PALETTE.length];
+}
+export const STATE_COLOURS = { succeeded: "#199e70", failed: "#d9534f", cancelled: "#7a8794", expired: "#e0982a" };

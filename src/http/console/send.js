@@ -1,0 +1,123 @@
+// The form that sends a small job of any operation: all it knows of them it has from GET /ops.
+import { Problem, headers } from "/console/api.js";
+import { $, learnOps, make } from "/console/page.js";
+
+let ops = [];
+
+// Sizes for the letters in shapes: small, with more equations than unknowns.
+const SIZES = { m: 4, n: 3, k: 3, p: 2, t: 1 };
+
+function numbers(shape, seed) {
+  if (shape.length === 0) return Math.round(((Math.sin(seed * 12.9898) * 43758.5453) % 1) * 80) / 10;
+  return Array.from({ length: shape[0] }, (_, i) => numbers(shape.slice(1), seed * 7 + i + 1));
+}
+
+// Symmetric, and with a diagonal that makes it positive definite: whatever wants a square matrix takes it.
+function square(n) {
+  return Array.from({ length: n }, (_, i) => Array.from({ length: n }, (__, j) => (i === j ? 4 + i : 1 / (1 + Math.abs(i - j)))));
+}
+
+// Inputs for a job that the operation takes: the required ones, of the first shape that its description names.
+export function sample(name) {
+  const op = ops.find((one) => one.name === name);
+  const inputs = {};
+  if (!op) return inputs;
+  const tall = op.inputs.some((port) => port.shape.includes("p")); // observations, one a row
+  op.inputs.forEach((port, i) => {
+    if (port.optional) return;
+    const letters = (port.shape.match(/\(([^)]*)\)/)?.[1] || "").split(",").map((part) => part.trim()).filter((part) => part && part !== "...");
+    const shape = letters.map((letter) => (/^\d+$/.test(letter) ? Number(letter) : letter === "n" && tall ? 6 : SIZES[letter] || 3));
+    inputs[port.name] = letters.length === 2 && letters[0] === letters[1] ? square(shape[0]) : numbers(shape, i + 1);
+  });
+  return inputs;
+}
+
+// A matrix with a row a line.
+function written(value) {
+  if (Array.isArray(value) && Array.isArray(value[0])) return `[${value.map((row) => JSON.stringify(row)).join(",\n ")}]`;
+  return JSON.stringify(value);
+}
+
+function paramField(param) {
+  const id = `send-param-${param.name}`;
+  let field;
+  if (param.type === "choice" || param.type === "bool") {
+    field = make("select", { id, "data-param": param.name, "data-type": param.type }, make("option", { value: "" }, `default (${param.default})`),
+      ...(param.type === "bool" ? ["true", "false"] : param.choices).map((choice) => make("option", {}, choice)));
+  } else {
+    field = make("input", { id, "data-param": param.name, "data-type": param.type, inputmode: "decimal", placeholder: `${param.default}` });
+  }
+  return make("div", { title: param.doc }, make("label", { for: id }, param.name), field);
+}
+
+function choose() {
+  const op = ops.find((one) => one.name === $("send-op").value);
+  if (!op) return;
+  const inputs = sample(op.name);
+  $("send-summary").textContent = op.summary;
+  $("send-inputs").replaceChildren(...op.inputs.flatMap((port) => {
+    const id = `send-input-${port.name}`;
+    const field = make("textarea", { id, "data-input": port.name, rows: "4", spellcheck: "false", placeholder: port.optional ? "left out" : "" });
+    field.value = port.optional ? "" : written(inputs[port.name]);
+    return [make("label", { for: id, title: port.doc }, `${port.name}  ${port.shape}${port.optional ? ", optional" : ""}`), field];
+  }));
+  $("send-params").replaceChildren(...op.params.map(paramField));
+}
+
+function readParam(field) {
+  if (field.dataset.type === "bool") return field.value === "true";
+  if (field.dataset.type === "choice") return field.value;
+  const number = Number(field.value);
+  return Number.isNaN(number) ? field.value : number; // "Infinity" travels as text, and nonsense the service explains
+}
+
+function request() {
+  const job = { op: $("send-op").value, inputs: {} };
+  for (const field of $("send-inputs").querySelectorAll("textarea")) {
+    if (field.value.trim() === "") continue;
+    try {
+      job.inputs[field.dataset.input] = JSON.parse(field.value);
+    } catch (why) {
+      field.focus();
+      throw new Error(`${field.dataset.input} is not JSON: ${why.message}`);
+    }
+  }
+  const params = {};
+  for (const field of $("send-params").querySelectorAll("[data-param]")) {
+    if (field.value !== "") params[field.dataset.param] = readParam(field);
+  }
+  if (Object.keys(params).length > 0) job.params = params;
+  if ($("send-priority").value !== "normal") job.priority = $("send-priority").value;
+  if ($("send-device").value !== "auto") job.device = $("send-device").value;
+  return job;
+}
+
+async function submit(job) {
+  const response = await fetch("/jobs", { method: "POST", body: JSON.stringify(job), headers: headers({ "Content-Type": "application/json" }) });
+  const document = await response.json();
+  if (!response.ok) throw new Problem(response.status, document);
+  return document;
+}
+
+export function start(list, onSent) {
+  ops = list;
+  learnOps(ops.map((op) => op.name));
+  $("send-op").replaceChildren(...ops.map((op) => make("option", {}, op.name)));
+  $("filter-op").append(...ops.map((op) => make("option", {}, op.name)));
+  if (ops.some((op) => op.name === "matmul")) $("send-op").value = "matmul";
+  $("send-op").addEventListener("change", choose);
+  choose();
+  $("send").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const error = $("send-error");
+    error.hidden = true;
+    try {
+      const job = request();
+      onSent(await submit(job), job);
+    } catch (why) {
+      const { document } = why;
+      error.textContent = [document?.code, why.message, document?.field && `(${document.field})`, document?.advice].filter(Boolean).join(" ");
+      error.hidden = false;
+    }
+  });
+}

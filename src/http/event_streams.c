@@ -1,0 +1,229 @@
+/* Streams of events. A stream is an answer without an end: while there is nothing to say its
+ * connection is suspended, and the loop's timer resumes it. A client that reads slowly still has
+ * the last text under way when the timer comes: nothing is gathered for it meanwhile. */
+#include "http/event_streams.h"
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "http/events.h"
+#include "http/jobs.h"
+#include "http/reply.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define LOOK_NS (100 * BLASD_MS)
+#define LOOKS_A_SECOND 10
+#define HEARTBEAT_NS (15000 * BLASD_MS) /* less than what proxies wait, as a rule */
+#define LINGER_NS (30000 * BLASD_MS)    /* for who comes again */
+#define DEAF_NS (1000 * BLASD_MS)       /* that the last text may take to go when all ends */
+#define DEVICES_TICKS 5                 /* a second */
+#define TEXT_MOST (16 * BLASD_MIB)      /* of one look */
+#define BLOCK_BYTES 65536
+
+struct stream {
+    struct blasd_list node;         /* in the loop's */
+    struct http_exchange *exchange; /* held */
+    struct http_events_reader reader;
+    struct blasd_buf text; /* under way */
+    size_t sent;           /* of it */
+    uint64_t after;        /* Last-Event-ID; 0: none */
+    int64_t wrote_ns;
+    bool greeted, over;
+};
+
+static struct http_events *events_of(const struct stream *stream) {
+    return stream->exchange->home->server->events;
+}
+
+static void stream_free(void *cls) {
+    struct stream *stream = cls;
+    http_events_leave(events_of(stream), stream->reader.tenant);
+    blasd_list_remove(&stream->node);
+    blasd_buf_release(&stream->text);
+    http_exchange_release(stream->exchange);
+    free(stream);
+}
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max) {
+    struct stream *stream = cls;
+    struct http_exchange *exchange = stream->exchange;
+    size_t left = stream->text.len - stream->sent;
+    (void)pos;
+    if (exchange->client.gone) return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (left == 0 && stream->over) return MHD_CONTENT_READER_END_OF_STREAM;
+    if (left == 0) {
+        http_exchange_suspend(exchange);
+        return 0;
+    }
+    if (left > max) left = max;
+    memcpy(out, stream->text.data + stream->sent, left);
+    stream->sent += left;
+    exchange->home->turn.more = true;
+    http_count(&exchange->home->metrics->sent_bytes, left);
+    return (ssize_t)left;
+}
+
+/* The first event, once what happens is heard: nothing is lost from here on. */
+static int greet(struct stream *stream) {
+    struct http_events *events = events_of(stream);
+    const char *version = stream->exchange->home->server->options->version;
+    int rc;
+    if (!http_events_heard(events)) return 0;
+    bool found = http_events_begin(events, &stream->reader, stream->after);
+    stream->greeted = true;
+    rc = blasd_buf_printf(&stream->text, "event: hello\nid: %" PRIu64 "\n", stream->reader.number);
+    if (rc == 0)
+        rc = blasd_buf_printf(&stream->text,
+                              "retry: 2000\ndata: {\"version\":\"%s\",\"time_ms\":%" PRId64 "}\n\n",
+                              version == NULL ? "" : version, blasd_clock_wall_us() / 1000);
+    if (rc == 0 && !found)
+        rc = blasd_buf_puts(&stream->text, "event: lost\ndata: {\"events\":null}\n\n");
+    return rc;
+}
+
+/* Writes what is new; false where memory has run out. */
+static bool look(struct stream *stream) {
+    const struct http_loop *loop = stream->exchange->home;
+    int most = (int)(loop->server->limits->event_rate / LOOKS_A_SECOND);
+    struct blasd_buf *text = &stream->text;
+    blasd_buf_reset(text);
+    stream->sent = 0;
+    if (loop->stopping.draining) {
+        stream->over = true;
+        return blasd_buf_puts(text, "event: end\ndata: {\"reason\":\"draining\"}\n\n") == 0;
+    }
+    if (!stream->greeted && greet(stream) != 0) return false;
+    if (stream->greeted &&
+        http_events_read(events_of(stream), &stream->reader, most > 0 ? most : 1, text) < 0)
+        return false;
+    if (text->len == 0 && blasd_clock_ns() - stream->wrote_ns >= HEARTBEAT_NS)
+        return blasd_buf_puts(text, ": still here\n\n") == 0;
+    return true;
+}
+
+/* Who does not read would hold up the end. */
+static void cut_off_deaf(struct stream *stream) {
+    bool under_way = stream->sent < stream->text.len || stream->over;
+    if (under_way && stream->exchange->connection != NULL &&
+        blasd_clock_ns() - stream->wrote_ns > DEAF_NS)
+        (void)shutdown(http_connection_fd(stream->exchange->connection), SHUT_RDWR);
+}
+
+static void on_look(struct blasd_timer *timer) {
+    struct http_loop *loop = blasd_container_of(timer, struct http_loop, streams.timer);
+    BLASD_LIST_EACH(node, &loop->streams.open) {
+        struct stream *stream = blasd_container_of(node, struct stream, node);
+        if (loop->stopping.draining) cut_off_deaf(stream);
+        if (stream->over || stream->sent < stream->text.len) continue;
+        if (!look(stream)) stream->over = true;
+        if (stream->text.len == 0 && !stream->over) continue;
+        stream->wrote_ns = blasd_clock_ns();
+        http_exchange_resume(stream->exchange);
+    }
+    if (!blasd_list_empty(&loop->streams.open))
+        (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + LOOK_NS);
+}
+
+/* What Last-Event-ID says; 0: nothing. What we never gave is behind all numbers. */
+static uint64_t read_last(const char *text) {
+    uint64_t number;
+    if (text == NULL || text[0] == '\0') return 0;
+    return http_count_read(text, &number) ? number : UINT64_MAX;
+}
+
+static bool may_join(struct http_exchange *exchange) {
+    const struct http_server *server = exchange->home->server;
+    uint64_t most = server->limits->event_streams, of_one = most;
+    if (server->options->auth != NULL) of_one = (most + 3) / 4;
+    return http_events_join(server->events, exchange->caller.principal.tenant, most, of_one);
+}
+
+/* Joined; NULL: no memory, and left again. */
+static struct stream *stream_new(struct http_exchange *exchange) {
+    const struct http_query *query = &exchange->request.query;
+    struct stream *stream = calloc(1, sizeof *stream);
+    const char *tenant = exchange->caller.principal.tenant;
+    if (stream == NULL) {
+        http_events_leave(exchange->home->server->events, tenant);
+        return NULL;
+    }
+    stream->exchange = exchange;
+    memcpy(stream->reader.tenant, tenant, sizeof stream->reader.tenant);
+    stream->reader.op = query->op;
+    stream->reader.state = (query->given & HTTP_PARAM_STATE) != 0 ? query->state : -1;
+    stream->reader.all = http_sees_all(exchange);
+    stream->after = read_last(exchange->request.last_event_id);
+    stream->wrote_ns = blasd_clock_ns();
+    blasd_buf_init(&stream->text, TEXT_MOST);
+    blasd_list_append(&exchange->home->streams.open, &stream->node);
+    http_exchange_hold(exchange);
+    return stream;
+}
+
+void http_events_get(struct http_exchange *exchange) {
+    struct http_loop *loop = exchange->home;
+    struct MHD_Response *response = NULL;
+    struct stream *stream;
+    if (loop->stopping.draining) {
+        http_reply_fail(exchange, BLASD_E_draining, "", "the service is shutting down");
+        return;
+    }
+    if (!may_join(exchange)) {
+        http_reply_fail(
+            exchange, BLASD_E_too_many_streams, "",
+            "as many streams of events are open as may be (limit event_streams, %" PRIu64
+            "; with keys a quarter of them for one tenant)",
+            loop->server->limits->event_streams);
+        return;
+    }
+    stream = stream_new(exchange);
+    if (stream != NULL)
+        response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream,
+                                                     stream, stream_free);
+    if (response == NULL && stream != NULL) stream_free(stream);
+    if (response != NULL) {
+        http_reply_headers(exchange, response, "text/event-stream");
+        (void)MHD_add_response_header(response, "Cache-Control", "no-store");
+        (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx */
+    }
+    loop->streams.timer.fire = on_look;
+    (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
+    http_exchange_answer(exchange, 200, response);
+}
+
+/* The first loop's part. */
+
+void http_event_streams_told(void *arg, const struct blasd_told *told) {
+    const struct http_loop *first = arg;
+    http_events_add(first->server->events, told);
+}
+
+static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    struct http_loop *first = arg;
+    if (err != NULL) return;
+    http_events_set_devices(first->server->events,
+                            http_devices_text(first->server, text, len, true),
+                            http_devices_text(first->server, text, len, false));
+}
+
+void http_event_streams_tick(struct http_loop *first) {
+    struct http_events *events = first->server->events;
+    int64_t now = blasd_clock_ns();
+    if (http_events_readers(events) > 0)
+        first->streams.wanted_ns = now;
+    else if (first->streams.wanted_ns == 0)
+        return;
+    if (now - first->streams.wanted_ns > LINGER_NS) {
+        first->streams.wanted_ns = 0;
+        blasd_front_queue_hear(first->queue, false);
+        http_events_forget(events);
+        return;
+    }
+    blasd_front_queue_hear(first->queue, true);
+    if (first->streams.wanted_ns == now && first->streams.ticks++ % DEVICES_TICKS == 0 &&
+        blasd_front_queue_view(first->queue)->available)
+        blasd_front_queue_stats(first->queue, on_stats, first);
+}

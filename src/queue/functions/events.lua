@@ -1,0 +1,103 @@
+-- What becomes of jobs, told as it happens to those who look on: published on {q}:events while
+-- somebody is subscribed there. Nothing depends on it, and where nobody is there one question a call
+-- is all it costs. Read next: metering.lua.
+do
+
+local A_SECOND = 4000 -- jobs of a tenant that are told of; of more, only how many they were
+local AS_IS = 1024    -- bytes of a record that is told as it stands: a longer one without its tensors
+
+local events = {}
+Record.events = events
+
+local asked, watched = '', false -- what this call was answered
+local second, left = 0, {}       -- jobs of each tenant that may yet be told of in this second
+
+function events.watched()
+    if asked ~= now_text then
+        local r = redis.pcall('PUBSUB', 'NUMSUB', K.events)
+        asked, watched = now_text, not r.err and r[2] > 0
+    end
+    return watched
+end
+
+-- What stands first in the reply to a turn: a worker that is watched tells when jobs begin.
+function events.clock() return events.watched() and now_text .. ' watched' or now_text end
+
+-- A message is "TENANT SKIPPED WORKER\n" and pieces: SKIPPED jobs are not told of; WORKER: it has
+-- begun these, as one batch, else "-".
+local function tell(tenant, worker, jobs, pieces)
+    local this = floor(now / 1000000)
+    if this ~= second then second, left = this, {} end
+    local room = left[tenant] or A_SECOND
+    local told = room >= jobs
+    left[tenant] = told and room - jobs or 0
+    call('PUBLISH', K.events, tenant .. ' ' .. (told and '0' or whole(jobs)) .. ' ' .. worker .. '\n' ..
+                              (told and pieces() or ''))
+end
+
+local function piece(id, record) return struct.pack('<I4', #record) .. id .. record end
+
+-- The pieces of a job, or a packet, that has not ended: queued where `worker` is nil.
+local function pending(name, job, frames, worker, started, progress)
+    local parts = {}
+    local function one(id)
+        parts[#parts + 1] = piece(id, Record.pack({
+            state = worker and 'running' or 'queued', id = id, op = job.op,
+            priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
+            created = tonumber(job.us), started = tonumber(started or 0), finished = 0,
+            progress = max(0, min(progress or 0, 1)), attempts = worker and 1 or 0, code = '',
+            device = worker and sub(device_of(worker), 1, 15) or ''}))
+    end
+    if is_packet(name) then each_piece(frames, one) else one(name) end
+    return concat(parts)
+end
+
+function events.queued(name, meta, frames)
+    if not events.watched() then return end
+    local job = parse(meta)
+    tell(job.tenant, '-', job.jobs, function() return pending(name, job, frames) end)
+end
+
+-- Those of the names that are pending run on that worker since `started`: as one batch, or, where
+-- `progress` is given, they have come so far.
+function events.running(worker, started, names, progress)
+    if not events.watched() then return end
+    local found, metas = resolve(names)
+    local jobs, tenant = 0, nil
+    for _, meta in ipairs(metas) do
+        jobs, tenant = jobs + parse(meta).jobs, parse(meta).tenant -- those of two share no batch
+    end
+    if jobs == 0 then return end
+    tell(tenant, progress and '-' or worker, jobs, function()
+        local parts = {}
+        for i, meta in ipairs(metas) do
+            local frames = is_packet(found[i]) and call('HGET', K.frames, found[i]) or ''
+            parts[i] = pending(found[i], parse(meta), frames, worker, started, progress)
+        end
+        return concat(parts)
+    end)
+end
+
+-- Without the tensors that lie in them; where these are is then said as of a blob's.
+local function cut(pieces)
+    local parts = {}
+    each_piece(pieces, function(id, from, to)
+        if to - from < AS_IS or sub(pieces, from, from + 3) ~= 'BLRF' then
+            parts[#parts + 1] = sub(pieces, from - PIECE_HEAD, to)
+        else
+            local size = struct.unpack('<I4', pieces, from + 8)
+            parts[#parts + 1] = piece(id, sub(pieces, from, from + 14) .. '\1' ..
+                                          sub(pieces, from + 16, min(from + size - 1, to)))
+        end
+    end)
+    return concat(parts)
+end
+
+function events.ended(job, pieces)
+    if not events.watched() then return end
+    tell(job.tenant, '-', job.jobs, function()
+        return #pieces <= AS_IS * job.jobs and pieces or cut(pieces)
+    end)
+end
+
+end

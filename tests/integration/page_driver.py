@@ -1,0 +1,242 @@
+"""Chromium, driven through chromedriver from a virtual environment that has Selenium and axe-core: the page as its user has it.
+
+    page_driver.py SCENARIO URL [JSON]      prints a JSON object
+
+The tests run this with the environment's Python (`venv("browser")`), for their own has no Selenium.
+"""
+import importlib.util
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
+
+AXE = next(pathlib.Path(importlib.util.find_spec("axe_playwright_python").origin).parent.rglob("axe.min.js"))
+
+
+class Page:
+    def __init__(self, url, folder, width=1360, height=1000, theme="light"):
+        options = webdriver.ChromeOptions()
+        options.binary_location = "/usr/bin/chromium"
+        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+                     "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder}"):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+        self.size(width, height, theme)
+        self.url = url
+        self.driver.get(url)
+
+    def size(self, width, height, theme="light"):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1,
+                                                                           "mobile": False})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+
+    def run(self, script, *words):
+        return self.driver.execute_script(script, *words)
+
+    def one(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        return self.one(selector).text
+
+    def until(self, what, why, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            got = what()
+            if got:
+                return got
+            time.sleep(0.1)
+        raise AssertionError(f"{why}: not within {seconds} s; console: {self.complaints()}")
+
+    def live(self):
+        self.until(lambda: self.text("#link-text") == "live", "the page is live")
+        self.until(lambda: self.run("return document.querySelectorAll('.device').length") > 0, "it shows devices")
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def counts(self):
+        return self.run("return window.blasd.counts()")
+
+    def totals(self):
+        return self.run("return Object.fromEntries([...document.querySelectorAll('#totals tbody tr')].map((row) => [row.dataset.op,"
+                        " Object.fromEntries([...row.cells].slice(2).map((cell) => [cell.dataset.state, Number(cell.textContent.replaceAll(',', ''))]))]))")
+
+    def rows(self):
+        return self.run("return [...document.querySelectorAll('#jobs tbody tr')].map((row) => [row.dataset.id, row.cells[1].textContent,"
+                        " row.cells[2].textContent])")
+
+    def set(self, selector, value):
+        self.run("const field = document.querySelector(arguments[0]); field.value = arguments[1];"
+                 " field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new Event('change', {bubbles: true}))",
+                 selector, value)
+
+    def axe(self):
+        if not self.run("return Boolean(window.axe)"):
+            self.run(AXE.read_text())
+        found = self.driver.execute_async_script("const done = arguments[0]; axe.run().then(done)")
+        return [f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')}" for one in found["violations"] for node in one["nodes"]]
+
+    def picture(self, path):
+        pathlib.Path(path).write_bytes(self.driver.get_screenshot_as_png())
+
+
+def shows(page, wanted):
+    """While a load runs it is told of it; once the file is there, which says how that ended, it shows that."""
+    page.live()
+    page.until(lambda: page.counts()["bars"] > 0, "bars are drawn")
+    events = page.counts()["events"]
+    file = pathlib.Path(wanted["file"])
+    page.until(lambda: file.exists() and file.read_text(), "the load ends", 400)
+    expected = json.loads(file.read_text())
+    page.until(lambda: page.totals() == expected["totals"], f"{page.totals()} becomes {expected['totals']}")
+    page.until(lambda: sum(cell["queued"] for cell in queue(page)) == 0, "the queue runs empty")
+    page.until(lambda: {row[0] for row in page.rows()} <= set(expected["jobs"]) and all(row[2] != "running" for row in page.rows()),
+               "its jobs are those of the list")
+    return {"events": events, "totals": page.totals(), "rows": page.rows(), "counts": page.counts(), "queue": queue(page),
+            "batches": page.text("#batches-note"), "devices": page.run("return [...document.querySelectorAll('.device')].map((one) => one.dataset.worker)")}
+
+
+def queue(page):
+    return page.run("return [...document.querySelectorAll('#queue td')].map((cell) => ({queued: Number(cell.dataset.queued)}))")
+
+
+def forms(page, wanted):
+    """Sends a small job of each operation with the form, as it is filled in; how each ended."""
+    page.live()
+    ends = {}
+    for name in page.run("return [...document.querySelectorAll('#send-op option')].map((one) => one.value)"):
+        Select(page.one("#send-op")).select_by_visible_text(name)
+        page.one("#send button[type=submit]").click()
+        page.until(lambda: page.run("return document.querySelector('#job').open || !document.querySelector('#send-error').hidden"),
+                   f"{name}: something comes of it")
+        assert not page.run("return document.querySelector('#job').open === false"), page.text("#send-error")
+        title = page.until(lambda: next((text for text in [page.text("#job-title")] if text.startswith(name) and text.split(" – ")[1] in
+                                         ("succeeded", "failed")), None), f"{name} ends")
+        ends[name] = {"title": title, "curl": page.text("#job-curl"), "phases": page.run("return document.querySelectorAll('#job tbody tr').length"),
+                      "document": page.text("#job-document")}
+        page.one("#job-close").click()
+    page.set("#send-op", "matmul")
+    page.set("#send-input-b", "[[1, 2]")
+    page.one("#send button[type=submit]").click()
+    wrong = page.until(lambda: page.text("#send-error"), "it says what is no JSON")
+    page.set("#send-input-b", "[[1, 2]]")
+    page.one("#send button[type=submit]").click()
+    refused = page.until(lambda: next((text for text in [page.text("#send-error")] if text != wrong and text), None), "it shows a refusal")
+    complaints = page.complaints()  # a refusal is logged by the browser itself
+    assert all("422" in one for one in complaints), complaints
+    return {"ends": ends, "wrong": wrong, "refused": refused}
+
+
+def cancels(page, wanted):
+    """Opens a queued job by its row and cancels it."""
+    page.live()
+    page.until(lambda: any(row[0] == wanted["job"] for row in page.rows()), "the job is in the list")
+    page.run("document.querySelector(`#jobs button[data-id='${arguments[0]}']`).click()", wanted["job"])
+    before = page.until(lambda: page.text("#job-title"), "it opens")
+    page.one("#job-cancel").click()
+    page.until(lambda: "cancelled" in page.text("#job-title"), "it is cancelled")
+    problem = page.text("#job-body .problem")
+    page.one("#job-close").click()
+    page.set("#filter-state", "cancelled")
+    page.until(lambda: [row[2] for row in page.rows()] == ["cancelled"], "the filter leaves that one")
+    page.set("#filter-text", "nothing has this")
+    page.until(lambda: page.rows() == [], "a search that nothing fits")
+    return {"before": before, "problem": problem}
+
+
+def signs_in(page, wanted):
+    page.until(lambda: page.one("#sign-in").is_displayed(), "it asks for a key")
+    at_first = page.axe()
+    page.one("#key").send_keys("no-such-key")
+    page.one("#sign-in button").click()
+    refused = page.until(lambda: page.text("#sign-in-error"), "it says that this is none")
+    page.one("#key").send_keys(wanted["key"])
+    page.one("#sign-in button").click()
+    page.live()
+    page.until(lambda: page.rows(), "its jobs are there")
+    held = page.run("return [Object.values(sessionStorage), Object.values(localStorage), document.cookie, document.body.innerHTML]")
+    rows, note = page.rows(), page.text("#queue-note")
+    page.run("document.querySelector('#jobs button').click()")
+    curl = page.until(lambda: page.text("#job-curl"), "a job opens")
+    page.one("#job-close").click()
+    page.driver.refresh()
+    page.live()  # the tab still has it
+    page.one("#sign-out").click()
+    page.until(lambda: page.one("#sign-in").is_displayed(), "it asks again")
+    return {"axe": at_first, "refused": refused, "held": held, "rows": rows, "note": note, "curl": curl, "totals": page.totals(),
+            "after": page.run("return Object.values(sessionStorage)")}
+
+
+def looks(page, wanted):
+    """In both themes and three widths: nothing that axe-core finds, nothing wider than the window; also with a job open."""
+    page.live()
+    page.until(lambda: page.rows(), "jobs are there")
+    found = {}
+    for theme in ("light", "dark"):
+        for width in (1360, 800, 360):
+            page.size(width, 900, theme)
+            time.sleep(0.3)
+            wide = page.run("return [document.documentElement.scrollWidth, window.innerWidth,"
+                            " [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > window.innerWidth + 1"
+                            " && !one.classList.contains('sr') && !one.closest('.sr')).slice(0, 5).map((one) => one.outerHTML.slice(0, 120))]")
+            found[f"{theme} {width}"] = {"axe": page.axe(), "wide": wide}
+            if wanted.get("folder"):
+                page.picture(f"{wanted['folder']}/{theme}-{width}.png")
+        page.run("document.querySelector('#jobs button').click()")
+        page.until(lambda: page.one("#job-document").is_displayed(), "a job opens")
+        time.sleep(0.3)
+        found[f"{theme} job"] = {"axe": page.axe(), "wide": page.run("return [document.querySelector('#job').scrollWidth, document.querySelector('#job').clientWidth, []]")}
+        if wanted.get("folder"):
+            page.picture(f"{wanted['folder']}/{theme}-job.png")
+        page.one("#job-close").click()
+    page.size(1360, 900)
+    page.run("document.querySelector('#theme').click()")
+    light = page.run("return document.documentElement.dataset.theme")
+    # by keyboard alone: the first stop leads past the header, and a row opens with Enter
+    page.run("document.activeElement.blur(); window.scrollTo(0, 0)")
+    return {"found": found, "theme": light}
+
+
+def frames(page, wanted):
+    """While jobs come for some seconds: pictures drawn, what is kept and drawn, events that came."""
+    page.live()
+    page.run("window.gaps = []; let last = performance.now(); const tick = (at) => { window.gaps.push(at - last); last = at;"
+             " requestAnimationFrame(tick) }; requestAnimationFrame(tick)")
+    before = page.counts()
+    page.until(lambda: page.counts()["events"] >= before["events"] + wanted["events"], "the events come", 120)
+    after = page.counts()
+    gaps = sorted(page.run("return window.gaps"))
+    return {"before": before, "after": after, "frames": len(gaps), "median_gap_ms": gaps[len(gaps) // 2], "worst_gap_ms": gaps[-1],
+            "nodes": page.run("return document.querySelectorAll('*').length")}
+
+
+def picture(page, wanted):
+    """A screenshot, after some seconds of whatever goes on."""
+    page.size(wanted.get("width", 1360), wanted.get("height", 1000), wanted["theme"])
+    page.live()
+    page.set("#span", str(wanted.get("span", 15)))
+    time.sleep(wanted.get("seconds", 20))
+    page.run("window.scrollTo(0, arguments[0])", wanted.get("scroll", 0))
+    page.picture(wanted["path"])
+    return {}
+
+
+SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "frames": frames, "picture": picture}
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as profile:
+        scenario = sys.argv[1]
+        opened = Page(sys.argv[2], profile)
+        try:
+            said = SCENARIOS[scenario](opened, json.loads(sys.argv[3]) if len(sys.argv) > 3 else {})
+            said["complaints"] = opened.complaints()
+            print(json.dumps(said))
+        finally:
+            opened.driver.quit()

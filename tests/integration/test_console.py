@@ -1,0 +1,211 @@
+"""The page at `/`, in a real Chromium: what it shows is what the service says, and everyone can use it."""
+import http.client
+import json
+import pathlib
+import re
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+from event_stream import EventStream
+from service import ENDED, ROOT, wait_for
+from test_auth import bearer, keys
+
+CONSOLE = ROOT / "src" / "http" / "console"
+A = np.eye(3) * 4 + 1
+JOBS = [("matmul", {"a": A, "b": A}), ("solve", {"a": A, "b": A[0]}), ("solve", {"a": A * 0, "b": A}),
+        ("distance", {"x": np.arange(24.0).reshape(8, 3)}), ("regression", {"x": np.arange(8.0).reshape(8, 1) ** 2, "y": np.arange(8.0)}),
+        ("matmul", {"a": np.ones((160, 160)), "b": np.ones((160, 160))})]
+
+
+# --- what is served -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_and_its_files(service):
+    answer = service.request("GET", "/", headers={"Accept": "*/*"})
+    assert answer.status == 200 and answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert service.request("HEAD", "/").status == 200
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "connect-src 'self'" in policy
+    assert "unsafe" not in policy and "*" not in policy and "http" not in policy and "data:" not in policy
+    page = answer.body.decode()
+    assert not re.search(r"<style|\sstyle=|<script(?![^>]*src=)|\son[a-z]+=", page), "something inline"
+    wanted = set(re.findall(r'(?:src|href)="(/console/[^"]+)"', page))
+    for script in CONSOLE.glob("*.js"):
+        wanted |= set(re.findall(r'from "(/console/[^"]+)"', script.read_text()))
+    assert {pathlib.Path(path).name for path in wanted} == {file.name for file in CONSOLE.iterdir()} - {"index.html"}
+    types = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+    for path in wanted:
+        file = service.request("GET", path)
+        assert (file.status, file.headers["Content-Type"]) == (200, types[pathlib.Path(path).suffix])
+        assert file.body == (CONSOLE / pathlib.Path(path).name).read_bytes()
+        assert file.headers["X-Content-Type-Options"] == "nosniff" and file.headers["Content-Security-Policy"] == policy
+    for file in CONSOLE.iterdir():
+        text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|//cdn|@import", text), f"{file.name} names another host"
+    assert service.request("GET", "/console/nothing.js").status == 404
+    assert service.request("POST", "/").status == 405
+
+
+# --- in a browser -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def browse(venv):
+    """browse(scenario, service, **wanted): what page_driver.py says of it."""
+    for program in ("/usr/bin/chromium", "/usr/bin/chromedriver"):
+        if not pathlib.Path(program).exists():
+            pytest.skip(f"{program} is not installed: Debian has it as a package (deploy/install-packages.sh test), Ubuntu as a snap alone")
+    python = venv("browser") / "bin" / "python"
+
+    def run(scenario, service, **wanted):
+        done = subprocess.run([python, ROOT / "tests/integration/page_driver.py", scenario, f"{service.url}/", json.dumps(wanted)],
+                              capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout)
+    return run
+
+
+class Load:
+    """Jobs of all kinds, until it is told to end: waited for and not, alone and together, some that fail."""
+
+    def __init__(self, service, threads=2, jobs=10**9, headers=None):
+        self.service, self.left, self.lock, self.headers = service, jobs, threading.Lock(), headers or {}
+        self.threads = [threading.Thread(target=self.work, args=(i,)) for i in range(threads)]
+
+    def work(self, seed):
+        connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=60)
+        bodies = [json.dumps({"op": op, "inputs": {name: array.tolist() for name, array in inputs.items()}}) for op, inputs in JOBS]
+        i = seed
+        while True:
+            with self.lock:
+                self.left -= 1
+                if self.left < 0:
+                    break
+            i += 1
+            path = "/jobs?wait=20" if i % 3 else "/jobs"
+            connection.request("POST", path, bodies[i % len(bodies)], {"Content-Type": "application/json", **self.headers})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status in (200, 202)
+        connection.close()
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        with self.lock:
+            self.left = 0
+        for thread in self.threads:
+            thread.join()
+
+
+def ended(service):
+    """Totals by operation and state, as GET /metrics has them."""
+    totals = {}
+    for row, value in service.metrics().items():
+        found = re.fullmatch(r'blasd_jobs_total\{op="(\w+)",state="(\w+)"\}', row)
+        if found:
+            totals.setdefault(found[1], {})[found[2]] = int(value)
+    return {op: states for op, states in totals.items() if any(states.values())}
+
+
+def test_it_shows_what_the_service_says(make_service, browse, tmp_path):
+    """The page is opened while a mixed load runs; once the load has ended it equals /metrics and /jobs."""
+    service = make_service()
+    over, wanted = threading.Event(), {}
+
+    def load():
+        with Load(service) as running:
+            over.wait(300)
+            sent = 10**9 - running.left
+        wait_for(lambda: all(job["state"] in ENDED for job in service.list_jobs()))
+        wanted.update(totals=ended(service), jobs=[job["id"] for job in service.list_jobs()], sent=sent)
+        (tmp_path / "new").write_text(json.dumps(wanted))
+        (tmp_path / "new").rename(tmp_path / "wanted")
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        threading.Timer(20, over.set).start()
+        said = browse("shows", service, file=str(tmp_path / "wanted"))
+    finally:
+        over.set()
+        thread.join()
+    assert said["complaints"] == [] and said["events"] > 0
+    assert said["totals"] == wanted["totals"] == ended(service)
+    assert {worker["worker"] for worker in service.request("GET", "/devices").json()["devices"]} == set(said["devices"])
+    listed = {job["id"]: (job["op"], job["state"]) for job in service.list_jobs()}
+    assert len(said["rows"]) == 50 and all(listed[row[0]] == tuple(row[1:]) for row in said["rows"])
+    assert all(cell["queued"] == 0 for cell in said["queue"])
+
+
+def test_every_operation_from_the_form(service, browse):
+    said = browse("forms", service)
+    names = [op["name"] for op in service.request("GET", "/ops").json()["ops"]]
+    assert list(said["ends"]) == names
+    for name, end in said["ends"].items():
+        assert end["title"] == f"{name} – succeeded", end["document"]
+        assert end["phases"] == 7
+        assert json.loads(end["document"])["outputs"]
+        # the command repeats it, in a shell
+        done = subprocess.run(["sh", "-c", end["curl"]], capture_output=True, text=True, timeout=60, check=False)
+        assert json.loads(done.stdout)["state"] == "succeeded", (end["curl"], done.stdout, done.stderr)
+    assert "JSON" in said["wrong"] and "shape_mismatch" in said["refused"]
+
+
+def test_cancelling(make_service, browse):
+    service = make_service()
+    service.post("matmul", {"a": A, "b": A})
+    with service.worker_held():
+        job = service.post("solve", {"a": A, "b": A}, wait=0).json()["id"]
+        said = browse("cancels", service, job=job)
+        assert service.request("GET", f"/jobs/{job}").json()["state"] == "cancelled"
+    assert said["before"].startswith("solve – queued") and "cancelled" in said["problem"] and said["complaints"] == []
+
+
+def test_signing_in(make_service, browse, tmp_path):
+    file = tmp_path / "keys.json"
+    ann, root = (keys("add", name, "--role", role, "--tenant", name, file=file).strip() for name, role in (("ann", "user"), ("root", "admin")))
+    service = make_service("--keys", str(file), start=False)
+    service.headers = bearer(root)
+    service.start()
+    for key in (ann, root, root):
+        service.request("POST", "/jobs?wait=10", json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}}), bearer(key))
+    own = {job["id"] for job in service.request("GET", "/jobs", headers=bearer(ann)).json()["jobs"]}
+    said = browse("signs_in", service, key=ann)
+    assert said["axe"] == [] and said["refused"]
+    assert {row[0] for row in said["rows"]} == own and len(own) == 1
+    session, local, cookie, markup = said["held"]
+    assert session == [ann] and ann not in str(local) and cookie == "" and ann not in markup
+    assert "BLASD_API_KEY" in said["curl"] and ann not in said["curl"]
+    assert "admins" in said["note"] and said["after"] == []
+    assert all(" 401 " in one for one in said["complaints"]), said["complaints"]  # what it was told, no more
+
+
+def test_how_it_looks_to_everyone(make_service, browse):
+    service = make_service()
+    with Load(service, jobs=120):
+        pass
+    said = browse("looks", service)
+    for where, found in said["found"].items():
+        assert found["axe"] == [], where
+        wide, window, culprits = found["wide"]
+        assert wide <= window and culprits == [], (where, found["wide"])
+    assert said["theme"] == "light" and said["complaints"] == []
+
+
+def test_many_jobs_a_second(make_service, browse):
+    """However many come: what is kept and drawn is bounded, pictures go on being drawn, and nobody's job waits for the page."""
+    service = make_service()
+    with Load(service, threads=4) as load, EventStream(service) as stream:
+        said = browse("frames", service, events=3000)
+        assert any(event.kind == "job" for event in [stream.take(lambda event: event.kind == "job")])
+    assert load.left < 0 or load.left == 0
+    before, after = said["before"], said["after"]
+    assert after["events"] - before["events"] >= 3000
+    assert after["bars"] <= 4500 and after["kept"] <= 1100 and after["rows"] <= 50 and after["rects"] <= 6 * 5000
+    assert after["drawn"] > before["drawn"] and said["frames"] > 10
+    assert said["nodes"] < 2500 and said["complaints"] == []

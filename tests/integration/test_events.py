@@ -1,0 +1,234 @@
+"""GET /events: what becomes of jobs is told in their order, to whom it concerns, and nobody is held up by who does not listen."""
+import http.client
+import json
+import socket
+
+import numpy as np
+import pytest
+from event_stream import EventStream
+from service import API, ENDED, wait_for
+from test_auth import bearer, keys
+
+A = np.arange(4.0).reshape(2, 2) + np.eye(2)
+
+
+def readers(service):
+    return service.metrics()["blasd_http_requests_in_flight"]
+
+
+def test_a_job_from_the_queue_to_its_end(service):
+    with EventStream(service) as stream:
+        assert stream.headers["Content-Type"] == "text/event-stream" and stream.headers["Cache-Control"] == "no-store"
+        assert stream.hello.data["time_ms"] > 1e12
+        job = service.post("solve", {"a": A, "b": A}, wait=0).json()["id"]
+        ended = stream.job(job, "succeeded")
+        told = [event for event in stream.seen if event.kind == "job" and event.data["id"] == job]
+        assert [event.data["state"] for event in told] == ["queued", "running", "succeeded"]
+        for event in told:
+            API.validate({"$ref": "#/components/schemas/Job"}, event.data)
+            assert event.data["op"] == "solve"
+        document = service.request("GET", f"/jobs/{job}").json()
+        assert {**document, "outputs": None} == {**ended.data, "outputs": None}
+        assert "data" not in ended.data["outputs"]["x"] and ended.data["outputs"]["x"]["shape"] == [2, 2]
+        assert told[1].data["execution"]["device"] == document["execution"]["device"] and told[1].data["started_at"]
+        batch = next(event for event in stream.seen if event.kind == "batch")
+        assert (batch.data["op"], batch.data["jobs"]) == ("solve", 1) and batch.data["started_at"] == told[1].data["started_at"]
+        numbers = stream.numbers()
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_ends_of_every_kind(service):
+    with EventStream(service) as stream:
+        failed = service.post("solve", {"a": np.zeros((2, 2)), "b": A}, wait=0).json()["id"]
+        assert stream.job(failed, "failed").data["error"]["code"] == "singular_matrix"
+        with service.worker_held():
+            cancelled = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+            service.request("DELETE", f"/jobs/{cancelled}")
+            assert stream.job(cancelled, "cancelled").data["error"]["code"] == "cancelled"
+            late = service.request("POST", "/jobs", json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}, "deadline_ms": 1}))
+            assert stream.job(late.json()["id"], "expired").data["error"]["code"] == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_many_jobs_equal_the_list_and_the_metrics(make_service, waits):
+    """As many ends are told as there are, whoever waits, in packets or alone, large or small."""
+    service = make_service("--limit", "event_rate=100000")
+    big = np.ones((100, 100))
+    with EventStream(service) as stream:
+        sent = set()
+        for i in range(60):
+            a = [A, big, np.eye(30)][i % 3]
+            answer = service.post("matmul", {"a": a, "b": a}, wait=30 if waits else 0)
+            sent.add(answer.json()["id"])
+        ends = {}
+        while len(ends) < len(sent):
+            event = stream.take(lambda event: event.kind == "job" and event.data["state"] in ENDED)
+            assert event.data["id"] not in ends, "told twice"
+            ends[event.data["id"]] = event.data["state"]
+        assert set(ends) == sent == {job["id"] for job in service.list_jobs()}
+        assert not [event for event in stream.seen if event.kind == "lost"]
+        metrics = service.metrics()
+        totals = stream.take(lambda event: event.kind == "devices" and
+                             event.data["totals"].get("matmul succeeded") == len(sent)).data["totals"]
+        assert metrics['blasd_jobs_total{op="matmul",state="succeeded"}'] == totals["matmul submitted"] == len(sent)
+        assert sum(event.data["jobs"] for event in stream.seen if event.kind == "batch") == len(sent)
+
+
+def test_filters(service):
+    with EventStream(service, "?op=solve") as solves, EventStream(service, "?state=failed") as failures:
+        for _ in range(3):
+            service.post("matmul", {"a": A, "b": A})
+        good = service.post("solve", {"a": A, "b": A}).json()["id"]
+        bad = service.post("solve", {"a": np.zeros((2, 2)), "b": A}).json()["id"]
+        solves.job(bad, "failed")
+        failures.job(bad, "failed")
+        assert {event.data["op"] for event in solves.seen if event.kind in ("job", "batch")} == {"solve"}
+        assert {event.data["id"] for event in solves.seen if event.kind == "job"} == {good, bad}
+        assert [(event.kind, event.data["id"]) for event in failures.seen if event.kind in ("job", "batch")] == [("job", bad)]
+    for query, status in (("?state=nothing", 400), ("?state=queued&state=failed", 400), ("?wait=1", 400)):
+        assert service.request("GET", f"/events{query}").status == status
+    assert service.request("POST", "/events").status == 405
+
+
+def test_going_on_where_it_stood(service):
+    with EventStream(service) as stream:
+        jobs = [service.post("matmul", {"a": A, "b": A}).json()["id"] for _ in range(5)]
+        stream.job(jobs[4], "succeeded")
+        told = [event for event in stream.seen if event.kind in ("job", "batch")]
+    middle = told[len(told) // 2]
+    more = service.post("matmul", {"a": A, "b": A}).json()["id"]
+    with EventStream(service, headers={"Last-Event-ID": str(middle.id)}) as stream:
+        assert stream.hello.id == middle.id
+        stream.job(more, "succeeded")
+        again = [event for event in stream.seen if event.kind in ("job", "batch")]
+        behind = told[told.index(middle) + 1:]
+        assert again[:len(behind)] == behind and not [event for event in stream.seen if event.kind == "lost"]
+        assert stream.numbers() == list(range(middle.id + 1, middle.id + 1 + len(again)))
+    for unknown in ("17", "no-number", str(2**63), str(again[-1].id + 10**6)):
+        with EventStream(service, headers={"Last-Event-ID": unknown}) as stream:
+            assert stream.take(lambda event: event.kind == "lost").data == {"events": None}
+
+
+def test_who_reads_too_slowly_loses_and_is_told(make_service):
+    """Events are kept for nobody's sake: a small ring, a stream that may take few a second."""
+    service = make_service("--limit", "events_kept=16", "--limit", "event_rate=20")
+    with EventStream(service) as stream:
+        for _ in range(100):
+            assert service.post("matmul", {"a": A, "b": A}).json()["state"] == "succeeded"
+        lost = stream.take(lambda event: event.kind == "lost").data["events"]
+        assert lost > 0
+        wait_for(lambda: any(event.kind == "devices" and event.data["totals"].get("matmul succeeded") == 100
+                          for event in [stream.take()]))
+        numbers = stream.numbers()
+        gaps = sum(later - number - 1 for number, later in zip(numbers, numbers[1:]))
+        assert gaps >= lost and numbers == sorted(numbers)
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(make_service):
+    service = make_service()
+    deaf = socket.create_connection(("127.0.0.1", service.port))
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with EventStream(service) as stream:
+        for _ in range(300):
+            last = service.post("distance", {"x": np.ones((9, 9))}).json()["id"]
+        stream.job(last, "succeeded")
+        assert not [event for event in stream.seen if event.kind == "lost"]
+    deaf.close()
+    wait_for(lambda: readers(service) <= 1)  # this very question
+    deaf = socket.create_connection(("127.0.0.1", service.port))
+    deaf.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    wait_for(lambda: readers(service) == 2)
+    assert service.stop() == 0  # nor the end
+    deaf.close()
+
+
+def test_as_many_as_may(make_service):
+    service = make_service("--limit", "event_streams=2")
+    with EventStream(service), EventStream(service):
+        refused = service.request("GET", "/events")
+        assert refused.status == 429 and refused.json()["code"] == "too_many_streams" and refused.headers["Retry-After"]
+        assert "event_streams" in refused.json()["detail"]
+    wait_for(lambda: readers(service) <= 1)
+    with EventStream(service) as stream:
+        assert stream.status == 200
+
+
+def test_it_ends_when_the_service_drains(make_service):
+    service = make_service()
+    with EventStream(service) as stream:
+        assert service.stop() == 0
+        assert stream.take(lambda event: event.kind == "end").data == {"reason": "draining"}
+        assert stream.take() is None
+
+
+def test_nothing_is_told_where_nobody_listens(make_service):
+    """Redis publishes no events before anybody reads, and a stream that comes then begins anew."""
+    service = make_service()
+    for _ in range(3):
+        service.post("matmul", {"a": A, "b": A})
+    with EventStream(service) as stream:
+        job = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+        stream.job(job, "succeeded")
+        assert {event.data["id"] for event in stream.seen if event.kind == "job"} == {job}
+
+
+def test_it_goes_on_when_redis_comes_back(make_service):
+    service = make_service()
+    with EventStream(service) as stream:
+        first = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+        stream.job(first, "succeeded")
+        service.kill("redis")
+        service.wait_ready()
+        assert stream.take(lambda event: event.kind == "lost", timeout=30).data["events"] >= 1
+        job = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+        stream.job(job, "succeeded")
+        numbers = stream.numbers()
+        assert numbers == sorted(set(numbers)) and numbers[-1] - numbers[0] > len(numbers) - 1  # and the gap shows
+
+
+def test_tenants_see_their_own(make_service, tmp_path):
+    file = tmp_path / "keys.json"
+    made = {name: keys("add", name, "--role", role, "--tenant", tenant, file=file).strip()
+            for name, role, tenant in (("ann", "user", "red"), ("ben", "user", "blue"), ("eve", "read", "blue"),
+                                       ("max", "metrics", "ops"), ("root", "admin", "ops"))}
+    service = make_service("--keys", str(file), "--limit", "event_streams=8", start=False)
+    service.headers = bearer(made["root"])
+    service.start()
+    assert service.request("GET", "/events", headers=bearer(made["max"])).status == 403
+    assert service.request("GET", "/events", headers={"Authorization": "Bearer x"}).status == 401
+
+    def product(name):
+        body = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}})
+        return service.request("POST", "/jobs?wait=10", body, bearer(made[name])).json()["id"]
+
+    with EventStream(service, headers=bearer(made["ann"])) as red, EventStream(service, headers=bearer(made["eve"])) as blue, \
+            EventStream(service) as root:
+        mine, theirs = [], []
+        for _ in range(4):
+            mine.append(product("ann"))
+            theirs.append(product("ben"))
+        red.job(mine[3], "succeeded")
+        blue.job(theirs[3], "succeeded")
+        assert {event.data["id"] for event in red.seen if event.kind == "job"} == set(mine)
+        assert {event.data["id"] for event in blue.seen if event.kind == "job"} == set(theirs)
+        for stream in (red, blue):  # a gap would tell of others' jobs
+            numbers = stream.numbers()
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+            devices = stream.take(lambda event: event.kind == "devices").data
+            assert "queue" not in devices and "totals" not in devices and "jobs" not in devices["devices"][0]
+        devices = root.take(lambda event: event.kind == "devices" and event.data["totals"].get("matmul succeeded") == 8).data
+        assert devices["queue"] and not [event for event in root.seen if event.kind in ("job", "batch")]
+        with EventStream(service, headers=bearer(made["ben"])):  # a quarter of 8 streams for one tenant
+            assert service.request("GET", "/events", headers=bearer(made["ben"])).json()["code"] == "too_many_streams"
+
+
+def test_the_header_alone(service):
+    """A client that hangs up right away leaves nothing behind."""
+    before = readers(service)
+    for _ in range(20):
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+        connection.request("GET", "/events")
+        assert connection.getresponse().status == 200
+        connection.close()
+    wait_for(lambda: readers(service) <= before)
