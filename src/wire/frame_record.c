@@ -32,7 +32,7 @@ struct head {
     double energy_joules; /* 0: not known */
     uint64_t payload_bytes, slice_offset;
     uint32_t slice_generation;
-    uint8_t warnings, outputs, labels /* 1: there are some */, traced;
+    uint8_t warnings, outputs, labels, traced; /* the last two: whether there are any */
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -87,8 +87,8 @@ static struct head head_of(const struct blasd_record *record) {
         .flops = execution->flops,
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
-        .traced = blasd_trace_given(record->trace_id),
         .labels = record->labels[0] != '\0',
+        .traced = blasd_trace_given(record->trace_id),
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -171,7 +171,7 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->traced > 1 || head->labels > 1 ||
+    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 || head->traced > 1 ||
         head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
@@ -227,7 +227,7 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
     return 0;
 }
 
-/* All but the outputs. */
+/* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
     int code;
@@ -242,7 +242,9 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     get_texts(r, head->labels == 1, record);
     if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
         return frame_broken(err, "its labels are none");
-    return 0;
+    code = get_outputs(r, head->outputs, record, err);
+    if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    return code;
 }
 
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
@@ -252,9 +254,7 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     int code;
     *payload_at = len;
     code = get_record(bytes, len, record, &head, &r, err);
-    if (code == 0) code = get_outputs(&r, head.outputs, record, err);
     if (code != 0) return code;
-    if (head.traced) frame_get(&r, record->trace_id, sizeof record->trace_id);
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);
@@ -266,7 +266,7 @@ int blasd_record_decode_bare(const void *bytes, size_t len, struct blasd_record 
     struct head head;
     int code = get_record(bytes, len, record, &head, &r, err);
     if (code != 0) return code;
-    if (r.bad) return frame_broken(err, "its texts end early");
+    if (r.bad) return frame_broken(err, "it ends early");
     *size = head.header.size;
     return 0;
 }

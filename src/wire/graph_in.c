@@ -326,11 +326,11 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
 static int read_text(struct blasd_graph_in *graph, const char *name, const struct blasd_buf *from,
                      struct blasd_err *err) {
     struct blasd_json_text text = {.start = from->data,
-                                   .end = from->data + from->len - BLASD_JSON_SLACK,
                                    .depth_max = (int)graph->limits->json_depth};
     const char *end;
     int rc;
     if (from->len == 0) return 0;
+    text.end = from->data + from->len - BLASD_JSON_SLACK;
     rc = blasd_graph_in_member(graph, &text, name, blasd_json_space(text.start), &end, err);
     if (rc == 0 && blasd_json_space(end) != text.end)
         rc = blasd_json_fail(&text, end, err, "something follows the JSON of %s", name);

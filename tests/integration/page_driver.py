@@ -96,6 +96,7 @@ def shows(page, wanted):
     page.until(lambda: file.exists() and file.read_text(), "the load ends", 400)
     expected = json.loads(file.read_text())
     page.until(lambda: page.totals() == expected["totals"], f"{page.totals()} becomes {expected['totals']}")
+    page.until(lambda: page.counts()["running"] == 0, "no bar still runs")
     page.until(lambda: sum(cell["queued"] for cell in queue(page)) == 0, "the queue runs empty")
     page.until(lambda: {row[0] for row in page.rows()} <= set(expected["jobs"]) and all(row[2] != "running" for row in page.rows()),
                "its jobs are those of the list")

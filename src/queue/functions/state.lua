@@ -79,7 +79,8 @@ end
 
 -- A whole number from 0 that a double holds, or nil: arguments are texts, and 1e999 is one.
 local function count_of(text)
-    return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
+    local n = text and #text <= 16 and find(text, '^%d+$') and tonumber(text)
+    return n and n <= 9007199254740992 and n or nil
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
