@@ -12,17 +12,10 @@ case $group in
     science) packages="numpy scipy scikit-learn" probe="numpy, scipy, sklearn" ;;
     inference) packages="tritonclient[http]" probe="tritonclient.http.aio" ;;
     openapi) packages="openapi-spec-validator schemathesis openapi-python-client mypy" probe="openapi_spec_validator, schemathesis, openapi_python_client, mypy" ;;
-<<<<<<< HEAD
-    otlp) packages="opentelemetry-proto" probe="opentelemetry.proto.collector.trace.v1.trace_service_pb2, google.protobuf.json_format" ;;
-    tutorial) packages="numpy scipy matplotlib nbclient ipykernel" probe="numpy, scipy, matplotlib, nbclient, nbformat, ipykernel" ;;
-    arrays) packages="numpy pyarrow polars" probe="numpy, pyarrow, polars" ;;
-    checks) packages="numpy ruff mypy" probe="numpy, ruff, mypy" ;;
-=======
     tutorial) packages="numpy scipy matplotlib nbclient ipykernel" probe="numpy, scipy, matplotlib, nbclient, nbformat, ipykernel" ;;
     arrays) packages="numpy pyarrow polars" probe="numpy, pyarrow, polars" ;;
     checks) packages="numpy ruff mypy" probe="numpy, ruff, mypy" ;;
     otlp) packages="opentelemetry-proto" probe="opentelemetry.proto.collector.trace.v1.trace_service_pb2, google.protobuf.json_format" ;;
->>>>>>> main
     kubernetes) packages="kubernetes-validate" probe="kubernetes_validate, yaml" ;;
     # of the latter axe.min.js alone is wanted, and none of what it needs besides
     browser) packages="selenium" bare="axe-playwright-python" probe="selenium, importlib.util; importlib.util.find_spec('axe_playwright_python').origin" ;;

@@ -106,15 +106,9 @@ struct blasd_front_queue_hooks {
     /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
      * by no worker and no request; each comes to one front end. May be NULL. */
     void (*on_unseen)(void *arg, const char *line, size_t len);
-<<<<<<< HEAD
-    struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
-    /* May be NULL where blasd_front_queue_hear is not called. */
-    void (*on_told)(void *arg, const struct blasd_told *told);
-=======
     /* May be NULL where blasd_front_queue_hear is not called. */
     void (*on_told)(void *arg, const struct blasd_told *told);
     struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
->>>>>>> main
     void *arg;
 };
 

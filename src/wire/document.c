@@ -188,16 +188,6 @@ static void write_cost(struct json_out *out, const struct blasd_record *record) 
     document_cost(out, record->prices, &usage);
 }
 
-<<<<<<< HEAD
-static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) {
-    char text[BLASD_TRACE_TEXT];
-    if (!blasd_trace_given(id)) return;
-    blasd_trace_text(id, text);
-    json_out_put(out, ",\"trace_id\":\"%r\"", text);
-}
-
-=======
->>>>>>> main
 /* Names and values have no character that JSON would escape. */
 static void write_labels(struct json_out *out, const char *labels) {
     struct blasd_label label;
@@ -208,8 +198,6 @@ static void write_labels(struct json_out *out, const char *labels) {
         json_out_raw(out, label.value, label.value_len);
         json_out_put(out, *labels == '\0' ? "\"}" : "\"");
     }
-<<<<<<< HEAD
-=======
 }
 
 static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) {
@@ -217,7 +205,6 @@ static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) 
     if (!blasd_trace_given(id)) return;
     blasd_trace_text(id, text);
     json_out_put(out, ",\"trace_id\":\"%r\"", text);
->>>>>>> main
 }
 
 void document_job(struct json_out *out, const struct blasd_record *record,
@@ -228,13 +215,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                  record->id, record->op, blasd_state_names[record->state],
                  blasd_priority_names[record->priority], device_of(record), record->created_us,
                  record->started_us, record->finished_us, record->progress);
-<<<<<<< HEAD
-    write_trace(out, record->trace_id);
-    write_labels(out, record->labels);
-=======
     write_labels(out, record->labels);
     write_trace(out, record->trace_id);
->>>>>>> main
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);
