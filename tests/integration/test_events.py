@@ -218,7 +218,7 @@ def test_it_goes_on_when_redis_comes_back(make_service):
         service.kill("redis")
         service.wait_ready()
         assert stream.take(lambda event: event.kind == "lost", timeout=30).data["events"] >= 1
-        job = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+        job = wait_for(lambda: service.post("matmul", {"a": A, "b": A}, wait=0).json().get("id"))
         stream.job(job, "succeeded")
         numbers = stream.numbers()
         assert numbers == sorted(set(numbers)) and numbers[-1] - numbers[0] > len(numbers) - 1  # and the gap shows
