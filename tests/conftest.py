@@ -12,8 +12,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 
 from service import BLASD, ROOT, Service  # noqa: E402
 
-# A shell that runs the tests in the background has them, and so the services, ignore it.
+# A shell that runs the tests in the background, or nohup, has them, and so the services, ignore these.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,12 @@ def plots(notebook):
 
 
 def keep(path, notebook):
-    """Without what tells of the machine: paths, versions, times; the plots beside it."""
+    """Without what tells of the machine: versions, and what libraries say on standard error, with their paths; the plots
+    beside it."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.metadata = {}
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
                          "language_info": {"name": "python"}}
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
@@ -48,7 +53,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=1800, help="for each cell (1800)")
     chosen = parser.parse_args()
     failed = False
-    for path in [HERE / name for name in chosen.notebooks] or sorted(HERE.glob("*.ipynb")):
+    for path in [HERE / pathlib.Path(name).name for name in chosen.notebooks] or sorted(HERE.glob("*.ipynb")):
         try:
             notebook = execute(path, chosen.seconds)
         except CellExecutionError as error:

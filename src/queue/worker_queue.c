@@ -135,6 +135,7 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     if (strcmp(text, lease->epoch) == 0) return;
     memcpy(lease->epoch, text, sizeof text);
     blasd_worker_turns_reset(&queue->turns);
+    queue->turns.watched = true; /* for all it knows, until a turn has been answered */
 }
 
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,

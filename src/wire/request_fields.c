@@ -404,6 +404,13 @@ static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_
     return rc;
 }
 
+void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job) {
+    job->priority = fields->priority;
+    job->device = fields->device;
+    job->deadline_ms = fields->deadline_ms;
+    memcpy(job->labels, fields->labels, sizeof job->labels);
+}
+
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,
                              struct blasd_err *err) {
@@ -411,10 +418,7 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     int rc;
     if ((rc = find_op(fields, &op, err)) != 0) return rc;
     blasd_job_init(job, op);
-    job->priority = fields->priority;
-    job->device = fields->device;
-    job->deadline_ms = fields->deadline_ms;
-    memcpy(job->labels, fields->labels, sizeof job->labels);
+    blasd_request_fields_note(fields, job);
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
     if ((fields->keep != NULL || fields->sent != NULL) &&
         (rc = fill_keeping(fields, job, err)) != 0)

@@ -178,7 +178,7 @@ def signs_in(page, wanted):
 def looks(page, wanted):
     """In both themes and three widths: nothing that axe-core finds, nothing wider than the window; also with a job open."""
     page.live()
-    page.until(lambda: page.rows(), "jobs are there")
+    page.until(lambda: page.rows(), f"jobs are there; {page.text('#jobs-note')}")
     found = {}
     for theme in ("light", "dark"):
         for width in (1360, 800, 360):

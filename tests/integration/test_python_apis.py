@@ -24,10 +24,11 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
-from service import wait_for
+from service import ROOT, wait_for
 from test_python_client import Listener, answer
 
 RNG = np.random.default_rng(21)
+OWN = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}  # of programs beside the tests
 
 
 @pytest.fixture
@@ -267,7 +268,7 @@ import blasd
 
 client = blasd.Client(sys.argv[1])
 job = {"x": np.random.rand(40, 30), "y": np.random.rand(40),
-       "params": {"method": "gd", "iterations": 500_000_000, "learning_rate": 1e-6}, "labels": {"by": sys.argv[2]}}
+       "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}, "labels": {"by": sys.argv[2]}}
 try:
     if sys.argv[2] == "run":
         client.run("regression", **job)
@@ -281,9 +282,10 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])
 def test_ctrl_c_cancels(client, service, way, jobs):
     program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True)
+                               text=True, env=OWN)
     try:
-        wait_for(lambda: len(client.jobs(label=f"by={way}")) == jobs and client.jobs(label=f"by={way}", state="running"), "they run")
+        wait_for(lambda: program.poll() is not None or (len(client.jobs(label=f"by={way}")) == jobs and
+                                                        client.jobs(label=f"by={way}", state="running")), "they run")
         program.send_signal(signal.SIGINT)
         said = program.communicate(timeout=60)
     finally:
@@ -371,7 +373,7 @@ def test_the_kernel_takes_operands_where_they_lie(service, tmp_path):
     trace = tmp_path / "trace"
     calls = "sendto,write,recvfrom,read"
     done = subprocess.run(["strace", "-f", "-o", trace, "-e", f"trace={calls},mmap,access,faccessat,faccessat2", "-e", f"raw={calls},mmap",
-                           sys.executable, "-c", TRACED, service.url], capture_output=True, text=True, timeout=120, check=False)
+                           sys.executable, "-c", TRACED, service.url], capture_output=True, text=True, timeout=300, check=False, env=OWN)
     if done.returncode != 0 and "ptrace" in done.stderr:
         pytest.skip(f"this system lets nobody trace: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr

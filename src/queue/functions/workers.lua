@@ -235,7 +235,7 @@ local function progress(keys, args)
     if Record.events.watched() then
         local _, started = running_finder(1)(args[5] or '')
         local names = {unpack(args, 5, min(#args, 4 + MANY))}
-        Record.events.running(args[2], started, names, tonumber(args[4]))
+        Record.events.running(args[2], started, names, true)
     end
     return concat(digits)
 end
