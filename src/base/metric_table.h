@@ -48,6 +48,9 @@
       "How long the oldest job that no worker has taken has waited; 0: none waits.")               \
     X(blasd_queue_running_jobs, gauge, "", deployment, "Jobs whose batch has begun.")              \
     X(blasd_results_bytes, gauge, "", deployment, "Results that are kept for fetching.")           \
+    X(blasd_tensors, gauge, "", deployment, "Tensors that are kept.")                              \
+    X(blasd_tensor_bytes, gauge, "", deployment, "Bytes of tensors that are kept.")                \
+    X(blasd_tensors_evicted_total, counter, "", deployment, "Tensors that made way for others.")   \
     X(blasd_workers, gauge, "class", deployment, "Live workers by device class.")                  \
     X(blasd_jobs_submitted_total, counter, "op", deployment, "Jobs taken in.")                     \
     X(blasd_jobs_total, counter, "op state", deployment, "Jobs that have ended, by final state.")  \

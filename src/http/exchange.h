@@ -38,6 +38,10 @@ struct http_upload;
 struct http_connection;
 struct http_tls;
 
+/* What a route keeps beside an exchange: the first member of it. */
+struct http_side {
+    void (*release)(struct http_side *side); /* with the exchange */
+};
 #define HTTP_INTAKE_PLACES 256 /* tenants that meet in one are counted together */
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
@@ -256,10 +260,12 @@ struct http_exchange {
     struct {
         int output;   /* position of the one output asked for; -1: all; -2: the document */
         int format;   /* enum blasd_format of the answer */
+        bool ranges;  /* a tensor is sent, of which a part may be asked for */
         bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
         uint64_t from, to, all;
     } wanted;
     struct http_upload *upload; /* POST /jobs: upload.h; owned */
+    struct http_side *side;     /* owned; NULL: the route has none */
     struct http_admission_place admission;
 };
 

@@ -25,6 +25,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
     plain.most_s = 0;
+    memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     plain.trace = (struct blasd_trace){.sampled = false};
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
@@ -149,6 +150,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_clock_wall_us();
     job->most_s = (uint16_t)exchange->caller.job_s;
+    job->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
     job->trace = exchange->trace;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
@@ -201,6 +203,9 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission, err)) != 0)
         return rc;
+    if (job->keeping.keep != 0)
+        blasd_front_queue_keep_outputs(loop->queue, &exchange->caller.principal, job->id,
+                                       &job->keeping);
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
     blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);

@@ -82,7 +82,10 @@ void http_metrics_op(const struct http_server *server, int i, struct blasd_oip_s
 }
 
 static const char *method_label(unsigned methods) {
-    return (methods & HTTP_POST) != 0 ? "POST" : (methods & HTTP_DELETE) != 0 ? "DELETE" : "GET";
+    return (methods & HTTP_POST) != 0     ? "POST"
+           : (methods & HTTP_DELETE) != 0 ? "DELETE"
+           : (methods & HTTP_PATCH) != 0  ? "PATCH"
+                                          : "GET";
 }
 
 static int put_requests(const struct http_server *server, struct blasd_buf *out) {

@@ -34,6 +34,7 @@ static void method_names(unsigned methods, char *text, size_t size) {
     for (unsigned i = 0; i < 4; i++)
         if ((methods & (1u << i)) != 0)
             at += (size_t)snprintf(text + at, size - at, "%s, ", names[i]);
+    if ((methods & HTTP_PATCH) != 0) at += (size_t)snprintf(text + at, size - at, "PATCH, ");
     snprintf(text + at, size - at, "OPTIONS");
 }
 
@@ -138,6 +139,17 @@ void http_reply_buf(struct http_exchange *exchange, unsigned status, const char 
     struct MHD_Response *response = response_of(exchange, body, true, type);
     blasd_buf_init(body, body->max);
     http_exchange_answer(exchange, status, response);
+}
+
+void http_reply_created(struct http_exchange *exchange, const char *under, const char *id,
+                        struct blasd_buf *body) {
+    struct MHD_Response *response = response_of(exchange, body, true, HTTP_TYPE_JSON);
+    char text[64];
+    if (response != NULL && under != NULL) {
+        blasd_text_join(text, sizeof text, under, id, NULL);
+        add(response, "Location", text);
+    }
+    http_exchange_answer(exchange, 201, response);
 }
 
 void http_reply_json(struct http_exchange *exchange, json_t *document) {

@@ -16,6 +16,9 @@
 /* `body` is taken and left empty. `type` is static text. */
 void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
                     struct blasd_buf *body);
+/* 201 with a JSON body, which is taken and left empty; `under` NULL: without Location. */
+void http_reply_created(struct http_exchange *exchange, const char *under, const char *id,
+                        struct blasd_buf *body);
 /* 200 with `document`, which is taken; NULL: memory has run out. */
 void http_reply_json(struct http_exchange *exchange, json_t *document);
 /* `body` must live for ever. */

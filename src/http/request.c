@@ -16,7 +16,8 @@ enum http_method http_method_find(const char *name) {
         const char *name;
         enum http_method method;
     } methods[] = {{"GET", HTTP_GET},       {"HEAD", HTTP_HEAD},       {"POST", HTTP_POST},
-                   {"DELETE", HTTP_DELETE}, {"OPTIONS", HTTP_OPTIONS}, {NULL, HTTP_OTHER}};
+                   {"DELETE", HTTP_DELETE}, {"OPTIONS", HTTP_OPTIONS}, {"PATCH", HTTP_PATCH},
+                   {NULL, HTTP_OTHER}};
     int i = 0;
     while (methods[i].name != NULL && strcmp(methods[i].name, name) != 0) i++;
     return methods[i].method;
@@ -316,6 +317,17 @@ static int param_flag(const char *name, const char *value, bool *ret, struct bla
     return 0;
 }
 
+static int param_life(struct http_request *request, const struct blasd_limits *limits,
+                      const char *value, struct blasd_err *err) {
+    uint64_t *life_s = &request->query.life_s;
+    if (http_count_read(value, life_s) && *life_s >= 1 && *life_s <= limits->tensor_life_most_s)
+        return 0;
+    return blasd_fail(err, BLASD_E_malformed_query, "life_s",
+                      "life_s is a whole number of seconds from 1 to %llu (limit "
+                      "tensor_life_most_s)",
+                      (unsigned long long)limits->tensor_life_most_s);
+}
+
 static int param_label(struct http_request *request, const char *value, struct blasd_err *err) {
     if (!blasd_label_wanted_valid(value))
         return blasd_fail(err, BLASD_E_malformed_query, "label",
@@ -353,7 +365,10 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"target_s", HTTP_PARAM_TARGET},
                   {"dry_run", HTTP_PARAM_DRY_RUN},
                   {"labels", HTTP_PARAM_LABELS},
-                  {"label", HTTP_PARAM_LABEL}};
+                  {"label", HTTP_PARAM_LABEL},
+                  {"life_s", HTTP_PARAM_LIFE},
+                  {"keep", HTTP_PARAM_KEEP},
+                  {"results", HTTP_PARAM_RESULTS}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -377,6 +392,9 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_LABEL: return param_label(request, value, err);
     case HTTP_PARAM_LABELS: request->query.labels = value; break;
     case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
+    case HTTP_PARAM_LIFE: return param_life(request, limits, value, err);
+    case HTTP_PARAM_KEEP: request->query.keep = value; break;
+    case HTTP_PARAM_RESULTS: request->query.results = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

@@ -202,6 +202,15 @@ static int put_tenants(json_t *tenants, struct blasd_buf *out) {
            put_tenant(METRIC(blasd_tenant_results_bytes), "results_bytes", tenants, out);
 }
 
+static int put_tensors(const json_t *document, struct blasd_buf *out) {
+    const json_t *tensors = json_object_get(document, "tensors");
+    if (!json_is_object(tensors)) return 0;
+    return http_metric_one(out, METRIC(blasd_tensors), number_of(tensors, "count")) |
+           http_metric_one(out, METRIC(blasd_tensor_bytes), number_of(tensors, "bytes")) |
+           http_metric_one(out, METRIC(blasd_tensors_evicted_total),
+                           number_of(json_object_get(document, "totals"), "tensors evicted"));
+}
+
 int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
     json_t *document = json_loadb(stats, len, 0, NULL);
     json_t *workers = json_object_get(document, "workers");
@@ -212,6 +221,7 @@ int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
         failed |= put_all_counted(true, figures, workers, out) |
                   put_all_counted(false, figures, workers, out) | put_spans(figures, out);
     failed |= put_tenants(json_object_get(document, "tenants"), out);
+    failed |= put_tensors(document, out);
     json_decref(document);
     return failed;
 }

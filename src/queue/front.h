@@ -7,6 +7,7 @@
  *   front_waiters.c who waits for which job, and the messages that say which have ended
  *   front_events.c  what becomes of everybody's jobs, for who looks on
  *   front_read.c    get, watch, cancel, list, stats
+ *   front_tensor.c  tensors that are kept
  *   front_blob.c    blobs, of either kind, out of the store and into it
  *   front_slice.c   payloads of middling size, in segments */
 #ifndef BLASD_QUEUE_FRONT_H
@@ -264,6 +265,9 @@ void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 
+/* front_tensor.c: what the tenant's tensors may come to; 0: as all. */
+uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal);
 /* front_events.c: SUBSCRIBE or UNSUBSCRIBE, on the connection that listens. */
 void front_events_subscribe(struct blasd_front_queue *queue, const char *command);
 

@@ -50,15 +50,19 @@ static void record_reply(struct front_call *call, const redisReply *reply,
     const redisReply *r = NULL;
     struct blasd_early early;
     struct blasd_err own;
-    bool read;
+    bool read, referred = false; /* by a pending job, to the outputs of this one */
     if (reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 1)
         r = reply->element[0];
+    if (r != NULL && r->type == REDIS_REPLY_ARRAY && r->elements == 1) {
+        r = r->element[0];
+        referred = true;
+    }
     read = err == NULL && r != NULL && r->type == REDIS_REPLY_STRING;
     early = front_wait_settle(call->queue, c->waiter, read && !front_record_final(r->str, r->len));
     if (err != NULL) {
         c->done(c->arg, err, NULL, 0);
     } else if (read) {
-        if (c->cancel) remove_tensors(call->queue, c->id);
+        if (c->cancel && !referred) remove_tensors(call->queue, c->id);
         c->done(c->arg, NULL, r->str, r->len);
         front_wait_early(call->queue, c->id, &early);
     } else {

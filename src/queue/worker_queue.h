@@ -30,8 +30,11 @@ struct blasd_ending {
     size_t record_len;
     uint64_t out_bytes;       /* of outputs outside the record, in the blob "ID.out" or the slice */
     struct blasd_slice slice; /* where the outputs are, if it is given */
-    bool accepted;            /* set: false where the job had already ended otherwise (cancelled,
-                                 expired, taken by others) and this record was dropped */
+    /* Of the outputs that became tensors, whose blobs are there: "\tID BYTES FORM" of each.
+     * Borrowed; NULL: there are none. */
+    const char *kept;
+    bool accepted; /* set: false where the job had already ended otherwise (cancelled,
+                      expired, taken by others) and this record was dropped */
 };
 
 /* Connects, loads the functions if the server has not this schema's, checks that the store is the

@@ -29,7 +29,7 @@ static const struct blasd_port *outputs_of(const struct blasd_record *record) {
 
 const struct blasd_port *document_output(const struct blasd_record *record, int i) {
     const struct blasd_port *outputs = outputs_of(record);
-    if (i < 0 || i >= BLASD_MAX_OUTPUTS || record->outputs[i].tensor.rank < 0) return NULL;
+    if (i < 0 || i >= BLASD_MAX_OUTPUTS || !blasd_record_sends(record, i)) return NULL;
     for (int n = 0; outputs != NULL && outputs[n].name != NULL; n++)
         if (n == i) return &outputs[i];
     return NULL;
@@ -38,7 +38,7 @@ const struct blasd_port *document_output(const struct blasd_record *record, int 
 int blasd_answer_output(const struct blasd_record *record, const char *name) {
     const struct blasd_port *outputs = outputs_of(record);
     for (int i = 0; outputs != NULL && outputs[i].name != NULL; i++)
-        if (strcmp(outputs[i].name, name) == 0) return record->outputs[i].tensor.rank < 0 ? -1 : i;
+        if (strcmp(outputs[i].name, name) == 0) return blasd_record_sends(record, i) ? i : -1;
     return -1;
 }
 
@@ -75,11 +75,28 @@ void document_elements(struct json_out *out, const struct blasd_tensor *tensor, 
     }
 }
 
+/* The tensor that the output has become. */
+static void write_kept(struct json_out *out, const struct blasd_record *record, int i) {
+    const struct blasd_tensor *tensor = &record->outputs[i].tensor;
+    char id[BLASD_ID_LEN + 1];
+    blasd_keeping_id(&record->keeping, record->id, i, id);
+    json_out_put(out, ",\"tensor\":{\"id\":%s,", id);
+    document_tensor(out, tensor);
+    json_out_put(out, ",\"bytes\":%u,\"expires_at\":%t,\"location\":\"host\"}",
+                 blasd_tensor_bytes(tensor),
+                 record->finished_us + (int64_t)record->keeping.life_s * 1000000);
+}
+
 static void write_output(struct json_out *out, const struct blasd_record *record, int i,
                          const char *name, struct document_data *data) {
     const struct blasd_output *output = &record->outputs[i];
     json_out_put(out, "%s:{", name);
     document_tensor(out, &output->tensor);
+    if (blasd_keeps(&record->keeping, i)) write_kept(out, record, i);
+    if (blasd_withholds(&record->keeping, i)) {
+        json_out_put(out, "}");
+        return;
+    }
     if (data->cuts != NULL) {
         json_out_put(out, ",\"data\":");
         data->cuts[data->cut_count++] = (struct document_cut){.output = i, .at = out->buf->len};

@@ -6,6 +6,9 @@
  *     device, device_name, method, as many warnings as the head says
  *     outputs              as many as the head says; of each: its name, the tensor
  *     trace                its id, 16 bytes, only where the head says so
+ *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
+ *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
+ * id
  *
  * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
@@ -122,6 +125,31 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
         frame_put_text(w, execution->warnings[i], sizeof execution->warnings[i]);
 }
 
+enum { KEEPING = 1, KEPT = 1, WITHHELD = 2 };
+
+static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
+                        const struct blasd_record *record) {
+    const struct blasd_keeping *keeping = &record->keeping;
+    unsigned count = 0;
+    if (op == NULL || (keeping->keep | keeping->withhold) == 0) return;
+    for (int i = 0; op->outputs[i].name != NULL; i++)
+        if (record->outputs[i].tensor.rank >= 0 &&
+            (blasd_keeps(keeping, i) || blasd_withholds(keeping, i)))
+            count++;
+    frame_put_u8(w, KEEPING);
+    frame_put_u8(w, count);
+    frame_put(w, &keeping->life_s, sizeof keeping->life_s);
+    for (int i = 0; op->outputs[i].name != NULL; i++) {
+        const struct blasd_tensor *tensor = &record->outputs[i].tensor;
+        bool keep = blasd_keeps(keeping, i), withhold = blasd_withholds(keeping, i);
+        if (tensor->rank < 0 || (!keep && !withhold)) continue;
+        frame_put_text(w, op->outputs[i].name, BLASD_NAME_MAX);
+        frame_put_tensor(w, tensor, 0, blasd_tensor_bytes(tensor));
+        frame_put_u8(w, (keep ? KEPT : 0) | (withhold ? WITHHELD : 0));
+        if (keep) frame_put_text(w, keeping->ids[i], sizeof keeping->ids[i]);
+    }
+}
+
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
                         struct blasd_err *err) {
     const struct blasd_op *op = record->state == BLASD_SUCCEEDED ? blasd_op_find(record->op) : NULL;
@@ -132,7 +160,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     put_texts(&w, record, head.warnings);
     for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
         const struct blasd_output *output = &record->outputs[i];
-        if (output->tensor.rank < 0) continue;
+        if (!blasd_record_sends(record, i)) continue;
         if (output->tensor.order != BLASD_ROW_MAJOR)
             return blasd_fail(err, BLASD_E_internal_error, "", "the output '%s' is not row-major",
                               op->outputs[i].name);
@@ -142,6 +170,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     }
     room[offsetof(struct head, outputs)] = head.outputs;
     if (head.traced) frame_put(&w, record->trace_id, sizeof record->trace_id);
+    put_keeping(&w, op, record);
     return frame_end(&w, room, out, err);
 }
 
@@ -227,6 +256,35 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
     return 0;
 }
 
+static int get_keeping(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
+    const struct blasd_op *op = blasd_op_find(record->op);
+    struct blasd_keeping *keeping = &record->keeping;
+    unsigned count;
+    if (op == NULL || r->bad || r->at == r->end || *r->at != KEEPING) return 0;
+    r->at++;
+    count = frame_get_u8(r);
+    frame_get(r, &keeping->life_s, sizeof keeping->life_s);
+    for (unsigned i = 0; i < count; i++) {
+        char name[BLASD_NAME_MAX], id[sizeof keeping->ids[0]];
+        struct blasd_output output = {.offset = 0};
+        unsigned flags;
+        int at, code;
+        frame_get_text(r, name, sizeof name);
+        code = frame_get_tensor(r, UINT64_MAX, &output.tensor, &output.offset, &output.bytes, err);
+        if (code != 0) return code;
+        flags = frame_get_u8(r);
+        if ((flags & KEPT) != 0) frame_get_text(r, id, sizeof id);
+        at = blasd_op_output(op, name);
+        if (at < 0) continue;
+        if ((flags & WITHHELD) != 0) record->outputs[at] = output;
+        if ((flags & WITHHELD) != 0) keeping->withhold |= UINT64_C(1) << at;
+        if ((flags & KEPT) == 0) continue;
+        keeping->keep |= UINT64_C(1) << at;
+        memcpy(keeping->ids[at], id, sizeof id);
+    }
+    return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
+}
+
 /* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
@@ -244,6 +302,7 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
         return frame_broken(err, "its labels are none");
     code = get_outputs(r, head->outputs, record, err);
     if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    if (code == 0) code = get_keeping(r, record, err);
     return code;
 }
 

@@ -81,6 +81,8 @@ static void remove_blob(struct blasd_batcher *batcher, const struct blasd_item *
 static void discard(struct blasd_batcher *batcher, const struct blasd_item *item,
                     struct blasd_io *io) {
     bool had_out = io->has_out && blasd_blob_is_named(&io->out);
+    if (!batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat))
+        blasd_io_drop_kept(batcher->queue, io);
     blasd_io_close(io);
     blasd_worker_queue_slice_done(batcher->queue, &io->slice, true);
     io->slice = (struct blasd_slice){0};
@@ -94,6 +96,8 @@ static void after_ack(struct blasd_batcher *batcher, bool certain) {
     struct blasd_endings *endings = &batcher->endings;
     for (int i = 0; i < endings->count; i++) {
         const struct blasd_ending_of *of = &endings->of[i];
+        if (of->io != NULL && !endings->rows[i].accepted && certain)
+            blasd_io_drop_kept(batcher->queue, of->io);
         if (of->io != NULL) blasd_io_close(of->io);
         blasd_worker_queue_slice_done(batcher->queue, &endings->rows[i].slice, certain);
         if (endings->rows[i].accepted && of->item->claim->stored)
@@ -243,8 +247,7 @@ static void check_outputs(struct blasd_task *task, const struct blasd_io *io) {
     for (int i = 0; task->job->op->outputs[i].name != NULL; i++) {
         const struct blasd_tensor *output = &task->outputs[i];
         if (task->plan->outputs[i].rank < 0) continue;
-        if (output->data != io->base + io->offsets[i] ||
-            blasd_tensor_check(output, "", NULL) != 0 ||
+        if (output->data != io->at[i] || blasd_tensor_check(output, "", NULL) != 0 ||
             blasd_tensor_bytes(output) > io->reserved[i])
             blasd_fail(&task->err, BLASD_E_internal_error, "",
                        "the kernel gave back an output '%s' it was not asked for",
@@ -252,17 +255,33 @@ static void check_outputs(struct blasd_task *task, const struct blasd_io *io) {
     }
 }
 
-static int store_outputs(struct blasd_batcher *batcher, struct blasd_io *io,
-                         struct blasd_err *err) {
+static int put_blob(struct blasd_batcher *batcher, struct blasd_blob *blob, struct blasd_err *err) {
     int code, tries = 0;
-    if (!io->has_out) return 0;
-    code = blasd_io_settle(io, err);
-    if (code != 0) return code;
     do {
-        code = blasd_worker_queue_blob_put(batcher->queue, &io->out, err);
+        code = blasd_worker_queue_blob_put(batcher->queue, blob, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
     return code;
+}
+
+/* The outputs that become tensors. */
+static int store_kept(struct blasd_batcher *batcher, const struct blasd_task *task,
+                      struct blasd_io *io, struct blasd_err *err) {
+    int code = 0;
+    for (int i = 0; io->kept != NULL && code == 0 && i < BLASD_MAX_OUTPUTS; i++) {
+        if (io->kept[i].store == NULL) continue;
+        code = blasd_io_keep(io, task, i, err);
+        if (code == 0) code = put_blob(batcher, &io->kept[i], err);
+    }
+    return code;
+}
+
+static int store_outputs(struct blasd_batcher *batcher, const struct blasd_task *task,
+                         struct blasd_io *io, struct blasd_err *err) {
+    int code = store_kept(batcher, task, io, err);
+    if (code != 0 || !io->has_out) return code;
+    code = blasd_io_settle(io, err);
+    return code != 0 ? code : put_blob(batcher, &io->out, err);
 }
 
 /* What follows the kernel: each task that did well gets its outputs stored. */
@@ -273,7 +292,8 @@ static void store_part(struct blasd_batcher *batcher, int live) {
         if (unwanted) /* the kernel may have stopped half-way */
             blasd_fail(&task->err, BLASD_E_cancelled, "", "the job was cancelled or has expired");
         if (task->err.code == BLASD_OK) check_outputs(task, &batcher->room->ios[k]);
-        if (task->err.code == BLASD_OK) store_outputs(batcher, &batcher->room->ios[k], &task->err);
+        if (task->err.code == BLASD_OK)
+            store_outputs(batcher, task, &batcher->room->ios[k], &task->err);
     }
 }
 

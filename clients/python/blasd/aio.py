@@ -18,6 +18,7 @@ from .errors import Error
 from .jobs import AsyncJob
 from .protocol import Answer, Request, Settings, Sleep, problem_of
 from .results import Result
+from .tensors import AsyncTensors
 
 T = TypeVar("T")
 _HEAD_MOST = 1 << 17  # bytes of an answer's head
@@ -209,7 +210,7 @@ class AsyncPool:
                     raise
             if not connection.closed:
                 self._idle.append(connection)
-        if status in (200, 202):
+        if status in (200, 201, 202, 206):
             return Answer(status, headers, body)
         raise problem_of(status, headers, bytes(body))
 
@@ -232,6 +233,7 @@ class AsyncClient(Decompositions):
         self._wants_share = share
         self._connections = connections
         self._pool: AsyncPool | None = None
+        self.tensors = AsyncTensors(self)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -274,17 +276,19 @@ class AsyncClient(Decompositions):
     async def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
                   progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                   device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                  out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
+                  out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
+                  results: Iterable[str] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result; cancelled, it cancels the job. See Client.run."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
         with JobBar(progress, op) as show:
             return await self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     async def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                      deadline_ms: int | None = None, device: str | None = None,
-                     idempotency_key: str | None = None, labels: Labels | None = None, **inputs: Any) -> AsyncJob:
+                     idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
+                     results: Iterable[str] | None = None, **inputs: Any) -> AsyncJob:
         """Queues a job and returns it at once."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
         arrays = self._calls.checked(op, params, inputs)
         document = await self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)

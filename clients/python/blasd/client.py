@@ -17,6 +17,7 @@ from .graphs import Graph, Steps
 from .jobs import Job
 from .protocol import Settings, Sleep
 from .results import Result
+from .tensors import Tensors
 from .transport import Pool
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Client(Decompositions):
         self._calls = Calls(settings)
         self._pool = Pool(settings)
         self._background: _Background | None = None
+        self.tensors = Tensors(self)
         if share:
             self._do(self._calls.find_directory())
 
@@ -97,24 +99,27 @@ class Client(Decompositions):
     def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
             progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
             device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-            out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
+            out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
+            results: Iterable[str] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result.
 
-        inputs: arrays by name: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
+        inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: names
+        of outputs that the service keeps as tensors, in `Result.tensors`, in place of sending them. results: names of
+        the outputs that are sent; default: all that are not kept. Arrays: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
         not. params: dict. timeout: seconds; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
         a tqdm bar; a function is called with (state, fraction). out: an array for the first output, or arrays by name,
         which the results are written to. labels: strings by name, to find the job by. Raises Error.
         """
-        options = Options(priority, deadline_ms, device, idempotency_key, labels)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
         with JobBar(progress, op) as show:
             return self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-               labels: Labels | None = None,
+               labels: Labels | None = None, keep: Iterable[str] = (), results: Iterable[str] | None = None,
                **inputs: Any) -> Job:
         """Queues a job and returns it as a Job, which is a future, at once. See run for the arguments."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
         arrays = self._calls.checked(op, params, inputs)
         document = self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)

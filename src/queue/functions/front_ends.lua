@@ -137,21 +137,31 @@ local function intake_give(t)
     if not alone then serve(t.count) end
 end
 
+-- Whether there is a record of the tenant's job whose outputs are a blob.
+local function keeps_outputs(id, tenant)
+    local place = place_of(id)
+    return place and (call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 or
+                      call('HEXISTS', K.out_of .. promised_place(id) .. ':' .. tenant, id) == 1)
+end
 local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
--- its deadline as a text, whether its inputs are a blob, and its Idempotency-Key with the value.
+-- its deadline as a text, whether its inputs are a blob, what it refers to, and its Idempotency-Key
+-- with the value.
 local function submit_options(id, options, like)
     local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
     head = ' ' .. (head or options)
     local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
-    local blob = find(head, ' [bB]=1') and '1' or '0'
-    if not key then return deadline, blob end
-    local r = repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels, like.tenant)
+    local blob, most = find(head, ' [bB]=1') and '1' or '0', match(head, ' m=(%d+)')
+    local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels,
+                               like.tenant)
     if r then return nil, r end
-    return deadline, blob, key, id .. ' ' .. print
+    local holds = match(head, ' t=(%S+)')
+    if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
+    if most then Tensor.quota(like.tenant, most) end
+    return deadline, blob, holds, key, key and id .. ' ' .. print
 end
 
 -- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
@@ -211,10 +221,10 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, key, value = t.meta, '0', '0', nil, nil
+    local meta, deadline, blob, holds, key, value = t.meta, '0', '0', nil, nil, nil
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, key, value = submit_options(id, options, t.like)
+        deadline, blob, holds, key, value = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
@@ -227,6 +237,7 @@ local function submit_one(t, id, frame, options)
     end
     intake_add(t, id, meta, frame, 1)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
+    if holds then Tensor.hold(id, holds) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
@@ -401,6 +412,10 @@ local function cancel(keys, args)
             local record, piece, bucket, pieces = recorded(id, tenant)
             if record and too then forget(id, piece, bucket, pieces) end
             reply[i] = record and (too and record or 409) or unknown(id)
+            -- a pending job may refer to its outputs
+            if record and too and call('HEXISTS', K.refs, id .. '.out') == 1 then
+                reply[i] = {record}
+            end
         end
         seen[id] = true
     end
@@ -499,12 +514,13 @@ stats = function(keys, args)
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
     return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"records_bytes":%s,%s}}',
+                  '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s}}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
                   counted('jobs'), whole(counted('bytes')), running,
-                  whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','))
+                  whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
+                  call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0')
 end
 
 end
@@ -521,9 +537,11 @@ local function refs(keys, args)
     start(keys, args)
     local digits = {}
     for i = 2, #args do
-        local id, kind = match(args[i], '^([sa]?%x+)%.(%a+)$')
+        local id, kind = match(args[i], '^([sat]?%x+)%.(%a+)$')
         local place = id and #id == ID and place_of(id)
         local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
+                    kind ~= 'seg' and id and Tensor.referred(id, args[i]) or
+                    id and byte(id) == 116 and call('EXISTS', K.hold_of .. args[i]) == 1 or
                     place and (call('HEXISTS', K.pending, id) == 1 or
                                call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
                                kind == 'out' and (has_outputs(place, id) or

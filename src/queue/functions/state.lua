@@ -31,7 +31,9 @@ local function key_table(q)
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used', 'usage', 'usage_tenants', 'metered', 'events'}) do
+                           'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
+                           'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
+                           'tensor_bytes'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
@@ -61,9 +63,11 @@ local function prepare(keys, args)
     if args[1] ~= limits_text then
         local n = {}
         for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 8 then error('LIMITS must be eight numbers') end
+        if #n ~= 8 and #n ~= 11 then error('LIMITS must be eleven numbers') end
         L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
-             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8]}
+             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
+             tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
+             tensor_life_s = n[11] or 3600} -- eight: a process of an earlier version
         limits_text = args[1]
     end
 end
