@@ -64,9 +64,11 @@ struct http_server {
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
     struct blasd_timer serving;      /* the first loop's, until jobs would run */
-    bool queue_taken;                /* it has been told that jobs are taken */
-    int64_t queue_down_ns; /* since when the first loop's queue takes no jobs; 0: it does */
-    int64_t queue_told_ns; /* when on_queue was told so; 0: not since it did */
+    struct {
+        bool taken;      /* on_queue was told that jobs are taken */
+        int64_t down_ns; /* since when the first loop's queue takes none; 0: it does */
+        int64_t told_ns; /* when on_queue was told so; 0: not since it did */
+    } queue_told;
     int64_t started_us;
     int quit_fd;             /* an eventfd, written when it is time to drain; nobody reads it */
     _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */

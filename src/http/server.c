@@ -68,17 +68,18 @@ static void tell_of_queue(struct http_loop *loop) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int64_t now = blasd_clock_ns();
     if (view->available) {
-        bool told = server->queue_told_ns != 0;
-        server->queue_down_ns = server->queue_told_ns = 0;
-        if (!told && server->queue_taken) return;
-        server->queue_taken = true;
+        bool told = server->queue_told.told_ns != 0;
+        server->queue_told.down_ns = server->queue_told.told_ns = 0;
+        if (!told && server->queue_told.taken) return;
+        server->queue_told.taken = true;
         server->options->on_queue(server->options->arg, NULL);
         return;
     }
-    if (server->queue_down_ns == 0) server->queue_down_ns = now;
-    if (now - server->queue_down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
-    if (server->queue_told_ns != 0 && now - server->queue_told_ns < QUEUE_AGAIN_NS) return;
-    server->queue_told_ns = now;
+    if (server->queue_told.down_ns == 0) server->queue_told.down_ns = now;
+    if (now - server->queue_told.down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
+    if (server->queue_told.told_ns != 0 && now - server->queue_told.told_ns < QUEUE_AGAIN_NS)
+        return;
+    server->queue_told.told_ns = now;
     server->options->on_queue(server->options->arg, view->trouble);
 }
 
