@@ -205,7 +205,9 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
     int wait = -1;
-    if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
+    if (turn->resumed || turn->more || turn->rest || turn->tls > 0 ||
+        loop->shared_files.first != NULL)
+        return 0;
     for (int i = 0; i < HTTP_MEMORIES; i++) {
         const struct http_daemon *daemon = &loop->acceptor.daemons[i];
         unsigned long long left;
@@ -239,6 +241,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_loop_step(loop->loop, wait);
     admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
+    if (loop->turn.tls > 0) loop->turn.tls--;
     http_pieces_turn(&loop->pieces);
     run_daemons(loop);
     http_admission_turn(loop);
