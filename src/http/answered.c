@@ -36,6 +36,7 @@ static const char *method_of(const struct http_exchange *exchange) {
     case HTTP_HEAD: return "HEAD";
     case HTTP_POST: return "POST";
     case HTTP_DELETE: return "DELETE";
+    case HTTP_PATCH: return "PATCH";
     case HTTP_OPTIONS: return "OPTIONS";
     case HTTP_OTHER: break;
     }
