@@ -555,8 +555,6 @@ int blasd_graph_in_job(struct blasd_graph_in *in, const struct blasd_request_fie
     if (rc == 0) rc = check_limits(graph, in->limits, err);
     if (rc != 0) return rc;
     blasd_graph_job(graph, job);
-    job->priority = fields->priority;
-    job->device = fields->device;
-    job->deadline_ms = fields->deadline_ms;
+    blasd_request_fields_note(fields, job);
     return 0;
 }

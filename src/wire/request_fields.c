@@ -333,6 +333,13 @@ static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job
     return 0;
 }
 
+void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job) {
+    job->priority = fields->priority;
+    job->device = fields->device;
+    job->deadline_ms = fields->deadline_ms;
+    memcpy(job->labels, fields->labels, sizeof job->labels);
+}
+
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,
                              struct blasd_err *err) {
@@ -340,10 +347,7 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     int rc;
     if ((rc = find_op(fields, &op, err)) != 0) return rc;
     blasd_job_init(job, op);
-    job->priority = fields->priority;
-    job->device = fields->device;
-    job->deadline_ms = fields->deadline_ms;
-    memcpy(job->labels, fields->labels, sizeof job->labels);
+    blasd_request_fields_note(fields, job);
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
     return fill_inputs(inputs, job, err);
 }

@@ -48,6 +48,8 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
                                const char *name, json_t *value, struct blasd_err *err);
 /* Whether the operation has an input of that name; unknown_input, which says what it has. */
 int blasd_request_fields_input(const struct blasd_op *op, const char *name, struct blasd_err *err);
+/* Gives the job what is said of it as a whole: priority, device, deadline and labels. */
+void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job);
 /* Fills `job` from what was gathered. */
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,

@@ -185,7 +185,8 @@ def test_damaged_figures_are_measured_again(make_service):
 def test_a_graph_runs_where_it_is_told_to(with_card):
     """On the card each step is as a job there; what they make for each other passes through this machine's memory."""
     service = with_card().start()
-    wait_for(lambda: len(devices(service)) == 2, "both workers")
+    for device in ("cuda", "cpu"):
+        wait_for(lambda: service.post("matmul", SMALL, device=device).status == 200, f"the front end knows of {device}")
     a, b = np.random.default_rng(8).standard_normal((2, 40, 40))
     steps = {"p": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}},
              "x": {"op": "solve", "inputs": {"a": {"step": "p"}, "b": {"input": "b"}}}}

@@ -168,6 +168,12 @@ def test_a_graph_is_a_job(make_service):
     assert service.request("GET", f"/graphs/{graph['id']}").status in (404, 410)
 
 
+def test_labels(service):
+    graph = post(service, TWO, labels={"run": "graphs-7"}).json()
+    assert graph["labels"] == {"run": "graphs-7"}
+    assert [j["id"] for j in service.list_jobs("label=run=graphs-7")] == [graph["id"]]
+
+
 def test_a_dry_run_checks_all_and_runs_nothing(make_service):
     service = make_service()
     body = {"steps": chain(3), "inputs": {"a": nested(A), "b": nested(B)}}

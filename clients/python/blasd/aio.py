@@ -355,9 +355,9 @@ class AsyncClient(Decompositions):
                               **given(x=x, y=y, sample_weight=sample_weight))
 
     def graph(self, *, timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
-              device: str | None = None, idempotency_key: str | None = None) -> AsyncGraph:
+              device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None) -> AsyncGraph:
         """Records steps that feed each other: `async with client.graph() as g:`. See Client.graph."""
-        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key), timeout)
+        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout)
 
     async def _graph(self, steps: Steps, options: Options, timeout: float) -> Result:
         arrays, texts = steps.request()

@@ -174,7 +174,8 @@ class Client(Decompositions):
                         **given(x=x, y=y, sample_weight=sample_weight))
 
     def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None) -> Graph:
+              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+              labels: Labels | None = None) -> Graph:
         """Records steps that feed each other, and runs them as one job where the block ends:
 
             with client.graph() as g:
@@ -184,11 +185,11 @@ class Client(Decompositions):
 
         See Graph, and run for the arguments.
         """
-        return Graph(self, Options(priority, deadline_ms, device, idempotency_key), timeout, progress)
+        return Graph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout, progress)
 
     def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
-        with _bar(progress, "graph") as show:
+        with JobBar(progress, "graph") as show:
             return self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))
 
     def _named(self, job: Named, options: dict[str, Any]) -> Any:
