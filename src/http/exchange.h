@@ -19,6 +19,7 @@
 #include "http/http.h"
 #include "http/metrics.h"
 #include "http/origin_check.h"
+#include "http/peer.h"
 #include "http/pieces.h"
 #include "http/placement.h"
 #include "http/regions.h"
@@ -254,7 +255,6 @@ struct http_exchange {
     bool suspended; /* waits for its answer, and libmicrohttpd does not look at it */
     int pending;    /* callbacks of the queue still to come */
     int64_t began_ns;
-    struct blasd_trace trace; /* of the request; the span is its own where spans are exported */
     struct http_answering answer;
     struct http_body_seen body;
     struct http_client client;
@@ -308,6 +308,10 @@ static inline bool http_exchange_open(const struct http_exchange *exchange) {
     return exchange->connection != NULL && !exchange->client.gone && !exchange->answer.made;
 }
 int http_connection_fd(struct MHD_Connection *connection);
+/* Who asks, as a log tells it. */
+void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]);
+/* The id of its trace in a document or a log; NULL: it is part of none. */
+const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]);
 /* The row of a route, for metrics; negative for NULL. */
 static inline int http_route_number(const struct http_loop *loop, const struct http_route *route) {
     return route == NULL ? -1 : (int)(route - loop->server->routes);
