@@ -3,8 +3,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "http/peer.h"
-#include "http/reply.h"
 #include "trace/otlp.h"
 
 #include <inttypes.h>
@@ -13,9 +11,8 @@
 
 void http_request_traced(struct http_exchange *exchange) {
     struct blasd_otlp *otlp = exchange->home->server->options->otlp;
-    struct blasd_trace *trace = &exchange->trace;
-    bool given = blasd_trace_given(exchange->request.trace.id);
-    *trace = exchange->request.trace;
+    struct blasd_trace *trace = &exchange->request.tracing.trace;
+    bool given = blasd_trace_given(trace->id);
     if (!given && exchange->route != NULL && exchange->route->jobs != NULL &&
         blasd_otlp_samples(otlp)) {
         blasd_trace_random(trace->id, sizeof trace->id);
@@ -24,18 +21,13 @@ void http_request_traced(struct http_exchange *exchange) {
     if (trace->sampled && otlp != NULL) blasd_trace_random(trace->span, sizeof trace->span);
 }
 
-const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]) {
-    if (!blasd_trace_given(exchange->trace.id)) return NULL;
-    blasd_trace_text(exchange->trace.id, text);
-    return text;
-}
-
 static const char *method_of(const struct http_exchange *exchange) {
     switch (exchange->request.method) {
     case HTTP_GET: return "GET";
     case HTTP_HEAD: return "HEAD";
     case HTTP_POST: return "POST";
     case HTTP_DELETE: return "DELETE";
+    case HTTP_PATCH: return "PATCH";
     case HTTP_OPTIONS: return "OPTIONS";
     case HTTP_OTHER: break;
     }
@@ -51,10 +43,10 @@ static void add_span(const struct http_exchange *exchange) {
     struct blasd_otlp *otlp = exchange->home->server->options->otlp;
     struct blasd_span span = {.kind = BLASD_SPAN_SERVER, .end_us = blasd_clock_wall_us()};
     unsigned status = exchange->answer.status;
-    if (otlp == NULL || !exchange->trace.sampled) return;
-    memcpy(span.trace, exchange->trace.id, sizeof span.trace);
-    memcpy(span.id, exchange->trace.span, sizeof span.id);
-    memcpy(span.parent, exchange->request.trace.span, sizeof span.parent);
+    if (otlp == NULL || !exchange->request.tracing.trace.sampled) return;
+    memcpy(span.trace, exchange->request.tracing.trace.id, sizeof span.trace);
+    memcpy(span.id, exchange->request.tracing.trace.span, sizeof span.id);
+    memcpy(span.parent, exchange->request.tracing.parent, sizeof span.parent);
     snprintf(span.name, sizeof span.name, "%s %s", method_of(exchange), route_of(exchange));
     span.start_us = span.end_us - (blasd_clock_ns() - exchange->began_ns) / 1000;
     if (status >= 500) span.error = blasd_err_info(exchange->answer.problem.code)->name;
@@ -96,6 +88,6 @@ void http_request_answered(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
     http_metrics_request(loop->metrics, http_route_number(loop, exchange->route),
                          exchange->answer.status, exchange->answer.problem.code);
-    if (blasd_trace_given(exchange->trace.id)) add_span(exchange);
+    if (blasd_trace_given(exchange->request.tracing.trace.id)) add_span(exchange);
     http_log_access(exchange, exchange->answer.status);
 }

@@ -11,7 +11,5 @@ void http_request_traced(struct http_exchange *exchange);
 void http_request_answered(struct http_exchange *exchange);
 /* The line of the access log, where one is kept. */
 void http_log_access(const struct http_exchange *exchange, unsigned status);
-/* The id of its trace in a document or a log; NULL: it is part of none. */
-const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]);
 
 #endif

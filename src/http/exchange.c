@@ -151,3 +151,16 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
     exchange->answer.response = response;
     http_exchange_resume(exchange);
 }
+
+void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
+    const union MHD_ConnectionInfo *peer = NULL;
+    if (exchange->connection != NULL)
+        peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
+}
+
+const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]) {
+    if (!blasd_trace_given(exchange->request.tracing.trace.id)) return NULL;
+    blasd_trace_text(exchange->request.tracing.trace.id, text);
+    return text;
+}

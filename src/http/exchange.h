@@ -19,6 +19,7 @@
 #include "http/http.h"
 #include "http/metrics.h"
 #include "http/origin_check.h"
+#include "http/peer.h"
 #include "http/pieces.h"
 #include "http/placement.h"
 #include "http/regions.h"
@@ -64,9 +65,11 @@ struct http_server {
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
     struct blasd_timer serving;      /* the first loop's, until jobs would run */
-    bool queue_taken;                /* it has been told that jobs are taken */
-    int64_t queue_down_ns; /* since when the first loop's queue takes no jobs; 0: it does */
-    int64_t queue_told_ns; /* when on_queue was told so; 0: not since it did */
+    struct {
+        bool taken;      /* on_queue was told that jobs are taken */
+        int64_t down_ns; /* since when the first loop's queue takes none; 0: it does */
+        int64_t told_ns; /* when on_queue was told so; 0: not since it did */
+    } queue_told;
     int64_t started_us;
     int quit_fd;             /* an eventfd, written when it is time to drain; nobody reads it */
     _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
@@ -91,6 +94,7 @@ struct http_turn {
     bool resumed; /* MHD_run must be called in this turn */
     bool more;    /* and again in the next: there may be more to send */
     bool rest;    /* and again in this turn: more of a body may lie there */
+    int tls;      /* and in so many turns to come, without a wait: HTTP_TLS_TURNS */
 };
 
 struct http_ticking {
@@ -251,7 +255,6 @@ struct http_exchange {
     bool suspended; /* waits for its answer, and libmicrohttpd does not look at it */
     int pending;    /* callbacks of the queue still to come */
     int64_t began_ns;
-    struct blasd_trace trace; /* of the request; the span is its own where spans are exported */
     struct http_answering answer;
     struct http_body_seen body;
     struct http_client client;
@@ -305,6 +308,10 @@ static inline bool http_exchange_open(const struct http_exchange *exchange) {
     return exchange->connection != NULL && !exchange->client.gone && !exchange->answer.made;
 }
 int http_connection_fd(struct MHD_Connection *connection);
+/* Who asks, as a log tells it. */
+void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]);
+/* The id of its trace in a document or a log; NULL: it is part of none. */
+const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]);
 /* The row of a route, for metrics; negative for NULL. */
 static inline int http_route_number(const struct http_loop *loop, const struct http_route *route) {
     return route == NULL ? -1 : (int)(route - loop->server->routes);

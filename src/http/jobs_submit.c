@@ -151,7 +151,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     job->created_us = blasd_clock_wall_us();
     job->most_s = (uint16_t)exchange->caller.job_s;
     job->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
-    job->trace = exchange->trace;
+    job->trace = exchange->request.tracing.trace;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
 

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/text.h"
 
-#include "http/answered.h"
 #include "http/peer.h"
 #include "http/upload.h"
 
@@ -224,13 +223,6 @@ static const char *or_dash(const char *text) {
     return text[0] == '\0' ? "-" : text;
 }
 
-void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
-    const union MHD_ConnectionInfo *peer = NULL;
-    if (exchange->connection != NULL)
-        peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
-}
-
 static const char *op_text(const struct http_exchange *exchange) {
     const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
     return op == NULL ? "-" : op;
@@ -329,7 +321,8 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
 /* Of a job that no worker has ended Redis knows no trace, but who has just submitted it does. */
 static bool knows_trace(const struct http_exchange *exchange, const struct blasd_record *record) {
     return exchange->upload != NULL && !exchange->upload->repeated &&
-           blasd_trace_given(exchange->trace.id) && !blasd_trace_given(record->trace_id);
+           blasd_trace_given(exchange->request.tracing.trace.id) &&
+           !blasd_trace_given(record->trace_id);
 }
 
 struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,
@@ -342,7 +335,7 @@ struct MHD_Response *http_reply_document_response(struct http_exchange *exchange
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
     if (knows_trace(exchange, record)) {
         own = *record;
-        memcpy(own.trace_id, exchange->trace.id, sizeof own.trace_id);
+        memcpy(own.trace_id, exchange->request.tracing.trace.id, sizeof own.trace_id);
         record = &own;
     }
     written =

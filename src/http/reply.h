@@ -3,7 +3,6 @@
 #define BLASD_HTTP_REPLY_H
 
 #include "http/exchange.h"
-#include "http/peer.h"
 #include "wire/answer.h"
 
 #include <jansson.h>
@@ -42,8 +41,6 @@ __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange 
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem);
 /* The line about each job that was taken, where such lines are wanted. */
-/* Who asks, as a log tells it. */
-void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]);
 void http_audit_job(const struct http_exchange *exchange, bool repeated);
 /* The job document; payload may be NULL. The second makes it and does not answer; NULL: memory has
  * run out. New. */

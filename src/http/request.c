@@ -182,9 +182,11 @@ static int read_transfer(struct http_request *request, const char *value, struct
 
 /* A header that is malformed, or there twice, counts as absent: that is no reason to refuse. */
 static void read_trace(struct http_request *request, const char *value, size_t len) {
-    if (request->trace_seen || !blasd_trace_read(value, len, &request->trace))
-        request->trace = (struct blasd_trace){.sampled = false};
-    request->trace_seen = true;
+    struct http_tracing *tracing = &request->tracing;
+    if (tracing->seen || !blasd_trace_read(value, len, &tracing->trace))
+        tracing->trace = (struct blasd_trace){.sampled = false};
+    memcpy(tracing->parent, tracing->trace.span, sizeof tracing->parent);
+    tracing->seen = true;
 }
 
 /* A header that is kept as it is and may be there once: where it goes, or NULL; *name becomes as we

@@ -65,6 +65,13 @@ struct http_range {
     bool seen;            /* there was such a header */
 };
 
+/* traceparent, where there is one and it is well formed. */
+struct http_tracing {
+    struct blasd_trace trace;      /* its span: the request's own, once there is one (answered.h) */
+    uint8_t parent[BLASD_SPAN_ID]; /* the client's; zeros: none */
+    bool seen;                     /* the header was there */
+};
+
 /* Where the body ends, and how it comes. */
 struct http_framing {
     bool expects_continue, chunked;
@@ -102,8 +109,7 @@ struct http_request {
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
-    struct blasd_trace trace; /* traceparent, where there is one and it is well formed */
-    bool trace_seen;
+    struct http_tracing tracing;
     const char *last_event_id; /* Last-Event-ID */
     bool if_range;             /* then there is none: we give no validators */
     struct http_framing framing;

@@ -68,17 +68,18 @@ static void tell_of_queue(struct http_loop *loop) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int64_t now = blasd_clock_ns();
     if (view->available) {
-        bool told = server->queue_told_ns != 0;
-        server->queue_down_ns = server->queue_told_ns = 0;
-        if (!told && server->queue_taken) return;
-        server->queue_taken = true;
+        bool told = server->queue_told.told_ns != 0;
+        server->queue_told.down_ns = server->queue_told.told_ns = 0;
+        if (!told && server->queue_told.taken) return;
+        server->queue_told.taken = true;
         server->options->on_queue(server->options->arg, NULL);
         return;
     }
-    if (server->queue_down_ns == 0) server->queue_down_ns = now;
-    if (now - server->queue_down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
-    if (server->queue_told_ns != 0 && now - server->queue_told_ns < QUEUE_AGAIN_NS) return;
-    server->queue_told_ns = now;
+    if (server->queue_told.down_ns == 0) server->queue_told.down_ns = now;
+    if (now - server->queue_told.down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
+    if (server->queue_told.told_ns != 0 && now - server->queue_told.told_ns < QUEUE_AGAIN_NS)
+        return;
+    server->queue_told.told_ns = now;
     server->options->on_queue(server->options->arg, view->trouble);
 }
 
@@ -204,7 +205,9 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
     int wait = -1;
-    if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
+    if (turn->resumed || turn->more || turn->rest || turn->tls > 0 ||
+        loop->shared_files.first != NULL)
+        return 0;
     for (int i = 0; i < HTTP_MEMORIES; i++) {
         const struct http_daemon *daemon = &loop->acceptor.daemons[i];
         unsigned long long left;
@@ -238,6 +241,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_loop_step(loop->loop, wait);
     admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
+    if (loop->turn.tls > 0) loop->turn.tls--;
     http_pieces_turn(&loop->pieces);
     run_daemons(loop);
     http_admission_turn(loop);

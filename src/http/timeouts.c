@@ -17,7 +17,7 @@ struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_C
     if (connection == NULL) return NULL;
     connection->mhd = mhd;
     connection->since_ns = blasd_clock_ns();
-    if (loop->server->tls != NULL) connection->line = http_tls_line_new(mhd);
+    if (loop->server->tls != NULL) connection->line = http_tls_line_new(mhd, &loop->turn.tls);
     blasd_list_add(&loop->connections, &connection->node);
     return connection;
 }

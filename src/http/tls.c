@@ -254,6 +254,7 @@ bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME], 
 struct http_tls_line {
     gnutls_session_t session; /* borrowed: as long as the connection */
     int fd;
+    int *turns;        /* borrowed */
     bool hold;         /* the next record waits for the one behind it */
     size_t held;       /* bytes of one that waits */
     size_t at, pulled; /* what was read ahead, and how much of it is taken */
@@ -280,6 +281,7 @@ static ssize_t push(gnutls_transport_ptr_t ptr, const void *bytes, size_t len) {
     }
     sent = sendmsg(line->fd, &message, MSG_NOSIGNAL);
     if (sent < 0) return fail_line(line, errno);
+    *line->turns = HTTP_TLS_TURNS;
     if ((size_t)sent <= line->held) {
         line->held -= (size_t)sent;
         memmove(line->records, line->records + sent, line->held);
@@ -297,6 +299,7 @@ static ssize_t pull(gnutls_transport_ptr_t ptr, void *bytes, size_t len) {
     if (empty)
         got = recv(line->fd, small ? line->ahead : bytes, small ? sizeof line->ahead : len, 0);
     if (got < 0) return fail_line(line, errno);
+    *line->turns = HTTP_TLS_TURNS;
     if (got == 0 || (empty && !small)) return got;
     if (empty) {
         line->at = 0;
@@ -316,7 +319,7 @@ static int pull_timeout(gnutls_transport_ptr_t ptr, unsigned ms) {
     return poll(&ready, 1, ms > INT_MAX ? -1 : (int)ms);
 }
 
-struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection) {
+struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection, int *turns) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     gnutls_session_t session = session_of(connection);
@@ -325,6 +328,7 @@ struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection) {
     if (line == NULL) return NULL;
     line->session = session;
     line->fd = info->connect_fd;
+    line->turns = turns;
     line->hold = false;
     line->held = line->at = line->pulled = 0;
     gnutls_transport_set_ptr(session, line);

@@ -29,9 +29,12 @@ void http_tls_options(const struct http_tls *tls, struct MHD_OptionItem options[
 
 /* Stands between a connection's session and its socket, so that what goes together is one system
  * call: the records of an answer's head and body, and a record's own head and body. Of a connection
- * that has just begun; NULL: no memory, or no TLS, and all goes as libmicrohttpd would have it. */
+ * that has just begun; NULL: no memory, or no TLS, and all goes as libmicrohttpd would have it.
+ * *turns, which is borrowed, becomes HTTP_TLS_TURNS where something was read or sent: libmicrohttpd
+ * does one step when it is run, and of the next ones no event tells. */
+#define HTTP_TLS_TURNS 4
 struct http_tls_line;
-struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection);
+struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection, int *turns);
 void http_tls_line_free(struct http_tls_line *line); /* takes NULL, as the next */
 /* A record comes that another one will follow at once: they are sent together. */
 void http_tls_line_hold(struct http_tls_line *line);

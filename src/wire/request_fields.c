@@ -374,6 +374,13 @@ static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job
     return 0;
 }
 
+void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job) {
+    job->priority = fields->priority;
+    job->device = fields->device;
+    job->deadline_ms = fields->deadline_ms;
+    memcpy(job->labels, fields->labels, sizeof job->labels);
+}
+
 /* The outputs that a list names, as bits. */
 static int find_outputs(const struct blasd_op *op, const char *member, json_t *list, uint64_t *bits,
                         struct blasd_err *err) {
@@ -402,13 +409,6 @@ static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_
     if (rc == 0) rc = find_outputs(job->op, "results", fields->sent, &sent, err);
     keeping->withhold = fields->sent != NULL ? ~sent : keeping->keep;
     return rc;
-}
-
-void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job) {
-    job->priority = fields->priority;
-    job->device = fields->device;
-    job->deadline_ms = fields->deadline_ms;
-    memcpy(job->labels, fields->labels, sizeof job->labels);
 }
 
 int blasd_request_fields_job(const struct blasd_request_fields *fields,

@@ -19,8 +19,7 @@ void blasd_phases_job(struct blasd_phases *phases, const struct blasd_record *re
 
 void blasd_phases_batch(struct blasd_phases *phases, const struct blasd_op *op, int jobs) {
     int position = op == NULL ? -1 : blasd_op_position(op);
-    if (position >= 0)
-        blasd_histogram_add(&phases->ops[position].batch, blasd_bounds_jobs, jobs);
+    if (position >= 0) blasd_histogram_add(&phases->ops[position].batch, blasd_bounds_jobs, jobs);
 }
 
 uint64_t blasd_phases_jobs(const struct blasd_phases *phases) {
