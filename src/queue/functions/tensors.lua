@@ -26,9 +26,10 @@ local function touch(id, facts)
 end
 
 local function count_bytes(tenant, by)
-    call('HINCRBY', K.tensor_bytes, ALL, whole(by))
-    if call('HINCRBY', K.tensor_bytes, tenant, whole(by)) <= 0 then
-        call('HDEL', K.tensor_bytes, tenant)
+    for _, of in ipairs({ALL, tenant}) do
+        if call('HINCRBY', K.tensor_bytes, of, whole(by)) <= 0 then
+            call('HDEL', K.tensor_bytes, of)
+        end
     end
 end
 
@@ -178,7 +179,7 @@ function Tensor.keep(tenant, text)
 end
 
 function Tensor.quota(tenant, most)
-    call('HSET', K.tensor_bytes, 'most ' .. tenant, most)
+    if most ~= '0' then call('HSET', K.tensor_bytes, 'most ' .. tenant, most) end
 end
 
 -- Whether there is what the texts of a submission name, "BLOB,BLOB...", for that tenant.
