@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 REGISTERS = 65536  # of a multiprocessor, on all these cards
-RESERVED = 1024  # shared memory of each block that is the system's, and stands in what cuobjdump counts
+RESERVED = 1024  # shared memory of each block that is the system's, and from 9.0 on stands in what cuobjdump counts
 SHARED = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99, 121: 99}  # KiB a block may have
 
 
@@ -54,14 +54,16 @@ def launched(programs):
 def resources(cuobjdump, so):
     """{architecture: {kernel: (registers, static bytes, stack bytes)}}"""
     text = demangled(subprocess.run([cuobjdump, "--dump-resource-usage", so], capture_output=True, text=True, check=True).stdout)
-    out, arch, name = {}, None, None
+    out, arch, name, number = {}, None, None, 0
     for line in text.splitlines():
         if match := re.match(r"arch = sm_(\d+)", line):
-            arch = out.setdefault(int(match[1]), {})
+            number = int(match[1])
+            arch = out.setdefault(number, {})
         elif match := re.match(r"\s*Function (.*):$", line):
             name = plain(match[1])
         elif (match := re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", line)) and name is not None:
-            arch[name] = (int(match[1]), max(0, int(match[3]) - RESERVED), int(match[2]))
+            static = int(match[3]) - (RESERVED if number >= 90 else 0)
+            arch[name] = (int(match[1]), max(0, static), int(match[2]))
     return out
 
 
