@@ -51,7 +51,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis auth queue oip http worker
+FLOORS = base core wire store redis auth trace queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 # graph is no folder: src/core/graph.c
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c)))) graph
@@ -122,7 +122,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records events metering endings giving recovery upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records events metering tensors endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
@@ -144,7 +144,7 @@ $(BUILD)/gen/console.h: $(CONSOLE) mk/console.sh
 include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
-GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/operations.md
+GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/metrics.md docs/operations.md
 $(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 .PHONY: generated check-generated

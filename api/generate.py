@@ -59,7 +59,11 @@ def of_operation(op):
     title = op["name"].capitalize()
     shared = {"priority": {"$ref": "#/components/schemas/Priority"},
               "deadline_ms": {"$ref": "#/components/schemas/Deadline"},
-              "device": {"$ref": "#/components/schemas/Device"}}
+              "device": {"$ref": "#/components/schemas/Device"},
+              "labels": {"$ref": "#/components/schemas/Labels"}}
+    outputs = {"type": "array", "items": {"type": "string", "enum": [port["name"] for port in op["outputs"]]}}
+    shared["keep"] = {**outputs, "description": "Outputs that become tensors (`outputs.NAME.tensor`); they are not sent."}
+    shared["results"] = {**outputs, "description": "Outputs that are sent, in place of all that are not kept."}
     return {
         f"{title}Inputs": {"type": "object", "description": op["summary"], "additionalProperties": False,
                            "required": [port["name"] for port in op["inputs"] if not port["optional"]],

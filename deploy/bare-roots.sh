@@ -25,6 +25,7 @@ open_root() {
         mknod -m 666 "$root/dev/${device%:*}" c 1 "${device#*:}"
     done
     ln -s /proc/self/fd "$root/dev/fd"
+    [ -s "$root/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
     mkdir "$root/dev/shm" "$root/dev/pts"
     mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
     ln -s pts/ptmx "$root/dev/ptmx"

@@ -9,7 +9,7 @@ build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libgnutls28-dev libja
 demo="curl python3 python3-numpy"
 test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml python3-jsonschema python3-scipy
     python3-pandas python3-sklearn python3-hypothesis python3-mpmath python3-pip python3-venv python3-setuptools
-    python3-wheel procps valgrind cmake openssl man-db zsh
+    python3-wheel procps strace valgrind cmake openssl man-db zsh
     python3-jwt python3-cryptography"
 # what perf_analyzer needs that is for a C library of before 2023; the newer one has it inside
 if [ "$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')" -lt 38 ]; then test="$test libb64-0d"; fi

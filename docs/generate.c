@@ -1,9 +1,11 @@
 /* Writes the files that come from tables in the code, so that no list stands twice:
- *   generate errors.json | errors.md | limits.md | operations.md | operations.json  (to standard
- * output) `make generated` runs it; `make lint` fails where a committed file is not what it writes.
+ *   generate errors.json | errors.md | limits.md | metrics.md | operations.md | operations.json (to
+ * standard output) `make generated` runs it; `make lint` fails where a committed file is not what
+ * it writes.
  */
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/metric_table.h"
 #include "core/op.h"
 #include "wire/answer.h"
 
@@ -71,6 +73,30 @@ static void limits_md(void) {
         amount(info->most, info->unit);
         printf(" | %s | %s |\n", info->unit, info->meaning);
     }
+}
+
+static void metrics_of(const char *scope, const char *about) {
+    printf("\n## %s\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", about);
+    for (int i = 0; i < BLASD_METRIC_COUNT; i++) {
+        const struct blasd_metric_info *info = blasd_metric_info((enum blasd_metric)i);
+        if (strcmp(info->scope, scope) != 0) continue;
+        printf("| `%s` | %s | ", info->name, info->type);
+        for (const char *label = info->labels; *label != '\0';) {
+            size_t len = strcspn(label, " ");
+            printf("`%.*s`%s", (int)len, label, label[len] == ' ' ? ", " : "");
+            label += len + (label[len] == ' ');
+        }
+        printf(" | %s |\n", info->meaning);
+    }
+}
+
+static void metrics_md(void) {
+    puts("# Metrics\n\nWhat `GET /metrics` says, in Prometheus' text format. A row is there once "
+         "there is something to say:\nof devices only what they tell, of operations only what "
+         "was run. How to scrape it, and what to watch, is in\n[observability.md]"
+         "(observability.md). Generated from the table in `src/base/metric_table.h`.");
+    metrics_of("process", "Of each front end: sum them");
+    metrics_of("deployment", "Of the deployment, the same at each front end: take one");
 }
 
 static void dtypes(unsigned mask) {
@@ -149,17 +175,15 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*write)(void);
-    } files[] = {{"errors.json", errors_json},
-                 {"errors.md", errors_md},
-                 {"limits.md", limits_md},
-                 {"operations.md", operations_md},
-                 {"operations.json", operations_json}};
+    } files[] = {{"errors.json", errors_json},     {"errors.md", errors_md},
+                 {"limits.md", limits_md},         {"metrics.md", metrics_md},
+                 {"operations.md", operations_md}, {"operations.json", operations_json}};
     for (size_t i = 0; argc == 2 && i < sizeof files / sizeof *files; i++)
         if (strcmp(argv[1], files[i].name) == 0) {
             files[i].write();
             return 0;
         }
-    fprintf(stderr,
-            "usage: generate errors.json|errors.md|limits.md|operations.md|operations.json\n");
+    fprintf(stderr, "usage: generate errors.json|errors.md|limits.md|metrics.md|operations.md|"
+                    "operations.json\n");
     return 2;
 }

@@ -9,6 +9,7 @@ bench:
 	@bench/peers/make-venv.sh fastapi $(BUILD)/bench-venv || true
 	@bench/peers/make-venv.sh triton $(BUILD)/bench-venv-triton || true
 	@bench/peers/make-venv.sh science $(BUILD)/bench-venv-science || true
+	@bench/peers/make-venv.sh inference $(BUILD)/bench-venv-inference || true
 	@case "$(ARGS)" in *--only*|*--list*) ;; *) $(MAKE) --no-print-directory -s bench-kernels ;; esac
 	@$(PYTHON) bench/run --build $(BUILD) $(ARGS)
 # the operations on the CPU beside OpenBLAS, NumPy, SciPy and scikit-learn, in turns in one run

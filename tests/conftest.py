@@ -12,8 +12,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 
 from service import BLASD, ROOT, Service  # noqa: E402
 
-# A shell that runs the tests in the background has them, and so the services, ignore it.
+# A shell that runs the tests in the background, or nohup, has them, and so the services, ignore these.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +45,20 @@ def venv():
             pytest.skip(f"the registry of packages cannot be reached, or lacks them: {made.stderr.strip()}")
         return folder
     return make
+
+
+@pytest.fixture(scope="session")
+def prometheus():
+    """Gives the folder of Debian's promtool and prometheus. Installing that package would start a server that everybody
+    can reach, so it is only unpacked."""
+    folder = pathlib.Path(BLASD).resolve().parent / "test-prometheus"
+    if not (folder / "promtool").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        got = subprocess.run(["sh", "-c", "apt-get download prometheus && dpkg-deb -x prometheus_*.deb unpacked && mv unpacked/usr/bin/* . "
+                              "&& rm -rf unpacked prometheus_*.deb"], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+        if got.returncode != 0:
+            pytest.skip(f"the package prometheus cannot be had: {got.stderr.strip()[-300:]}")
+    return folder
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ A function returns {"title", "trials", "values"}: the turns, and the figures tha
 import re
 import subprocess
 
+import clients
 import numpy as np
 import payloads
 import processes
@@ -76,6 +77,16 @@ def doors(bench):
         rate = median(trials, f"blasd-{name}")
         values[name] = rate / plain if rate and plain else None
     return {"title": "JSON 4 x 4, 256 connections: without keys, with keys, with TLS", "trials": trials, "values": values}
+
+
+def spans(bench):
+    """What spans cost a small job, at their usual share."""
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    who = [s.Blasd(bench.build), s.BlasdSpans(bench.build)]
+    trials = bench.turns(who, spec_for(bench, 256, [job]))
+    plain, rate = median(trials, "blasd"), median(trials, "blasd-spans")
+    return {"title": "JSON 4 x 4, 256 connections: without spans, with those of 1 %", "trials": trials,
+            "values": {"spans": rate / plain if rate and plain else None}}
 
 
 # --- 2, 3: binary ---------------------------------------------------------------------------------------------------
@@ -393,13 +404,59 @@ def numpy_wheel(bench):
     return {"title": title, "trials": [], "values": values, "ratios": ratios, "texts": {"wheel": text}}
 
 
+def peoples_clients(bench):
+    """The service by the generator, by the Python client and by tritonclient; and pytriton by tritonclient. Each sends the same
+    products. The Python client is held against the generator by what the service spends on a job."""
+    job, trials = payloads.product(bench.scratch, "binary64", 64), []
+    running = bench.start([s.Blasd(bench.build), s.Triton(bench.build)])
+    drivers, ours = [], next((one for one in running if one.name == "blasd"), None)
+    if ours is None:
+        raise processes.Failed(bench.unavailable["blasd"])
+    for subject in running:
+        ways = {"tritonclient": lambda port: clients.Tritonclient(bench.build, port, job, "matmul", 64)}
+        if subject.name == "triton":
+            ways = {"tritonclient-pytriton": lambda port: clients.Tritonclient(bench.build, port, job, "matmul32", 64, (1,))}
+        else:
+            ways = {"python-64": lambda port: clients.Python(port, job, 64), "python-1": lambda port: clients.Python(port, job, 1),
+                    **ways}
+        for name, make in ways.items():
+            try:
+                drivers.append((name, subject, make(subject.port)))
+            except processes.Failed as problem:
+                bench.unavailable[name] = str(problem)
+    try:
+        for number in range(-1, bench.rounds):
+            for name, subject, driver in [("blasd", ours, None), *drivers]:
+                seconds = bench.seconds if number >= 0 else 0.5
+                spec = closed(bench, 64, [subject.request(job)], seconds=seconds)
+                record = bench.turn(subject, spec, driver and (lambda: driver.drive(seconds)))
+                if number < 0:
+                    continue
+                trials.append(dict(record, round=number, subject=name))
+                say(f"  {name}: {record['rate']:.6g}/s, {clients.per_cpu_second(record) or 0:.6g} for each processor second of the server")
+    finally:
+        for _, _, driver in drivers:
+            driver.stop()
+        for subject in running:
+            subject.stop()
+
+    def against(mine, theirs, what):
+        other = {t["round"]: what(t) for t in trials if t["subject"] == theirs}
+        return spread([what(t) / other[t["round"]] for t in trials if t["subject"] == mine and other.get(t["round"])])
+    return {"title": "binary 64 x 64 float32 by people's clients, 64 in flight (python-1: one by one)", "trials": trials,
+            "values": {"python_per_cpu": against("python-64", "blasd", clients.per_cpu_second),
+                       "map_ratio": against("python-64", "python-1", lambda t: t["rate"]),
+                       "tritonclient_ratio": against("tritonclient", "tritonclient-pytriton", lambda t: t["rate"])}}
+
+
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
     "keys": doors,
+    "spans": spans,
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
     "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,
     "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),
     "beside-thick": lambda b: beside(b, thick, "8192 x 8192 product"), "open": open_loop, "burst": burst,
     "receive": receive, "memory": memory, "json-numbers": json_numbers,
-    "numpy": numpy_wheel,
+    "numpy": numpy_wheel, "clients": peoples_clients,
 }

@@ -54,6 +54,7 @@ GOALS = [
     ("json-256", "Redis round trips a job", "<", 0.2, reads),
     ("keys", "with keys, of the rate without", ">=", 0.97, value("keys")),
     ("keys", "with TLS, of the rate without", ">=", 0.75, value("tls")),
+    ("spans", "with spans of 1 %, of the rate without", ">=", 0.97, value("spans")),
     ("json-1", "p50, ms", "<", 0.35, latency("p50")),
     ("binary-64", "jobs a second", ">=", 20000, rate),
     ("binary-1024", "times the plain C server", ">=", 1, peer("plain-c")),
@@ -69,6 +70,9 @@ GOALS = [
     ("open", "growth of memory at twice, MiB", "<", 1024, twice(growth_mib)),
     ("burst", "of 1,024 served, in the worst turn", ">=", 1024, value("served")),
     ("receive", "of the bare sink's rate", ">=", 0.6, of_sink),
+    ("clients", "Python's map, jobs a processor second of the service, of the generator's", ">=", 0.85, value("python_per_cpu")),
+    ("clients", "map with 64 in flight, times one by one", ">=", 3, value("map_ratio")),
+    ("clients", "tritonclient against us, times against pytriton", ">=", 1, value("tritonclient_ratio")),
     ("memory", "peak over inputs and outputs, little arithmetic", "<", 1.3, value("share_thin")),
     ("memory", "peak over inputs and outputs, a large product", "<", 1.3, value("share_thick")),
     ("json-numbers", "in, times jansson", ">=", 10, value("in_ratio")),
@@ -120,7 +124,7 @@ def rates_table(reports):
                        for q in ("p50", "p99", "p999")]
             lines.append(f"  {subject:16} {spread_text(spread(of(trials, subject))):>32} {columns[0]:>9} {columns[1]:>9} "
                          f"{columns[2]:>9}   {spread_text(against[subject]) if subject in against else ''}")
-        lines += ["  " + ", ".join(f"{k} {number(v)}" for k, v in report["values"].items()), ""]
+        lines += ["  " + ", ".join(f"{k} {number(v['median'] if isinstance(v, dict) else v)}" for k, v in report["values"].items()), ""]
     return lines
 
 

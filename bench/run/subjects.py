@@ -2,8 +2,10 @@
 
 A subject's `request(payload)` gives one entry of the load generator's `requests`, or None where it cannot serve it.
 """
+import http.server
 import os
 import pathlib
+import threading
 import time
 
 import processes
@@ -111,6 +113,35 @@ class BlasdKeys(Blasd):
     def request(self, payload):
         entry = payload.for_blasd()
         return dict(entry, headers={**entry.get("headers", {}), **self.headers})
+
+
+class BlasdSpans(Blasd):
+    """It sends spans, of the usual share of requests, to a collector that takes all."""
+    name = "blasd-spans"
+
+    def start(self):
+        class Collector(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *args):
+                pass
+        self.collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+        self.collector.daemon_threads = True
+        threading.Thread(target=self.collector.serve_forever, daemon=True).start()
+        self.options = ("--otlp", f"http://127.0.0.1:{self.collector.server_port}")
+        super().start()
+
+    def stop(self):
+        super().stop()
+        self.collector.shutdown()
+        self.collector.server_close()
 
 
 class BlasdTls(Blasd):

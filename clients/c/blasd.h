@@ -90,7 +90,8 @@ struct blasd_request {
     const char *idempotency_key;       /* NULL: none; the same job is not queued twice under one */
     const char *steps;                 /* of a graph, a JSON object as text; else NULL */
     const char *results;               /* and what it gives, a JSON list; NULL: what is not read */
-    uint64_t reserved[6];
+    const char *labels;                /* "NAME=VALUE,NAME=VALUE", to find it by; NULL: none */
+    uint64_t reserved[5];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

@@ -36,6 +36,7 @@ static const char jobs_usage[] =
     "      --state STATE          only queued, running, succeeded, failed, cancelled or expired "
     "ones\n"
     "      --op OP                only those of this operation\n"
+    "      --label NAME[=VALUE]   only those with this label\n"
     "      --since TIME           only those made then or later, as 2026-01-31T12:00:00Z\n"
     "      --before TIME          only those made before\n"
     "  -n, --count COUNT          so many at most (default 20)\n"
@@ -243,9 +244,10 @@ static int parse_list(struct list_order *order, int argc, char **argv) {
                                             {"op", required_argument, NULL, CLI_OWN + 1},
                                             {"since", required_argument, NULL, CLI_OWN + 2},
                                             {"before", required_argument, NULL, CLI_OWN + 3},
+                                            {"label", required_argument, NULL, CLI_OWN + 4},
                                             {"count", required_argument, NULL, 'n'},
                                             CLI_OPTIONS};
-    static const char *const filters[] = {"state", "op", "since", "before"};
+    static const char *const filters[] = {"state", "op", "since", "before", "label"};
     double number;
     int option, status;
     while ((option = getopt_long(argc, argv, "n:" CLI_SHORT, options, NULL)) != -1)

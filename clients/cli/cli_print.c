@@ -183,6 +183,16 @@ static void print_outputs(const json_t *outputs) {
     }
 }
 
+static void print_labels(const json_t *labels) {
+    const char *name;
+    json_t *value;
+    char text[96];
+    json_object_foreach((json_t *)(uintptr_t)labels, name, value) {
+        printf("  label %s", cli_plain(name, text, sizeof text));
+        printf("=%s\n", cli_plain(json_string_value(value), text, sizeof text));
+    }
+}
+
 void cli_print_job(const json_t *job) {
     const json_t *error = json_object_get(job, "error");
     char id[96], op[64], state[32], created[40], title[256], detail[512];
@@ -195,6 +205,7 @@ void cli_print_job(const json_t *job) {
     if (error != NULL)
         printf("  %s: %s\n", cli_plain(text_of(error, "title"), title, sizeof title),
                cli_plain(text_of(error, "detail"), detail, sizeof detail));
+    print_labels(json_object_get(job, "labels"));
     print_outputs(json_object_get(job, "outputs"));
     if (json_is_string(json_object_get(json_object_get(job, "execution"), "device"))) {
         fputs("  ", stdout);

@@ -12,6 +12,8 @@
     "  -p, --priority PRIORITY    high, normal or low\n"                                           \
     "      --deadline-ms MS       a job that has not ended by then expires\n"                      \
     "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"             \
+    "      --label NAME=VALUE     to find the job by, with `blasd jobs --label`; may be "          \
+    "repeated\n"                                                                                   \
     "  -s, --share                the service is on this machine, started with --share: inputs "   \
     "and\n"                                                                                        \
     "                             results of a MiB and more go through shared memory\n"
@@ -42,6 +44,7 @@ struct order {
     struct cli_saves saves;
     json_t *params;    /* owned */
     char *params_text; /* owned */
+    char labels[512];
     double timeout;
     bool quiet, share;
 };
@@ -78,6 +81,16 @@ static bool take_assignment(struct order *order, char *argument) {
     return false;
 }
 
+/* The service looks at what they are. */
+static bool take_label(struct order *order, const char *label) {
+    size_t len = strlen(order->labels), room = sizeof order->labels - len;
+    int more = snprintf(order->labels + len, room, "%s%s", len == 0 ? "" : ",", label);
+    order->request.labels = order->labels;
+    if (more >= 0 && (size_t)more < room) return true;
+    cli_say(&order->cli, "the labels are too long");
+    return false;
+}
+
 /* -1: go on; else the exit status. */
 static int take_option(struct order *order, int option) {
     struct cli *cli = &order->cli;
@@ -92,6 +105,7 @@ static int take_option(struct order *order, int option) {
         order->request.deadline_ms = (int64_t)number;
         return -1;
     case CLI_OWN + 1: order->request.idempotency_key = optarg; return -1;
+    case CLI_OWN + 2: return take_label(order, optarg) ? -1 : CLI_USAGE;
     case 's': order->share = true; return -1;
     case 'q': order->quiet = true; return -1;
     default: return cli_take(cli, option);
@@ -109,6 +123,7 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         {"quiet", no_argument, NULL, 'q'},
         {"deadline-ms", required_argument, NULL, CLI_OWN},
         {"idempotency-key", required_argument, NULL, CLI_OWN + 1},
+        {"label", required_argument, NULL, CLI_OWN + 2},
         CLI_OPTIONS};
     int option, status;
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {

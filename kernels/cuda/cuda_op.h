@@ -70,7 +70,8 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
  */
 #define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL, 0)
 /* For one that takes inputs in other dtypes than the plan says, `adapt`, or leaves elements that
- * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for. */
+ * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for.
+ */
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
 #define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt, inputs) \

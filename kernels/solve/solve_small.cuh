@@ -138,8 +138,8 @@ template <int W, class T> struct small_system {
             if (!__any_sync(0xffffffffu, !done && !last)) continue;
             v = solve_transposed(here() ? sign : (T)0);
             at = team.largest(here() ? size_of((double)v) : -1, lane);
-            last = last || (round > 0 && size_of((double)team.shuffle(v, before)) ==
-                                             size_of((double)team.shuffle(v, at)));
+            other = size_of((double)team.shuffle(v, before));
+            last = (size_of((double)team.shuffle(v, at)) == other && round > 0) || last;
         }
         ratio = 1 / best / norm_1;
         return ratio < 1 ? ratio : ratio >= 1 ? 1 : 0;

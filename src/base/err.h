@@ -38,6 +38,8 @@
     X(job_not_found, 404, false, "There is no such job", "Check the id; POST /jobs returns it.")   \
     X(output_not_found, 404, false, "The job has no such output",                                  \
       "See `outputs` in the job document for the names.")                                          \
+    X(tensor_not_found, 404, false, "There is no such tensor",                                     \
+      "Check the id; POST /tensors returns it.")                                                   \
     X(method_not_allowed, 405, false, "This path does not take this method",                       \
       "See the Allow header, or GET /openapi.json.")                                               \
     X(not_acceptable, 406, false, "The answer cannot be given in the format asked for",            \
@@ -51,6 +53,10 @@
       "DELETE /jobs/ID?forget=1 forgets it with its tensors.")                                     \
     X(record_expired, 410, false, "The record of this job has expired",                            \
       "Fetch results soon after the job ends, or submit it again.")                                \
+    X(tensor_expired, 410, false, "The tensor is not kept any more",                               \
+      "Send it again. PATCH /tensors/ID, and each use, extend its life; where there is too "       \
+      "little "                                                                                    \
+      "room those go first that were not used for longest.")                                       \
     X(body_too_large, 413, false, "The body is larger than this service takes",                    \
       "Send a smaller problem, or raise the limit that `detail` names.")                           \
     X(job_too_large, 413, false, "The job needs more memory than this service gives one job",      \
@@ -69,7 +75,7 @@
       "See GET /ops for the names of its inputs.")                                                 \
     X(unknown_step, 422, false, "The graph has no such step",                                      \
       "Name a step of `steps`, as it is written there.")                                           \
-    X(unknown_output, 422, false, "The step has no such output",                                   \
+    X(unknown_output, 422, false, "There is no such output",                                       \
       "See GET /ops for the names of its operation's outputs.")                                    \
     X(graph_cycle, 422, false, "Steps of the graph wait for each other",                           \
       "Let no step read, over others, what it makes itself.")                                      \
@@ -92,6 +98,16 @@
       "Remove or replace the values; `detail` says where the first one is.")                       \
     X(out_of_range, 422, false, "An input holds a value outside the range it may have",            \
       "Correct the values; `detail` says where the first one is and what is allowed.")             \
+    X(invalid_reference, 422, false, "A reference is not well formed",                             \
+      "Write {\"tensor\": ID} or {\"job\": ID, \"output\": NAME}, with \"slice\" where only a "    \
+      "part "                                                                                      \
+      "is meant.")                                                                                 \
+    X(reference_not_found, 422, false, "An input refers to what is not there",                     \
+      "Check the id; what was not used for long, or made way for others, has to be sent again.")   \
+    X(input_not_ready, 409, true, "An input refers to a job that has not ended",                   \
+      "Wait with GET /jobs/ID?wait=SECONDS, then send the request again.")                         \
+    X(input_failed, 422, false, "An input refers to a job that has no result",                     \
+      "See `error` in the document of the job that `detail` names.")                               \
     X(no_such_device, 422, true, "No worker serves the device asked for",                          \
       "Use \"device\": \"auto\", or see GET /devices.")                                            \
     X(job_failed, 422, false, "The job failed, so it has no result", "See `error` in the job.")    \
@@ -110,6 +126,11 @@
     X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
       "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
       "then send the request again.")                                                              \
+    X(tensor_too_large, 413, false, "The tensors are larger than may be kept",                     \
+      "Send smaller ones, or raise the limit that `detail` names.")                                \
+    X(tensors_full, 429, true, "Tensors in use leave no room for new ones",                        \
+      "Delete those that you do not need with DELETE /tensors/ID, or send the request again "      \
+      "later.")                                                                                    \
     X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \
       "Forget those you have fetched with DELETE /jobs/ID?forget=1, or send the request again "    \
       "later.")                                                                                    \

@@ -148,3 +148,8 @@ bool blasd_id_valid(const char *text) {
     if (text[0] != BLASD_ID_SYNC && text[0] != BLASD_ID_ASYNC) return false;
     return blasd_hex_begins(text + 1, BLASD_ID_LEN - 1) && text[BLASD_ID_LEN] == '\0';
 }
+
+bool blasd_id_tensor_valid(const char *text) {
+    return text[0] == BLASD_ID_TENSOR && blasd_hex_begins(text + 1, BLASD_ID_LEN - 1) &&
+           text[BLASD_ID_LEN] == '\0';
+}

@@ -5,7 +5,7 @@
  *     | |        the packet: 80 random bits; small jobs that were submitted together share them
  *     | the bucket: the second of creation in hexadecimal, which says where its record lies and
  *     |             whether that can still exist
- *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later
+ *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later, `t` for a tensor
  *
  * Where it is signed, as every id is that a front end gives a job, the last part is not random: it
  * is a number of its own, enciphered by a key of the job's tenant and the parts before. So a
@@ -25,7 +25,7 @@
 #define BLASD_ID_LEN 41
 #define BLASD_ID_PACKET 29 /* characters of it that are the packet's name */
 
-enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a' };
+enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a', BLASD_ID_TENSOR = 't' };
 
 /* Makes a new id for a job created at `wall_us` (microseconds since 1970). */
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
@@ -40,8 +40,9 @@ void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key);
  */
 struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name);
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key);
-/* Whether `text` has the form of an id. */
+/* Whether `text` has the form of a job's id, and of a tensor's. */
 bool blasd_id_valid(const char *text);
+bool blasd_id_tensor_valid(const char *text);
 
 /* Writes `len` random hexadecimal digits, an even number, and a zero behind them. */
 void blasd_random_hex(char *out, size_t len);

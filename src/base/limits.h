@@ -63,6 +63,13 @@ struct blasd_err;
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
     X(record_async_s, 3600, 1, 2592000, "seconds",                                                 \
       "how long the result of any other job is kept, once it was promised by an answer 202")       \
+    X(tensor_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
+      "tensors that are kept; beyond it those go that were not used for longest, but what queued " \
+      "jobs refer to (0: a quarter of the blob store)")                                            \
+    X(tensors, 100000, 1, 10000000, "tensors", "how many tensors are kept")                        \
+    X(tensor_life_s, 3600, 1, 2592000, "seconds",                                                  \
+      "how long a tensor is kept from its last use on, where nothing else was asked for")          \
+    X(tensor_life_most_s, 604800, 1, 2592000, "seconds", "the longest that may be asked for")      \
     X(pool_bytes, 0, 1, BLASD_TIB, "bytes",                                                        \
       "files of removed blobs kept for up to a minute for the next ones (0: a sixteenth of the "   \
       "blob store; less than 256K: none)")                                                         \
@@ -105,6 +112,9 @@ struct blasd_err;
       "itself")                                                                                    \
     X(log_jobs, 20, 0, 1000000, "lines a second",                                                  \
       "lines that a process logs about refused, failed and cancelled jobs; what is left out is "   \
+      "counted")                                                                                   \
+    X(otlp_spans, 8192, 16, 10000000, "spans",                                                     \
+      "spans that wait to be sent (--otlp); what comes while they are so many is dropped, and "    \
       "counted")                                                                                   \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \

@@ -7,10 +7,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char *process_name = "blasd";
 static enum blasd_log_level least = BLASD_LOG_INFO;
+static bool json;
 
 /* Of lines about jobs: what one second may have, which second it is, and what it had. */
 static _Atomic uint64_t most = 20, written, left_out;
@@ -21,28 +23,131 @@ void blasd_log_setup(const char *process, enum blasd_log_level level) {
     least = level;
 }
 
-__attribute__((format(printf, 2, 0))) static void write_line(enum blasd_log_level level,
-                                                             const char *fmt, va_list args) {
+void blasd_log_json(void) {
+    json = true;
+}
+
+/* What a pipe takes at once, so that lines do not mix; what would be longer is cut. */
+struct line {
+    char text[4096];
+    size_t len;
+};
+
+#define ROOM_KEPT 64 /* for what closes a line */
+
+static void put(struct line *line, const char *text, size_t len) {
+    if (len > sizeof line->text - line->len) len = sizeof line->text - line->len;
+    memcpy(line->text + line->len, text, len);
+    line->len += len;
+}
+
+__attribute__((format(printf, 2, 3))) static void put_format(struct line *line, const char *fmt,
+                                                             ...) {
+    size_t room = sizeof line->text - line->len;
+    va_list args;
+    int len;
+    va_start(args, fmt);
+    len = vsnprintf(line->text + line->len, room, fmt, args);
+    va_end(args);
+    line->len += (size_t)len < room ? (size_t)len : room;
+}
+
+/* Bytes of the UTF-8 sequence that begins here; 0: there is none. */
+static size_t sequence(const unsigned char *at) {
+    size_t len = *at < 0x80                            ? 1
+                 : (*at & 0xe0) == 0xc0 && *at >= 0xc2 ? 2
+                 : (*at & 0xf0) == 0xe0                ? 3
+                 : (*at & 0xf8) == 0xf0 && *at <= 0xf4 ? 4
+                                                       : 0;
+    for (size_t i = 1; i < len; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    if (len == 3 && ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0))) return 0;
+    if (len == 4 && ((at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] >= 0x90))) return 0;
+    return len;
+}
+
+static void put_string(struct line *line, const char *text) {
+    put(line, "\"", 1);
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+        size_t len = sequence(at);
+        if (line->len > sizeof line->text - ROOM_KEPT) break;
+        if (len == 0 || *at < ' ' || *at == 0x7f)
+            put(line, "?", 1);
+        else if (*at == '"' || *at == '\\')
+            put_format(line, "\\%c", *at);
+        else
+            put(line, (const char *)at, len);
+        at += len == 0 ? 1 : len;
+    }
+    put(line, "\"", 1);
+}
+
+static void put_plain(struct line *line, const char *text) {
+    for (; *text != '\0'; text++) {
+        bool bad = (unsigned char)*text < ' ' || *text == 0x7f;
+        put(line, bad ? "?" : text, 1);
+    }
+}
+
+static void put_field(struct line *line, const struct blasd_log_field *field, const char *between) {
+    if (field->value == NULL || line->len > sizeof line->text - 4 * ROOM_KEPT) return;
+    if (!json) {
+        put_format(line, "%s%s=", between, field->name);
+        put_plain(line, field->value);
+        return;
+    }
+    put_format(line, ",\"%s\":", field->name);
+    if (field->number)
+        put(line, field->value, strlen(field->value));
+    else
+        put_string(line, field->value);
+}
+
+static void write_line(enum blasd_log_level level, const char *message,
+                       const struct blasd_log_field *fields, int count) {
     static const char *names[] = {"error", "warn", "info", "debug"};
-    char line[1024], when[BLASD_TIME_TEXT];
-    int len, head;
-    if (level > least) return;
+    struct line line = {.len = 0};
+    const char *between = ": ";
+    char when[BLASD_TIME_TEXT];
     blasd_clock_text(blasd_clock_wall_us(), when);
-    head = len = snprintf(line, sizeof line, "%s %s[%d] %s: ", when, process_name, (int)getpid(),
-                          names[level]);
-    len += vsnprintf(line + len, sizeof line - (size_t)len, fmt, args);
-    if (len > (int)sizeof line - 2) len = (int)sizeof line - 2;
-    for (int i = head; i < len; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = '?';
-    line[len] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)len + 1) < 0) return; /* nobody left to tell */
+    if (json) {
+        put_format(&line,
+                   "{\"time\":\"%s\",\"level\":\"%s\",\"process\":\"%s\",\"pid\":%d,"
+                   "\"message\":",
+                   when, names[level], process_name, (int)getpid());
+        put_string(&line, message);
+    } else {
+        put_format(&line, "%s %s[%d] %s: ", when, process_name, (int)getpid(), names[level]);
+        put_plain(&line, message);
+    }
+    for (int i = 0; i < count; i++) {
+        put_field(&line, &fields[i], between);
+        if (fields[i].value != NULL) between = " ";
+    }
+    if (json) put(&line, "}", 1);
+    if (line.len == sizeof line.text) line.len--;
+    line.text[line.len++] = '\n';
+    if (write(STDERR_FILENO, line.text, line.len) < 0) return; /* nobody left to tell */
+}
+
+__attribute__((format(printf, 2, 0))) static void write_format(enum blasd_log_level level,
+                                                               const char *fmt, va_list args) {
+    char message[1000];
+    vsnprintf(message, sizeof message, fmt, args);
+    write_line(level, message, NULL, 0);
 }
 
 void blasd_log(enum blasd_log_level level, const char *fmt, ...) {
     va_list args;
+    if (level > least) return;
     va_start(args, fmt);
-    write_line(level, fmt, args);
+    write_format(level, fmt, args);
     va_end(args);
+}
+
+void blasd_log_event(enum blasd_log_level level, const char *event,
+                     const struct blasd_log_field *fields, int count) {
+    if (level <= least) write_line(level, event, fields, count);
 }
 
 void blasd_log_job_most(uint64_t a_second) {
@@ -60,15 +165,24 @@ void blasd_log_job_tick(void) {
                   (unsigned long long)lost);
 }
 
+/* Whether this second may have one more. */
+static bool may_write(enum blasd_log_level level) {
+    if (level > least) return false;
+    blasd_log_job_tick();
+    if (atomic_fetch_add(&written, 1) < atomic_load(&most)) return true;
+    atomic_fetch_add(&left_out, 1);
+    return false;
+}
+
 void blasd_log_job(enum blasd_log_level level, const char *fmt, ...) {
     va_list args;
-    if (level > least) return;
-    blasd_log_job_tick();
-    if (atomic_fetch_add(&written, 1) >= atomic_load(&most)) {
-        atomic_fetch_add(&left_out, 1);
-        return;
-    }
+    if (!may_write(level)) return;
     va_start(args, fmt);
-    write_line(level, fmt, args);
+    write_format(level, fmt, args);
     va_end(args);
+}
+
+void blasd_log_job_event(enum blasd_log_level level, const char *event,
+                         const struct blasd_log_field *fields, int count) {
+    if (may_write(level)) write_line(level, event, fields, count);
 }

@@ -133,6 +133,38 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
     return 0;
 }
 
+bool blasd_job_refers(const struct blasd_job *job) {
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+        if (blasd_source_refers(&job->inputs[i].source)) return true;
+    return false;
+}
+
+void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]) {
+    snprintf(name, BLASD_REFERRED_NAME, "%s.%s", input->reference.id,
+             input->source.kind == BLASD_SOURCE_TENSOR ? "in" : "out");
+}
+
+int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *tensor,
+                     struct blasd_err *err) {
+    int64_t n = blasd_tensor_elements(tensor);
+    struct blasd_input seen = {.tensor = *tensor};
+    char field[64], text[160];
+    seen.first_nonfinite = seen.first_negative = seen.first_not_positive = -1;
+    if (port->finite)
+        seen.first_nonfinite = blasd_tensor_first_nonfinite(tensor->dtype, tensor->data, n);
+    if (seen.first_nonfinite >= 0) {
+        blasd_text_join(field, sizeof field, "inputs.", port->name, NULL);
+        index_text(tensor, seen.first_nonfinite, text, sizeof text);
+        return blasd_fail(err, BLASD_E_not_finite, field, "the element at %s is NaN or infinite",
+                          text);
+    }
+    if (port->values == 0) return 0;
+    seen.first_negative = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, false);
+    seen.first_not_positive = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, true);
+    seen.all_zero = n > 0 && blasd_tensor_all_zero(tensor->dtype, tensor->data, n);
+    return check_values(port, &seen, err);
+}
+
 static int check_input(const struct blasd_port *port, const struct blasd_input *input,
                        struct blasd_err *err) {
     const struct blasd_tensor *tensor = &input->tensor;

@@ -4,9 +4,12 @@
 #define BLASD_CORE_JOB_H
 
 #include "base/id.h"
+#include "core/labels.h"
 #include "core/op.h"
+#include "core/reference.h"
 #include "core/rule.h"
 #include "core/slice.h"
+#include "core/trace.h"
 
 /* The order is part of stored frames: append only. */
 enum blasd_priority { BLASD_PRIORITY_HIGH, BLASD_PRIORITY_NORMAL, BLASD_PRIORITY_LOW };
@@ -17,26 +20,27 @@ enum blasd_device_class { BLASD_DEVICE_ANY, BLASD_DEVICE_CPU, BLASD_DEVICE_CUDA 
 extern const char *const blasd_priority_names[];     /* high normal low */
 extern const char *const blasd_device_class_names[]; /* any cpu cuda; users write auto for any */
 
-/* Where the elements of an input come from: the bytes that came with the request; in a step of a
- * graph, an output of an earlier step (graph.h); or a rule that makes them where they are used. The
- * order is part of stored frames: append only. */
+/* Where the elements of an input come from. The numbers are part of stored frames. */
 enum blasd_source_kind {
-    BLASD_SOURCE_NONE,
-    BLASD_SOURCE_PAYLOAD,
-    BLASD_SOURCE_STEP = 4,
-    BLASD_SOURCE_RULE = 5
+    BLASD_SOURCE_NONE = 0,    /* the input was not given */
+    BLASD_SOURCE_PAYLOAD = 1, /* the bytes that came with the request */
+    BLASD_SOURCE_TENSOR = 2,  /* a tensor that is kept: the blob ID.in, in `reference` */
+    BLASD_SOURCE_JOB = 3,     /* an output of a job that has ended: its blob ID.out */
+    BLASD_SOURCE_STEP = 4,    /* in a step of a graph, an output of an earlier step (graph.h) */
+    BLASD_SOURCE_RULE = 5     /* a rule that makes them where they are used */
 };
 
 struct blasd_source {
-    enum blasd_source_kind kind; /* BLASD_SOURCE_NONE: the input was not given */
-    uint64_t offset, bytes;      /* where in the job's payload; offset is a multiple of 64 */
-    int step, output;            /* of BLASD_SOURCE_STEP: positions; output -1: its first */
-    struct blasd_rule rule;      /* BLASD_SOURCE_RULE, which has no bytes there */
+    enum blasd_source_kind kind;
+    uint64_t offset, bytes; /* where in the job's payload, at a multiple of 64; or in the blob */
+    int step, output;       /* of BLASD_SOURCE_STEP: positions; output -1: its first */
+    struct blasd_rule rule; /* BLASD_SOURCE_RULE, which has no bytes there */
 };
 
 struct blasd_input {
     struct blasd_tensor tensor; /* dtype, order and shape; data is NULL until a worker binds it */
     struct blasd_source source;
+    struct blasd_reference reference; /* of sources that are one */
     int64_t first_nonfinite; /* index, in the order sent, of the first NaN or infinity; -1: none */
     /* Looked for on the way in, only where a port of this name asks (blasd_ops_values), and no part
      * of a stored job: what they show was refused. */
@@ -55,13 +59,29 @@ struct blasd_job {
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
-    uint16_t most_s;     /* it may compute for so long, where job_s is not less; 0: job_s alone */
+    char labels[BLASD_LABELS_MAX];
+    uint16_t most_s; /* it may compute for so long, where job_s is not less; 0: job_s alone */
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
     struct blasd_slice slice; /* or it lies there, where one is given */
     int64_t receive_us;       /* from the request's first byte to submission */
     int64_t created_us;       /* wall clock of submission, microseconds since 1970 */
+    struct blasd_keeping keeping;
+    struct blasd_trace trace; /* that it is a part of, if any */
 };
+
+static inline bool blasd_source_refers(const struct blasd_source *source) {
+    return source->kind == BLASD_SOURCE_TENSOR || source->kind == BLASD_SOURCE_JOB;
+}
+/* Whether any input refers to what lies in the store already. */
+bool blasd_job_refers(const struct blasd_job *job);
+/* The name of the blob that input `i` refers to. */
+#define BLASD_REFERRED_NAME (BLASD_ID_LEN + 5)
+void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]);
+/* Of an input whose elements were not looked at on the way in, and have come now: what its port
+ * asks of values. */
+int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *tensor,
+                     struct blasd_err *err);
 
 /* Whether input number `i` was given. */
 static inline bool blasd_job_has(const struct blasd_job *job, int i) {

@@ -65,6 +65,7 @@ struct blasd_graph_report; /* ../wire/frame_graph.h */
 struct blasd_record {
     char id[BLASD_ID_LEN + 1];
     char op[BLASD_NAME_MAX];
+    char labels[BLASD_LABELS_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
     enum blasd_device_class device; /* the class it is queued for, where that is known: once it
@@ -80,10 +81,16 @@ struct blasd_record {
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
+    struct blasd_keeping keeping;
+    uint8_t trace_id[BLASD_TRACE_ID];  /* zeros: none, or nobody here knows it */
     const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
                                           Set by who makes a document that tells the cost */
 };
 
+/* Whether the output is there to be sent; one that is withheld has a shape and no bytes. */
+static inline bool blasd_record_sends(const struct blasd_record *record, int i) {
+    return record->outputs[i].tensor.rank >= 0 && !blasd_withholds(&record->keeping, i);
+}
 /* The class of devices it ran on; until it has begun, the one it is queued for. */
 enum blasd_device_class blasd_record_class(const struct blasd_record *record);
 /* Its share of what its batch took. */

@@ -300,7 +300,7 @@ static int64_t first_negative(const struct blasd_input *input, int64_t n, bool z
 
 /* What does not turn is 0 where its ends are; random numbers are soon another. */
 static bool all_zero(const struct blasd_input *input, int64_t n, bool random) {
-    unsigned char room[BLASD_RULE_VALUE_BYTES];
+    _Alignas(16) unsigned char room[BLASD_RULE_VALUE_BYTES];
     for (int64_t i = 0; i < n; i = random || i == n - 1 ? i + 1 : n - 1) {
         blasd_rule_make(&input->source.rule, &input->tensor, i, 1, room);
         if (!blasd_tensor_all_zero(input->tensor.dtype, room, 1)) return false;

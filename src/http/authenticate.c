@@ -65,6 +65,15 @@ static int authenticate(struct http_exchange *exchange, struct blasd_err *err) {
     return rc;
 }
 
+static void log_refused(const struct http_exchange *exchange, const struct blasd_err *err,
+                        const char *client) {
+    const struct blasd_log_field fields[] = {
+        {"code", blasd_err_info(err->code)->name, false},
+        {"key", exchange->caller.name[0] == '\0' ? "-" : exchange->caller.name, false},
+        {"client", client, false}};
+    blasd_log_job_event(BLASD_LOG_INFO, "request refused", fields, sizeof fields / sizeof *fields);
+}
+
 int http_authenticate(struct http_exchange *exchange, struct blasd_err *err) {
     char client[HTTP_PEER_TEXT];
     int rc;
@@ -77,9 +86,7 @@ int http_authenticate(struct http_exchange *exchange, struct blasd_err *err) {
     /* of a job the one line about its refusal is enough */
     if (rc != 0 && (exchange->route == NULL || exchange->route->jobs == NULL)) {
         http_peer_text(address_of(exchange), client);
-        blasd_log_job(BLASD_LOG_INFO, "request refused: code=%s key=%s client=%s",
-                      blasd_err_info(err->code)->name,
-                      exchange->caller.name[0] == '\0' ? "-" : exchange->caller.name, client);
+        log_refused(exchange, err, client);
     }
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "http/answered.h"
 #include "http/authenticate.h"
 #include "http/head.h"
 #include "http/reply.h"
@@ -72,6 +73,8 @@ static bool is_cut_off(struct http_exchange *exchange) {
         http_log_job(exchange, "refused", &problem);
     http_exchange_unwatch(exchange);
     http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
+    exchange->answer.problem = problem;
+    http_log_access(exchange, (unsigned)blasd_err_info(problem.code)->http_status);
     exchange->client.closing = true;
     return true;
 }
@@ -160,6 +163,7 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
                           &collecting.err) == 0)
         http_authenticate(exchange, &collecting.err);
+    http_request_traced(exchange);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
@@ -207,8 +211,7 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
         exchange->request.method != HTTP_HEAD)
         http_tls_line_hold(exchange->client.connection->line);
     loop->parking.answers++;
-    http_metrics_request(loop->metrics, http_route_number(loop, exchange->route),
-                         exchange->answer.status);
+    http_request_answered(exchange);
     MHD_destroy_response(response);
     return result;
 }
@@ -253,6 +256,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
     if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
     http_close_with_problem(exchange->home, exchange->route, exchange->connection,
                             http_connection_fd(exchange->connection), &exchange->answer.problem);
+    http_log_access(exchange, exchange->answer.status);
     exchange->client.linger = true;
     return MHD_NO; /* closes */
 }

@@ -75,7 +75,7 @@ static void put_ms(struct json_out *out, const char *name, double seconds) {
 static void put_outputs(struct json_out *out, const struct dry_run *run) {
     const char *comma = "";
     json_out_put(out, "\"outputs\":{");
-    for (int i = 0; run->job.op->outputs[i].name != NULL; i++) {
+    for (int i = 0; run->job.op->outputs[i].name != NULL && !run->job.op->composed; i++) {
         const struct blasd_tensor *output = &run->plan.outputs[i];
         if (output->rank < 0) continue;
         json_out_put(out, "%r%s:{", comma, run->job.op->outputs[i].name);

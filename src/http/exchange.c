@@ -26,6 +26,7 @@ static void exchange_free(struct http_exchange *exchange) {
     blasd_list_remove(&exchange->node);
     if (exchange->answer.response != NULL) MHD_destroy_response(exchange->answer.response);
     if (exchange->upload != NULL) exchange->route->jobs->release(exchange);
+    if (exchange->side != NULL) exchange->side->release(exchange->side);
     if (exchange->form.inference != NULL) exchange->form.dialect->release(exchange);
     blasd_buf_release(&exchange->body.kept);
     blasd_freelist_give(&loop->freelists.exchanges, exchange);

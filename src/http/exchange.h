@@ -38,6 +38,10 @@ struct http_upload;
 struct http_connection;
 struct http_tls;
 
+/* What a route keeps beside an exchange: the first member of it. */
+struct http_side {
+    void (*release)(struct http_side *side); /* with the exchange */
+};
 #define HTTP_INTAKE_PLACES 256 /* tenants that meet in one are counted together */
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
@@ -60,9 +64,11 @@ struct http_server {
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
     struct blasd_timer serving;      /* the first loop's, until jobs would run */
-    bool queue_taken;                /* it has been told that jobs are taken */
-    int64_t queue_down_ns; /* since when the first loop's queue takes no jobs; 0: it does */
-    int64_t queue_told_ns; /* when on_queue was told so; 0: not since it did */
+    struct {
+        bool taken;      /* on_queue was told that jobs are taken */
+        int64_t down_ns; /* since when the first loop's queue takes none; 0: it does */
+        int64_t told_ns; /* when on_queue was told so; 0: not since it did */
+    } queue_told;
     int64_t started_us;
     int quit_fd;             /* an eventfd, written when it is time to drain; nobody reads it */
     _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
@@ -248,6 +254,7 @@ struct http_exchange {
     bool suspended; /* waits for its answer, and libmicrohttpd does not look at it */
     int pending;    /* callbacks of the queue still to come */
     int64_t began_ns;
+    struct blasd_trace trace; /* of the request; the span is its own where spans are exported */
     struct http_answering answer;
     struct http_body_seen body;
     struct http_client client;
@@ -256,10 +263,12 @@ struct http_exchange {
     struct {
         int output;   /* position of the one output asked for; -1: all; -2: the document */
         int format;   /* enum blasd_format of the answer */
+        bool ranges;  /* a tensor is sent, of which a part may be asked for */
         bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
         uint64_t from, to, all;
     } wanted;
     struct http_upload *upload; /* POST /jobs: upload.h; owned */
+    struct http_side *side;     /* owned; NULL: the route has none */
     struct http_admission_place admission;
 };
 

@@ -17,6 +17,8 @@ struct blasd_tls_files {
     const char *client_ca;  /* NULL: clients are not asked for certificates */
 };
 
+struct blasd_otlp;
+
 struct blasd_http_options {
     /* listening sockets, `loops` of them, bound to one address with SO_REUSEPORT; given away: they
      * are closed when the service has drained, and where blasd_http_run fails */
@@ -36,8 +38,11 @@ struct blasd_http_options {
     /* The read end of a pipe, not blocking: the byte SIGHUP means that certificates are to be read
      * anew; any other that it is time to drain, the next one that it is time to end. Borrowed. */
     int stop_fd;
-    bool share;   /* clients on this machine may hand in files, see shared_files.c */
-    bool audit;   /* a line is logged for each job that is taken */
+    bool share;              /* clients on this machine may hand in files, see shared_files.c */
+    bool audit;              /* a line is logged for each job that is taken */
+    struct blasd_otlp *otlp; /* where spans go; NULL: nowhere. Borrowed */
+    bool access_log;         /* a line is logged for each request that is answered */
+    bool metrics_tenants;    /* GET /metrics names tenants */
     int grace_ms; /* how long requests may go on once it is time to drain; where none are left it is
                      the end. -1: until it is told to end */
     const char *version; /* for GET /metrics; borrowed */

@@ -39,6 +39,9 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload);
 
+/* Answers with the bytes of a tensor that is kept, in the format the exchange asks for. */
+void http_result_tensor(struct http_exchange *exchange, const struct blasd_stored_tensor *tensor);
+
 /* meta.c */
 void http_ops_list(struct http_exchange *exchange);
 void http_ops_one(struct http_exchange *exchange);

@@ -142,6 +142,7 @@ void http_jobs_list(struct http_exchange *exchange) {
     const struct blasd_list_query query = {
         .state = (request->query.given & HTTP_PARAM_STATE) != 0 ? request->query.state : -1,
         .op = request->query.op,
+        .label = request->query.label,
         .since_us = request->query.since_us,
         .before_us =
             (request->query.given & HTTP_PARAM_BEFORE) != 0 ? request->query.before_us : INT64_MAX,

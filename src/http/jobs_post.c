@@ -6,6 +6,7 @@
 #include "http/dry_run.h"
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "http/tensors.h"
 #include "http/upload.h"
 
 #include <inttypes.h>
@@ -108,7 +109,10 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .priority = request->query.priority,
                                            .deadline_ms = request->query.deadline_ms,
                                            .device = request->query.device,
+                                           .keep = request->query.keep,
+                                           .results = request->query.results,
                                            .graph = upload->exchange->form.graph,
+                                           .labels = request->query.labels,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
@@ -216,9 +220,10 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 #define SMALL_FLOPS 1e6
 #define SMALL_BYTES (64 * UINT64_C(1024))
 
-static void choose_batch_key(struct http_upload *upload, const struct blasd_plan *plan,
-                             uint64_t cost) {
-    upload->small = plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
+static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
+                             const struct blasd_plan *plan, uint64_t cost) {
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0;
+    upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->small) upload->batch_key = plan->key;
 }
 
@@ -287,13 +292,15 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
                       const struct checked *checked) {
     struct http_upload *upload = exchange->upload;
     const struct blasd_plan *plan = &checked->plan;
+    /* inputs that lie there already make no room for outputs, nor do those for what is kept */
+    bool apart = blasd_job_refers(job) || job->keeping.keep != 0;
     upload->outputs =
-        plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
+        apart || plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
     upload->device = choose_device(exchange->home, job, plan, checked->memory);
     upload->work_s = http_placement_work(&exchange->home->placement,
                                          blasd_front_queue_view(exchange->home->queue),
                                          upload->device, job->op, plan);
-    choose_batch_key(upload, plan, checked->cost);
+    choose_batch_key(upload, job, plan, checked->cost);
 }
 
 /* The queue has filled up while the body came: what it made waits for admission. False where it may
@@ -308,33 +315,65 @@ static bool wait_for_room(struct http_upload *upload, const struct blasd_job *jo
     return true;
 }
 
+/* The job is known, and what its inputs refer to. */
+static void settle(struct http_exchange *exchange, struct blasd_job *job) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_err err = {0};
+    struct checked checked;
+    int rc = check_job(exchange, job, &checked, &err);
+    if (rc == 0 && exchange->request.query.dry_run) {
+        rc = http_dry_run(exchange, job, &checked.plan, checked.memory, &err);
+        if (rc == 0) {
+            discard(upload);
+            return;
+        }
+    }
+    if (rc == 0) place_job(exchange, job, &checked);
+    if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
+    if (rc == 0 && (rc = check_queue(exchange, &err)) != 0 && err.code == BLASD_E_queue_full &&
+        wait_for_room(upload, job, checked.cost))
+        return;
+    if (rc == 0) rc = http_upload_submit(upload, job, checked.cost, &err);
+    if (rc != 0) refuse(exchange, &err);
+}
+
+static void on_resolved(void *arg, const struct blasd_err *err) {
+    struct http_exchange *exchange = arg;
+    struct http_upload *upload = exchange->upload;
+    struct blasd_job *job = upload->job;
+    upload->job = NULL;
+    if (!http_exchange_open(exchange))
+        discard(upload);
+    else if (err != NULL)
+        refuse(exchange, err);
+    else
+        settle(exchange, job);
+    free(job);
+    http_exchange_release(exchange);
+}
+
+static int resolve(struct http_upload *upload, const struct blasd_job *job, struct blasd_err *err) {
+    upload->job = malloc(sizeof *upload->job);
+    if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    *upload->job = *job;
+    return http_references_resolve(upload, on_resolved, err);
+}
+
 /* Nothing of the body, or of what belongs to it, is still to come. */
 static void finish(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job job;
     struct blasd_err err = {0};
-    struct checked checked;
-    bool dry_run = exchange->request.query.dry_run;
     int rc;
     job.op = NULL;
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
-    if (rc == 0) rc = check_job(exchange, &job, &checked, &err);
-    if (rc == 0 && dry_run) {
-        rc = http_dry_run(exchange, &job, &checked.plan, checked.memory, &err);
-        if (rc == 0) {
-            discard(upload);
-            return;
-        }
-    }
-    if (rc == 0) place_job(exchange, &job, &checked);
-    if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
-    if (rc == 0 && (rc = check_queue(exchange, &err)) != 0 && err.code == BLASD_E_queue_full &&
-        wait_for_room(upload, &job, checked.cost))
-        return;
-    if (rc == 0) rc = http_upload_submit(upload, &job, checked.cost, &err);
+    if (rc == 0 && blasd_job_refers(&job))
+        rc = resolve(upload, &job, &err);
+    else if (rc == 0)
+        settle(exchange, &job);
     if (rc != 0) refuse(exchange, &err);
 }
 

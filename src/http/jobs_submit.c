@@ -25,6 +25,8 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
     plain.most_s = 0;
+    memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
+    plain.trace = (struct blasd_trace){.sampled = false};
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
@@ -44,6 +46,7 @@ static void answer_queued(struct http_upload *upload) {
                                   .timing.receive_us = upload->receive_us};
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
     snprintf(queued.op, sizeof queued.op, "%s", upload->op);
+    memcpy(queued.labels, upload->labels, sizeof queued.labels);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
     http_reply_document(upload->exchange, 202, &queued, NULL);
 }
@@ -124,6 +127,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
             http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
+        upload->repeated = repeated;
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
         http_audit_job(exchange, repeated);
         if (exchange->connection == NULL || exchange->client.gone)
@@ -146,6 +150,8 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_clock_wall_us();
     job->most_s = (uint16_t)exchange->caller.job_s;
+    job->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
+    job->trace = exchange->trace;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
 
@@ -197,6 +203,9 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission, err)) != 0)
         return rc;
+    if (job->keeping.keep != 0)
+        blasd_front_queue_keep_outputs(loop->queue, &exchange->caller.principal, job->id,
+                                       &job->keeping);
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
     blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);
@@ -209,6 +218,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
+    memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;

@@ -90,8 +90,8 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
     struct blasd_buf body, answer;
     const char *type;
     if (fd < 0) return;
-    http_metrics_request(loop->metrics, http_route_number(loop, route),
-                         (unsigned)info->http_status);
+    http_metrics_request(loop->metrics, http_route_number(loop, route), (unsigned)info->http_status,
+                         problem->code);
     blasd_buf_init(&body, 16 * BLASD_KIB);
     blasd_buf_init(&answer, 32 * BLASD_KIB);
     type = http_problem_body(route == NULL ? NULL : loop->server->dialect_of(route->path), problem,

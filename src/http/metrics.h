@@ -2,6 +2,7 @@
 #ifndef BLASD_HTTP_METRICS_H
 #define BLASD_HTTP_METRICS_H
 
+#include "base/histogram.h"
 #include "core/record.h"
 
 #include <stdatomic.h>
@@ -9,12 +10,6 @@
 
 #define HTTP_MAX_ROUTES 64
 #define HTTP_MAX_STATUSES 24
-#define HTTP_BUCKETS 16
-
-struct http_histogram {
-    _Atomic uint64_t buckets[HTTP_BUCKETS + 1]; /* the last one: beyond all bounds */
-    _Atomic uint64_t sum_us;
-};
 
 /* What jobs of one operation that were waited for came to. */
 struct http_op_metrics {
@@ -28,7 +23,8 @@ struct http_metrics {
     _Atomic uint64_t sent[BLASD_DEVICE_CLASS_COUNT]; /* jobs queued for each class of devices */
     _Atomic uint64_t connections, in_flight, waiting;
     _Atomic uint64_t received_bytes, sent_bytes;
-    struct http_histogram queue, compute, total;
+    _Atomic uint64_t problems[BLASD_E_COUNT];
+    struct blasd_histogram redis;               /* round trips of the loop's queue */
     struct http_op_metrics ops[BLASD_OPS_MOST]; /* by position in blasd_ops */
 };
 
@@ -41,9 +37,10 @@ static inline void http_uncount(_Atomic uint64_t *counter) {
     http_count(counter, UINT64_MAX);
 }
 
-/* `route`: its row, or negative for none. */
-void http_metrics_request(struct http_metrics *metrics, int route, unsigned status);
-/* The times of a job that was waited for. */
+/* `route`: its row, or negative for none; `problem`: what the answer says, or BLASD_OK. */
+void http_metrics_request(struct http_metrics *metrics, int route, unsigned status,
+                          enum blasd_code problem);
+/* A job that was waited for. */
 void http_metrics_job(struct http_metrics *metrics, const struct blasd_record *record);
 
 struct http_server;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
+#include "http/answered.h"
 #include "http/peer.h"
 #include "http/upload.h"
 
@@ -33,6 +34,7 @@ static void method_names(unsigned methods, char *text, size_t size) {
     for (unsigned i = 0; i < 4; i++)
         if ((methods & (1u << i)) != 0)
             at += (size_t)snprintf(text + at, size - at, "%s, ", names[i]);
+    if ((methods & HTTP_PATCH) != 0) at += (size_t)snprintf(text + at, size - at, "PATCH, ");
     snprintf(text + at, size - at, "OPTIONS");
 }
 
@@ -139,6 +141,17 @@ void http_reply_buf(struct http_exchange *exchange, unsigned status, const char 
     http_exchange_answer(exchange, status, response);
 }
 
+void http_reply_created(struct http_exchange *exchange, const char *under, const char *id,
+                        struct blasd_buf *body) {
+    struct MHD_Response *response = response_of(exchange, body, true, HTTP_TYPE_JSON);
+    char text[64];
+    if (response != NULL && under != NULL) {
+        blasd_text_join(text, sizeof text, under, id, NULL);
+        add(response, "Location", text);
+    }
+    http_exchange_answer(exchange, 201, response);
+}
+
 void http_reply_json(struct http_exchange *exchange, json_t *document) {
     char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
     struct blasd_buf body;
@@ -211,7 +224,7 @@ static const char *or_dash(const char *text) {
     return text[0] == '\0' ? "-" : text;
 }
 
-static void client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
+void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     const union MHD_ConnectionInfo *peer = NULL;
     if (exchange->connection != NULL)
         peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -223,24 +236,36 @@ static const char *op_text(const struct http_exchange *exchange) {
     return op == NULL ? "-" : op;
 }
 
+/* Whose request a line is about, behind what it says of the job. */
+static void log_request(const struct http_exchange *exchange, bool always, const char *event,
+                        const struct blasd_err *problem) {
+    const struct blasd_err_info *info = problem == NULL ? NULL : blasd_err_info(problem->code);
+    char client[HTTP_PEER_TEXT], status[16], trace[BLASD_TRACE_TEXT];
+    const struct blasd_log_field fields[] = {
+        {"id", exchange->id, false},
+        {"code", info == NULL ? NULL : info->name, false},
+        {"status", info == NULL ? NULL : status, true},
+        {"op", op_text(exchange), false},
+        {"tenant", or_dash(exchange->caller.principal.tenant), false},
+        {"key", or_dash(exchange->caller.name), false},
+        {"client", client, false},
+        {"trace_id", http_trace_text(exchange, trace), false}};
+    http_client_text(exchange, client);
+    snprintf(status, sizeof status, "%d", info == NULL ? 0 : info->http_status);
+    (always ? blasd_log_event : blasd_log_job_event)(BLASD_LOG_INFO, event, fields,
+                                                     sizeof fields / sizeof *fields);
+}
+
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem) {
-    const struct blasd_err_info *info = blasd_err_info(problem->code);
-    char client[HTTP_PEER_TEXT];
-    client_text(exchange, client);
-    blasd_log_job(
-        BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s tenant=%s key=%s client=%s", what,
-        exchange->id, info->name, info->http_status, op_text(exchange),
-        or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
+    char event[32];
+    snprintf(event, sizeof event, "job %s", what);
+    log_request(exchange, false, event, problem);
 }
 
 void http_audit_job(const struct http_exchange *exchange, bool repeated) {
-    char client[HTTP_PEER_TEXT];
-    if (!exchange->home->server->options->audit) return;
-    client_text(exchange, client);
-    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s tenant=%s key=%s client=%s",
-              repeated ? "repeated" : "accepted", exchange->id, op_text(exchange),
-              or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
+    if (exchange->home->server->options->audit)
+        log_request(exchange, true, repeated ? "job repeated" : "job accepted", NULL);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
@@ -301,13 +326,25 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
     http_reply_problem(exchange, &err);
 }
 
+/* Of a job that no worker has ended Redis knows no trace, but who has just submitted it does. */
+static bool knows_trace(const struct http_exchange *exchange, const struct blasd_record *record) {
+    return exchange->upload != NULL && !exchange->upload->repeated &&
+           blasd_trace_given(exchange->trace.id) && !blasd_trace_given(record->trace_id);
+}
+
 struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,
                                                   const struct blasd_record *record,
                                                   const void *payload) {
     struct MHD_Response *response;
+    struct blasd_record own;
     struct blasd_buf body;
     bool located = exchange->request.method == HTTP_POST || status == 202, written;
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
+    if (knows_trace(exchange, record)) {
+        own = *record;
+        memcpy(own.trace_id, exchange->trace.id, sizeof own.trace_id);
+        record = &own;
+    }
     written =
         blasd_buf_reserve(&body, DOCUMENT_BYTES_USUAL) == 0 &&
         blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
@@ -334,7 +371,7 @@ void http_reply_options(struct http_exchange *exchange) {
         if (exchange->foreign) {
             add(response, "Access-Control-Allow-Methods", methods);
             add(response, "Access-Control-Allow-Headers",
-                "Authorization, Content-Type, Accept, Prefer, Idempotency-Key");
+                "Authorization, Content-Type, Accept, Prefer, Idempotency-Key, traceparent");
             add(response, "Access-Control-Max-Age", "600");
         }
     }

@@ -3,6 +3,7 @@
 #define BLASD_HTTP_REPLY_H
 
 #include "http/exchange.h"
+#include "http/peer.h"
 #include "wire/answer.h"
 
 #include <jansson.h>
@@ -15,6 +16,9 @@
 /* `body` is taken and left empty. `type` is static text. */
 void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
                     struct blasd_buf *body);
+/* 201 with a JSON body, which is taken and left empty; `under` NULL: without Location. */
+void http_reply_created(struct http_exchange *exchange, const char *under, const char *id,
+                        struct blasd_buf *body);
 /* 200 with `document`, which is taken; NULL: memory has run out. */
 void http_reply_json(struct http_exchange *exchange, json_t *document);
 /* `body` must live for ever. */
@@ -38,6 +42,8 @@ __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange 
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem);
 /* The line about each job that was taken, where such lines are wanted. */
+/* Who asks, as a log tells it. */
+void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]);
 void http_audit_job(const struct http_exchange *exchange, bool repeated);
 /* The job document; payload may be NULL. The second makes it and does not answer; NULL: memory has
  * run out. New. */

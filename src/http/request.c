@@ -1,6 +1,7 @@
 /* Reading headers and query parameters. */
 #include "http/request.h"
 
+#include "core/labels.h"
 #include "core/record.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@ enum http_method http_method_find(const char *name) {
         const char *name;
         enum http_method method;
     } methods[] = {{"GET", HTTP_GET},       {"HEAD", HTTP_HEAD},       {"POST", HTTP_POST},
-                   {"DELETE", HTTP_DELETE}, {"OPTIONS", HTTP_OPTIONS}, {NULL, HTTP_OTHER}};
+                   {"DELETE", HTTP_DELETE}, {"OPTIONS", HTTP_OPTIONS}, {"PATCH", HTTP_PATCH},
+                   {NULL, HTTP_OTHER}};
     int i = 0;
     while (methods[i].name != NULL && strcmp(methods[i].name, name) != 0) i++;
     return methods[i].method;
@@ -178,6 +180,13 @@ static int read_transfer(struct http_request *request, const char *value, struct
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
 }
 
+/* A header that is malformed, or there twice, counts as absent: that is no reason to refuse. */
+static void read_trace(struct http_request *request, const char *value, size_t len) {
+    if (request->trace_seen || !blasd_trace_read(value, len, &request->trace))
+        request->trace = (struct blasd_trace){.sampled = false};
+    request->trace_seen = true;
+}
+
 /* A header that is kept as it is and may be there once: where it goes, or NULL; *name becomes as we
  * write it. */
 static const char **plain_header(struct http_request *request, const char **name) {
@@ -226,6 +235,7 @@ int http_request_header(struct http_request *request, const char *name, const ch
     }
     if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
     if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
+    if (strcasecmp(name, "traceparent") == 0) read_trace(request, value, len);
     if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
     if (strcasecmp(name, "If-Range") == 0) request->if_range = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
@@ -307,6 +317,25 @@ static int param_flag(const char *name, const char *value, bool *ret, struct bla
     return 0;
 }
 
+static int param_life(struct http_request *request, const struct blasd_limits *limits,
+                      const char *value, struct blasd_err *err) {
+    uint64_t *life_s = &request->query.life_s;
+    if (http_count_read(value, life_s) && *life_s >= 1 && *life_s <= limits->tensor_life_most_s)
+        return 0;
+    return blasd_fail(err, BLASD_E_malformed_query, "life_s",
+                      "life_s is a whole number of seconds from 1 to %llu (limit "
+                      "tensor_life_most_s)",
+                      (unsigned long long)limits->tensor_life_most_s);
+}
+
+static int param_label(struct http_request *request, const char *value, struct blasd_err *err) {
+    if (!blasd_label_wanted_valid(value))
+        return blasd_fail(err, BLASD_E_malformed_query, "label",
+                          "label is NAME=VALUE, or NAME for any value, as labels of jobs are");
+    request->query.label = value;
+    return 0;
+}
+
 static int param_target(struct http_request *request, const char *value, size_t len,
                         struct blasd_err *err) {
     double *target_s = &request->query.target_s;
@@ -334,7 +363,12 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"before", HTTP_PARAM_BEFORE},
                   {"forget", HTTP_PARAM_FORGET},
                   {"target_s", HTTP_PARAM_TARGET},
-                  {"dry_run", HTTP_PARAM_DRY_RUN}};
+                  {"dry_run", HTTP_PARAM_DRY_RUN},
+                  {"labels", HTTP_PARAM_LABELS},
+                  {"label", HTTP_PARAM_LABEL},
+                  {"life_s", HTTP_PARAM_LIFE},
+                  {"keep", HTTP_PARAM_KEEP},
+                  {"results", HTTP_PARAM_RESULTS}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -355,7 +389,12 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_FORGET: return param_flag(name, value, &request->query.forget, err);
     case HTTP_PARAM_DRY_RUN: return param_flag(name, value, &request->query.dry_run, err);
     case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
+    case HTTP_PARAM_LABEL: return param_label(request, value, err);
+    case HTTP_PARAM_LABELS: request->query.labels = value; break;
     case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
+    case HTTP_PARAM_LIFE: return param_life(request, limits, value, err);
+    case HTTP_PARAM_KEEP: request->query.keep = value; break;
+    case HTTP_PARAM_RESULTS: request->query.results = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

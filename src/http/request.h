@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "core/trace.h"
 #include "http/coding.h"
 #include "wire/answer.h"
 
@@ -22,7 +23,8 @@ enum http_method {
     HTTP_POST = 4,
     HTTP_DELETE = 8,
     HTTP_OPTIONS = 16,
-    HTTP_OTHER = 32
+    HTTP_OTHER = 32,
+    HTTP_PATCH = 64
 };
 
 /* Query parameters, as bits: a route names those it takes. */
@@ -40,7 +42,12 @@ enum http_param {
     HTTP_PARAM_BEFORE = 1024,
     HTTP_PARAM_FORGET = 2048,
     HTTP_PARAM_TARGET = 4096,
-    HTTP_PARAM_DRY_RUN = 8192
+    HTTP_PARAM_DRY_RUN = 8192,
+    HTTP_PARAM_LABELS = 16384,
+    HTTP_PARAM_LABEL = 32768,
+    HTTP_PARAM_LIFE = 65536,
+    HTTP_PARAM_KEEP = 131072,
+    HTTP_PARAM_RESULTS = 262144
 };
 
 /* Prefer */
@@ -69,12 +76,14 @@ struct http_framing {
 /* Query parameters. */
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results;
+    const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
     bool forget, dry_run;
     double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;
+    uint64_t life_s;
 };
 
 /* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */
@@ -93,6 +102,8 @@ struct http_request {
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
+    struct blasd_trace trace; /* traceparent, where there is one and it is well formed */
+    bool trace_seen;
     const char *last_event_id; /* Last-Event-ID */
     bool if_range;             /* then there is none: we give no validators */
     struct http_framing framing;

@@ -6,6 +6,7 @@
 #include "http/reply.h"
 #include "wire/frame.h"
 #include "wire/graph_out.h"
+#include "wire/tensor_document.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,12 +22,13 @@ struct response_context {
     struct http_exchange *exchange; /* borrowed, while the blob is fetched */
     struct http_loop *home;         /* borrowed */
     struct blasd_record record;
-    struct blasd_graph_report *graph; /* of the record, or NULL; owned */
-    struct blasd_blob blob;           /* the outputs, or zeros */
-    void *copy;                       /* the outputs, where they came with the record; owned */
-    struct blasd_answer *answer;      /* owned */
-    struct http_stream *packer;       /* NULL: it goes as it is; owned */
-    uint64_t round;                   /* in which it had its last piece */
+    struct blasd_stored_tensor tensor; /* or this is sent, where its id is given */
+    struct blasd_graph_report *graph;  /* of the record, or NULL; owned */
+    struct blasd_blob blob;            /* the outputs, or zeros */
+    void *copy;                        /* the outputs, where they came with the record; owned */
+    struct blasd_answer *answer;       /* owned */
+    struct http_stream *packer;        /* NULL: it goes as it is; owned */
+    uint64_t round;                    /* in which it had its last piece */
 };
 
 static struct response_context *context_new(struct http_exchange *exchange,
@@ -91,13 +93,14 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
 /* The one that an operation is asked for: the first of its outputs. -1: the record has none. */
 static int main_output(const struct blasd_record *record) {
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
-        if (record->outputs[i].tensor.rank >= 0) return i;
+        if (blasd_record_sends(record, i)) return i;
     return -1;
 }
 
 /* Whether one output is asked for by its name. */
 static bool is_output(const struct http_exchange *exchange) {
-    return exchange->captures[1][0] != '\0' && exchange->form.dialect == NULL;
+    return exchange->wanted.ranges ||
+           (exchange->captures[1][0] != '\0' && exchange->form.dialect == NULL);
 }
 
 static void add_ranges(const struct http_exchange *exchange, struct MHD_Response *response) {
@@ -149,6 +152,18 @@ static int cut_range(struct http_exchange *exchange, struct blasd_answer *answer
     return 0;
 }
 
+static struct blasd_answer *make_tensor_answer(struct http_exchange *exchange,
+                                               const struct response_context *context,
+                                               enum blasd_format format, struct blasd_err *err) {
+    struct blasd_answer *answer = blasd_tensor_answer_new(
+        &context->tensor.tensor, context->tensor.id, context->blob.data, format);
+    if (answer != NULL && cut_range(exchange, answer, err) != 0) {
+        blasd_answer_free(answer);
+        answer = NULL;
+    }
+    return answer;
+}
+
 static struct blasd_answer *make_answer(struct http_exchange *exchange,
                                         const struct blasd_record *record, const char *payload,
                                         int output, enum blasd_format format,
@@ -176,7 +191,10 @@ static void stream_tensors(struct response_context *context, struct http_exchang
     struct blasd_err err = {0};
     int64_t size;
     watch(context);
-    context->answer = make_answer(exchange, &context->record, payload, output, format, &err);
+    if (context->tensor.id[0] != '\0')
+        context->answer = make_tensor_answer(exchange, context, format, &err);
+    else
+        context->answer = make_answer(exchange, &context->record, payload, output, format, &err);
     if (was_cut(context))
         blasd_fail(&err, BLASD_E_record_expired, "", "the outputs of the job were cut");
     if (err.code != BLASD_OK) {
@@ -315,8 +333,12 @@ static bool unfold_blob(struct response_context *context, struct http_exchange *
 }
 
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
+    static const struct blasd_err gone = {.code = BLASD_E_tensor_expired,
+                                          .detail = "the tensor has just made way for others"};
     struct response_context *context = arg;
     struct http_exchange *exchange = context->exchange;
+    if (err != NULL && err->code == BLASD_E_inputs_lost && context->tensor.id[0] != '\0')
+        err = &gone;
     if (err == NULL) {
         context->blob = *blob;
         blob->store = NULL; /* it is ours now */
@@ -334,6 +356,24 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
         answer_document(context, exchange);
     }
     http_exchange_release(exchange);
+}
+
+void http_result_tensor(struct http_exchange *exchange, const struct blasd_stored_tensor *tensor) {
+    static const struct blasd_record none = {.state = BLASD_SUCCEEDED};
+    char name[BLASD_BLOB_NAME];
+    struct response_context *context = context_new(exchange, &none);
+    if (context == NULL) {
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    context->tensor = *tensor;
+    exchange->wanted.ranges = true;
+    exchange->wanted.output = 0;
+    snprintf(name, sizeof name, "%s.in", tensor->id);
+    exchange->answer.made = true;
+    http_exchange_hold(exchange);
+    blasd_front_queue_blob_get(exchange->home->queue, name, blasd_stored_bytes(tensor->bytes),
+                               on_blob, context);
 }
 
 static void fetch_blob(struct http_exchange *exchange, const struct blasd_record *record) {
@@ -402,7 +442,7 @@ static bool has_small_output(const struct http_exchange *exchange,
                              const struct blasd_record *record) {
     uint64_t most = exchange->home->server->limits->answer_inline_elements;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
-        if (record->outputs[i].tensor.rank >= 0 &&
+        if (blasd_record_sends(record, i) &&
             (uint64_t)blasd_tensor_elements(&record->outputs[i].tensor) <= most)
             return true;
     return false;
@@ -475,6 +515,14 @@ static void answer_graph(struct http_exchange *exchange, const struct blasd_reco
     free(graph);
 }
 
+/* A document that cannot be had as tensors is still a document, but not for who takes an array and
+ * nothing else: a job that has ended without one is then a problem, whose status says so. */
+static bool wants_array_alone(const struct http_exchange *exchange,
+                              const struct blasd_record *record) {
+    return exchange->wanted.format == BLASD_FORMAT_NPY && blasd_state_final(record->state) &&
+           exchange->request.accepts.of[BLASD_FORMAT_JSON].q == 0;
+}
+
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload) {
     struct blasd_err err = {0};
@@ -483,8 +531,8 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
         answer_graph(exchange, record, payload);
         return;
     }
-    /* a document that cannot be had as tensors is still a document */
-    if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED)
+    if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED &&
+        !wants_array_alone(exchange, record))
         tensors = false;
     if (tensors) {
         if (check_wanted(exchange, record, &err) != 0)

@@ -3,20 +3,23 @@
 
 #include "http/inference.h"
 #include "http/jobs.h"
+#include "http/tensors.h"
 
 #include <string.h>
 
 #define READ (HTTP_GET | HTTP_HEAD)
 #define POST_PARAMS                                                                                \
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
-     HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+     HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP |               \
+     HTTP_PARAM_RESULTS)
 
 #define GRAPH_PARAMS                                                                               \
-    (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+    (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE |             \
+     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS)
 
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
-     HTTP_PARAM_CURSOR)
+     HTTP_PARAM_CURSOR | HTTP_PARAM_LABEL)
 
 /* Who may call what. */
 #define WRITES HTTP_ROLE(BLASD_ROLE_USER)
@@ -48,6 +51,14 @@ const struct http_route http_routes[] = {
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
     {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
+    {"/tensors", HTTP_POST, HTTP_PARAM_LIFE, http_tensors_post_begin, http_tensors_post_body,
+     http_tensors_post_run, NULL, WRITES},
+    {"/tensors", READ, HTTP_PARAM_LIMIT | HTTP_PARAM_CURSOR, NULL, NULL, http_tensors_list, NULL,
+     READS},
+    {"/tensors/{id}", READ, 0, NULL, NULL, http_tensors_get, NULL, READS},
+    {"/tensors/{id}", HTTP_PATCH, HTTP_PARAM_LIFE, NULL, http_tensors_patch_body,
+     http_tensors_patch, NULL, WRITES},
+    {"/tensors/{id}", HTTP_DELETE, 0, NULL, NULL, http_tensors_delete, NULL, WRITES},
     {"/graphs", HTTP_POST, GRAPH_PARAMS, http_graphs_post_begin, http_jobs_post_body,
      http_jobs_post_run, &jobs, WRITES},
     {"/graphs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_graphs_get, NULL, READS},

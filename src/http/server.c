@@ -68,17 +68,18 @@ static void tell_of_queue(struct http_loop *loop) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int64_t now = blasd_clock_ns();
     if (view->available) {
-        bool told = server->queue_told_ns != 0;
-        server->queue_down_ns = server->queue_told_ns = 0;
-        if (!told && server->queue_taken) return;
-        server->queue_taken = true;
+        bool told = server->queue_told.told_ns != 0;
+        server->queue_told.down_ns = server->queue_told.told_ns = 0;
+        if (!told && server->queue_told.taken) return;
+        server->queue_told.taken = true;
         server->options->on_queue(server->options->arg, NULL);
         return;
     }
-    if (server->queue_down_ns == 0) server->queue_down_ns = now;
-    if (now - server->queue_down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
-    if (server->queue_told_ns != 0 && now - server->queue_told_ns < QUEUE_AGAIN_NS) return;
-    server->queue_told_ns = now;
+    if (server->queue_told.down_ns == 0) server->queue_told.down_ns = now;
+    if (now - server->queue_told.down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
+    if (server->queue_told.told_ns != 0 && now - server->queue_told.told_ns < QUEUE_AGAIN_NS)
+        return;
+    server->queue_told.told_ns = now;
     server->options->on_queue(server->options->arg, view->trouble);
 }
 
@@ -371,8 +372,10 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     struct blasd_err problem = {0};
     char client[HTTP_PEER_TEXT];
     http_peer_text(address, client);
-    blasd_log_job(BLASD_LOG_WARN, "connection refused: code=too_many_connections client=%s",
-                  client);
+    blasd_log_job_event(BLASD_LOG_WARN, "connection refused",
+                        (const struct blasd_log_field[]){{"code", "too_many_connections", false},
+                                                         {"client", client, false}},
+                        2);
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
                loop->acceptor.limit_of_one);
@@ -401,8 +404,10 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {
-        .on_unseen = http_log_expired, .on_told = http_event_streams_told, .arg = loop};
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired,
+                                                  .on_told = http_event_streams_told,
+                                                  .trips = &server->metrics[number].redis,
+                                                  .arg = loop};
     int rc;
     blasd_list_init(&loop->exchanges);
     blasd_list_init(&loop->connections);

@@ -1,93 +1,75 @@
-/* Rows of GET /metrics from the queue's stats: about jobs, which it counts where they end, and
- * about devices, from what workers tell with their heartbeats: memory, and what cards count
- * themselves. Knows nothing of Redis. Read next: metrics.c. */
+/* Rows of GET /metrics from the queue's stats: about jobs, which it counts where they end; about
+ * what waits; about devices, from what workers tell with their heartbeats: memory, and what cards
+ * count themselves; and what workers count of the jobs they end (worker/phases.h). Knows nothing of
+ * Redis. Read next: metrics.c. */
 #include "http/stats_metrics.h"
 
 #include "core/op.h"
 #include "core/record.h"
+#include "http/metric_rows.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-static const struct family {
-    const char *key, *name, *type, *help;
-    double factor;
-} families[] = {
-    {"memory_bytes", "blasd_device_memory_bytes", "gauge", "Memory of the worker's device.", 1},
-    {"memory_free_bytes", "blasd_device_memory_free_bytes", "gauge", "What of it is free.", 1},
-    {"busy_share", "blasd_device_busy_ratio", "gauge",
-     "Share of the time in which the worker had a batch in hand.", 1},
-    {"busy_percent", "blasd_device_utilization_ratio", "gauge",
-     "Share of the time in which anything ran on the card, as it tells itself.", 0.01},
-    {"power_watts", "blasd_device_power_watts", "gauge", "What the card draws now.", 1},
-    {"energy_joules", "blasd_device_energy_joules_total", "counter",
-     "What the card has drawn since its driver was loaded.", 1},
-};
-
-/* A label's value: quotes, backslashes and line ends escaped. */
-static int put_label(struct blasd_buf *out, const char *name, const char *value) {
-    int failed = blasd_buf_printf(out, "%s=\"", name);
-    for (; *value != '\0'; value++) {
-        if (*value == '\n')
-            failed |= blasd_buf_puts(out, "\\n");
-        else if (*value == '"' || *value == '\\')
-            failed |= blasd_buf_printf(out, "\\%c", *value);
-        else
-            failed |= blasd_buf_add(out, value, 1);
-    }
-    return failed | blasd_buf_puts(out, "\"");
-}
 
 static const char *text_of(const json_t *info, const char *key) {
     const char *text = json_string_value(json_object_get(info, key));
     return text == NULL ? "" : text;
 }
 
-static int put_family(const struct family *family, json_t *workers, struct blasd_buf *out) {
+static double number_of(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+/* A row for each worker that tells the figure, and no head where none does. */
+static int put_device(enum blasd_metric metric, const char *key, double factor, json_t *workers,
+                      struct blasd_buf *out) {
     const char *worker;
     json_t *info;
     bool headed = false;
     int failed = 0;
     json_object_foreach(workers, worker, info) {
-        const json_t *figure = json_object_get(info, family->key);
+        const json_t *figure = json_object_get(info, key);
+        const char *values[] = {worker, text_of(info, "device"), text_of(info, "device_name")};
         if (!json_is_number(figure)) continue;
-        if (!headed)
-            failed |= blasd_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", family->name,
-                                       family->help, family->name, family->type);
+        if (!headed) failed |= http_metric_head(out, metric);
         headed = true;
-        failed |= blasd_buf_printf(out, "%s{", family->name);
-        failed |= put_label(out, "worker", worker);
-        failed |= put_label(out, ",device", text_of(info, "device"));
-        failed |= put_label(out, ",device_name", text_of(info, "device_name"));
-        failed |= blasd_buf_printf(out, "} %.17g\n", json_number_value(figure) * family->factor);
+        failed |= http_metric_row(out, metric, values, json_number_value(figure) * factor);
     }
     return failed;
 }
 
-static json_int_t total_of(const json_t *totals, const char *op, const char *what) {
+static int put_devices(json_t *workers, struct blasd_buf *out) {
+    return put_device(METRIC(blasd_device_memory_bytes), "memory_bytes", 1, workers, out) |
+           put_device(METRIC(blasd_device_memory_free_bytes), "memory_free_bytes", 1, workers,
+                      out) |
+           put_device(METRIC(blasd_device_busy_ratio), "busy_share", 1, workers, out) |
+           put_device(METRIC(blasd_device_utilization_ratio), "busy_percent", 0.01, workers, out) |
+           put_device(METRIC(blasd_device_power_watts), "power_watts", 1, workers, out) |
+           put_device(METRIC(blasd_device_energy_joules_total), "energy_joules", 1, workers, out);
+}
+
+static double total_of(const json_t *totals, const char *op, const char *what) {
     char key[BLASD_NAME_MAX + 32];
     snprintf(key, sizeof key, "%s %s", op, what);
-    return json_integer_value(json_object_get(totals, key));
+    return number_of(totals, key);
 }
 
 /* The rows of one operation's failures, by code; returns how many jobs they are. */
-static json_int_t put_failures(json_t *totals, const char *op, struct blasd_buf *out, int *failed) {
+static double put_failures(json_t *totals, const char *op, struct blasd_buf *out, int *failed) {
     char head[BLASD_NAME_MAX + 32];
     size_t len = (size_t)snprintf(head, sizeof head, "%s failed ", op);
-    json_int_t sum = 0;
+    double sum = 0;
     const char *key;
     json_t *value;
     json_object_foreach(totals, key, value) {
-        json_int_t count = json_integer_value(value);
+        const char *values[] = {op, key + len};
         if (strncmp(key, head, len) != 0) continue;
-        sum += count;
-        if (out == NULL) continue;
-        *failed |= blasd_buf_printf(out, "blasd_job_failures_total{op=\"%s\"", op);
-        *failed |= put_label(out, ",code", key + len);
-        *failed |= blasd_buf_printf(out, "} %" JSON_INTEGER_FORMAT "\n", count);
+        sum += json_number_value(value);
+        if (out != NULL)
+            *failed |= http_metric_row(out, METRIC(blasd_job_failures_total), values,
+                                       json_number_value(value));
     }
     return sum;
 }
@@ -95,34 +77,151 @@ static json_int_t put_failures(json_t *totals, const char *op, struct blasd_buf 
 static int put_jobs(json_t *totals, struct blasd_buf *out) {
     int failed = 0;
     if (!json_is_object(totals)) return 0;
-    failed |= blasd_buf_puts(out, "# HELP blasd_jobs_submitted_total Jobs taken in.\n"
-                                  "# TYPE blasd_jobs_submitted_total counter\n");
+    failed |= http_metric_head(out, METRIC(blasd_jobs_submitted_total));
     for (const struct blasd_op *const *op = blasd_ops; *op != NULL; op++)
-        failed |= blasd_buf_printf(
-            out, "blasd_jobs_submitted_total{op=\"%s\"} %" JSON_INTEGER_FORMAT "\n", (*op)->name,
-            total_of(totals, (*op)->name, "submitted"));
-    failed |= blasd_buf_puts(out, "# HELP blasd_jobs_total Jobs that have ended, by final state.\n"
-                                  "# TYPE blasd_jobs_total counter\n");
+        failed |= http_metric_row(out, METRIC(blasd_jobs_submitted_total), &(*op)->name,
+                                  total_of(totals, (*op)->name, "submitted"));
+    failed |= http_metric_head(out, METRIC(blasd_jobs_total));
     for (const struct blasd_op *const *op = blasd_ops; *op != NULL; op++)
-        for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++)
-            failed |= blasd_buf_printf(
-                out, "blasd_jobs_total{op=\"%s\",state=\"%s\"} %" JSON_INTEGER_FORMAT "\n",
-                (*op)->name, blasd_state_names[state],
-                state == BLASD_FAILED ? put_failures(totals, (*op)->name, NULL, &failed)
-                                      : total_of(totals, (*op)->name, blasd_state_names[state]));
-    failed |= blasd_buf_puts(out, "# HELP blasd_job_failures_total Failed jobs, by error code.\n"
-                                  "# TYPE blasd_job_failures_total counter\n");
+        for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++) {
+            const char *values[] = {(*op)->name, blasd_state_names[state]};
+            failed |= http_metric_row(out, METRIC(blasd_jobs_total), values,
+                                      state == BLASD_FAILED
+                                          ? put_failures(totals, (*op)->name, NULL, NULL)
+                                          : total_of(totals, values[0], values[1]));
+        }
+    failed |= http_metric_head(out, METRIC(blasd_job_failures_total));
     for (const struct blasd_op *const *op = blasd_ops; *op != NULL; op++)
         put_failures(totals, (*op)->name, out, &failed);
     return failed;
 }
 
+/* One figure of what waits in each place of the queue. */
+static int put_places(enum blasd_metric metric, const char *key, double factor, const json_t *queue,
+                      struct blasd_buf *out) {
+    int failed = http_metric_head(out, metric);
+    for (int class = 0; class < BLASD_DEVICE_CLASS_COUNT; class ++)
+        for (int priority = 0; priority < BLASD_PRIORITY_COUNT; priority++) {
+            const char *values[] = {blasd_device_class_names[class],
+                                    blasd_priority_names[priority]};
+            const json_t *place = json_object_get(json_object_get(queue, values[0]), values[1]);
+            failed |= http_metric_row(out, metric, values, number_of(place, key) * factor);
+        }
+    return failed;
+}
+
+static int put_waiting(const json_t *queue, struct blasd_buf *out) {
+    if (json_object_get(queue, "running") == NULL) return 0;
+    return put_places(METRIC(blasd_queue_waiting_jobs), "queued", 1, queue, out) |
+           put_places(METRIC(blasd_queue_claimed_jobs), "claimed", 1, queue, out) |
+           put_places(METRIC(blasd_queue_oldest_seconds), "oldest_us", 1e-6, queue, out) |
+           http_metric_one(out, METRIC(blasd_queue_running_jobs), number_of(queue, "running")) |
+           http_metric_one(out, METRIC(blasd_results_bytes), number_of(queue, "records_bytes"));
+}
+
+/* BLASD_BUCKETS + 1 counts and the sum; false where that is not what it is. */
+static bool read_histogram(const json_t *numbers, struct blasd_histogram_sum *ret) {
+    if (json_array_size(numbers) != BLASD_BUCKETS + 2) return false;
+    for (size_t i = 0; i <= BLASD_BUCKETS; i++)
+        ret->buckets[i] = (uint64_t)json_number_value(json_array_get(numbers, i));
+    ret->sum = (uint64_t)json_number_value(json_array_get(numbers, BLASD_BUCKETS + 1));
+    return true;
+}
+
+/* What workers count of one operation: its phases, or, where `phases` is false, its batches. */
+static int put_counted(bool phases, const char *worker, const char *class, const char *op,
+                       json_t *counted, struct blasd_buf *out) {
+    const char *phase;
+    json_t *numbers;
+    int failed = 0;
+    json_object_foreach(counted, phase, numbers) {
+        const char *values[] = {op, phase, class, worker}, *batch[] = {op, class, worker};
+        struct blasd_histogram_sum sum;
+        if ((strcmp(phase, "batch") != 0) != phases || !read_histogram(numbers, &sum)) continue;
+        failed |= phases ? http_metric_histogram(out, METRIC(blasd_job_phase_seconds), values, &sum,
+                                                 blasd_bounds_us, 1e6)
+                         : http_metric_histogram(out, METRIC(blasd_batch_jobs), batch, &sum,
+                                                 blasd_bounds_jobs, 1);
+    }
+    return failed;
+}
+
+static int put_all_counted(bool phases, json_t *figures, const json_t *workers,
+                           struct blasd_buf *out) {
+    const char *worker, *op;
+    json_t *told, *counted;
+    int failed =
+        http_metric_head(out, phases ? METRIC(blasd_job_phase_seconds) : METRIC(blasd_batch_jobs));
+    json_object_foreach(figures, worker, told) {
+        const char *device = text_of(json_object_get(workers, worker), "device");
+        char class[16];
+        snprintf(class, sizeof class, "%.*s", (int)strcspn(device, ":"), device);
+        json_object_foreach(json_object_get(told, "ops"), op, counted) failed |=
+            put_counted(phases, worker, class, op, counted, out);
+    }
+    return failed;
+}
+
+static int put_spans(json_t *figures, struct blasd_buf *out) {
+    static const char *const outcomes[] = {"sent", "dropped", "refused"};
+    const char *worker;
+    json_t *told;
+    bool headed = false;
+    int failed = 0;
+    json_object_foreach(figures, worker, told) {
+        json_t *spans = json_object_get(told, "spans");
+        if (!json_is_object(spans)) continue;
+        if (!headed) failed |= http_metric_head(out, METRIC(blasd_worker_otlp_spans_total));
+        headed = true;
+        for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++) {
+            const char *values[] = {worker, outcomes[i]};
+            failed |= http_metric_row(out, METRIC(blasd_worker_otlp_spans_total), values,
+                                      number_of(spans, outcomes[i]));
+        }
+    }
+    return failed;
+}
+
+static int put_tenant(enum blasd_metric metric, const char *key, json_t *tenants,
+                      struct blasd_buf *out) {
+    const char *tenant;
+    json_t *has;
+    int failed = http_metric_head(out, metric);
+    json_object_foreach(tenants, tenant, has) {
+        if (json_object_get(has, key) == NULL) continue; /* nobody counts it */
+        failed |= http_metric_row(out, metric, &tenant, number_of(has, key));
+    }
+    return failed;
+}
+
+static int put_tenants(json_t *tenants, struct blasd_buf *out) {
+    if (!json_is_object(tenants)) return 0;
+    return put_tenant(METRIC(blasd_tenant_waiting_jobs), "waiting", tenants, out) |
+           put_tenant(METRIC(blasd_tenant_jobs), "jobs", tenants, out) |
+           put_tenant(METRIC(blasd_tenant_bytes), "bytes", tenants, out) |
+           put_tenant(METRIC(blasd_tenant_results_bytes), "results_bytes", tenants, out);
+}
+
+static int put_tensors(const json_t *document, struct blasd_buf *out) {
+    const json_t *tensors = json_object_get(document, "tensors");
+    if (!json_is_object(tensors)) return 0;
+    return http_metric_one(out, METRIC(blasd_tensors), number_of(tensors, "count")) |
+           http_metric_one(out, METRIC(blasd_tensor_bytes), number_of(tensors, "bytes")) |
+           http_metric_one(out, METRIC(blasd_tensors_evicted_total),
+                           number_of(json_object_get(document, "totals"), "tensors evicted"));
+}
+
 int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
     json_t *document = json_loadb(stats, len, 0, NULL);
     json_t *workers = json_object_get(document, "workers");
-    int failed = put_jobs(json_object_get(document, "totals"), out);
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        failed |= put_family(&families[i], workers, out);
+    json_t *figures = json_object_get(document, "figures");
+    int failed = put_jobs(json_object_get(document, "totals"), out) | put_devices(workers, out) |
+                 put_waiting(json_object_get(document, "queue"), out);
+    if (json_is_object(figures))
+        failed |= put_all_counted(true, figures, workers, out) |
+                  put_all_counted(false, figures, workers, out) | put_spans(figures, out);
+    failed |= put_tenants(json_object_get(document, "tenants"), out);
+    failed |= put_tensors(document, out);
     json_decref(document);
     return failed;
 }

@@ -19,7 +19,9 @@ struct http_upload {
     enum blasd_priority priority;
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
+    char labels[BLASD_LABELS_MAX];
     bool submitted; /* the queue has the job */
+    bool repeated;  /* it had it before: the job is that of an earlier request */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
     struct blasd_job

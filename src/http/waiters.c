@@ -56,6 +56,14 @@ void http_wait_time_up(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
+static void log_ended(const char *id, const char *op, const char *state, const char *code) {
+    const struct blasd_log_field fields[] = {
+        {"id", id, false}, {"code", code, false}, {"op", op, false}};
+    char event[32];
+    snprintf(event, sizeof event, "job %s", state);
+    blasd_log_job_event(BLASD_LOG_INFO, event, fields, sizeof fields / sizeof *fields);
+}
+
 void http_log_expired(void *arg, const char *line, size_t len) {
     char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256];
     (void)arg;
@@ -63,5 +71,5 @@ void http_log_expired(void *arg, const char *line, size_t len) {
     memcpy(text, line, len);
     text[len] = '\0';
     if (sscanf(text, "%41s %63s %15s %63s", id, op, state, code) == 4)
-        blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s op=%s", state, id, code, op);
+        log_ended(id, op, state, code);
 }

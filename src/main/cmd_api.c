@@ -31,6 +31,8 @@ static const char usage[] =
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
     "  --audit                logs a line for each job that is taken\n"
+    "  --access-log           logs a line for each request that is answered\n"
+    "  --metrics-tenants      GET /metrics names tenants\n"
     "  --price TEXT           what a device's time and energy cost, as in\n"
     "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
     "                         have a cost [BLASD_PRICE]\n"
@@ -47,7 +49,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, audit, low_latency, has_prices;
+    bool share, audit, access_log, metrics_tenants, low_latency, has_prices;
     struct blasd_prices prices;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
@@ -66,6 +68,8 @@ static int take_option(void *arg, int option, char *value) {
         return settings->loops < 0 ? -1 : 0;
     case 's': settings->share = true; return 0;
     case 'A': settings->audit = true; return 0;
+    case 'G': settings->access_log = true; return 0;
+    case 'T': settings->metrics_tenants = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
@@ -84,6 +88,8 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 's'},
                                             {"audit", no_argument, NULL, 'A'},
+                                            {"access-log", no_argument, NULL, 'G'},
+                                            {"metrics-tenants", no_argument, NULL, 'T'},
                                             {"price", required_argument, NULL, 'P'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"unusable", required_argument, NULL, 'u'},
@@ -154,11 +160,20 @@ static int open_doors(struct settings *settings, struct blasd_auth **auth, struc
     return code;
 }
 
+static int open_telemetry(const struct settings *settings, char url[LISTEN_URL],
+                          struct blasd_otlp **ret, struct blasd_err *err) {
+    const struct common_options *common = &settings->common;
+    listeners_url(&settings->listeners, settings->doors.tls_cert != NULL, url);
+    return telemetry_open(&common->telemetry, common->limits.otlp_spans, "blasd api", url, ret,
+                          err);
+}
+
 static int run(struct settings *settings) {
     static const int ends[] = {SIGTERM, SIGINT, 0}, rereads[] = {SIGTERM, SIGINT, SIGHUP, 0};
     const struct door_options *doors = &settings->doors;
     const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
     struct blasd_auth *auth = NULL;
+    char url[LISTEN_URL];
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct blasd_queue_options queue = {.url = settings->common.redis,
                                         .name = settings->common.queue,
@@ -173,6 +188,8 @@ static int run(struct settings *settings) {
                                          .tls = doors->tls_cert == NULL ? NULL : &tls,
                                          .share = settings->share,
                                          .audit = settings->audit,
+                                         .access_log = settings->access_log,
+                                         .metrics_tenants = settings->metrics_tenants,
                                          .prices = settings->has_prices ? &settings->prices : NULL,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
@@ -198,9 +215,12 @@ static int run(struct settings *settings) {
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
-        give_up_rights(settings);
         options.auth = auth;
-        code = blasd_http_run(&options, &err);
+        code = open_telemetry(settings, url, &options.otlp, &err);
+        give_up_rights(settings);
+        if (code == 0) code = blasd_otlp_start(options.otlp, &err);
+        if (code == 0) code = blasd_http_run(&options, &err);
+        blasd_otlp_stop(options.otlp);
     }
     listeners_remove(&settings->listeners);
     blasd_auth_free(auth);
@@ -229,7 +249,7 @@ int blasd_cmd_api(int argc, char **argv) {
     if (status == 0) {
         prctl(PR_SET_NAME, "blasd api");
         keep_memory();
-        blasd_log_setup("blasd api", settings.common.log_level);
+        common_log(&settings.common, "blasd api");
         status = settings.low_latency && hold_low_latency(BLASD_LATENCY_DEVICE) != 0
                      ? BLASD_EXIT_FAILED
                      : run(&settings);

@@ -42,6 +42,8 @@ static const char usage[] =
     "  --audit                logs a line for each job that is taken, beside those for what is "
     "refused,\n"
     "                         fails, expires or is cancelled\n"
+    "  --access-log           logs a line for each request that is answered\n"
+    "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
     "  --price TEXT           what a device's time and energy cost, as in\n"
@@ -67,7 +69,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *data;
     int workers, loops; /* 0: chosen here */
-    bool durable, share, audit, pin, low_latency;
+    bool durable, share, audit, access_log, metrics_tenants, pin, low_latency;
     struct text_list hosts, origins;
     struct unusable_devices unusable;
 };
@@ -81,6 +83,8 @@ static int take_option(void *arg, int option, char *value) {
     case 's': settings->durable = true; return 0;
     case 'm': settings->share = true; return 0;
     case 'A': settings->audit = true; return 0;
+    case 'G': settings->access_log = true; return 0;
+    case 'T': settings->metrics_tenants = true; return 0;
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
@@ -110,6 +114,8 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 'm'},
                                             {"audit", no_argument, NULL, 'A'},
+                                            {"access-log", no_argument, NULL, 'G'},
+                                            {"metrics-tenants", no_argument, NULL, 'T'},
                                             {"price", required_argument, NULL, 'P'},
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
@@ -191,6 +197,8 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
     if (settings->share) failed |= text_list_add(words, "--share");
     if (settings->audit) failed |= text_list_add(words, "--audit");
+    if (settings->access_log) failed |= text_list_add(words, "--access-log");
+    if (settings->metrics_tenants) failed |= text_list_add(words, "--metrics-tenants");
     failed |= doors_words(&settings->doors, words);
     failed |= add_options(words, "--allow-host", settings->hosts.texts);
     failed |= add_options(words, "--allow-origin", settings->origins.texts);
@@ -342,7 +350,7 @@ int blasd_cmd_up(int argc, char **argv) {
     doors_init(&settings.doors);
     status = parse(&settings, argc, argv);
     if (status == 0) {
-        blasd_log_setup("blasd up", settings.common.log_level);
+        common_log(&settings.common, "blasd up");
         status = BLASD_EXIT_FAILED;
         if ((!settings.low_latency || hold_low_latency(BLASD_LATENCY_DEVICE) == 0) &&
             data_dir_open(&dir, settings.data, &err) == 0) {

@@ -132,12 +132,17 @@ static int run(const struct settings *settings) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    code = telemetry_open(&settings->common.telemetry, options.queue.limits->otlp_spans,
+                          "blasd worker", options.name, &options.otlp, &err);
     give_up_files(settings);
-    code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
+    if (code == 0)
+        code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
     if (code == 0) code = blasd_store_open(blobs, &options.queue.store, &err);
     if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
     if (code == 0 && !settings->common.no_confine) confine_calls();
+    if (code == 0) code = blasd_otlp_start(options.otlp, &err);
     if (code == 0) code = blasd_worker_run(&options, &err);
+    blasd_otlp_stop(options.otlp);
     blasd_store_free(options.queue.store);
     if (code == 0) return BLASD_EXIT_OK;
     blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
@@ -166,7 +171,7 @@ int blasd_cmd_worker(int argc, char **argv) {
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd worker");
-    blasd_log_setup("blasd worker", settings.common.log_level);
+    common_log(&settings.common, "blasd worker");
     set_oom_score();
     status = start_blas(&settings, argv);
     return status != 0 ? status : run(&settings);

@@ -112,6 +112,7 @@ static int common_init(struct common_options *common) {
         return -1;
     }
     if (set_redis(common, from_environment("BLASD_REDIS")) != 0) return -1;
+    if (telemetry_init(&common->telemetry) != 0) return -1;
     return level == NULL ? 0 : set_level(common, level);
 }
 
@@ -129,8 +130,13 @@ static int common_take(struct common_options *common, int option, char *value) {
         if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
         fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);
         return -1;
-    default: return 1;
+    default: return telemetry_take(&common->telemetry, option, value);
     }
+}
+
+void common_log(const struct common_options *common, const char *process) {
+    blasd_log_setup(process, common->log_level);
+    if (common->telemetry.log_json) blasd_log_json();
 }
 
 int option_wrong(const char *command) {
@@ -144,7 +150,7 @@ int command_line_read(const struct command_line *line, int argc, char **argv) {
     while ((option = getopt_long(argc, argv, "h", line->options, NULL)) != -1) {
         int taken = option == '?' ? -1 : common_take(line->common, option, optarg);
         if (option == 'h') {
-            printf("%s%s%s", line->usage, common_usage, line->notes);
+            printf("%s%s%s%s", line->usage, common_usage, telemetry_usage, line->notes);
             return -1;
         }
         if (taken == 1) taken = line->take(line->arg, option, optarg);
@@ -154,6 +160,7 @@ int command_line_read(const struct command_line *line, int argc, char **argv) {
         fprintf(stderr, "blasd %s: '%s' is not an option\n", line->command, argv[optind]);
         return option_wrong(line->command);
     }
+    if (telemetry_check(&line->common->telemetry) != 0) return option_wrong(line->command);
     if (line->needs_redis && line->common->redis == NULL) {
         fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
         return option_wrong(line->command);
@@ -209,11 +216,12 @@ int common_export(const struct common_options *common) {
     if (common->no_confine) failed |= setenv("BLASD_NO_CONFINE", "1", 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
+    failed |= telemetry_export(&common->telemetry);
     return failed == 0 ? 0 : -1;
 }
 
 bool common_needs_network(const struct common_options *common) {
-    return strncmp(common->redis, "unix:", 5) != 0;
+    return strncmp(common->redis, "unix:", 5) != 0 || common->telemetry.otlp != NULL;
 }
 
 const char *common_blob_dir(const struct common_options *common) {

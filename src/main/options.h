@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "core/price.h"
+#include "main/telemetry.h"
 #include "queue/queue.h"
 
 #include <getopt.h>
@@ -20,6 +21,7 @@ struct common_options {
     bool no_confine;    /* --no-confine, BLASD_NO_CONFINE=1 */
     struct blasd_limits limits;
     enum blasd_log_level log_level; /* --log-level, BLASD_LOG_LEVEL; info */
+    struct telemetry_options telemetry;
 };
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
@@ -42,6 +44,7 @@ enum {
     {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
     {"log-level", required_argument, NULL, OPTION_LOG},                                            \
     {"no-confine", no_argument, NULL, OPTION_FREE},                                                \
+    TELEMETRY_OPTIONS,                                                                             \
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
 
@@ -63,7 +66,9 @@ int command_line_read(const struct command_line *line, int argc, char **argv);
 int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err);
 /* Puts every value into the environment, for children. */
 int common_export(const struct common_options *common);
-/* Whether its Redis is reached over a network. */
+/* Says how this process logs, as the options ask; `process` is static. */
+void common_log(const struct common_options *common, const char *process);
+/* Whether its Redis, or a collector of spans, is reached over a network. */
 bool common_needs_network(const struct common_options *common);
 /* The directory of the blob store; NULL: it is of another kind. */
 const char *common_blob_dir(const struct common_options *common);

@@ -7,6 +7,7 @@
  *   front_waiters.c who waits for which job, and the messages that say which have ended
  *   front_events.c  what becomes of everybody's jobs, for who looks on
  *   front_read.c    get, watch, cancel, list, stats
+ *   front_tensor.c  tensors that are kept
  *   front_blob.c    blobs, of either kind, out of the store and into it
  *   front_slice.c   payloads of middling size, in segments */
 #ifndef BLASD_QUEUE_FRONT_H
@@ -41,7 +42,7 @@ struct front_call {
     int args;
     bool broken;    /* memory ran out while it was built */
     int tries_left; /* times it may be sent again after its connection was lost */
-    int64_t until_ns;
+    int64_t until_ns, sent_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
     size_t seq_at; /* where its SEQ stands, FRONT_SEQ digits set when it is first sent; 0: none */
@@ -84,8 +85,8 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
 #define FRONT_NOTE_MAX                                                                             \
-    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_TENANT_MAX +              \
-     4 * (1 + BLASD_TEXT_NUMBER))
+    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_LABELS_MAX +              \
+     BLASD_TENANT_MAX + 4 * (1 + BLASD_TEXT_NUMBER))
 
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_PACKET_JOBS 128
@@ -264,6 +265,9 @@ void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 
+/* front_tensor.c: what the tenant's tensors may come to; 0: as all. */
+uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal);
 /* front_events.c: SUBSCRIBE or UNSUBSCRIBE, on the connection that listens. */
 void front_events_subscribe(struct blasd_front_queue *queue, const char *command);
 

@@ -7,6 +7,7 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
+#include "base/histogram.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -203,6 +204,9 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         return;
     }
     queue->calls.heard_ns = blasd_clock_ns();
+    if (queue->hooks.trips != NULL)
+        blasd_histogram_add(queue->hooks.trips, blasd_bounds_us,
+                            (queue->calls.heard_ns - call->sent_ns) / 1000);
     if (r->type != REDIS_REPLY_ERROR) {
         answer(call, r, NULL);
         return;
@@ -240,7 +244,8 @@ static size_t send_some(struct blasd_front_queue *queue, struct front_list *list
                                   handle_reply, call) != 0)
             break;
         list_remove(call);
-        if (queue->calls.flight.head == NULL) queue->calls.heard_ns = blasd_clock_ns();
+        call->sent_ns = blasd_clock_ns();
+        if (queue->calls.flight.head == NULL) queue->calls.heard_ns = call->sent_ns;
         list_add(&queue->calls.flight, call);
         sent += len;
     }

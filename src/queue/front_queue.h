@@ -108,6 +108,7 @@ struct blasd_front_queue_hooks {
     void (*on_unseen)(void *arg, const char *line, size_t len);
     /* May be NULL where blasd_front_queue_hear is not called. */
     void (*on_told)(void *arg, const struct blasd_told *told);
+    struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
     void *arg;
 };
 
@@ -178,6 +179,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 struct blasd_list_query {
     int state;                   /* an enum blasd_state, or -1: any */
     const char *op;              /* NULL: any */
+    const char *label;           /* "NAME=VALUE" or "NAME"; NULL: any */
     int64_t since_us, before_us; /* made from the one on, and before the other */
     int limit;
     const char *cursor; /* NULL: from the begin */
@@ -191,6 +193,10 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
 /* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
  * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* The same with what only GET /metrics asks for: how long what waits has waited, what workers count
+ * (worker/phases.h), and, where `tenants`, what each tenant has. */
+void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
+                               void *arg);
 /* A JSON object {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these
  * days since 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "". */
 void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
@@ -220,6 +226,41 @@ int blasd_front_queue_slice_let_go(struct blasd_view *hold, const struct blasd_s
 /* Appends them. Errors: record_expired, no_space. */
 int blasd_front_queue_slice_read(struct blasd_front_queue *queue, const struct blasd_slice *slice,
                                  uint64_t bytes, struct blasd_buf *out, struct blasd_err *err);
+/* Tensors that are kept: one, or a page of them and where the next one goes on, "" at the end. */
+typedef void (*blasd_tensors_fn)(void *arg, const struct blasd_err *err,
+                                 const struct blasd_stored_tensor *tensors, int count,
+                                 const char *cursor);
+struct blasd_tensor_put {
+    char id[BLASD_ID_LEN + 1];
+    struct blasd_tensor tensor;
+    struct blasd_blob *blob; /* borrowed until the answer: ID.in, whole */
+};
+/* Keeps all of them or, in a store of kind dir, none; gives none back. Errors: tensor_too_large,
+ * tensors_full, queue_unavailable. */
+void blasd_front_queue_tensor_put(struct blasd_front_queue *queue,
+                                  const struct blasd_principal *principal, uint64_t life_s,
+                                  const struct blasd_tensor_put *tensors, int count,
+                                  blasd_tensors_fn done, void *arg);
+/* One, whose life begins anew where it is to be used. Errors: tensor_not_found, tensor_expired. */
+void blasd_front_queue_tensor_get(struct blasd_front_queue *queue,
+                                  const struct blasd_principal *principal, const char *id, bool use,
+                                  blasd_tensors_fn done, void *arg);
+/* From now on it lives so long from each use. */
+void blasd_front_queue_tensor_life(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, const char *id,
+                                   uint64_t life_s, blasd_tensors_fn done, void *arg);
+/* Forgets it; its bytes stay for the jobs that refer to it. */
+void blasd_front_queue_tensor_drop(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, const char *id,
+                                   blasd_tensors_fn done, void *arg);
+/* A page, newest first; `cursor` NULL: from the begin. */
+void blasd_front_queue_tensor_list(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, int limit,
+                                   const char *cursor, blasd_tensors_fn done, void *arg);
+/* Gives ids to the outputs of the job `id` that are to become tensors. */
+void blasd_front_queue_keep_outputs(struct blasd_front_queue *queue,
+                                    const struct blasd_principal *principal, const char *id,
+                                    struct blasd_keeping *keeping);
 /* Removes a blob, of either kind. */
 void blasd_front_queue_blob_remove(struct blasd_front_queue *queue, const char *name);
 

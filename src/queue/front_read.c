@@ -50,15 +50,19 @@ static void record_reply(struct front_call *call, const redisReply *reply,
     const redisReply *r = NULL;
     struct blasd_early early;
     struct blasd_err own;
-    bool read;
+    bool read, referred = false; /* by a pending job, to the outputs of this one */
     if (reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 1)
         r = reply->element[0];
+    if (r != NULL && r->type == REDIS_REPLY_ARRAY && r->elements == 1) {
+        r = r->element[0];
+        referred = true;
+    }
     read = err == NULL && r != NULL && r->type == REDIS_REPLY_STRING;
     early = front_wait_settle(call->queue, c->waiter, read && !front_record_final(r->str, r->len));
     if (err != NULL) {
         c->done(c->arg, err, NULL, 0);
     } else if (read) {
-        if (c->cancel) remove_tensors(call->queue, c->id);
+        if (c->cancel && !referred) remove_tensors(call->queue, c->id);
         c->done(c->arg, NULL, r->str, r->len);
         front_wait_early(call->queue, c->id, &early);
     } else {
@@ -249,6 +253,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     front_call_number(&c->call, query->before_us < 0 ? 0 : (uint64_t)query->before_us);
     front_call_number(&c->call, query->limit < 1 ? 1 : (uint64_t)query->limit);
     front_call_text(&c->call, query->cursor == NULL ? "" : query->cursor);
+    front_call_text(&c->call, query->label == NULL ? "" : query->label);
     if (!queue->listings.listing && queue->listings.list_timer.slot == 0) {
         list_send(c);
     } else {
@@ -290,11 +295,23 @@ static struct text_call *text_call_new(struct blasd_front_queue *queue, blasd_te
     return c;
 }
 
-void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
+/* `more`: NULL, or the argument that asks for more than the usual. */
+static void ask_stats(struct blasd_front_queue *queue, const char *more, blasd_text_fn done,
+                      void *arg) {
     struct text_call *c = text_call_new(queue, done, arg);
     if (c == NULL) return;
     front_call_function(&c->call, "stats");
+    if (more != NULL) front_call_text(&c->call, more);
     front_call_send(&c->call);
+}
+
+void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
+    ask_stats(queue, NULL, done, arg);
+}
+
+void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
+                               void *arg) {
+    ask_stats(queue, tenants ? "tenants" : "figures", done, arg);
 }
 
 void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,

@@ -110,6 +110,9 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
                    "results that were promised take all the %" PRIu64
                    " bytes there are for them (limit record_bytes)",
                    view->kept_limit);
+    else if (code == 9)
+        blasd_fail(&err, BLASD_E_reference_not_found, "inputs",
+                   "what an input refers to was there a moment ago, and is not kept any more");
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
     else
@@ -201,11 +204,25 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
     return s->job->device == BLASD_DEVICE_ANY ? s->chosen : s->job->device;
 }
 
+/* "t=BLOB,BLOB..."; returns its length. */
+static int write_references(const struct blasd_job *job, const char *gap, char *text, size_t size) {
+    int len = snprintf(text, size, "%st=", gap);
+    const char *comma = "";
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        char name[BLASD_REFERRED_NAME];
+        if (!blasd_source_refers(&job->inputs[i].source)) continue;
+        blasd_input_blob(&job->inputs[i], name);
+        len += snprintf(text + len, size - (size_t)len, "%s%s", comma, name);
+        comma = ",";
+    }
+    return len;
+}
+
 /* OPTIONS, see functions/contract.lua. */
 static void add_options(struct front_submit *submit, struct item *item,
-                        const struct blasd_submission *s) {
+                        const struct blasd_principal *principal, const struct blasd_submission *s) {
     struct front_call *call = &submit->call;
-    char text[96];
+    char text[160 + BLASD_MAX_INPUTS * BLASD_REFERRED_NAME];
     const char *gap = "", *key = s->idempotency_key;
     int len = 0;
     text[0] = '\0';
@@ -216,6 +233,15 @@ static void add_options(struct front_submit *submit, struct item *item,
     if (s->job->payload_in_blob) {
         bool redis = blasd_store_kind(call->queue->store) == BLASD_STORE_REDIS;
         len += snprintf(text + len, sizeof text - (size_t)len, "%s%s", gap, redis ? "B=1" : "b=1");
+        gap = " ";
+    }
+    if (blasd_job_refers(s->job)) {
+        len += write_references(s->job, gap, text + len, sizeof text - (size_t)len);
+        gap = " ";
+    }
+    if (s->job->keeping.keep != 0) {
+        len += snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64, gap,
+                        front_tensor_quota(call->queue, principal));
         gap = " ";
     }
     if (key != NULL)
@@ -248,6 +274,8 @@ static size_t write_note(const struct blasd_front_queue *queue,
     size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
     len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
+    if (s->job->labels[0] != '\0')
+        len += blasd_text_join(note + len, size - len, " ", s->job->labels, NULL);
     len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
     if (front_alone(principal)) return len;
     struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);
@@ -268,7 +296,7 @@ static void add_job(struct front_submit *submit, struct item *item,
     front_call_arg(call, s->frame, s->frame_len);
     front_call_number(call, stream_of(s));
     front_call_number(call, s->cost_bytes);
-    add_options(submit, item, s);
+    add_options(submit, item, principal, s);
     front_call_arg(call, note, write_note(call->queue, principal, s, note));
 }
 
@@ -312,7 +340,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     struct front_packet like;
     char head[BLASD_ID_PACKET];
     if (s->company == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
-        s->idempotency_key != NULL)
+        s->idempotency_key != NULL || s->job->keeping.keep != 0 || blasd_job_refers(s->job))
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     memcpy(head, id, sizeof head);

@@ -24,17 +24,20 @@ static uint64_t share_or(uint64_t limit, uint64_t all, uint64_t parts) {
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
     const struct blasd_limits *limits = options->limits;
     uint64_t free_bytes = 0, all_bytes = 0;
-    if (!limits->queue_bytes || !limits->record_bytes || !limits->record_sync_bytes)
+    if (!limits->queue_bytes || !limits->record_bytes || !limits->record_sync_bytes ||
+        !limits->tensor_bytes)
         blasd_store_space(options->store, &free_bytes, &all_bytes);
     ret->queue_jobs = limits->queue_jobs;
     ret->queue_bytes = share_or(limits->queue_bytes, all_bytes, 2);
     ret->record_bytes = share_or(limits->record_bytes, all_bytes, 4);
     ret->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 64);
+    ret->tensor_bytes = share_or(limits->tensor_bytes, all_bytes, 4);
     snprintf(ret->text, sizeof ret->text,
              "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-             " %" PRIu64,
+             " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
-             ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes);
+             ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
+             ret->tensor_bytes, limits->tensors, limits->tensor_life_s);
 }
 
 int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,

@@ -16,8 +16,8 @@ extern const struct blasd_link_library blasd_queue_library;
 
 /* The limits as the functions take them, with those that are 0 resolved from the store's size. */
 struct blasd_link_limits {
-    char text[184]; /* the argument LIMITS */
-    uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes;
+    char text[256]; /* the argument LIMITS */
+    uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
 };
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
 

@@ -135,6 +135,7 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     if (strcmp(text, lease->epoch) == 0) return;
     memcpy(lease->epoch, text, sizeof text);
     blasd_worker_turns_reset(&queue->turns);
+    queue->turns.watched = true; /* for all it knows, until a turn has been answered */
 }
 
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
@@ -146,6 +147,19 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     *lost = rc == BLASD_CALL_LOST;
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
+                               struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX], ms[24];
+    blasd_link_key(key, queue->name, ":figures:%s", queue->lease.worker);
+    snprintf(ms, sizeof ms, "%" PRIu64, 3 * queue->options.limits->lease_ms);
+    blasd_caller_command(&queue->caller, "SET");
+    blasd_caller_text(&queue->caller, key);
+    blasd_caller_text(&queue->caller, text);
+    blasd_caller_text(&queue->caller, "PX");
+    blasd_caller_text(&queue->caller, ms);
+    return blasd_caller_do(&queue->caller, err);
 }
 
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {

@@ -30,8 +30,11 @@ struct blasd_ending {
     size_t record_len;
     uint64_t out_bytes;       /* of outputs outside the record, in the blob "ID.out" or the slice */
     struct blasd_slice slice; /* where the outputs are, if it is given */
-    bool accepted;            /* set: false where the job had already ended otherwise (cancelled,
-                                 expired, taken by others) and this record was dropped */
+    /* Of the outputs that became tensors, whose blobs are there: "\tID BYTES FORM" of each.
+     * Borrowed; NULL: there are none. */
+    const char *kept;
+    bool accepted; /* set: false where the job had already ended otherwise (cancelled,
+                      expired, taken by others) and this record was dropped */
 };
 
 /* Connects, loads the functions if the server has not this schema's, checks that the store is the
@@ -58,6 +61,9 @@ void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count);
  * others now and the worker must register anew. */
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err);
+/* Publishes what the worker has counted, a JSON object, for some seconds. */
+int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
+                               struct blasd_err *err);
 /* Gives up the lease; jobs claimed and not ended go back at once, without counting as attempts
  * unless they had begun. */
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err);

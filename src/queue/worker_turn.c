@@ -69,8 +69,10 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
         if (blasd_piece_add(text, ending->id, ending->record, ending->record_len) < 0)
             return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
     }
+    size_t kept = 0;
+    for (int i = 0; i < count; i++) kept += endings[i].kept == NULL ? 0 : strlen(endings[i].kept);
     blasd_buf_reset(&queue->outputs);
-    if (blasd_buf_reserve(&queue->outputs, (size_t)count * OUTPUTS_MOST) < 0)
+    if (blasd_buf_reserve(&queue->outputs, (size_t)count * OUTPUTS_MOST + kept) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     return 0;
 }
@@ -78,7 +80,7 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
 /* How many endings from the first one on are of one packet, and can be told in one. */
 static int of_one_packet(const struct blasd_ending *endings, int count) {
     int jobs = 0;
-    while (jobs < count &&
+    while (jobs < count && endings[jobs].kept == NULL &&
            (endings[jobs].out_bytes == 0 || blasd_slice_given(&endings[jobs].slice)) &&
            memcmp(endings[jobs].id, endings->id, BLASD_ID_PACKET) == 0)
         jobs++;
@@ -103,6 +105,8 @@ static void write_outputs(struct blasd_buf *out, const struct blasd_ending *endi
         *at++ = ' ';
         at += blasd_text_number(at, (uint64_t)run);
     }
+    if (jobs == 1 && endings->kept != NULL)
+        at = (char *)memcpy(at, endings->kept, strlen(endings->kept)) + strlen(endings->kept);
     out->len = (size_t)(at - out->data);
 }
 

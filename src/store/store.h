@@ -4,11 +4,12 @@
  *   dir    files in one directory, on tmpfs as a rule; every process shares the machine or the file
  *          system. A blob is written and mapped in place, and never copied.
  *   redis  chunked values; for machines that share nothing else. Locally a blob is then a memfd.
- * A blob is named after its job: "ID.in" (inputs) or "ID.out" (outputs); one that many jobs share
- * is a segment, "NAME.seg" (segment.h). Whoever writes one holds a lock on it until Redis refers to
- * it, a segment's owner for as long as it lives, so a sweep removes by reference and never by age.
- * A client on the same machine may write a file there itself and hand it in (store_handed.h).
- * Read next: segment.h; worker_queue.h and front_queue.h, which move blobs of the kind redis. */
+ * A blob is named after its job: "ID.in" (inputs) or "ID.out" (outputs), or after its tensor:
+ * "ID.in"; one that many jobs share is a segment, "NAME.seg" (segment.h). Whoever writes one holds
+ * a lock on it until Redis refers to it, a segment's owner for as long as it lives, so a sweep
+ * removes by reference and never by age. A client on the same machine may write a file there itself
+ * and hand it in (store_handed.h). Read next: segment.h; worker_queue.h and front_queue.h, which
+ * move blobs of the kind redis. */
 #ifndef BLASD_STORE_H
 #define BLASD_STORE_H
 

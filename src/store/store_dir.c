@@ -31,7 +31,7 @@ bool blasd_blob_name_valid(const char *name) {
     if (strnlen(name, BLASD_BLOB_NAME) <= BLASD_ID_LEN) return false;
     memcpy(id, name, BLASD_ID_LEN);
     id[BLASD_ID_LEN] = '\0';
-    if (!blasd_id_valid(id)) return false;
+    if (!blasd_id_valid(id) && !blasd_id_tensor_valid(id)) return false;
     return strcmp(name + BLASD_ID_LEN, ".in") == 0 || strcmp(name + BLASD_ID_LEN, ".out") == 0;
 }
 

@@ -137,7 +137,7 @@ struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const v
     int outputs = 0;
     if (!blasd_answer_possible(record, output, format)) return NULL;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
-        if (record->outputs[i].tensor.rank >= 0) outputs++;
+        if (blasd_record_sends(record, i)) outputs++;
     answer = blasd_answer_begin(outputs, TEXT_MOST);
     if (answer == NULL) return NULL;
     if (!make(answer, record, payload, output, format) || !blasd_answer_end(answer)) {

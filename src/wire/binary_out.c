@@ -72,8 +72,9 @@ int npy_header(const struct blasd_tensor *tensor, struct blasd_buf *out) {
     size_t before = out->len, used;
     struct json_out text = {.buf = out};
     json_out_raw(&text, "\x93NUMPY\x01\0\0\0", 10);
-    json_out_put(&text, "{'descr': '%r', 'fortran_order': False, 'shape': (",
-                 dtype_codes[tensor->dtype].npy);
+    json_out_put(&text, "{'descr': '%r', 'fortran_order': %r, 'shape': (",
+                 dtype_codes[tensor->dtype].npy,
+                 tensor->order == BLASD_COLUMN_MAJOR ? "True" : "False");
     for (int i = 0; i < tensor->rank; i++)
         json_out_put(&text, i == 0 ? "%i" : ", %i", tensor->shape[i]);
     json_out_put(&text, tensor->rank == 1 ? ",), }" : "), }"); /* Python's tuple of one */

@@ -29,7 +29,7 @@ static const struct blasd_port *outputs_of(const struct blasd_record *record) {
 
 const struct blasd_port *document_output(const struct blasd_record *record, int i) {
     const struct blasd_port *outputs = outputs_of(record);
-    if (i < 0 || i >= BLASD_MAX_OUTPUTS || record->outputs[i].tensor.rank < 0) return NULL;
+    if (i < 0 || i >= BLASD_MAX_OUTPUTS || !blasd_record_sends(record, i)) return NULL;
     for (int n = 0; outputs != NULL && outputs[n].name != NULL; n++)
         if (n == i) return &outputs[i];
     return NULL;
@@ -38,7 +38,7 @@ const struct blasd_port *document_output(const struct blasd_record *record, int 
 int blasd_answer_output(const struct blasd_record *record, const char *name) {
     const struct blasd_port *outputs = outputs_of(record);
     for (int i = 0; outputs != NULL && outputs[i].name != NULL; i++)
-        if (strcmp(outputs[i].name, name) == 0) return record->outputs[i].tensor.rank < 0 ? -1 : i;
+        if (strcmp(outputs[i].name, name) == 0) return blasd_record_sends(record, i) ? i : -1;
     return -1;
 }
 
@@ -75,11 +75,28 @@ void document_elements(struct json_out *out, const struct blasd_tensor *tensor, 
     }
 }
 
+/* The tensor that the output has become. */
+static void write_kept(struct json_out *out, const struct blasd_record *record, int i) {
+    const struct blasd_tensor *tensor = &record->outputs[i].tensor;
+    char id[BLASD_ID_LEN + 1];
+    blasd_keeping_id(&record->keeping, record->id, i, id);
+    json_out_put(out, ",\"tensor\":{\"id\":%s,", id);
+    document_tensor(out, tensor);
+    json_out_put(out, ",\"bytes\":%u,\"expires_at\":%t,\"location\":\"host\"}",
+                 blasd_tensor_bytes(tensor),
+                 record->finished_us + (int64_t)record->keeping.life_s * 1000000);
+}
+
 static void write_output(struct json_out *out, const struct blasd_record *record, int i,
                          const char *name, struct document_data *data) {
     const struct blasd_output *output = &record->outputs[i];
     json_out_put(out, "%s:{", name);
     document_tensor(out, &output->tensor);
+    if (blasd_keeps(&record->keeping, i)) write_kept(out, record, i);
+    if (blasd_withholds(&record->keeping, i)) {
+        json_out_put(out, "}");
+        return;
+    }
     if (data->cuts != NULL) {
         json_out_put(out, ",\"data\":");
         data->cuts[data->cut_count++] = (struct document_cut){.output = i, .at = out->buf->len};
@@ -188,6 +205,25 @@ static void write_cost(struct json_out *out, const struct blasd_record *record) 
     document_cost(out, record->prices, &usage);
 }
 
+/* Names and values have no character that JSON would escape. */
+static void write_labels(struct json_out *out, const char *labels) {
+    struct blasd_label label;
+    for (bool first = true; blasd_labels_next(&labels, &label); first = false) {
+        json_out_put(out, first ? ",\"labels\":{\"" : ",\"");
+        json_out_raw(out, label.name, label.name_len);
+        json_out_put(out, "\":\"");
+        json_out_raw(out, label.value, label.value_len);
+        json_out_put(out, *labels == '\0' ? "\"}" : "\"");
+    }
+}
+
+static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) {
+    char text[BLASD_TRACE_TEXT];
+    if (!blasd_trace_given(id)) return;
+    blasd_trace_text(id, text);
+    json_out_put(out, ",\"trace_id\":\"%r\"", text);
+}
+
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
     json_out_put(out,
@@ -196,6 +232,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                  record->id, record->op, blasd_state_names[record->state],
                  blasd_priority_names[record->priority], device_of(record), record->created_us,
                  record->started_us, record->finished_us, record->progress);
+    write_labels(out, record->labels);
+    write_trace(out, record->trace_id);
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);

@@ -4,11 +4,17 @@
  *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
  *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
  *                             its name, the generation 4, the offset 8
+ *     trace                   only where the header says so: id 16, span 8, sampled 1
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
  *                             first_nonfinite 8; then of a rule its kind 1 and 24 that depend on
- *                             the kind; its tensor has no bytes
+ *                             the kind, and its tensor has no bytes; of a source that refers to a
+ *                             blob its id, where in it 8, bytes of the blob 8, 1: 0 or the rank,
+ *                             then a stride 8 for each
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
+ *     where outputs are kept or withheld: 1, bits of both 8 8, the tensors' life 4, and for each
+ *                             that is kept the last part of its id
+ *     labels                  a text of more than one byte, which is not there where there are none
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
  * version with other defaults. Read next: frame_record.c, frame_graph.c. */
@@ -20,6 +26,7 @@
 
 #define MAGIC "BLJF"
 #define SCHEMA 1
+#define TRACED 0x80u /* in the header's byte of the priority */
 
 /* What every job has, behind its id and operation. */
 struct numbers {
@@ -28,6 +35,25 @@ struct numbers {
     int64_t receive_us, created_us;
 };
 _Static_assert(sizeof(struct numbers) == 32, "no padding");
+
+static void put_reference(struct frame_writer *w, const struct blasd_input *input) {
+    const struct blasd_reference *reference = &input->reference;
+    frame_put_text(w, reference->id, sizeof reference->id);
+    frame_put(w, &input->source.offset, sizeof input->source.offset);
+    frame_put(w, &reference->blob_bytes, sizeof reference->blob_bytes);
+    frame_put_u8(w, (unsigned)reference->sliced);
+    frame_put(w, reference->to, (size_t)reference->sliced * sizeof *reference->to);
+}
+
+static void put_keeping(struct frame_writer *w, const struct blasd_keeping *keeping) {
+    if (keeping->keep == 0 && keeping->withhold == 0) return;
+    frame_put_u8(w, 1);
+    frame_put(w, &keeping->keep, sizeof keeping->keep);
+    frame_put(w, &keeping->withhold, sizeof keeping->withhold);
+    frame_put(w, &keeping->life_s, sizeof keeping->life_s);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(keeping, i)) frame_put_text(w, keeping->ids[i], sizeof keeping->ids[i]);
+}
 
 #define RULE_BYTES 24 /* of what a rule is beside its kind */
 _Static_assert(sizeof(((struct blasd_rule *)0)->line) == RULE_BYTES, "the longest of them");
@@ -47,10 +73,12 @@ static void put_rule(struct frame_writer *w, const struct blasd_rule *rule) {
 static void put_input(struct frame_writer *w, const struct blasd_port *port,
                       const struct blasd_input *input) {
     frame_put_text(w, port->name, BLASD_NAME_MAX);
-    frame_put_tensor(w, &input->tensor, input->source.offset, input->source.bytes);
+    bool refers = blasd_source_refers(&input->source);
+    frame_put_tensor(w, &input->tensor, refers ? 0 : input->source.offset, input->source.bytes);
     frame_put_u8(w, (unsigned)input->tensor.order);
     frame_put_u8(w, (unsigned)input->source.kind);
     frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
+    if (refers) put_reference(w, input);
     if (input->source.kind == BLASD_SOURCE_RULE) put_rule(w, &input->source.rule);
 }
 
@@ -76,6 +104,12 @@ static void put_place(struct frame_writer *w, const struct blasd_job *job) {
     frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
+static void put_trace(struct frame_writer *w, const struct blasd_trace *trace) {
+    frame_put(w, trace->id, sizeof trace->id);
+    frame_put(w, trace->span, sizeof trace->span);
+    frame_put_u8(w, trace->sampled);
+}
+
 /* What steps make is named behind the body (frame_graph.c). */
 static bool is_own(const struct blasd_job *job, int i) {
     return blasd_job_has(job, i) && job->inputs[i].source.kind != BLASD_SOURCE_STEP;
@@ -97,10 +131,12 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
     struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    bool traced = blasd_trace_given(job->trace.id);
     const struct frame_header header = {.magic = MAGIC,
                                         .schema = SCHEMA,
-                                        .own = {(uint8_t)job->priority, (uint8_t)job->device,
-                                                (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
+                                        .own = {(uint8_t)(job->priority | (traced ? TRACED : 0)),
+                                                (uint8_t)job->device, (uint8_t)job->most_s,
+                                                (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
     frame_put(&w, &header, sizeof header);
@@ -108,8 +144,41 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
+    if (traced) put_trace(&w, &job->trace);
     frame_put_body(&w, job);
+    put_keeping(&w, &job->keeping);
+    if (job->labels[0] != '\0') frame_put_text(&w, job->labels, sizeof job->labels);
     return frame_end(&w, room, out, err);
+}
+
+static int get_reference(struct frame_reader *r, struct blasd_input *input, struct blasd_err *err) {
+    struct blasd_reference *reference = &input->reference;
+    bool tensor = input->source.kind == BLASD_SOURCE_TENSOR;
+    frame_get_text(r, reference->id, sizeof reference->id);
+    frame_get(r, &input->source.offset, sizeof input->source.offset);
+    frame_get(r, &reference->blob_bytes, sizeof reference->blob_bytes);
+    reference->sliced = (int)frame_get_u8(r);
+    if (r->bad || (reference->sliced != 0 && reference->sliced != input->tensor.rank))
+        return frame_broken(err, "a reference is not well formed");
+    frame_get(r, reference->to, (size_t)reference->sliced * sizeof *reference->to);
+    for (int i = 0; i < reference->sliced; i++)
+        if (reference->to[i] < 0 || reference->to[i] > INT64_C(1) << 61)
+            return frame_broken(err, "a reference has steps that it cannot have");
+    if (r->bad || !(tensor ? blasd_id_tensor_valid(reference->id) : blasd_id_valid(reference->id)))
+        return frame_broken(err, "a reference has no id");
+    return 0;
+}
+
+static int get_keeping(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    struct blasd_keeping *keeping = &job->keeping;
+    if (r->bad || r->at == r->end || *r->at != 1) return 0;
+    r->at++;
+    frame_get(r, &keeping->keep, sizeof keeping->keep);
+    frame_get(r, &keeping->withhold, sizeof keeping->withhold);
+    frame_get(r, &keeping->life_s, sizeof keeping->life_s);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(keeping, i)) frame_get_text(r, keeping->ids[i], sizeof keeping->ids[i]);
+    return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
 }
 
 static int get_rule(struct frame_reader *r, struct blasd_rule *rule, struct blasd_err *err) {
@@ -123,6 +192,22 @@ static int get_rule(struct frame_reader *r, struct blasd_rule *rule, struct blas
     return 0;
 }
 
+/* What follows a tensor, by where its elements come from. */
+static int get_source(struct frame_reader *r, const struct blasd_job *job,
+                      struct blasd_input *input, struct blasd_err *err) {
+    struct blasd_source *source = &input->source;
+    bool rule = source->kind == BLASD_SOURCE_RULE;
+    if (source->kind != BLASD_SOURCE_PAYLOAD && !rule && !blasd_source_refers(source))
+        return frame_broken(err, "an input is of a kind that is not known");
+    if (source->bytes != (rule ? 0 : blasd_tensor_bytes(&input->tensor)))
+        return frame_broken(err, "a tensor's shape and bytes do not agree");
+    if (rule) return get_rule(r, &source->rule, err);
+    if (blasd_source_refers(source)) return get_reference(r, input, err);
+    if (source->bytes > job->payload_bytes || source->offset > job->payload_bytes - source->bytes)
+        return frame_broken(err, "a tensor lies outside the payload");
+    return 0;
+}
+
 static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     char name[BLASD_NAME_MAX];
     struct blasd_input input;
@@ -130,19 +215,18 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
     int at, code;
     blasd_input_init(&input);
     frame_get_text(r, name, sizeof name);
-    code = frame_get_tensor(r, job->payload_bytes, &input.tensor, &input.source.offset,
-                            &input.source.bytes, err);
+    /* where the bytes of what it refers to lie is checked with the blob at hand */
+    code = frame_get_tensor(r, UINT64_MAX, &input.tensor, &input.source.offset, &input.source.bytes,
+                            err);
     if (code != 0) return code;
     order = frame_get_u8(r);
     kind = frame_get_u8(r);
     frame_get(r, &input.first_nonfinite, sizeof input.first_nonfinite);
     if (r->bad) return frame_broken(err, "an input ends early");
-    if (order > BLASD_COLUMN_MAJOR || (kind != BLASD_SOURCE_PAYLOAD && kind != BLASD_SOURCE_RULE))
+    input.source.kind = (enum blasd_source_kind)kind;
+    if (order > BLASD_COLUMN_MAJOR)
         return frame_broken(err, "an input is of a kind that is not known");
-    if (input.source.bytes != (kind == BLASD_SOURCE_RULE ? 0 : blasd_tensor_bytes(&input.tensor)))
-        return frame_broken(err, "a tensor's shape and bytes do not agree");
-    if (kind == BLASD_SOURCE_RULE && (code = get_rule(r, &input.source.rule, err)) != 0)
-        return code;
+    if ((code = get_source(r, job, &input, err)) != 0) return code;
     if (input.first_nonfinite < -1 || input.first_nonfinite >= blasd_tensor_elements(&input.tensor))
         return frame_broken(err, "an input points outside its elements");
     at = blasd_op_input(job->op, name);
@@ -151,7 +235,6 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
                           "this worker's %s has no input '%s'", job->op->name, name);
     if (blasd_job_has(job, at)) return frame_broken(err, "an input stands in it twice");
     input.tensor.order = (enum blasd_order)order;
-    input.source.kind = (enum blasd_source_kind)kind;
     job->inputs[at] = input;
     return 0;
 }
@@ -223,6 +306,17 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
+static int get_trace(struct frame_reader *r, struct blasd_trace *trace, struct blasd_err *err) {
+    unsigned sampled;
+    frame_get(r, trace->id, sizeof trace->id);
+    frame_get(r, trace->span, sizeof trace->span);
+    sampled = frame_get_u8(r);
+    if (r->bad || sampled > 1 || !blasd_trace_given(trace->id))
+        return frame_broken(err, "its trace is none");
+    trace->sampled = sampled == 1;
+    return 0;
+}
+
 int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
@@ -238,6 +332,14 @@ int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_e
     return 0;
 }
 
+/* What stands behind the parameters, where that is not yet the padding. */
+static int get_labels(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    if (r->at == r->end || *r->at == 0) return 0;
+    frame_get_text(r, job->labels, sizeof job->labels);
+    if (!r->bad && blasd_labels_valid(job->labels)) return 0;
+    return frame_broken(err, "its labels are none");
+}
+
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
                      struct blasd_err *err) {
     char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
@@ -245,8 +347,11 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     struct frame_reader r;
     struct frame_header header;
     struct numbers numbers;
+    bool traced;
     int code = frame_open(frame, len, MAGIC, SCHEMA, &header, &r, err);
     if (code != 0) return code;
+    traced = (header.own[0] & TRACED) != 0;
+    header.own[0] &= (uint8_t)~TRACED;
     if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT)
         return frame_broken(err, "its priority or device class is not known");
     r.at += sizeof header;
@@ -268,7 +373,10 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->receive_us = numbers.receive_us;
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
+    if (code == 0 && traced) code = get_trace(&r, &job->trace, err);
     if (code == 0) code = frame_get_body(&r, job, err);
+    if (code == 0) code = get_keeping(&r, job, err);
+    if (code == 0) code = get_labels(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);

@@ -1,9 +1,14 @@
 /* Records as frames: a head in which every number has its place, so that a function inside Redis
  * reads and writes it with struct.unpack and struct.pack (queue/functions/records.lua); then
  *
+ *     labels               only where the head says so, and the one text that is never ""
  *     error                the name of its code, "" where there is none; field; detail
  *     device, device_name, method, as many warnings as the head says
  *     outputs              as many as the head says; of each: its name, the tensor
+ *     trace                its id, 16 bytes, only where the head says so
+ *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
+ *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
+ * id
  *
  * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
@@ -30,7 +35,7 @@ struct head {
     double energy_joules; /* 0: not known */
     uint64_t payload_bytes, slice_offset;
     uint32_t slice_generation;
-    uint8_t warnings, outputs, zero[2];
+    uint8_t warnings, outputs, labels, traced; /* the last two: whether there are any */
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -54,6 +59,8 @@ AT(slice_offset, 144);
 AT(slice_generation, 152);
 AT(warnings, 156);
 AT(outputs, 157);
+AT(labels, 158);
+AT(traced, 159);
 AT(segment, 160);
 AT(id, 176);
 AT(op, 224);
@@ -83,6 +90,8 @@ static struct head head_of(const struct blasd_record *record) {
         .flops = execution->flops,
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
+        .labels = record->labels[0] != '\0',
+        .traced = blasd_trace_given(record->trace_id),
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -105,6 +114,7 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
     const struct blasd_err *error = &record->error;
     const struct blasd_execution *execution = &record->execution;
     bool bad = error->code != BLASD_OK;
+    if (record->labels[0] != '\0') frame_put_text(w, record->labels, sizeof record->labels);
     frame_put_text(w, bad ? blasd_err_info(error->code)->name : "", 255);
     frame_put_text(w, bad ? error->field : "", sizeof error->field);
     frame_put_text(w, bad ? error->detail : "", sizeof error->detail);
@@ -113,6 +123,31 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
     frame_put_text(w, execution->method, sizeof execution->method);
     for (int i = 0; i < warnings; i++)
         frame_put_text(w, execution->warnings[i], sizeof execution->warnings[i]);
+}
+
+enum { KEEPING = 1, KEPT = 1, WITHHELD = 2 };
+
+static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
+                        const struct blasd_record *record) {
+    const struct blasd_keeping *keeping = &record->keeping;
+    unsigned count = 0;
+    if (op == NULL || (keeping->keep | keeping->withhold) == 0) return;
+    for (int i = 0; op->outputs[i].name != NULL; i++)
+        if (record->outputs[i].tensor.rank >= 0 &&
+            (blasd_keeps(keeping, i) || blasd_withholds(keeping, i)))
+            count++;
+    frame_put_u8(w, KEEPING);
+    frame_put_u8(w, count);
+    frame_put(w, &keeping->life_s, sizeof keeping->life_s);
+    for (int i = 0; op->outputs[i].name != NULL; i++) {
+        const struct blasd_tensor *tensor = &record->outputs[i].tensor;
+        bool keep = blasd_keeps(keeping, i), withhold = blasd_withholds(keeping, i);
+        if (tensor->rank < 0 || (!keep && !withhold)) continue;
+        frame_put_text(w, op->outputs[i].name, BLASD_NAME_MAX);
+        frame_put_tensor(w, tensor, 0, blasd_tensor_bytes(tensor));
+        frame_put_u8(w, (keep ? KEPT : 0) | (withhold ? WITHHELD : 0));
+        if (keep) frame_put_text(w, keeping->ids[i], sizeof keeping->ids[i]);
+    }
 }
 
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
@@ -125,7 +160,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     put_texts(&w, record, head.warnings);
     for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
         const struct blasd_output *output = &record->outputs[i];
-        if (output->tensor.rank < 0) continue;
+        if (!blasd_record_sends(record, i)) continue;
         if (output->tensor.order != BLASD_ROW_MAJOR)
             return blasd_fail(err, BLASD_E_internal_error, "", "the output '%s' is not row-major",
                               op->outputs[i].name);
@@ -134,6 +169,8 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
         head.outputs++;
     }
     room[offsetof(struct head, outputs)] = head.outputs;
+    if (head.traced) frame_put(&w, record->trace_id, sizeof record->trace_id);
+    put_keeping(&w, op, record);
     return frame_end(&w, room, out, err);
 }
 
@@ -163,8 +200,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->zero[0] != 0 ||
-        head->zero[1] != 0 || head->warnings > BLASD_MAX_WARNINGS)
+    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 || head->traced > 1 ||
+        head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
     if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))
@@ -177,10 +214,11 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
     return frame_check_place(own[PLACE], &record->slice, err);
 }
 
-static void get_texts(struct frame_reader *r, struct blasd_record *record) {
+static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *record) {
     struct blasd_err *error = &record->error;
     struct blasd_execution *execution = &record->execution;
     char code[64];
+    if (labels) frame_get_text(r, record->labels, sizeof record->labels);
     frame_get_text(r, code, sizeof code);
     if (code[0] != '\0') error->code = blasd_err_code(code);
     frame_get_text(r, error->field, sizeof error->field);
@@ -218,7 +256,36 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
     return 0;
 }
 
-/* All but the outputs. */
+static int get_keeping(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
+    const struct blasd_op *op = blasd_op_find(record->op);
+    struct blasd_keeping *keeping = &record->keeping;
+    unsigned count;
+    if (op == NULL || r->bad || r->at == r->end || *r->at != KEEPING) return 0;
+    r->at++;
+    count = frame_get_u8(r);
+    frame_get(r, &keeping->life_s, sizeof keeping->life_s);
+    for (unsigned i = 0; i < count; i++) {
+        char name[BLASD_NAME_MAX], id[sizeof keeping->ids[0]];
+        struct blasd_output output = {.offset = 0};
+        unsigned flags;
+        int at, code;
+        frame_get_text(r, name, sizeof name);
+        code = frame_get_tensor(r, UINT64_MAX, &output.tensor, &output.offset, &output.bytes, err);
+        if (code != 0) return code;
+        flags = frame_get_u8(r);
+        if ((flags & KEPT) != 0) frame_get_text(r, id, sizeof id);
+        at = blasd_op_output(op, name);
+        if (at < 0) continue;
+        if ((flags & WITHHELD) != 0) record->outputs[at] = output;
+        if ((flags & WITHHELD) != 0) keeping->withhold |= UINT64_C(1) << at;
+        if ((flags & KEPT) == 0) continue;
+        keeping->keep |= UINT64_C(1) << at;
+        memcpy(keeping->ids[at], id, sizeof id);
+    }
+    return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
+}
+
+/* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
     int code;
@@ -229,7 +296,13 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     frame_get(r, head, sizeof *head);
     if (r->bad) return frame_broken(err, "its head ends early");
     code = get_head(head, record, err);
-    if (code == 0) get_texts(r, record);
+    if (code != 0) return code;
+    get_texts(r, head->labels == 1, record);
+    if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
+        return frame_broken(err, "its labels are none");
+    code = get_outputs(r, head->outputs, record, err);
+    if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    if (code == 0) code = get_keeping(r, record, err);
     return code;
 }
 
@@ -240,7 +313,6 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     int code;
     *payload_at = len;
     code = get_record(bytes, len, record, &head, &r, err);
-    if (code == 0) code = get_outputs(&r, head.outputs, record, err);
     if (code != 0) return code;
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
@@ -253,7 +325,7 @@ int blasd_record_decode_bare(const void *bytes, size_t len, struct blasd_record 
     struct head head;
     int code = get_record(bytes, len, record, &head, &r, err);
     if (code != 0) return code;
-    if (r.bad) return frame_broken(err, "its texts end early");
+    if (r.bad) return frame_broken(err, "it ends early");
     *size = head.header.size;
     return 0;
 }

@@ -138,6 +138,16 @@ static int read_reference(struct reading *reading, const char *value, struct bla
     return 0;
 }
 
+/* A graph's inputs come with it. */
+static int refuse_stored(const struct blasd_named_input *input, struct blasd_err *err) {
+    char field[64];
+    if (!blasd_source_refers(&input->input.source)) return 0;
+    blasd_text_join(field, sizeof field, "inputs.", input->name, NULL);
+    return blasd_fail(err, BLASD_E_invalid_reference, field,
+                      "a graph takes no tensors that are kept, nor outputs of other jobs: send the "
+                      "tensor with it");
+}
+
 static int read_input(void *arg, const char *quote, const char *name, const char *value,
                       const char **next, struct blasd_err *err) {
     struct reading *reading = arg;
@@ -146,7 +156,8 @@ static int read_input(void *arg, const char *quote, const char *name, const char
     (void)quote;
     if (rc != 0) return rc;
     if (is_reference(reading->text, value)) return read_reference(reading, value, to, next, err);
-    return blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
+    rc = blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
+    return rc != 0 ? rc : refuse_stored(to, err);
 }
 
 static int read_inputs(struct reading *reading, const char *value, const char **next,
@@ -326,11 +337,11 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
 static int read_text(struct blasd_graph_in *graph, const char *name, const struct blasd_buf *from,
                      struct blasd_err *err) {
     struct blasd_json_text text = {.start = from->data,
-                                   .end = from->data + from->len - BLASD_JSON_SLACK,
                                    .depth_max = (int)graph->limits->json_depth};
     const char *end;
     int rc;
     if (from->len == 0) return 0;
+    text.end = from->data + from->len - BLASD_JSON_SLACK;
     rc = blasd_graph_in_member(graph, &text, name, blasd_json_space(text.start), &end, err);
     if (rc == 0 && blasd_json_space(end) != text.end)
         rc = blasd_json_fail(&text, end, err, "something follows the JSON of %s", name);
@@ -447,6 +458,10 @@ static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs
             return rc;
         }
     }
+    for (int n = 0; n < inputs->count; n++) {
+        int rc = refuse_stored(&inputs->items[n], err);
+        if (rc != 0) return rc;
+    }
     for (int n = 0; n < inputs->count; n++)
         if (!used[n]) {
             char field[64];
@@ -555,8 +570,6 @@ int blasd_graph_in_job(struct blasd_graph_in *in, const struct blasd_request_fie
     if (rc == 0) rc = check_limits(graph, in->limits, err);
     if (rc != 0) return rc;
     blasd_graph_job(graph, job);
-    job->priority = fields->priority;
-    job->device = fields->device;
-    job->deadline_ms = fields->deadline_ms;
+    blasd_request_fields_note(fields, job);
     return 0;
 }

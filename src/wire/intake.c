@@ -81,6 +81,9 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"priority", options->priority},
         {"deadline_ms", options->deadline_ms},
         {"device", options->device},
+        {"keep", options->keep},
+        {"results", options->results},
+        {"labels", options->labels},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];
@@ -193,6 +196,10 @@ int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err) {
     rc = intake->reader->finish(intake->reader, err);
     intake->failed = rc != 0;
     return rc;
+}
+
+const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *intake) {
+    return &intake->inputs;
 }
 
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {

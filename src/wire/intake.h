@@ -35,7 +35,8 @@ struct blasd_intake_options {
     const char *content_type; /* may be NULL: then JSON is assumed where the body starts with { */
     /* from the URL's query, each NULL where it is not there; the body's own members win over none
      * of them: the same member in both places is an error (invalid_field) */
-    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device;
+    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels;
+    const char *keep, *results;
     bool graph; /* the body is a graph: graph_in.h */
     /* bytes of the body where that is known, else 0: a header that describes more than comes is
      * then refused before room is made for it */
@@ -61,6 +62,9 @@ int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len
                       struct blasd_err *err);
 /* Ends the body, so that its reader has read all of it; nothing more may be fed. */
 int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err);
+/* The tensors that came; borrowed. After blasd_intake_end. */
+struct blasd_named_inputs;
+const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *intake);
 /* Ends the body, where that is still to be done, and fills `job`: operation, inputs with dtype,
  * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
  * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */

@@ -83,8 +83,7 @@ static int take_inputs(struct pass *pass, const char *value, const char **next,
 static int take_graph(struct pass *pass, const char *name, const char *value, const char **next,
                       struct blasd_err *err) {
     int rc = leave_out(pass, value, err);
-    if (rc == 0)
-        rc = blasd_graph_in_member(pass->body->graph, &pass->text, name, value, next, err);
+    if (rc == 0) rc = blasd_graph_in_member(pass->body->graph, &pass->text, name, value, next, err);
     if (rc == 0) resume(pass, *next);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "wire/base64.h"
 #include "wire/json_list.h"
 #include "wire/number.h"
+#include "wire/reference_in.h"
 #include "wire/rule_in.h"
 #include "wire/sanitize.h"
 
@@ -20,8 +21,8 @@ struct spec {
     char field[64];
     bool has_dtype, has_shape;
     const char *data, *base64; /* where they begin; NULL: not there */
-    bool written;
-    int rank; /* of `shape` as it was sent */
+    bool written, refers;      /* it is a reference, to be read as such */
+    int rank;                  /* of `shape` as it was sent */
     int64_t shape[BLASD_MAX_RANK];
     struct blasd_json_shape found; /* what `data` turned out to be */
     struct blasd_rule_in rule;
@@ -162,6 +163,9 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
     if (strcmp(name, "shape") == 0) return read_shape(spec, p, next, err);
     if (strcmp(name, "data") == 0) return read_data(spec, p, next, err);
     if (strcmp(name, "base64") == 0) return read_base64(spec, p, next, err);
+    if (blasd_reference_begins(name) && spec->data == NULL && spec->base64 == NULL)
+        spec->refers = true;
+    if (spec->refers) return blasd_json_skip(spec->text, p, next, err);
     rc = blasd_rule_in_member(spec->text, &spec->rule, spec->field, name, p, next, err);
     if (rc != 0) return rc < 0 ? rc : 0;
     snprintf(field, sizeof field, "inputs.%s.%.20s", spec->to->name,
@@ -177,6 +181,7 @@ static int read_object(struct spec *spec, const char *p, const char **next, stru
     if (*blasd_json_space(p + 1) == '}')
         return bad(spec, err, "is empty: it needs dtype, shape, and data or base64");
     if ((rc = blasd_json_members(spec->text, p, read_member, spec, next, err)) != 0) return rc;
+    if (spec->refers) return blasd_reference_read(spec->text, p, spec->to, spec->field, next, err);
     if (blasd_rule_in_given(&spec->rule)) {
         if (spec->data != NULL || spec->base64 != NULL)
             return bad(spec, err, "has both data and a rule that makes it");
@@ -203,6 +208,7 @@ int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct 
         rc = blasd_json_list(text, p, true, sink, to, &spec.found, next, err);
     else
         rc = read_object(&spec, p, next, err);
-    if (rc != 0 || spec.base64 != NULL || to->input.source.kind == BLASD_SOURCE_RULE) return rc;
+    if (rc != 0 || spec.base64 != NULL || to->input.source.kind == BLASD_SOURCE_RULE || spec.refers)
+        return rc;
     return settle_shape(&spec, err);
 }

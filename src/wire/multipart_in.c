@@ -6,6 +6,7 @@
  * of the bytes that matched. Read next: npy_in.c. */
 #include "base/buf.h"
 #include "wire/body_reader.h"
+#include "wire/inputs_text.h"
 #include "wire/npy_in.h"
 #include "wire/part_header.h"
 #include "wire/sanitize.h"
@@ -60,7 +61,7 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
         if (!part->is_file)
             return blasd_fail(err, BLASD_E_unknown_field, shown,
                               "the part '%s' is neither a .npy file nor op, params, params.NAME, "
-                              "priority, deadline_ms or device",
+                              "priority, deadline_ms, device, labels, inputs, keep or results",
                               shown);
         return blasd_fail(err, BLASD_E_malformed_npy, field,
                           "the file of part '%s' does not begin as .npy files do", shown);
@@ -107,6 +108,10 @@ static int feed_content(struct multipart_reader *reader, const char *bytes, size
     return add_text(reader, bytes, len, err);
 }
 
+static bool is_inputs(const struct multipart_reader *reader) {
+    return strcmp(reader->part.name, BLASD_INPUTS_TEXT) == 0;
+}
+
 static int end_content(struct multipart_reader *reader, struct blasd_err *err) {
     const char *text = reader->text.len > 0 ? reader->text.data : "";
     int rc;
@@ -117,8 +122,11 @@ static int end_content(struct multipart_reader *reader, struct blasd_err *err) {
         return begin_npy(reader, err);
     case NPY: return blasd_npy_finish(&reader->npy, err);
     default:
-        rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, reader->part.name, text,
-                                       reader->text.len, err);
+        rc = is_inputs(reader)
+                 ? blasd_inputs_text(reader->body->inputs, reader->body->limits, text,
+                                     reader->text.len, err)
+                 : blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, reader->part.name,
+                                             text, reader->text.len, err);
         blasd_buf_reset(&reader->text);
         return rc;
     }
@@ -130,7 +138,10 @@ static int begin_part(struct multipart_reader *reader, struct blasd_err *err) {
     if (rc != 0) return rc;
     blasd_buf_reset(&reader->headers);
     blasd_buf_reset(&reader->text);
-    reader->content = blasd_request_fields_knows(reader->body->fields, reader->part.name) ? TEXT : UNDECIDED;
+    reader->content =
+        is_inputs(reader) || blasd_request_fields_knows(reader->body->fields, reader->part.name)
+            ? TEXT
+            : UNDECIDED;
     reader->stage = CONTENT;
     reader->matched = 0;
     return 0;

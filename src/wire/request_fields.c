@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, MEMBERS };
+enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, KEEP, RESULTS, MEMBERS };
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {"op", "params", "priority", "deadline_ms", "device"};
+static const char *const members[MEMBERS] = {"op",     "params", "priority", "deadline_ms",
+                                             "device", "labels", "keep",     "results"};
 #define PARAM_PREFIX "params."
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
@@ -24,7 +25,9 @@ void blasd_request_fields_init(struct blasd_request_fields *fields,
 void blasd_request_fields_release(struct blasd_request_fields *fields) {
     json_decref(fields->params);
     json_decref(fields->texts);
-    fields->params = fields->texts = NULL;
+    json_decref(fields->keep);
+    json_decref(fields->sent);
+    fields->params = fields->texts = fields->keep = fields->sent = NULL;
     blasd_buf_release(&fields->steps);
     blasd_buf_release(&fields->results);
 }
@@ -119,6 +122,25 @@ static int set_params(struct blasd_request_fields *fields, json_t *value, struct
     return 0;
 }
 
+static int set_labels(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
+    const char *name;
+    json_t *text;
+    int rc = 0;
+    if (!json_is_object(value))
+        return blasd_fail(err, BLASD_E_invalid_field, "labels",
+                          "labels must be an object of strings by name");
+    json_object_foreach(value, name, text) {
+        struct blasd_label label = {.name = name, .name_len = strlen(name)};
+        if (!json_is_string(text))
+            return blasd_fail(err, BLASD_E_invalid_field, "labels",
+                              "the value of a label must be a string");
+        label.value = json_string_value(text);
+        label.value_len = json_string_length(text);
+        if ((rc = blasd_labels_add(fields->labels, &label, err)) != 0) return rc;
+    }
+    return rc;
+}
+
 static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
@@ -131,6 +153,41 @@ static int set_params_text(struct blasd_request_fields *fields, enum blasd_place
                           place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,
                           "params", "params is not valid JSON: %.120s", problem.text);
     rc = set_params(fields, value, err);
+    json_decref(value);
+    return rc;
+}
+
+/* Notes a list of outputs' names (borrowed). */
+static int set_names(struct blasd_request_fields *fields, int member, json_t *value,
+                     struct blasd_err *err) {
+    json_t *name;
+    size_t i;
+    bool good = json_is_array(value);
+    json_array_foreach(value, i, name) good = good && json_is_string(name);
+    if (!good)
+        return blasd_fail(err, BLASD_E_invalid_field, members[member],
+                          "%s must be a list of the names of outputs", members[member]);
+    *(member == KEEP ? &fields->keep : &fields->sent) = json_incref(value);
+    return 0;
+}
+
+/* The same as text: a JSON list, or names with commas between them. */
+static int set_names_text(struct blasd_request_fields *fields, int member, const char *text,
+                          size_t len, struct blasd_err *err) {
+    json_error_t problem;
+    json_t *value;
+    int rc;
+    if (len > 0 && text[0] == '[') {
+        value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
+    } else {
+        value = json_array();
+        for (size_t at = 0, n; at < len; at += n + 1) {
+            const char *comma = memchr(text + at, ',', len - at);
+            n = comma == NULL ? len - at : (size_t)(comma - text) - at;
+            json_array_append_new(value, json_stringn(text + at, n));
+        }
+    }
+    rc = set_names(fields, member, value, err);
     json_decref(value);
     return rc;
 }
@@ -176,10 +233,10 @@ static int unknown_name(enum blasd_code code, const char *prefix, const char *ow
 
 static int unknown_member(const struct blasd_request_fields *fields, const char *name,
                           struct blasd_err *err) {
-    static const char *const job[] = {"op",          "inputs", "params", "priority",
-                                      "deadline_ms", "device", NULL};
+    static const char *const job[] = {"op",     "inputs", "params", "priority", "deadline_ms",
+                                      "device", "labels", "keep",   "results",  NULL};
     static const char *const graph[] = {"steps",       "results", "inputs", "priority",
-                                        "deadline_ms", "device",  NULL};
+                                        "deadline_ms", "device",  "labels", NULL};
     return unknown_name(BLASD_E_unknown_field, "", fields->graph ? "a graph" : "a job", "member",
                         name, fields->graph ? graph : job, err);
 }
@@ -188,8 +245,7 @@ static int unknown_member(const struct blasd_request_fields *fields, const char 
 static int keep_text(struct blasd_request_fields *fields, const char *name, const char *text,
                      size_t len, struct blasd_err *err) {
     struct blasd_buf *to = strcmp(name, "steps") == 0 ? &fields->steps : &fields->results;
-    if (to->len > 0)
-        return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
+    if (to->len > 0) return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
     blasd_buf_init(to, len + BLASD_JSON_SLACK);
     if (blasd_buf_reserve(to, len + BLASD_JSON_SLACK) != 0 || blasd_buf_add(to, text, len) != 0 ||
         blasd_buf_add(to, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
@@ -217,7 +273,7 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     int member = member_of(name), rc;
     if (fields->graph && blasd_request_fields_of_graph(name))
         return keep_text(fields, name, text, len, err);
-    if (fields->graph && (member == OP || member == PARAMS || is_param(name)))
+    if (fields->graph && (member == OP || member == PARAMS || member == KEEP || is_param(name)))
         return unknown_member(fields, name, err);
     if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
     if (member < 0) return unknown_member(fields, name, err);
@@ -227,6 +283,9 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     case PARAMS: return set_params_text(fields, place, text, len, err);
     case PRIORITY: return set_priority(fields, text, len, err);
     case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
+    case KEEP:
+    case RESULTS: return set_names_text(fields, member, text, len, err);
+    case LABELS: return blasd_labels_read(fields->labels, text, len, err);
     default: return set_device(fields, text, len, err);
     }
 }
@@ -234,15 +293,19 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
 int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
                                const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
-    if (member < 0 || (fields->graph && (member == OP || member == PARAMS)))
+    bool names = member == KEEP || member == RESULTS;
+    bool text = !names && member != PARAMS && member != DEADLINE_MS && member != LABELS;
+    if (member < 0 || (fields->graph && (member == OP || member == PARAMS || names)))
         return unknown_member(fields, name, err);
-    if (member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
+    if (text && !json_is_string(value))
         return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
-    if (member != PARAMS && member != DEADLINE_MS)
+    if (text)
         return blasd_request_fields_text(fields, place, name, json_string_value(value),
                                          json_string_length(value), err);
     if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
+    if (names) return set_names(fields, member, value, err);
     if (member == PARAMS) return set_params(fields, value, err);
+    if (member == LABELS) return set_labels(fields, value, err);
     if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
     if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
         fabs(json_real_value(value)) <= 0x1p53)
@@ -311,6 +374,43 @@ static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job
     return 0;
 }
 
+void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job) {
+    job->priority = fields->priority;
+    job->device = fields->device;
+    job->deadline_ms = fields->deadline_ms;
+    memcpy(job->labels, fields->labels, sizeof job->labels);
+}
+
+/* The outputs that a list names, as bits. */
+static int find_outputs(const struct blasd_op *op, const char *member, json_t *list, uint64_t *bits,
+                        struct blasd_err *err) {
+    const char *known[BLASD_MAX_OUTPUTS + 1] = {NULL};
+    json_t *name;
+    size_t n;
+    for (int i = 0; op->outputs[i].name != NULL; i++) known[i] = op->outputs[i].name;
+    json_array_foreach(list, n, name) {
+        int i = blasd_op_output(op, json_string_value(name));
+        char prefix[16];
+        snprintf(prefix, sizeof prefix, "%s.", member);
+        if (i < 0)
+            return unknown_name(BLASD_E_unknown_output, prefix, op->name, "output",
+                                json_string_value(name), known, err);
+        *bits |= UINT64_C(1) << i;
+    }
+    return 0;
+}
+
+/* What is kept is not sent, nor what is not among the results, where these are given. */
+static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_job *job,
+                        struct blasd_err *err) {
+    struct blasd_keeping *keeping = &job->keeping;
+    uint64_t sent = 0;
+    int rc = find_outputs(job->op, "keep", fields->keep, &keeping->keep, err);
+    if (rc == 0) rc = find_outputs(job->op, "results", fields->sent, &sent, err);
+    keeping->withhold = fields->sent != NULL ? ~sent : keeping->keep;
+    return rc;
+}
+
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,
                              struct blasd_err *err) {
@@ -318,9 +418,10 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     int rc;
     if ((rc = find_op(fields, &op, err)) != 0) return rc;
     blasd_job_init(job, op);
-    job->priority = fields->priority;
-    job->device = fields->device;
-    job->deadline_ms = fields->deadline_ms;
+    blasd_request_fields_note(fields, job);
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
+    if ((fields->keep != NULL || fields->sent != NULL) &&
+        (rc = fill_keeping(fields, job, err)) != 0)
+        return rc;
     return fill_inputs(inputs, job, err);
 }

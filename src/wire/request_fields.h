@@ -1,6 +1,6 @@
-/* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device. It is
- * gathered from the query, the body or both, in any order, and becomes a job once all is there.
- * Read next: param_read.h for the parameters' values. */
+/* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device, labels,
+ * keep, results. It is gathered from the query, the body or both, in any order, and becomes a job
+ * once all is there. Read next: param_read.h for the parameters' values. */
 #ifndef BLASD_WIRE_REQUEST_FIELDS_H
 #define BLASD_WIRE_REQUEST_FIELDS_H
 
@@ -12,7 +12,7 @@
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
-#define BLASD_REQUEST_FIELDS 5
+#define BLASD_REQUEST_FIELDS 8
 
 struct blasd_request_fields {
     const struct blasd_limits *limits; /* borrowed */
@@ -21,8 +21,10 @@ struct blasd_request_fields {
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms;
-    json_t *params; /* object or NULL; owned */
-    json_t *texts;  /* object of strings or NULL, parameters that came as text; owned */
+    char labels[BLASD_LABELS_MAX];
+    json_t *params;      /* object or NULL; owned */
+    json_t *keep, *sent; /* lists of strings or NULL; owned: keep, results */
+    json_t *texts;       /* object of strings or NULL, parameters that came as text; owned */
     /* The request is a graph, which has these members in place of op and params: as they came as
      * text, with zeros behind them; empty where they did not. */
     bool graph;
@@ -37,7 +39,8 @@ void blasd_request_fields_release(struct blasd_request_fields *fields);
 bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name);
 /* Whether it is one that only graphs have. */
 bool blasd_request_fields_of_graph(const char *name);
-/* Notes a member that came as text; params as JSON text, one parameter as params.NAME. */
+/* Notes a member that came as text; params as JSON text, one parameter as params.NAME, labels as
+ * NAME=VALUE,NAME=VALUE. */
 int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
                               const char *name, const char *text, size_t len,
                               struct blasd_err *err);
@@ -46,6 +49,8 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
                                const char *name, json_t *value, struct blasd_err *err);
 /* Whether the operation has an input of that name; unknown_input, which says what it has. */
 int blasd_request_fields_input(const struct blasd_op *op, const char *name, struct blasd_err *err);
+/* Gives the job what is said of it as a whole: priority, device, deadline and labels. */
+void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job);
 /* Fills `job` from what was gathered. */
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,

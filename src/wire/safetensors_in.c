@@ -3,12 +3,13 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms and device as strings; what else stands there is other programs' business and
- * ignored. */
+ * deadline_ms, device, labels, keep and results as strings, and inputs (a JSON text, of
+ * references); what else stands there is other programs' business and ignored. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"
 #include "wire/dtype_codes.h"
+#include "wire/inputs_text.h"
 #include "wire/json_text.h"
 #include "wire/sanitize.h"
 
@@ -207,15 +208,18 @@ static int read_field(void *arg, const char *quote, const char *name, const char
         return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                           "the values of __metadata__ must be strings; params is a JSON text in a "
                           "string");
-    if (!blasd_request_fields_knows(fields, name))
+    bool inputs = !fields->graph && strcmp(name, BLASD_INPUTS_TEXT) == 0;
+    if (!inputs && !blasd_request_fields_knows(fields, name))
         return blasd_json_skip(&walk->text, value, next, err);
-    if (blasd_json_plain(value, walk->text.end, next))
+    if (!inputs && blasd_json_plain(value, walk->text.end, next))
         return blasd_request_fields_text(fields, BLASD_IN_BODY, name, value + 1,
                                          (size_t)(*next - value) - 2, err);
     rc = blasd_json_string(&walk->text, value, &string, next, err);
     if (rc != 0) return rc;
-    rc = blasd_request_fields_text(fields, BLASD_IN_BODY, name, json_string_value(string),
-                                   json_string_length(string), err);
+    rc = inputs ? blasd_inputs_text(walk->reader->body->inputs, walk->reader->body->limits,
+                                    json_string_value(string), json_string_length(string), err)
+                : blasd_request_fields_text(fields, BLASD_IN_BODY, name, json_string_value(string),
+                                            json_string_length(string), err);
     json_decref(string);
     return rc;
 }

@@ -27,6 +27,10 @@ struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enu
     return &heartbeat->active[slot].watch;
 }
 
+struct blasd_phases *blasd_heartbeat_phases(struct blasd_heartbeat *heartbeat) {
+    return &heartbeat->phases;
+}
+
 enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
                                      enum blasd_slot slot) {
     return atomic_load(&heartbeat->active[slot].told);

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "wire/frame.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,12 @@ void blasd_endings_init(struct blasd_endings *endings) {
     blasd_buf_init(&endings->bytes, MOST_BYTES);
 }
 
+static void free_kept(struct blasd_endings *endings) {
+    for (int i = 0; i < endings->count; i++) free(endings->of[i].kept);
+}
+
 void blasd_endings_release(struct blasd_endings *endings) {
+    free_kept(endings);
     free(endings->rows);
     free(endings->of);
     blasd_buf_release(&endings->bytes);
@@ -26,6 +33,7 @@ void blasd_endings_release(struct blasd_endings *endings) {
 }
 
 void blasd_endings_reset(struct blasd_endings *endings) {
+    free_kept(endings);
     endings->count = 0;
     if (endings->bytes.cap > KEEP_BYTES)
         blasd_buf_release(&endings->bytes);
@@ -85,6 +93,7 @@ static void fill_outputs(const struct blasd_item *item, const struct blasd_task 
     record->payload_bytes = io->payload_bytes;
     record->payload_in_blob = io->has_out;
     record->slice = io->slice;
+    record->keeping = item->job.keeping;
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (item->plan.outputs[i].rank < 0) continue;
         record->outputs[i].tensor = task->outputs[i];
@@ -103,7 +112,9 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
     memcpy(record->id, item->claim->id, sizeof record->id);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
     strncpy(record->op, known ? job->op->name : "unknown", sizeof record->op - 1);
+    if (known) memcpy(record->labels, job->labels, sizeof record->labels);
     record->priority = known ? job->priority : BLASD_PRIORITY_NORMAL;
+    if (known) memcpy(record->trace_id, job->trace.id, sizeof record->trace_id);
     fill_timing(item, task, times, &record->timing);
     fill_execution(item, task, place, &record->execution);
     /* one clock for the whole document, Redis', which also tells how jobs follow each other */
@@ -120,6 +131,25 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
         fill_outputs(item, task, io, record);
 }
 
+/* "\tID BYTES FORM" of each output of the record that became a tensor; new, or NULL where memory
+ * has run out. */
+static char *kept_text(const struct blasd_record *record) {
+    size_t room = 1, len = 0;
+    char *text, id[BLASD_ID_LEN + 1], form[BLASD_FORM_MAX];
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(&record->keeping, i)) room += BLASD_ID_LEN + BLASD_FORM_MAX + 32;
+    if ((text = malloc(room)) == NULL) return NULL;
+    text[0] = '\0';
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        const struct blasd_tensor *tensor = &record->outputs[i].tensor;
+        if (!blasd_keeps(&record->keeping, i) || tensor->rank < 0) continue;
+        blasd_keeping_id(&record->keeping, record->id, i, id);
+        len += (size_t)snprintf(text + len, room - len, "\t%s %" PRIu64 " %s", id,
+                                blasd_tensor_bytes(tensor), blasd_form_write(tensor, form));
+    }
+    return text;
+}
+
 static int make_room(struct blasd_endings *endings) {
     int room = endings->room < 64 ? 64 : endings->room * 2;
     void *rows, *of;
@@ -134,31 +164,50 @@ static int make_room(struct blasd_endings *endings) {
     return 0;
 }
 
+static void log_failed(const struct blasd_record *record) {
+    char attempts[16], trace[BLASD_TRACE_TEXT];
+    const struct blasd_log_field fields[] = {
+        {"id", record->id, false},
+        {"code", blasd_err_info(record->error.code)->name, false},
+        {"op", record->op, false},
+        {"device", record->execution.device, false},
+        {"attempts", attempts, true},
+        {"trace_id", blasd_trace_given(record->trace_id) ? trace : NULL, false}};
+    snprintf(attempts, sizeof attempts, "%d", record->execution.attempts);
+    blasd_trace_text(record->trace_id, trace);
+    blasd_log_job_event(BLASD_LOG_INFO, "job failed", fields, sizeof fields / sizeof *fields);
+}
+
 int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
                       const struct blasd_item *item, struct blasd_io *io, struct blasd_err *err) {
     size_t start = endings->bytes.len;
+    bool keeps = record->state == BLASD_SUCCEEDED && record->keeping.keep != 0;
+    char *kept = keeps ? kept_text(record) : NULL;
     bool outside = record->payload_in_blob || blasd_slice_given(&record->slice);
     int code;
-    if (make_room(endings) != 0)
+    if (make_room(endings) != 0 || (keeps && kept == NULL)) {
+        free(kept);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the records of a batch");
+    }
     code = blasd_record_encode(record, &endings->bytes, err);
     if (code == 0 && !outside && record->payload_bytes > 0 &&
         blasd_buf_add(&endings->bytes, io->base, record->payload_bytes) != 0)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the record of the job");
     if (code != 0) {
         endings->bytes.len = start;
+        free(kept);
         return code;
     }
     if (record->state == BLASD_FAILED && record->error.code != BLASD_E_cancelled)
-        blasd_log_job(BLASD_LOG_INFO, "job failed: id=%s code=%s op=%s device=%s attempts=%d",
-                      record->id, blasd_err_info(record->error.code)->name, record->op,
-                      record->execution.device, record->execution.attempts);
-    endings->of[endings->count] = (struct blasd_ending_of){.at = start, .item = item, .io = io};
+        log_failed(record);
+    endings->of[endings->count] =
+        (struct blasd_ending_of){.at = start, .item = item, .io = io, .kept = kept};
     endings->rows[endings->count++] =
         (struct blasd_ending){.id = item->claim->id,
                               .record_len = endings->bytes.len - start,
                               .out_bytes = outside ? record->payload_bytes : 0,
-                              .slice = record->slice};
+                              .slice = record->slice,
+                              .kept = kept};
     return 0;
 }
 

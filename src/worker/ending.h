@@ -24,6 +24,7 @@ struct blasd_ending_of {
     size_t at;                     /* where in `bytes` its record begins */
     const struct blasd_item *item; /* borrowed */
     struct blasd_io *io;           /* borrowed; NULL where the job never held any memory */
+    char *kept;                    /* owned: of its outputs that became tensors; NULL: none did */
 };
 
 /* Room for the endings of one batch, reused. */

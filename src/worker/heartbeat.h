@@ -13,6 +13,7 @@
 #include "worker/worker.h"
 
 struct blasd_heartbeat;
+struct blasd_phases;
 
 /* Starts the threads, with a connection of their own; the lease's is idle until it is given one.
  * `options` is borrowed until the stop. New: end it with blasd_heartbeat_stop. */
@@ -65,6 +66,8 @@ enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blas
  */
 void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_slot slot, int jobs,
                          int failed);
+/* What is counted of ended jobs; any thread may count. */
+struct blasd_phases *blasd_heartbeat_phases(struct blasd_heartbeat *heartbeat);
 /* What a kernel is given: its go_on is false once the batch was told to end or the lease is lost.
  * Borrowed. */
 struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);

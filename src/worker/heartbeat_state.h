@@ -5,6 +5,7 @@
 #define BLASD_WORKER_HEARTBEAT_STATE_H
 
 #include "worker/heartbeat.h"
+#include "worker/phases.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,6 +44,8 @@ struct lease {
     int64_t swept_ns;      /* when the store was swept last, */
     bool sweep_found;      /* whether that found anything, */
     uint64_t swept_jobs;   /* and how many jobs had ended then */
+    int64_t told_ns;       /* when the phases were published last, */
+    uint64_t told_jobs;    /* and how many jobs were in them */
 };
 
 struct blasd_heartbeat {
@@ -54,6 +57,7 @@ struct blasd_heartbeat {
     _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
     int64_t started_ns;
     struct lease lease;
+    struct blasd_phases phases; /* counts by itself, without the lock */
     _Atomic int64_t leased_epoch, lost_epoch;
 
     /* under the lock */

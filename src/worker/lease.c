@@ -34,6 +34,25 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     free(info);
 }
 
+/* Publishes what was counted of jobs, where any have ended since, or the last text is about to
+ * expire. */
+static void tell_phases(struct blasd_heartbeat *heartbeat, int64_t now) {
+    int64_t lasts = (int64_t)heartbeat->options->queue.limits->lease_ms * BLASD_MS;
+    uint64_t jobs = blasd_phases_jobs(&heartbeat->phases);
+    struct blasd_err err = {0};
+    struct blasd_buf text;
+    if (jobs == heartbeat->lease.told_jobs && now - heartbeat->lease.told_ns < lasts) return;
+    blasd_buf_init(&text, BLASD_MIB);
+    if (blasd_phases_text(&heartbeat->phases, heartbeat->options->otlp, &text) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "no memory for the figures of jobs");
+    else if (blasd_worker_queue_figures(heartbeat->lease.queue, text.data, &err) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot publish the figures of jobs: %s", err.detail);
+    else
+        heartbeat->lease.told_jobs = jobs;
+    heartbeat->lease.told_ns = now;
+    blasd_buf_release(&text);
+}
+
 /* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
  * Called with the lock, which is left while Redis is asked. */
 static void report_progress(struct blasd_heartbeat *heartbeat, struct active *active) {
@@ -97,6 +116,7 @@ static void tick(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         heartbeat->lease.renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
         renew(heartbeat, epoch);
+        tell_phases(heartbeat, now);
         pthread_mutex_lock(&heartbeat->lock);
     }
     for (int i = 0; i < BLASD_SLOTS; i++) {

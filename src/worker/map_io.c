@@ -2,6 +2,7 @@
 #include "worker/map_io.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The payload's first byte, aligned to 64: the mapped blob or slice, or a copy of what came with
@@ -10,6 +11,7 @@ static int map_payload(struct blasd_worker_queue *queue, struct blasd_arena *are
                        const struct blasd_item *item, struct blasd_io *io, unsigned char **ret,
                        struct blasd_err *err) {
     const struct blasd_job *job = &item->job;
+    if (job->payload_bytes == 0 && blasd_job_refers(job)) return 0; /* nothing came */
     if (job->payload_in_blob) {
         char name[BLASD_BLOB_NAME];
         int code;
@@ -82,6 +84,48 @@ int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
     return 0;
 }
 
+/* Copies what does not lie in one piece, or where no tensor may begin. */
+static int move_part(struct blasd_arena *arena, const struct blasd_input *input, const void *at,
+                     struct blasd_tensor *from, struct blasd_err *err) {
+    bool whole = input->reference.sliced == 0;
+    from->data = blasd_arena_take(arena, input->source.bytes);
+    if (from->data == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of a slice",
+                          (unsigned long long)input->source.bytes);
+    if (!whole)
+        blasd_reference_gather(&input->reference, at, from);
+    else if (input->source.bytes > 0)
+        memcpy(from->data, at, input->source.bytes);
+    return 0;
+}
+
+/* What input `i` refers to, where it lies or as a copy; and its values looked at. */
+static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                         const struct blasd_item *item, int i, struct blasd_io *io,
+                         struct blasd_tensor *from, struct blasd_err *err) {
+    const struct blasd_input *input = &item->job.inputs[i];
+    uint64_t extent = blasd_reference_extent(&input->reference, from);
+    uint64_t bytes = input->reference.blob_bytes, at = input->source.offset;
+    char name[BLASD_BLOB_NAME];
+    struct blasd_blob *blob;
+    int code;
+    if (io->referred == NULL) io->referred = calloc(BLASD_MAX_INPUTS, sizeof *io->referred);
+    if (io->referred == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the inputs");
+    blob = &io->referred[i];
+    if (extent > bytes || at > bytes - extent)
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "the stored job says that input %d lies outside its tensor", i);
+    blasd_input_blob(input, name);
+    /* one that is open was got before the queue went away */
+    code = blob->store != NULL ? 0 : blasd_worker_queue_blob_get(queue, name, bytes, blob, err);
+    if (code != 0) return code;
+    from->data = (unsigned char *)blob->data + at;
+    if (input->reference.sliced > 0 || at % BLASD_ALIGN != 0)
+        code = move_part(arena, input, (unsigned char *)blob->data + at, from, err);
+    return code != 0 ? code : blasd_input_look(&item->job.op->inputs[i], from, err);
+}
+
 /* Where the elements of an input are: in the payload, or in memory that a rule has filled, or will
  * where the kernel makes them in the same dtype. */
 static int find_elements(struct blasd_arena *arena, const struct blasd_item *item, int i,
@@ -103,14 +147,17 @@ static int find_elements(struct blasd_arena *arena, const struct blasd_item *ite
     return 0;
 }
 
-static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
-                     unsigned char *payload, struct blasd_task *task, unsigned makes_inputs,
+static int map_input(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                     const struct blasd_item *item, int i, unsigned char *payload,
+                     struct blasd_task *task, unsigned makes_inputs, struct blasd_io *io,
                      struct blasd_err *err) {
     const struct blasd_input *input = &item->job.inputs[i];
     struct blasd_tensor from = input->tensor;
     bool leave = input->source.kind == BLASD_SOURCE_RULE && (makes_inputs >> i & 1) != 0 &&
                  from.dtype == item->plan.input_dtype[i];
-    int code = find_elements(arena, item, i, payload, leave, &from, err);
+    int code = blasd_source_refers(&input->source)
+                   ? map_reference(queue, arena, item, i, io, &from, err)
+                   : find_elements(arena, item, i, payload, leave, &from, err);
     if (code != 0) return code;
     if (leave) task->unmade |= 1u << i;
     return blasd_io_map_input(arena, &item->job, &item->plan, i, &from, task, err);
@@ -125,7 +172,7 @@ int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *ar
     task->unmade = 0;
     for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
         if (blasd_job_has(&item->job, i))
-            code = map_input(arena, item, i, payload, task, makes_inputs, err);
+            code = map_input(queue, arena, item, i, payload, task, makes_inputs, io, err);
     return code;
 }
 
@@ -173,6 +220,50 @@ static int make_blob(struct blasd_worker_queue *queue, struct blasd_store *store
     return code;
 }
 
+/* The blob of an output that becomes a tensor: computed in it, or copied to it in the end where the
+ * output is sent, too. */
+static int make_kept(struct blasd_worker_queue *queue, struct blasd_store *store,
+                     const struct blasd_item *item, int i, struct blasd_io *io,
+                     struct blasd_err *err) {
+    uint64_t bytes = blasd_stored_bytes(blasd_align_up(io->reserved[i]));
+    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
+    int code;
+    if (io->kept == NULL) io->kept = calloc(BLASD_MAX_OUTPUTS, sizeof *io->kept);
+    if (io->kept == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the outputs");
+    blasd_keeping_id(&item->job.keeping, item->claim->id, i, id);
+    snprintf(name, sizeof name, "%s.in", id);
+    code = make_way(queue, store, item->claim->id, name, err);
+    if (code != 0) return code;
+    code = blasd_blob_obtain(store, name, bytes, &io->kept[i], err);
+    if (code == 0) code = blasd_blob_fit(&io->kept[i], bytes, err);
+    if (code == 0) code = blasd_blob_map(&io->kept[i], err);
+    if (code == 0 && blasd_withholds(&item->job.keeping, i)) io->at[i] = io->kept[i].data;
+    return code;
+}
+
+/* Where outputs are computed that are not sent. */
+static int map_kept(struct blasd_worker_queue *queue, struct blasd_store *store,
+                    struct blasd_arena *arena, const struct blasd_item *item, struct blasd_io *io,
+                    struct blasd_err *err) {
+    const struct blasd_keeping *keeping = &item->job.keeping;
+    if ((keeping->keep | keeping->withhold) == 0) return 0;
+    for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        if (item->plan.outputs[i].rank < 0) continue;
+        if (blasd_keeps(keeping, i)) {
+            int code = make_kept(queue, store, item, i, io, err);
+            if (code != 0) return code;
+        } else if (blasd_withholds(keeping, i)) {
+            io->at[i] = blasd_arena_take(arena, blasd_align_up(io->reserved[i]));
+            if (io->at[i] == NULL)
+                return blasd_fail(err, BLASD_E_out_of_memory, "",
+                                  "no memory for %llu bytes of an output",
+                                  (unsigned long long)io->reserved[i]);
+        }
+    }
+    return 0;
+}
+
 int blasd_io_map_outputs(struct blasd_worker_queue *queue,
                          const struct blasd_queue_options *options, struct blasd_arena *arena,
                          const struct blasd_item *item, struct blasd_task *task,
@@ -183,10 +274,13 @@ int blasd_io_map_outputs(struct blasd_worker_queue *queue,
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (planned[i].rank < 0) continue;
-        io->offsets[i] = total;
         io->reserved[i] = blasd_tensor_bytes(&planned[i]);
+        if (blasd_withholds(&item->job.keeping, i)) continue;
+        io->offsets[i] = total;
         total += blasd_align_up(io->reserved[i]);
     }
+    code = map_kept(queue, options->store, arena, item, io, err);
+    if (code != 0) return code;
     io->payload_bytes = total;
     io->base = blasd_worker_queue_slice_take(queue, item->claim->id, total, &io->slice);
     if (io->base != NULL) {
@@ -203,7 +297,8 @@ int blasd_io_map_outputs(struct blasd_worker_queue *queue,
         if (planned[i].rank < 0) continue;
         task->outputs[i] = planned[i];
         task->outputs[i].order = BLASD_ROW_MAJOR;
-        task->outputs[i].data = io->base + io->offsets[i];
+        if (io->at[i] == NULL) io->at[i] = io->base + io->offsets[i];
+        task->outputs[i].data = io->at[i];
         /* what lies between two outputs travels too, and must not be another job's bytes */
         memset((unsigned char *)task->outputs[i].data + bytes, 0, blasd_align_up(bytes) - bytes);
     }
@@ -216,7 +311,30 @@ int blasd_io_settle(struct blasd_io *io, struct blasd_err *err) {
     return blasd_blob_write(&io->out, 0, io->base, io->payload_bytes, err);
 }
 
+int blasd_io_keep(struct blasd_io *io, const struct blasd_task *task, int i,
+                  struct blasd_err *err) {
+    uint64_t bytes = blasd_tensor_bytes(&task->outputs[i]);
+    struct blasd_blob *blob = &io->kept[i];
+    if (io->at[i] != blob->data && bytes > 0) memcpy(blob->data, io->at[i], bytes);
+    blasd_blob_unmap(blob);
+    return blasd_blob_fit(blob, blasd_stored_bytes(bytes), err);
+}
+
+void blasd_io_drop_kept(struct blasd_worker_queue *queue, struct blasd_io *io) {
+    for (int i = 0; io->kept != NULL && i < BLASD_MAX_OUTPUTS; i++)
+        if (io->kept[i].store != NULL && blasd_blob_is_named(&io->kept[i]))
+            blasd_worker_queue_blob_remove(queue, io->kept[i].name);
+}
+
+static void close_all(struct blasd_blob **blobs, int count) {
+    for (int i = 0; *blobs != NULL && i < count; i++) blasd_blob_close(&(*blobs)[i]);
+    free(*blobs);
+    *blobs = NULL;
+}
+
 void blasd_io_close(struct blasd_io *io) {
+    close_all(&io->referred, BLASD_MAX_INPUTS);
+    close_all(&io->kept, BLASD_MAX_OUTPUTS);
     if (io->has_in) blasd_blob_close(&io->in);
     if (io->has_out) blasd_blob_close(&io->out);
     blasd_views_let_go(io->view);

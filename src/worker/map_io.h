@@ -13,19 +13,23 @@
 struct blasd_io {
     struct blasd_blob in, out;
     bool has_in, has_out;
-    struct blasd_view *view;  /* of the segment that holds the inputs, or NULL */
-    struct blasd_slice slice; /* of the outputs, where it is given */
+    struct blasd_blob *referred; /* owned: BLASD_MAX_INPUTS that inputs refer to; NULL: none do */
+    struct blasd_blob *kept;     /* owned: BLASD_MAX_OUTPUTS that become tensors; NULL: none do */
+    struct blasd_view *view;     /* of the segment that holds the inputs, or NULL */
+    struct blasd_slice slice;    /* of the outputs, where it is given */
     bool staged;         /* the outputs lie in the arena and are still to be written into `out` */
     unsigned char *base; /* of the outputs, in `out`, the slice or the arena; borrowed */
+    void *at[BLASD_MAX_OUTPUTS]; /* where each output is computed */
     uint64_t offsets[BLASD_MAX_OUTPUTS];
     uint64_t reserved[BLASD_MAX_OUTPUTS]; /* bytes from that offset that this output may use */
-    uint64_t payload_bytes;               /* all outputs, each at a multiple of 64 */
+    uint64_t payload_bytes;               /* all outputs that are sent, each at a multiple of 64 */
 };
 
 /* Fills task->inputs: in place where dtype and order are right, converted in the arena where not;
  * what a rule makes is made in the arena, or left to the kernel, of those that `makes_inputs` has a
- * bit of. `queue` is asked only for a payload that is a blob or a slice. Errors: inputs_lost,
- * out_of_memory, queue_unavailable, internal_error for a job whose sizes disagree. */
+ * bit of. `queue` is asked only for a payload that is a blob or a slice, and for what inputs refer
+ * to; these are looked at as the others were on the way in. Errors: not_finite, out_of_range,
+ * inputs_lost, out_of_memory, queue_unavailable, internal_error for a job whose sizes disagree. */
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
                         const struct blasd_item *item, unsigned makes_inputs,
                         struct blasd_task *task, struct blasd_io *io, struct blasd_err *err);
@@ -43,6 +47,10 @@ int blasd_io_map_outputs(struct blasd_worker_queue *queue,
                          struct blasd_io *io, struct blasd_err *err);
 /* After the kernel: the outputs are where others find them. no_space, internal_error. */
 int blasd_io_settle(struct blasd_io *io, struct blasd_err *err);
+/* The same of output `i`, which becomes a tensor: its blob is whole. */
+int blasd_io_keep(struct blasd_io *io, const struct blasd_task *task, int i, struct blasd_err *err);
+/* Removes what has been made of tensors that are not to be. */
+void blasd_io_drop_kept(struct blasd_worker_queue *queue, struct blasd_io *io);
 /* Closes the blobs and lets go of the inputs; the arena is the caller's to reset, the slice to give
  * back. */
 void blasd_io_close(struct blasd_io *io);

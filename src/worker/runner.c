@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "worker/graph_run.h"
+#include "worker/phases.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,8 @@ static void remove_blob(struct blasd_batcher *batcher, const struct blasd_item *
 static void discard(struct blasd_batcher *batcher, const struct blasd_item *item,
                     struct blasd_io *io) {
     bool had_out = io->has_out && blasd_blob_is_named(&io->out);
+    if (!batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat))
+        blasd_io_drop_kept(batcher->queue, io);
     blasd_io_close(io);
     blasd_worker_queue_slice_done(batcher->queue, &io->slice, true);
     io->slice = (struct blasd_slice){0};
@@ -93,6 +96,8 @@ static void after_ack(struct blasd_batcher *batcher, bool certain) {
     struct blasd_endings *endings = &batcher->endings;
     for (int i = 0; i < endings->count; i++) {
         const struct blasd_ending_of *of = &endings->of[i];
+        if (of->io != NULL && !endings->rows[i].accepted && certain)
+            blasd_io_drop_kept(batcher->queue, of->io);
         if (of->io != NULL) blasd_io_close(of->io);
         blasd_worker_queue_slice_done(batcher->queue, &endings->rows[i].slice, certain);
         if (endings->rows[i].accepted && of->item->claim->stored)
@@ -132,6 +137,8 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     struct blasd_record record;
     struct blasd_err err = {0};
     blasd_ending_record(item, task, io, error, times, &place, &record);
+    blasd_phases_job(blasd_heartbeat_phases(batcher->heartbeat), &record);
+    if (item->job.op != NULL) blasd_spans_job(&batcher->span, &item->job.trace, &record);
     if (blasd_endings_add(&batcher->endings, &record, item, io, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
@@ -147,6 +154,7 @@ void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items,
                         int64_t claimed_ns) {
     int64_t now = blasd_clock_ns();
     struct blasd_batch_times times = {claimed_ns, now, now, now, now};
+    blasd_spans_batch_begin(&batcher->span, batcher->options->otlp);
     for (int i = 0; i < count && !batcher->lost; i++)
         if (items[i].err.code != BLASD_OK)
             end_job(batcher, &items[i], NULL, NULL, &items[i].err, &times, 1);
@@ -239,8 +247,7 @@ static void check_outputs(struct blasd_task *task, const struct blasd_io *io) {
     for (int i = 0; task->job->op->outputs[i].name != NULL; i++) {
         const struct blasd_tensor *output = &task->outputs[i];
         if (task->plan->outputs[i].rank < 0) continue;
-        if (output->data != io->base + io->offsets[i] ||
-            blasd_tensor_check(output, "", NULL) != 0 ||
+        if (output->data != io->at[i] || blasd_tensor_check(output, "", NULL) != 0 ||
             blasd_tensor_bytes(output) > io->reserved[i])
             blasd_fail(&task->err, BLASD_E_internal_error, "",
                        "the kernel gave back an output '%s' it was not asked for",
@@ -248,17 +255,33 @@ static void check_outputs(struct blasd_task *task, const struct blasd_io *io) {
     }
 }
 
-static int store_outputs(struct blasd_batcher *batcher, struct blasd_io *io,
-                         struct blasd_err *err) {
+static int put_blob(struct blasd_batcher *batcher, struct blasd_blob *blob, struct blasd_err *err) {
     int code, tries = 0;
-    if (!io->has_out) return 0;
-    code = blasd_io_settle(io, err);
-    if (code != 0) return code;
     do {
-        code = blasd_worker_queue_blob_put(batcher->queue, &io->out, err);
+        code = blasd_worker_queue_blob_put(batcher->queue, blob, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
     return code;
+}
+
+/* The outputs that become tensors. */
+static int store_kept(struct blasd_batcher *batcher, const struct blasd_task *task,
+                      struct blasd_io *io, struct blasd_err *err) {
+    int code = 0;
+    for (int i = 0; io->kept != NULL && code == 0 && i < BLASD_MAX_OUTPUTS; i++) {
+        if (io->kept[i].store == NULL) continue;
+        code = blasd_io_keep(io, task, i, err);
+        if (code == 0) code = put_blob(batcher, &io->kept[i], err);
+    }
+    return code;
+}
+
+static int store_outputs(struct blasd_batcher *batcher, const struct blasd_task *task,
+                         struct blasd_io *io, struct blasd_err *err) {
+    int code = store_kept(batcher, task, io, err);
+    if (code != 0 || !io->has_out) return code;
+    code = blasd_io_settle(io, err);
+    return code != 0 ? code : put_blob(batcher, &io->out, err);
 }
 
 /* What follows the kernel: each task that did well gets its outputs stored. */
@@ -269,13 +292,24 @@ static void store_part(struct blasd_batcher *batcher, int live) {
         if (unwanted) /* the kernel may have stopped half-way */
             blasd_fail(&task->err, BLASD_E_cancelled, "", "the job was cancelled or has expired");
         if (task->err.code == BLASD_OK) check_outputs(task, &batcher->room->ios[k]);
-        if (task->err.code == BLASD_OK) store_outputs(batcher, &batcher->room->ios[k], &task->err);
+        if (task->err.code == BLASD_OK)
+            store_outputs(batcher, task, &batcher->room->ios[k], &task->err);
     }
+}
+
+/* Of a call of the kernel, whose jobs have been noted. */
+static void note_batch(struct blasd_batcher *batcher, const struct blasd_op *op, int jobs,
+                       const struct blasd_batch_times *times) {
+    int64_t now = blasd_clock_wall_us() - blasd_clock_ns() / 1000; /* wall clock minus steady */
+    blasd_phases_batch(blasd_heartbeat_phases(batcher->heartbeat), op, jobs);
+    blasd_spans_batch_end(&batcher->span, op->name, batcher->info.id, jobs,
+                          now + times->began_ns / 1000, now + times->stored_ns / 1000);
 }
 
 static int finish_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
                        int live, const struct blasd_batch_times *times) {
     int failed = 0;
+    blasd_spans_batch_begin(&batcher->span, batcher->options->otlp);
     for (int i = 0, k = 0; i < count; i++) {
         struct blasd_item *item = members[i];
         struct blasd_task *task = NULL;
@@ -293,6 +327,7 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
         if (error != NULL) failed++;
         if (!batcher->lost) end_job(batcher, item, task, io, error, times, live > 0 ? live : 1);
     }
+    if (live > 0) note_batch(batcher, members[0]->job.op, live, times);
     send(batcher);
     return failed;
 }

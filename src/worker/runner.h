@@ -2,6 +2,7 @@
 #ifndef BLASD_WORKER_RUNNER_H
 #define BLASD_WORKER_RUNNER_H
 
+#include "trace/spans.h"
 #include "worker/arena.h"
 #include "worker/ending.h"
 #include "worker/group.h"
@@ -39,6 +40,7 @@ struct blasd_batcher {
     struct blasd_batch_room rooms[2];
     struct blasd_batch_pending pending;
     struct blasd_endings endings;
+    struct blasd_batch_span span;
     bool lost; /* the lease is gone: nothing more of this claim can be ended */
 };
 

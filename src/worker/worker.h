@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 
+struct blasd_otlp;
+
 struct blasd_worker_options {
     struct blasd_queue_options queue;    /* limits and store are borrowed for the whole run */
     const struct blasd_backend *backend; /* borrowed */
@@ -21,10 +23,11 @@ struct blasd_worker_options {
     const char *name;                    /* unique among live workers; a worker that takes the name
                                             of a dead one sends that one's jobs back to the queue at
                                             once. Borrowed */
-    bool measure;        /* publish what jobs cost on the device, measured while it is idle */
-    const char *kept_in; /* directory that keeps those figures; NULL: measured at every start.
-                            Borrowed */
-    const char *version; /* blasd's, for which they hold. Borrowed */
+    bool measure;            /* publish what jobs cost on the device, measured while it is idle */
+    const char *kept_in;     /* directory that keeps those figures; NULL: measured at every start.
+                                Borrowed */
+    struct blasd_otlp *otlp; /* where spans of jobs go; NULL: nowhere. Borrowed */
+    const char *version;     /* blasd's, for which they hold. Borrowed */
     /* Asked between batches and while waiting, by two threads: true makes the worker finish the
      * batch in hand, give back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);

@@ -31,6 +31,20 @@ static void check_values(const struct blasd_port *port, const struct blasd_input
     require(all_zero == input->all_zero, "whether all are zero");
 }
 
+/* What a rule makes can be made, from any element on. */
+static void check_rule(const struct blasd_input *input) {
+    _Alignas(16) unsigned char room[64 * BLASD_RULE_VALUE_BYTES];
+    struct blasd_err err;
+    int64_t n = blasd_tensor_elements(&input->tensor), some = n < 64 ? n : 64;
+    require(blasd_tensor_check(&input->tensor, "x", &err) == 0, "a shape that is right");
+    require(input->source.bytes == 0, "no bytes of a rule");
+    require(input->source.rule.kind < BLASD_RULE_KINDS, "a rule");
+    blasd_rule_make(&input->source.rule, &input->tensor, 0, some, room);
+    blasd_rule_make(&input->source.rule, &input->tensor, n - some, some, room);
+    if (blasd_dtype_kind(input->tensor.dtype) == 'f' && input->first_nonfinite < 0)
+        require(blasd_tensor_first_nonfinite(input->tensor.dtype, room, some) < 0, "finite");
+}
+
 static void check_job(const struct outcome *outcome) {
     const struct blasd_job *job = &outcome->job;
     require(job->op != NULL, "a job has an operation");
@@ -42,6 +56,10 @@ static void check_job(const struct outcome *outcome) {
         int64_t at = -1;
         struct blasd_err err;
         if (input->source.kind == BLASD_SOURCE_NONE) continue;
+        if (input->source.kind == BLASD_SOURCE_RULE) {
+            check_rule(input);
+            continue;
+        }
         bytes = outcome->memory.bytes + input->source.offset;
         require(i < blasd_op_input_count(job->op), "an input of the operation");
         require(blasd_tensor_check(&input->tensor, "x", &err) == 0, "a shape that is right");

@@ -42,6 +42,10 @@ def json_seeds():
           '"params":{"alpha":0.5,"transpose_a":true,"mode":"bf16","p":"Infinity","free":"NaN"}}')
     write("intake_json", "values", '{"op":"mix","inputs":{"a":[1],"b":[1],"w":[[0,-0.0],[1,-2]],'
           '"s":{"dtype":"int8","data":[1,0,-1]}}}')
+    for name, text in (("eye", '{"eye":3,"dtype":"int8"}'), ("full", '{"full":[2,3],"value":[1,-2],"dtype":"complex64"}'),
+                       ("arange", '{"arange":[1,-2,-0.3],"dtype":"float16"}'), ("linspace", '{"linspace":[0,255,7],"dtype":"uint8"}'),
+                       ("random", '{"random":"normal","seed":18446744073709551615,"shape":[3,2]}')):
+        write("intake_json", f"rule_{name}", '{"op":"mix","inputs":{"a":%s,"w":%s,"s":{"full":[1],"value":0}}}' % (text, text))
     write("intake_json", "big_integer", '{"op":"mix","inputs":{"a":[1]},"params":{"free":18446744073709551616}}')
     write("intake_json", "escapes", '{"\\u006fp":"mix","inputs":{"\\u0061":[1]}}')
     write("intake_json", "broken", '{"op":"mix","inputs":{"a":[1,2')

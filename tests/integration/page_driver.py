@@ -96,6 +96,7 @@ def shows(page, wanted):
     page.until(lambda: file.exists() and file.read_text(), "the load ends", 400)
     expected = json.loads(file.read_text())
     page.until(lambda: page.totals() == expected["totals"], f"{page.totals()} becomes {expected['totals']}")
+    page.until(lambda: page.counts()["running"] == 0, "no bar still runs")
     page.until(lambda: sum(cell["queued"] for cell in queue(page)) == 0, "the queue runs empty")
     page.until(lambda: {row[0] for row in page.rows()} <= set(expected["jobs"]) and all(row[2] != "running" for row in page.rows()),
                "its jobs are those of the list")
@@ -177,7 +178,7 @@ def signs_in(page, wanted):
 def looks(page, wanted):
     """In both themes and three widths: nothing that axe-core finds, nothing wider than the window; also with a job open."""
     page.live()
-    page.until(lambda: page.rows(), "jobs are there")
+    page.until(lambda: page.rows(), f"jobs are there; {page.text('#jobs-note')}")
     found = {}
     for theme in ("light", "dark"):
         for width in (1360, 800, 360):

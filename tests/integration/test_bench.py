@@ -134,3 +134,26 @@ def test_numpys_wheel_in_process_is_a_subject(tmp_path):
     assert len(goals) == 2 and all(goal["value"] > 0 and goal["goal"] == 0.9 for goal in goals.values())
     text = (tmp_path / "results.txt").read_text()
     assert all(case in text for case in cases) and "blasd with OpenBLAS 0." in text and "(operator)" not in text
+
+
+def test_peoples_clients_are_subjects(tmp_path, venv):
+    """The Python client beside the generator, and tritonclient; pytriton is left out where it is not installed, with its reason."""
+    build = tmp_path / "build"
+    build.mkdir()
+    (build / "bench-venv-inference").symlink_to(venv("inference"))
+    for name in ("blasd", "bench"):
+        (build / name).symlink_to(ROOT / "build" / name)
+    done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", "--only", "clients", "--rounds", "2", "--seconds", "0.5",
+                           "--build", str(build), "--out", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    trials = results["loads"]["clients"]["trials"]
+    assert [trial["subject"] for trial in trials] == ["blasd", "python-64", "python-1", "tritonclient"] * 2
+    for trial in trials:
+        counts = {name: trial["result"][name] for name in ("wrong", "errors", "timeouts")}
+        assert trial["result"]["right"] > 0 and not any(counts.values()), (trial["subject"], counts)
+        assert sum(trial["cpu_us"]["blasd api"]) > 0
+    goals = {goal["what"]: goal for goal in results["goals"] if goal["load"] == "clients"}
+    assert len(goals) == 3 and sum(goal["value"] is not None for goal in goals.values()) == 2
+    assert "pytriton could not be installed" in results["left_out"]["triton"]
+    assert "python-64" in (tmp_path / "results.txt").read_text()

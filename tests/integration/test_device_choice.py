@@ -180,3 +180,20 @@ def test_damaged_figures_are_measured_again(make_service):
         service.start()
         wait_for(lambda: file.read_text().split("\n")[0] == text.split("\n")[0] and file.read_text() != damage, "a new file")
         wait_for(lambda: devices(service)["cpu"].get("cost"), "the figures in GET /devices")
+
+
+def test_a_graph_runs_where_it_is_told_to(with_card):
+    """On the card each step is as a job there; what they make for each other passes through this machine's memory."""
+    service = with_card().start()
+    for device in ("cuda", "cpu"):
+        wait_for(lambda: service.post("matmul", SMALL, device=device).status == 200, f"the front end knows of {device}")
+    a, b = np.random.default_rng(8).standard_normal((2, 40, 40))
+    steps = {"p": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}},
+             "x": {"op": "solve", "inputs": {"a": {"step": "p"}, "b": {"input": "b"}}}}
+    for device in ("cuda", "cpu"):
+        body = harness.safetensors({"a": a, "b": b}, steps=json.dumps(steps), results='["p","x"]', device=device)
+        answer = service.request("POST", "/graphs?wait=60", body, {"Content-Type": harness.TYPES["safetensors"],
+                                                                  "Accept": harness.TYPES["safetensors"]})
+        arrays, graph = answer.safetensors()
+        assert graph["execution"]["device"] == f"{device}:0" == graph["steps"]["x"]["execution"]["device"]
+        assert np.allclose(arrays["p.c"], a @ b) and np.allclose(arrays["x.x"], np.linalg.solve(a @ b, b))

@@ -57,6 +57,8 @@ NOT_RUN = {
     "docker exec": OTHERS,
     "sudo blasd keys": OTHERS,
     "curl --cacert": OTHERS + "; test_tls.py does it",
+    "pip install jupyterlab": INSTALLS + "; test_tutorial.py runs the notebooks in an environment of its own",
+    "BLASD_TUTORIAL=full jupyter": SERVICE + "; test_tutorial.py",
     "pip install ./clients/python": INSTALLS + "; test_clients.py does it without a network",
 }
 

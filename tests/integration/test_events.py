@@ -37,6 +37,43 @@ def test_a_job_from_the_queue_to_its_end(service):
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
+def test_a_long_job_is_told_of_while_it_runs(make_service):
+    """The first one, too, of a thread that has not heard whether anybody looks on."""
+    service = make_service()
+    a = np.random.default_rng(3).random((900, 900)) + 900 * np.eye(900)
+    with EventStream(service) as stream:
+        job = service.post("svd", {"a": a}, form="safetensors", wait=0).json()["id"]
+        stream.job(job, "succeeded")
+        told = [event.data for event in stream.seen if event.kind == "job"]
+        states = [document["state"] for document in told]
+        assert states == ["queued"] + ["running"] * (len(states) - 2) + ["succeeded"] and len(states) >= 3
+        progress = [document["progress"] for document in told]
+        assert progress == sorted(progress) and progress[-1] == 1
+        assert all(document["started_at"] for document in told[1:])
+
+
+def test_a_hundred_readers(make_service):
+    """Each is told all, and no job waits for them."""
+    service = make_service()
+    readers_of = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(100)]
+    for reader in readers_of:
+        reader.sendall(b"GET /events?op=matmul HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    texts = []
+    for reader in readers_of:
+        text = b""
+        while b"event: hello" not in text:
+            text += reader.recv(65536)
+        texts.append(text)
+    sent = [service.post("matmul", {"a": A, "b": A}).json()["id"] for _ in range(40)]
+    for text, reader in zip(texts, readers_of):
+        while text.count(b'"state":"succeeded"') < len(sent):
+            more = reader.recv(1 << 20)
+            assert more
+            text += more
+        assert b"event: lost" not in text and all(job.encode() in text for job in sent)
+        reader.close()
+
+
 def test_ends_of_every_kind(service):
     with EventStream(service) as stream:
         failed = service.post("solve", {"a": np.zeros((2, 2)), "b": A}, wait=0).json()["id"]
@@ -181,7 +218,7 @@ def test_it_goes_on_when_redis_comes_back(make_service):
         service.kill("redis")
         service.wait_ready()
         assert stream.take(lambda event: event.kind == "lost", timeout=30).data["events"] >= 1
-        job = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+        job = wait_for(lambda: service.post("matmul", {"a": A, "b": A}, wait=0).json().get("id"))
         stream.job(job, "succeeded")
         numbers = stream.numbers()
         assert numbers == sorted(set(numbers)) and numbers[-1] - numbers[0] > len(numbers) - 1  # and the gap shows

@@ -168,6 +168,25 @@ def test_a_graph_is_a_job(make_service):
     assert service.request("GET", f"/graphs/{graph['id']}").status in (404, 410)
 
 
+def test_labels(service):
+    graph = post(service, TWO, labels={"run": "graphs-7"}).json()
+    assert graph["labels"] == {"run": "graphs-7"}
+    assert [j["id"] for j in service.list_jobs("label=run=graphs-7")] == [graph["id"]]
+
+
+def test_a_dry_run_checks_all_and_runs_nothing(make_service):
+    service = make_service()
+    body = {"steps": chain(3), "inputs": {"a": nested(A), "b": nested(B)}}
+    answer = service.request("POST", "/graphs?dry_run=1", json.dumps(body), {"Content-Type": TYPES["json"]})
+    told = answer.json()
+    assert answer.status == 200 and told["op"] == "graph" and told["outputs"] == {} and told["flops"] == 3 * 16
+    assert told["peak_bytes"] >= told["bytes"] > 0
+    wrong = {**body, "steps": {**chain(3), "x": {"op": "solve", "inputs": {"a": {"step": "s9"}, "b": [1]}}}}
+    answer = service.request("POST", "/graphs?dry_run=1", json.dumps(wrong), {"Content-Type": TYPES["json"]})
+    assert answer.status == 422 and answer.json()["field"] == "steps.x.inputs.a"
+    assert service.list_jobs() == []
+
+
 def test_users_do_not_meet_the_operation(service):
     assert "graph" not in [op["name"] for op in service.request("GET", "/ops").json()["ops"]]
     assert service.request("GET", "/ops/graph").status == 404

@@ -121,3 +121,76 @@ def test_with_audit_each_job_has_a_line(make_service):
     assert {(fields["op"], fields["client"].split(":")[0]) for fields in accepted[:50]} == {("matmul", "127.0.0.1")}
     assert accepted[50]["op"] == "solve"
     assert [fields["id"] for fields in wait_for(service, "repeated", 2)] == [accepted[50]["id"]] * 2
+
+
+ACCESS = re.compile(r"^\S+ blasd api\[\d+\] info: request: (.*)$", re.M)
+
+
+def access_lines(service, count):
+    end = time.monotonic() + 20
+    while len(found := ACCESS.findall((service.folder / "log").read_text())) < count and time.monotonic() < end:
+        time.sleep(0.05)
+    return [dict(pair.split("=", 1) for pair in line.split()) for line in found]
+
+
+def test_an_access_log_has_each_request(make_service):
+    service = make_service("--access-log", "--limit", "log_jobs=0")
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    body = '{"op":"solve","inputs":{"a":[[2]],"b":[4]}}'
+    job = service.request("POST", "/jobs?wait=20", body, {"Content-Type": TYPES["json"], "traceparent": f"00-{trace}-00f067aa0ba902b7-00"}).json()
+    service.request("GET", f"/jobs/{job['id']}")
+    service.request("GET", "/hunter2?hunter2=1")
+    service.request("POST", "/jobs", "hunter2", {"Content-Type": TYPES["json"]})
+    service.request("POST", "/jobs", b"x" * 100, {"Content-Type": TYPES["json"], "Content-Length": str(1 << 45)}, check=False)
+    lines = [line for line in access_lines(service, 5) if line["route"] != "/health/ready"]
+    assert [(line["method"], line["route"], line["status"], line.get("code")) for line in lines] == [
+        ("POST", "/jobs", "200", None), ("GET", "/jobs/{id}", "200", None), ("GET", "-", "404", "route_not_found"),
+        ("POST", "/jobs", "400", "malformed_json"), ("POST", "/jobs", "413", "body_too_large")]
+    assert (lines[0]["id"], lines[0]["trace_id"], lines[0]["received"], lines[1]["id"]) == (job["id"], trace, str(len(body)), job["id"])
+    assert all(float(line["ms"]) >= 0 and line["client"].startswith("127.0.0.1:") for line in lines)
+    assert "hunter2" not in (service.folder / "log").read_text()
+
+
+def test_lines_in_json(make_service):
+    """Every line of every part, at every level."""
+    service = make_service("--log", "json", "--log-level", "debug", "--access-log", "--audit")
+    job = service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)}).json()
+    service.request("POST", "/jobs", '{"op":"hunter2\\u0000\\""}', {"Content-Type": TYPES["json"]})
+    service.kill("worker")
+    service.wait_ready()
+    assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
+    service.stop()
+    lines = [json.loads(line) for line in (service.folder / "log").read_text().splitlines() if not line[:1].isdigit()]
+    assert all(set(line) >= {"time", "level", "process", "pid", "message"} for line in lines)
+    assert {line["process"] for line in lines} == {"blasd up", "blasd api", "blasd worker"}
+    assert {line["level"] for line in lines} >= {"info", "debug"}
+    failed = [line for line in lines if line["message"] == "job failed"]
+    assert [(line["id"], line["code"], line["attempts"]) for line in failed] == [(job["id"], "singular_matrix", 1)]
+    assert [line["op"] for line in lines if line["message"] == "job accepted"] == ["solve", "matmul"]
+    assert {line["status"] for line in lines if line["message"] == "request"} >= {200, 400}
+    assert not re.search(r"^\d{4}-\d\d-\d\dT", (service.folder / "log").read_text(), re.M), "a line of ours that is none"
+
+
+def test_no_secret_stands_in_a_log(make_service, tmp_path):
+    """Keys, passwords, tokens and what clients wrote, at the level that says most."""
+    secrets = {"idem": "hunter2-idempotency", "cookie": "hunter2-cookie", "basic": "aHVudGVyMjpodW50ZXIy", "query": "hunter2-query",
+               "header": "hunter2-otlp", "env": "hunter2-environment"}
+    keys = tmp_path / "keys"
+    (tmp_path / "headers").write_text(f"Authorization: Bearer {secrets['header']}\n")
+    from service import BLASD
+    import subprocess
+    made = [subprocess.run([BLASD, "keys", "add", name, "--role", role, "--file", keys], capture_output=True, text=True, check=True).stdout.strip()
+            for name, role in (("one", "user"), ("watch", "metrics"))]
+    for form in ("text", "json"):
+        service = make_service("--keys", str(keys), "--log", form, "--log-level", "debug", "--access-log", "--audit", "--otlp", "http://127.0.0.1:9",
+                               "--otlp-sample", "1", "--otlp-headers", str(tmp_path / "headers"),
+                               env={"BLASD_OTLP_HEADERS": f"x-key={secrets['env']}"})
+        for authorization in (f"Bearer {made[0]}", f"Bearer {made[1]}", f"Bearer {made[0]}x", f"Basic {secrets['basic']}", "Bearer hunter2"):
+            for path in ("/jobs?wait=20", f"/jobs?{secrets['query']}=1", f"/{secrets['query']}"):
+                ask(service, '{"op":"solve","inputs":{"a":[[2]],"b":[4]}}',
+                    {"Authorization": authorization, "Cookie": secrets["cookie"], "Idempotency-Key": secrets["idem"]}, path)
+        service.stop()
+        log = (service.folder / "log").read_text()
+        assert log.count("job accepted") + log.count("job repeated") >= 1
+        for secret in [*secrets.values(), *made, *(part for key in made for part in re.split(r"[._-]", key) if len(part) > 16), "hunter2"]:
+            assert secret not in log, (form, secret)

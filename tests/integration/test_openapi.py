@@ -38,18 +38,21 @@ def test_the_text_is_well_formed():
 
 ONE = {"shape": [1, 1], "datatype": "FP64", "data": [1]}
 BODIES = {"jobs": {"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}},
+          "graphs": {"steps": {"p": {"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}}}},
           "infer": {"inputs": [{"name": "a", **ONE}, {"name": "b", **ONE}]},
           "register": {"key": "/none", "byte_size": 8}}
 
 
 def test_every_route_is_there(service):
     job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()
+    graph = service.request("POST", "/graphs?wait=30", json.dumps(BODIES["graphs"]), {"Content-Type": TYPES["json"]}).json()
     paths = {"{id}": job["id"], "{version}": "1", "{code}": "queue_full"}
     answered = set()
     for template, item in API.document["paths"].items():
         path = template
         name = {"jobs": "c", "console": "app.js"}.get(template.split("/")[1], "matmul")
-        for name, value in {**paths, "{name}": name}.items():
+        ids = {"{id}": graph["id"]} if template.startswith("/graphs") else {}
+        for name, value in {**paths, **ids, "{name}": name}.items():
             path = path.replace(name, value)
         for method in ("get", "post", "put", "patch"):
             body = json.dumps(BODIES.get(template.rsplit("/", 1)[1], {})) if method == "post" else None
@@ -63,10 +66,10 @@ def test_every_route_is_there(service):
                 answered.add((template, method))
             else:
                 assert answer.status == 405 and method.upper() not in answer.headers["Allow"], (method, path)
-    assert service.request("DELETE", f"/jobs/{job['id']}").status == 409
-    answer = service.request("DELETE", f"/jobs/{job['id']}?forget=1")
-    assert answer.status == 200
-    answered.add(("/jobs/{id}", "delete"))
+    for kind, one in (("jobs", job), ("graphs", graph)):
+        assert service.request("DELETE", f"/{kind}/{one['id']}").status == 409
+        assert service.request("DELETE", f"/{kind}/{one['id']}?forget=1").status == 200
+        answered.add((f"/{kind}/{{id}}", "delete"))
     described = {(t, m) for t, item in API.document["paths"].items() for m in item if m != "parameters"}
     assert answered == described
 

@@ -92,6 +92,29 @@ def test_the_main_output_as_an_array(service, op, inputs, output):
         np.testing.assert_array_equal(service.request("GET", path, headers={"Accept": TYPES["npy"]}).npy(), arrays[output])
 
 
+def test_no_array_where_there_is_none(make_service):
+    """Who takes an array alone, as `curl -f -o x.npy` does, is told by the status; who takes JSON, too, by the document."""
+    service = make_service()
+    singular = {"a": np.zeros((2, 2)), "b": np.ones(2)}
+    answer = service.post("solve", singular, accept="npy")
+    assert answer.status == 422 and answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["code"] == "job_failed" and "singular_matrix" in answer.json()["detail"]
+    job = service.post("solve", singular).json()
+    for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}?wait=1", f"/jobs/{job['id']}/result"):
+        assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).status == 422
+    for accept in (f"{TYPES['npy']}, {TYPES['json']};q=0.5", f"{TYPES['npy']}, */*;q=0.1"):
+        document = service.request("GET", f"/jobs/{job['id']}", headers={"Accept": accept})
+        assert document.status == 200 and document.json()["state"] == "failed"
+    with service.worker_held():
+        waits = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=0.1, accept="npy")
+        assert waits.status == 202 and waits.json()["state"] in ("queued", "running")
+        path = f"/jobs/{waits.json()['id']}"
+        assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).json()["state"] in ("queued", "running")
+        assert service.request("DELETE", path).json()["state"] == "cancelled"
+    gone = service.request("GET", path, headers={"Accept": TYPES["npy"]})
+    assert gone.status == 422 and gone.json()["code"] == "job_ended_without_result"
+
+
 def test_an_array_that_npy_cannot_hold(service):
     body = json.dumps({"op": "matmul", "inputs": {name: {"dtype": "bfloat16", "shape": [1, 1], "data": [2]} for name in "ab"}})
     headers = {"Content-Type": TYPES["json"]}

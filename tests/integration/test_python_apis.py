@@ -1,14 +1,21 @@
 """The Python client beside one call after the other: asyncio, futures, many jobs in flight, and others' signatures."""
 import asyncio
 import concurrent.futures
+import inspect
 import logging
 import os
 import pickle
+import re
+import shutil
+import signal
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
+import types
 
 import blasd
 import blasd.default
@@ -17,9 +24,11 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
+from service import ROOT, wait_for
 from test_python_client import Listener, answer
 
 RNG = np.random.default_rng(21)
+OWN = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}  # of programs beside the tests
 
 
 @pytest.fixture
@@ -184,6 +193,107 @@ def test_map_keeps_order_and_bounds(client):
     assert list(client.map("matmul", [])) == []
 
 
+def signatures(kind):
+    return {name: list(inspect.signature(getattr(kind, name)).parameters) for name in dir(kind) if not name.startswith("_")}
+
+
+def test_both_clients_have_the_same_methods():
+    ours, theirs = signatures(blasd.Client), signatures(blasd.AsyncClient)
+    assert ours.keys() == theirs.keys()
+    for name, parameters in ours.items():
+        assert sorted(parameters) == sorted(theirs[name]), name
+
+
+def test_arrays_of_an_async_client_in_shared_memory(sharing):
+    async def main():
+        async with blasd.AsyncClient(sharing.url, share=True) as client:
+            arrays = await client.shared(a=((3, 3), "float64"), b=((3, 3), "float64"))
+            arrays["a"][...], arrays["b"][...] = 2, np.eye(3)
+            assert np.array_equal((await client.run("matmul", **arrays))["c"], arrays["a"])
+        async with blasd.AsyncClient(sharing.url) as client:
+            with pytest.raises(ValueError, match="share=True"):
+                await client.shared(a=((3, 3), "float64"))
+    asyncio.run(main())
+
+
+class Bar:
+    """What tqdm is here."""
+    made: list = []
+
+    def __init__(self, **options):
+        self.options, self.n, self.steps, self.closed = options, 0, 0, False
+        Bar.made.append(self)
+
+    def update(self, count):
+        self.steps += count
+
+    def refresh(self):
+        self.steps += 1
+
+    def close(self):
+        self.closed = True
+
+
+def test_bars_of_progress(client, service, monkeypatch):
+    """By tqdm, where one is asked for; nothing without tqdm, and nothing is printed otherwise."""
+    def run(progress):
+        done = client.run("regression", progress=progress, **{**slow(service), "params": {"method": "gd", "iterations": 2_000_000,
+                                                                                           "learning_rate": 1e-6}})
+        many = list(client.map("matmul", [{"a": [[1.0]], "b": [[float(i)]]} for i in range(7)], progress=bool(progress)))
+
+        async def main():
+            async with blasd.AsyncClient(service.url) as one:
+                await one.matmul(np.eye(2), np.eye(2), progress=progress)
+                return [r async for r in one.map("matmul", [{"a": [[1.0]], "b": [[1.0]]}] * 5, progress=bool(progress))]
+        return done, many, asyncio.run(main())
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    run(True)
+    monkeypatch.setitem(sys.modules, "tqdm", types.SimpleNamespace(tqdm=Bar))
+    run(False)
+    assert Bar.made == []
+    run(True)
+    one, many, async_one, async_many = Bar.made
+    assert one.options["total"] == 1.0 and one.options["desc"] == "regression" and one.n == 1.0
+    assert (many.options["total"], many.steps) == (7, 7) and (async_many.options["total"], async_many.steps) == (5, 5)
+    assert all(bar.closed for bar in Bar.made) and async_one.options["desc"] == "matmul"
+    told = []
+    client.matmul(np.eye(2), np.eye(2), progress=lambda state, fraction: told.append((state, fraction)))
+    assert all(0 <= fraction <= 1 for _, fraction in told)
+
+
+INTERRUPTED = """
+import sys
+import numpy as np
+import blasd
+
+client = blasd.Client(sys.argv[1])
+job = {"x": np.random.rand(40, 30), "y": np.random.rand(40),
+       "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}, "labels": {"by": sys.argv[2]}}
+try:
+    if sys.argv[2] == "run":
+        client.run("regression", **job)
+    elif sys.argv[2] == "map":
+        list(client.map("regression", [job] * 3, in_flight=3))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])
+def test_ctrl_c_cancels(client, service, way, jobs):
+    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env=OWN)
+    try:
+        wait_for(lambda: program.poll() is not None or (len(client.jobs(label=f"by={way}")) == jobs and
+                                                        client.jobs(label=f"by={way}", state="running")), "they run")
+        program.send_signal(signal.SIGINT)
+        said = program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert said == ("interrupted\n", "") and program.returncode == 0
+    wait_for(lambda: {job.state for job in client.jobs(label=f"by={way}")} == {"cancelled"}, "they are cancelled")
+
+
 # --- what a client is told --------------------------------------------------------------------------------------------
 
 
@@ -238,6 +348,54 @@ def test_operands_are_not_copied(client, service):
             finally:
                 tracemalloc.stop()
     assert asyncio.run(main()) < 4 << 20  # what the loop holds for a socket that takes no more
+
+
+TRACED = """
+import os, sys
+import numpy as np
+import blasd
+
+with blasd.Client(sys.argv[1]) as client:
+    a, one = np.random.rand(1024, 1024), np.ones((1024, 1))
+    client.matmul(a[:8], one)
+    for b in (one, a):
+        os.access("/begin", 0)
+        result = client.matmul(a, b)
+        os.access("/end", 0)
+        print(a.ctypes.data, b.ctypes.data, b.nbytes, result.ctypes.data, result.nbytes)
+        assert np.allclose(result, a @ b)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
+def test_the_kernel_takes_operands_where_they_lie(service, tmp_path):
+    """Counted by strace: what is sent leaves from the arrays' own memory, what is received arrives where the result stays."""
+    trace = tmp_path / "trace"
+    calls = "sendto,write,recvfrom,read"
+    done = subprocess.run(["strace", "-f", "-o", trace, "-e", f"trace={calls},mmap,access,faccessat,faccessat2", "-e", f"raw={calls},mmap",
+                           sys.executable, "-c", TRACED, service.url], capture_output=True, text=True, timeout=300, check=False, env=OWN)
+    if done.returncode != 0 and "ptrace" in done.stderr:
+        pytest.skip(f"this system lets nobody trace: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    spans = re.findall(r"/begin.*?\n(.*?)\n[^\n]*/end", trace.read_text(), re.S)
+    facts = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+    assert len(spans) == len(facts) == 2
+    for span, (a, b, b_bytes, result, result_bytes) in zip(spans, facts):
+        moved = {"out": [], "in": []}
+        for name, rest, count in re.findall(r"(sendto|write|recvfrom|read)\((.*?)\) += (0x[0-9a-f]+|-?\d+)", span):
+            if int(count, 0) > 0:
+                moved["out" if name in ("sendto", "write") else "in"].append((int(rest.split(", ")[1], 0), int(count, 0)))
+
+        def within(way, begin, size):
+            return sum(count for at, count in moved[way] if begin <= at < begin + size)
+        operands = within("out", a, 8 << 20) + (within("out", b, b_bytes) if b != a else 0)
+        sent = sum(count for _, count in moved["out"])
+        assert sent - operands < 65536, "bytes left from somewhere else than the operands"
+        assert operands >= (8 << 20) * (2 if b == a else 1)
+        elsewhere = sum(count for _, count in moved["in"]) - within("in", result - 4096, result_bytes + 8192)
+        assert elsewhere < 70_000, "bytes arrived somewhere else than in the result"
+        large = [size for size in (int(size, 0) for size in re.findall(r"mmap\(0, (0x[0-9a-f]+),", span)) if size > 1 << 20]
+        assert len(large) <= (1 if result_bytes > 1 << 20 else 0), f"{len(large)} pieces of memory for one result"
 
 
 BAD = [("matmul", dict(a=np.ones((2, 3)), b=np.ones((2, 3)))), ("matmul", dict(a=np.ones((2, 3, 3)), b=np.ones((3, 3, 3)))),

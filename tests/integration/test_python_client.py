@@ -1,4 +1,5 @@
 """The Python client in programs of every shape: forks, pickles, results that are written to, inputs of other kinds."""
+import ast
 import base64
 import concurrent.futures
 import copy
@@ -341,6 +342,60 @@ def test_other_kinds_of_arrays(client):
                         (a.astype(np.longdouble), "float128"), ([OnDevice(a)], ""), ([scipy.sparse.eye(2)], "")):
         text = refusal(client, form)
         assert text.startswith("inputs.a: ") and words in text, text
+
+
+def test_the_buffer_protocol(client):
+    """What offers its memory, of the standard library and of Arrow."""
+    import array
+    import ctypes
+    flat = array.array("d", [1.0, 2, 3, 4])
+    assert client.matmul(np.eye(4), flat).tolist() == [1, 2, 3, 4]
+    assert client.matmul(memoryview(flat).cast("B").cast("d", (2, 2)), np.eye(2)).tolist() == [[1, 2], [3, 4]]
+    assert client.matmul(((ctypes.c_float * 2) * 2)((1, 2), (3, 4)), np.eye(2, dtype="f4")).dtype == np.float32
+    assert client.matmul(range(2), [[1.0, 0], [0, 1]]).tolist() == [0, 1]
+
+
+ARRAYS = """
+import sys
+import numpy as np
+import pyarrow
+import polars
+import blasd
+
+with blasd.Client(sys.argv[1]) as client:
+    column = pyarrow.array([1.0, 2.0])
+    assert client.matmul(np.eye(2), column).tolist() == [1, 2]
+    table = pyarrow.table({"u": [1.0, 3.0], "v": [2.0, 4.0]})
+    assert client.matmul(table, np.eye(2)).tolist() == [[1, 2], [3, 4]]
+    assert client.matmul(pyarrow.Tensor.from_numpy(np.array([[1.0, 2.0]])), np.eye(2)).tolist() == [[1, 2]]
+    frame = polars.DataFrame({"u": [1.0, 3.0], "v": [2.0, 4.0]})
+    assert client.matmul(frame, np.eye(2)).tolist() == [[1, 2], [3, 4]]
+    assert client.matmul(np.eye(2), frame["u"]).tolist() == [1, 3]
+    for missing in (pyarrow.array([1.0, None]), polars.Series([1.0, None])):
+        try:
+            client.matmul(np.eye(2), missing)
+            sys.exit(f"{type(missing)} was taken")
+        except blasd.InputError as error:
+            assert "1 missing value" in str(error), error
+"""
+
+
+def test_arrow_and_polars(venv, service):
+    """As they come from PyPI."""
+    done = subprocess.run([venv("arrays") / "bin/python", "-c", ARRAYS, service.url], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ruff_and_mypy_have_no_finding(venv):
+    """The newest of both; mypy strictly, and all of it is Python 3.9."""
+    checks, folder = venv("checks") / "bin", ROOT / "clients/python"
+    for words in ([checks / "ruff", "check", "--no-cache", "."], [checks / "mypy", "--cache-dir=/dev/null", "--strict", "blasd"]):
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for path in folder.rglob("*.py"):
+        ast.parse(path.read_text(), feature_version=(3, 9))
+    assert (folder / "blasd/py.typed").exists()
 
 
 def test_nothing_at_all_is_no_array(client):

@@ -112,7 +112,7 @@ def test_every_operation_takes_rules(service):
     fit = outputs("regression", {"x": x, "y": {"full": [40], "value": 3}, "sample_weight": {"linspace": [0, 1, 40]}})
     assert np.allclose(fit["coef"], 0, atol=1e-12) and np.allclose(fit["intercept"], 3)
     assert np.allclose(outputs("cholesky", {"a": {"eye": 4}})["L"], np.eye(4))
-    assert np.allclose(outputs("eigh", {"a": {"eye": 4}})["w"], 1)
+    assert np.allclose(outputs("eigh", {"a": {"eye": 4}})["eigenvalues"], 1)
     assert np.allclose(outputs("svd", {"a": {"full": [2, 2], "value": 1}})["S"], [2, 0])
     assert outputs("qr", {"a": normal})["R"].shape == (6, 6)
     assert np.allclose(outputs("lstsq", {"a": {"eye": 3}, "b": {"arange": [0, 3, 1]}})["x"], [0, 1, 2])

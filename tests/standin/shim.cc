@@ -93,7 +93,7 @@ struct sharing {
 std::map<const void *, struct sharing> kernels;
 /* BLASD_SHIM_LAUNCHES=FILE in the environment: at the end of the process FILE gets a line for each
  * kernel, for tests/gpu/launches.py: where it is in the program, threads, dynamic shared memory. */
-extern "C" char __executable_start;
+extern "C" char __executable_start __attribute__((weak)); /* a shared object has none */
 struct recorder {
     ~recorder() {
         const char *path = getenv("BLASD_SHIM_LAUNCHES");

@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .arrays import Array
-from .calls import Calls, Options, Talk, given, matmul_job, solve_job
+from .bars import JobBar, JobsBar
+from .calls import Calls, Labels, Options, Progress, Talk, given, matmul_job, solve_job
 from .decompositions import Decompositions, Named
 from .graphs import AsyncGraph, Steps
 from .errors import Error
 from .jobs import AsyncJob
 from .protocol import Answer, Request, Settings, Sleep, problem_of
 from .results import Result
+from .tensors import AsyncTensors
 
 T = TypeVar("T")
 _HEAD_MOST = 1 << 17  # bytes of an answer's head
@@ -208,7 +210,7 @@ class AsyncPool:
                     raise
             if not connection.closed:
                 self._idle.append(connection)
-        if status in (200, 202):
+        if status in (200, 201, 202, 206):
             return Answer(status, headers, body)
         raise problem_of(status, headers, bytes(body))
 
@@ -231,6 +233,7 @@ class AsyncClient(Decompositions):
         self._wants_share = share
         self._connections = connections
         self._pool: AsyncPool | None = None
+        self.tensors = AsyncTensors(self)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -244,12 +247,15 @@ class AsyncClient(Decompositions):
             await self._pool.close()
             self._pool = None
 
-    async def _do(self, talk: Talk[T]) -> T:
-        if self._pool is None:
-            self._pool = AsyncPool(self._calls.settings, self._connections)
+    async def _find_directory(self) -> None:
         if self._wants_share:
             self._wants_share = False
             await self._do(self._calls.find_directory())
+
+    async def _do(self, talk: Talk[T]) -> T:
+        if self._pool is None:
+            self._pool = AsyncPool(self._calls.settings, self._connections)
+        await self._find_directory()
         value: Any = None
         error: BaseException | None = None
         while True:
@@ -268,28 +274,32 @@ class AsyncClient(Decompositions):
                 error = caught
 
     async def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
-                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                  idempotency_key: str | None = None,
-                  out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
+                  progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
+                  device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
+                  out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
+                  results: Iterable[str] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result; cancelled, it cancels the job. See Client.run."""
-        options = Options(priority, deadline_ms, device, idempotency_key)
-        return await self._do(self._calls.run(op, params, inputs, options, timeout, None, out))
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
+        with JobBar(progress, op) as show:
+            return await self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     async def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                      deadline_ms: int | None = None, device: str | None = None,
-                     idempotency_key: str | None = None, **inputs: Any) -> AsyncJob:
+                     idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
+                     results: Iterable[str] | None = None, **inputs: Any) -> AsyncJob:
         """Queues a job and returns it at once."""
-        options = Options(priority, deadline_ms, device, idempotency_key)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
         arrays = self._calls.checked(op, params, inputs)
         document = await self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
         return AsyncJob(self, document)
 
     async def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64,
-                  **options: Any) -> AsyncIterator[Result]:
-        """The Results of many jobs in order, `in_flight` of them at a time. jobs: dicts of inputs (and `params`)."""
+                  progress: bool = False, **options: Any) -> AsyncIterator[Result]:
+        """The Results of many jobs in order, `in_flight` of them at a time. See Client.map."""
         waiting: collections.deque[asyncio.Task[Result]] = collections.deque()
         source = iter(jobs)
+        bar = JobsBar(progress, op, jobs)
         try:
             while True:
                 while len(waiting) < in_flight and (job := next(source, None)) is not None:
@@ -298,51 +308,60 @@ class AsyncClient(Decompositions):
                     return
                 result = await waiting[0]
                 waiting.popleft()
+                bar.step()
                 yield result
         finally:
+            bar.__exit__()
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, priority: str | None = None,
+    async def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0,
+                     progress: bool | Progress = False, priority: str | None = None,
                      deadline_ms: int | None = None, device: str | None = None,
-                     idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
+                     idempotency_key: str | None = None,
+                     labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
         """See Client.matmul."""
         inputs, params = matmul_job(a, b, c, params)
-        return (await self.run("matmul", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
-                               device=device, idempotency_key=idempotency_key, out=out, **inputs))["c"]
+        return (await self.run("matmul", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
+                               device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs))["c"]
 
-    async def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, priority: str | None = None,
+    async def solve(self, a: Any, b: Any, *, timeout: float = 3600.0,
+                    progress: bool | Progress = False, priority: str | None = None,
                     deadline_ms: int | None = None, device: str | None = None,
-                    idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
+                    idempotency_key: str | None = None,
+                    labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
         """See Client.solve."""
         inputs, params = solve_job(a, b, params)
-        return (await self.run("solve", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
-                               device=device, idempotency_key=idempotency_key, out=out, **inputs))["x"]
+        return (await self.run("solve", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
+                               device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs))["x"]
 
     async def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None,
-                       timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
-                       device: str | None = None, idempotency_key: str | None = None,
+                       timeout: float = 3600.0,
+                       progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
+                       device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                        out: Array | None = None, **params: Any) -> Array | Result:
         """See Client.distance."""
-        result = await self.run("distance", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
-                                device=device, idempotency_key=idempotency_key, out=out,
+        result = await self.run("distance", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
+                                device=device, idempotency_key=idempotency_key, labels=labels, out=out,
                                 **given(x=x, y=y, w=w, V=V, VI=VI))
         return result if "index" in result else result["d"]
 
     async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
+                         progress: bool | Progress = False,
                          priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                         idempotency_key: str | None = None, out: Mapping[str, Array] | None = None,
+                         idempotency_key: str | None = None,
+                         labels: Labels | None = None, out: Mapping[str, Array] | None = None,
                          **params: Any) -> Result:
         """See Client.regression."""
-        return await self.run("regression", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
-                              device=device, idempotency_key=idempotency_key, out=out,
+        return await self.run("regression", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
+                              device=device, idempotency_key=idempotency_key, labels=labels, out=out,
                               **given(x=x, y=y, sample_weight=sample_weight))
 
     def graph(self, *, timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
-              device: str | None = None, idempotency_key: str | None = None) -> AsyncGraph:
+              device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None) -> AsyncGraph:
         """Records steps that feed each other: `async with client.graph() as g:`. See Client.graph."""
-        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key), timeout)
+        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout)
 
     async def _graph(self, steps: Steps, options: Options, timeout: float) -> Result:
         arrays, texts = steps.request()
@@ -351,14 +370,19 @@ class AsyncClient(Decompositions):
     async def _named(self, job: Named, options: dict[str, Any]) -> Any:
         return job.unpack(await self.run(job.op, job.params, **options, **job.inputs))
 
+    async def shared(self, **specs: Any) -> Any:
+        """See Client.shared."""
+        await self._find_directory()
+        return self._calls.shared(specs)
+
     async def job(self, job_id: str) -> AsyncJob:
         """The job with this id."""
         return AsyncJob(self, await self._do(self._calls.refresh(job_id)))
 
     async def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None,
-                   since: Any = None, before: Any = None) -> list[AsyncJob]:
+                   since: Any = None, before: Any = None, label: str | None = None) -> list[AsyncJob]:
         """See Client.jobs."""
-        documents = await self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before))
+        documents = await self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before, label=label))
         return [AsyncJob(self, document) for document in documents]
 
     async def forget(self, job_id: str) -> None:

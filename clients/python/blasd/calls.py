@@ -4,11 +4,11 @@ Both clients drive the same ones (`client.py`, `aio.py`), so they cannot differ.
 """
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import math
 import os
+import re
 import time
 import urllib.parse
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -21,14 +21,15 @@ from .arrays import Array, inputs_of
 from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
 from .results import Result, result_of
-from .rules import Rule, split
 from .shapes import check_shapes
+from .tensors import Reference, Tensor, split
 
 log = logging.getLogger("blasd")
 T = TypeVar("T")
 Document = dict[str, Any]
 Talk = Generator[Union[Request, Sleep], Any, T]
 Progress = Callable[[str, float], None]
+Labels = Mapping[str, str]
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
 LONGEST_WAIT = 20.0  # seconds that one request holds its connection
@@ -39,10 +40,28 @@ class Options:
     """What is said of a job beside its inputs and parameters."""
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                 idempotency_key: str | None = None) -> None:
+                 idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
+                 results: Iterable[str] | None = None) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device)) if value is not None}
+        if labels:
+            self.fields["labels"] = labels_text(labels)
+        if keep:
+            self.fields["keep"] = json.dumps(list(keep))
+        if results is not None:
+            self.fields["results"] = json.dumps(list(results))
         self.idempotency_key = idempotency_key
+
+
+def labels_text(labels: Labels) -> str:
+    """Labels as a request has them; what is none fails here, for a comma within one would make two of it."""
+    for name, value in labels.items():
+        if not isinstance(name, str) or re.fullmatch("[A-Za-z0-9._/-]{1,63}", name) is None:
+            raise InputError("labels", f"a label's name is 1 to 63 letters, digits and ._-/, not {name!r}", "invalid_field")
+        if not isinstance(value, str) or re.fullmatch("[A-Za-z0-9._/:@+-]{0,63}", value) is None:
+            raise InputError("labels", f"the value of the label '{name}' is not a string of up to 63 letters, digits and "
+                                       f"._-/:@+: {value!r}", "invalid_field")
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 class Calls:
@@ -118,9 +137,10 @@ class Calls:
         return into(result, out)
 
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        sent, rules = split(inputs)
-        arrays: dict[str, Any] = {**inputs_of(sent), **rules}
-        check_shapes(op, arrays, params or {})
+        sent, others = split(inputs)
+        arrays: dict[str, Any] = {**inputs_of(sent), **others}
+        if not any(isinstance(value, Reference) for value in others.values()):  # whose shapes the service knows
+            check_shapes(op, arrays, params or {})
         return arrays
 
     def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
@@ -129,19 +149,18 @@ class Calls:
         metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
             metadata["params"] = json.dumps({name: plain(value) for name, value in params.items()})
+        sent, others = split(arrays)
+        if others:
+            metadata["inputs"] = json.dumps({name: value.as_input() for name, value in others.items()})
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
         headers = {"Content-Type": BINARY}
         key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
         if key is not None:
             headers["Idempotency-Key"] = key
-        sent, rules = split(arrays)
-        file = self._file_of(sent) if by_file and not rules and graph is None else None
+        file = self._file_of(sent) if by_file and not others and graph is None else None
         pieces: Iterable[Any] = ()
-        if rules:
-            pieces = [as_json(metadata, sent, rules)]
-            headers.update({"Content-Type": "application/json", "Accept": f"{BINARY}, application/json;q=0.5"})
-        elif file is None:
-            pieces = safetensors.pack(arrays, metadata)
+        if file is None:
+            pieces = safetensors.pack(sent, metadata)
             headers["Accept"] = f"{BINARY}, application/json;q=0.5"
         else:  # the file has tensors alone, for it may serve again
             query = {**metadata, **query}
@@ -220,6 +239,35 @@ class Calls:
                 raise
             return None
 
+    # --- tensors ----------------------------------------------------------------------------------------------------
+
+    def put_tensor(self, value: Any, life_s: int | None) -> Talk[Tensor]:
+        if isinstance(value, Reference):
+            raise InputError("tensor", "it lies at the service already")
+        pieces = safetensors.pack(inputs_of({"tensor": value}), {})
+        path = "/tensors" if life_s is None else f"/tensors?life_s={life_s}"
+        answer = yield from self.ask(Request("POST", path, {"Content-Type": BINARY, "Accept": "application/json"},
+                                             list(pieces)))
+        return Tensor(answer.json()["tensors"]["tensor"] if "tensors" in answer.json() else answer.json())
+
+    def get_tensor(self, tensor_id: str) -> Talk[Array]:
+        answer = yield from self.ask(Request("GET", f"/tensors/{tensor_id}", {"Accept": BINARY}))
+        arrays, _ = safetensors.unpack(answer.body)
+        return arrays[tensor_id]
+
+    def tensors(self, limit: int | None) -> Talk[list[Tensor]]:
+        listed: list[Tensor] = []
+        cursor = None
+        while limit is None or len(listed) < limit:
+            query = {"cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
+            page = yield from self.json("GET", "/tensors?" + urllib.parse.urlencode(
+                {name: value for name, value in query.items() if value is not None}))
+            listed += map(Tensor, page["tensors"])
+            cursor = page.get("cursor")
+            if cursor is None:
+                break
+        return listed
+
     def jobs(self, limit: int | None, **filters: Any) -> Talk[list[Document]]:
         listed: list[Document] = []
         cursor = None
@@ -253,6 +301,11 @@ class Calls:
                                        "machine's, or another user's")
         self.share = shared.Directory(path, told.get("prefix", ""))
 
+    def shared(self, specs: Mapping[str, Any]) -> Any:
+        if self.share is None:
+            raise ValueError("make the client with share=True")
+        return self.share.shared({name: (np.dtype(dtype), tuple(shape)) for name, (shape, dtype) in specs.items()})
+
     def _file_of(self, arrays: dict[str, Array]) -> Any:
         """The file that the inputs lie in, or were copied into; None: they are sent."""
         share = self.share
@@ -260,18 +313,6 @@ class Calls:
             return None if share is None else share.file_of(arrays)
         except OSError:  # the store is full, or is there no more
             return None
-
-
-def as_json(metadata: Mapping[str, str], sent: Mapping[str, Array], rules: Mapping[str, Rule]) -> bytes:
-    """A job some inputs of which are rules."""
-    job: dict[str, Any] = {name: json.loads(text) if name in ("params", "deadline_ms") else text
-                           for name, text in metadata.items()}
-    job["inputs"] = {name: rule.as_input() for name, rule in rules.items()}
-    for name, array in sent.items():
-        data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-        job["inputs"][name] = {"dtype": array.dtype.name, "shape": list(array.shape),
-                               "base64": base64.b64encode(data).decode()}
-    return json.dumps(job).encode()
 
 
 def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:

@@ -6,18 +6,18 @@ import collections
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from .arrays import Array
-from .calls import Calls, Options, Progress, Talk, given, matmul_job, solve_job
+from .bars import JobBar, JobsBar
+from .calls import Calls, Labels, Options, Progress, Talk, given, matmul_job, solve_job
 from .decompositions import Decompositions, Named
 from .graphs import Graph, Steps
 from .jobs import Job
 from .protocol import Settings, Sleep
 from .results import Result
+from .tensors import Tensors
 from .transport import Pool
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Client(Decompositions):
         self._calls = Calls(settings)
         self._pool = Pool(settings)
         self._background: _Background | None = None
+        self.tensors = Tensors(self)
         if share:
             self._do(self._calls.find_directory())
 
@@ -97,24 +98,28 @@ class Client(Decompositions):
 
     def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
             progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-            device: str | None = None, idempotency_key: str | None = None,
-            out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
+            device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
+            out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
+            results: Iterable[str] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result.
 
-        inputs: arrays by name: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
+        inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: names
+        of outputs that the service keeps as tensors, in `Result.tensors`, in place of sending them. results: names of
+        the outputs that are sent; default: all that are not kept. Arrays: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
         not. params: dict. timeout: seconds; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
         a tqdm bar; a function is called with (state, fraction). out: an array for the first output, or arrays by name,
-        which the results are written to. Raises Error.
+        which the results are written to. labels: strings by name, to find the job by. Raises Error.
         """
-        options = Options(priority, deadline_ms, device, idempotency_key)
-        with _bar(progress, op) as show:
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
+        with JobBar(progress, op) as show:
             return self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+               labels: Labels | None = None, keep: Iterable[str] = (), results: Iterable[str] | None = None,
                **inputs: Any) -> Job:
         """Queues a job and returns it as a Job, which is a future, at once. See run for the arguments."""
-        options = Options(priority, deadline_ms, device, idempotency_key)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
         arrays = self._calls.checked(op, params, inputs)
         document = self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
@@ -128,55 +133,54 @@ class Client(Decompositions):
         progress: True shows a tqdm bar of the jobs. The first job that fails raises; those in flight are cancelled, as
         they are when the iterator is closed.
         """
-        total = len(jobs) if progress and isinstance(jobs, Sized) else None
-        bar = _tqdm(total=total, desc=op, unit="job") if progress else None
-        try:
+        with JobsBar(progress, op, jobs) as bar:
             for result in self._in_background().map(op, jobs, in_flight, options):
-                if bar is not None:
-                    bar.update(1)
+                bar.step()
                 yield result
-        finally:
-            if bar is not None:
-                bar.close()
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
                priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-               idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
+               idempotency_key: str | None = None,
+               labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
         """The matrix product a @ b, or alpha * a @ b + beta * c. Returns an array. Parameters: see ops()."""
         inputs, params = matmul_job(a, b, c, params)
         return self.run("matmul", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                        device=device, idempotency_key=idempotency_key, out=out, **inputs)["c"]
+                        device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs)["c"]
 
     def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, progress: bool | Progress = False,
               priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-              idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
+              idempotency_key: str | None = None,
+              labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
         """x with a @ x = b, for one system or a stack of them. Returns an array."""
         inputs, params = solve_job(a, b, params)
         return self.run("solve", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                        device=device, idempotency_key=idempotency_key, out=out, **inputs)["x"]
+                        device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs)["x"]
 
     def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None, timeout: float = 3600.0,
                  progress: bool | Progress = False, priority: str | None = None,
                  deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+                 labels: Labels | None = None,
                  out: Array | Mapping[str, Array] | None = None, **params: Any) -> Any:
         """Distances between the rows of x, or from the rows of x to those of y. Returns an array, or the Result
         where the output asked for has an index beside the distances (argmin, topk, within)."""
         result = self.run("distance", params, timeout=timeout, progress=progress, priority=priority,
-                          deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, out=out,
+                          deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, labels=labels, out=out,
                           **given(x=x, y=y, w=w, V=V, VI=VI))
         return result if "index" in result else result["d"]
 
     def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
                    progress: bool | Progress = False, priority: str | None = None,
                    deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+                   labels: Labels | None = None,
                    out: Mapping[str, Array] | None = None, **params: Any) -> Result:
         """Fits y = x @ coef + intercept. Returns the Result (coef, intercept and the statistics); print shows a table."""
         return self.run("regression", params, timeout=timeout, progress=progress, priority=priority,
-                        deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, out=out,
+                        deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, labels=labels, out=out,
                         **given(x=x, y=y, sample_weight=sample_weight))
 
     def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None) -> Graph:
+              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+              labels: Labels | None = None) -> Graph:
         """Records steps that feed each other, and runs them as one job where the block ends:
 
             with client.graph() as g:
@@ -186,11 +190,11 @@ class Client(Decompositions):
 
         See Graph, and run for the arguments.
         """
-        return Graph(self, Options(priority, deadline_ms, device, idempotency_key), timeout, progress)
+        return Graph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout, progress)
 
     def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
-        with _bar(progress, "graph") as show:
+        with JobBar(progress, "graph") as show:
             return self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))
 
     def _named(self, job: Named, options: dict[str, Any]) -> Any:
@@ -204,19 +208,18 @@ class Client(Decompositions):
         specs: shape and dtype by name, such as a=((1000, 500), "float32"). Given as inputs, all of them under these
         names, they are not copied. Needs share=True.
         """
-        if self._calls.share is None:
-            raise ValueError("make the client with share=True")
-        return self._calls.share.shared({name: (np.dtype(dtype), tuple(shape)) for name, (shape, dtype) in specs.items()})
+        return self._calls.shared(specs)
 
     def job(self, job_id: str) -> Job:
         """The Job with this id."""
         return Job(self, self._do(self._calls.refresh(job_id)))
 
     def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None, since: Any = None,
-             before: Any = None) -> list[Job]:
+             before: Any = None, label: str | None = None) -> list[Job]:
         """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then the newest.
-        `since` and `before` are times, as `created_at` in job documents or in seconds since 1970."""
-        documents = self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before))
+        `since` and `before` are times, as `created_at` in job documents or in seconds since 1970; `label` is
+        "NAME=VALUE", or "NAME" for any value."""
+        documents = self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before, label=label))
         return [Job(self, document) for document in documents]
 
     def forget(self, job_id: str) -> None:
@@ -296,32 +299,3 @@ class _Background:
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def _tqdm(**options: Any) -> Any:
-    """A bar; None where tqdm is not installed."""
-    try:
-        import tqdm
-    except ImportError:
-        return None
-    return tqdm.tqdm(**options)
-
-
-class _bar:
-    """A bar of one job where one is wanted; as a context it gives a progress function or None."""
-
-    def __init__(self, wanted: bool | Progress, label: str) -> None:
-        self.bar: Any = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}") \
-            if wanted is True else None
-        self.function = wanted if callable(wanted) else None
-
-    def __enter__(self) -> Progress | None:
-        return self._show if self.bar is not None else self.function
-
-    def _show(self, state: str, progress: float) -> None:
-        self.bar.n = progress
-        self.bar.refresh()
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()

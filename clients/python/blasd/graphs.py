@@ -80,8 +80,9 @@ class Steps:
         """Records a step of any operation."""
         if name is None:
             count = len(self._steps) + 1
-            while (name := f"{op}{count}") in self._steps:
+            while f"{op}{count}" in self._steps:
                 count += 1
+            name = f"{op}{count}"
         if name in self._steps:
             raise InputError(f"steps.{name}", f"the graph has a step {name!r} already", "invalid_field")
         step: dict[str, Any] = {"op": op, "inputs": {key: self._input(key, value) for key, value in inputs.items()}}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .calls import FINAL, Document, Progress
 from .errors import Error, Timeout
 from .results import Result, job_html
+from .tensors import Output
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -37,6 +38,14 @@ class _Said:
     def timing(self) -> dict[str, float]:
         """Milliseconds by part, as far as it has come."""
         return dict(self.document.get("timing") or {})
+
+    def output(self, name: str) -> Output:
+        """One of its outputs, to be an input of another job once this one has succeeded."""
+        return Output(self.id, name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.document.get("labels") or {})
 
     @property
     def ended(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import safetensors
 from .arrays import Array, warn
+from .tensors import Tensor
 
 # what a job does with its time, in order; the rest of the total is the service's own
 PHASES = (("receive", "#8da0cb"), ("queue", "#d9d9d9"), ("batch_wait", "#bdbdbd"), ("upload", "#fc8d62"),
@@ -20,6 +21,7 @@ class Result(dict[str, Array]):
     """The outputs of a job by name, each a NumPy array, and the account of how they came about.
 
     job: the whole job document. timing: milliseconds by part. execution: device, method, batch_size, …
+    tensors: the outputs that the service keeps, by name, each a Tensor.
     warnings: what to know of the result, as texts; each is shown as a JobWarning too.
     """
 
@@ -28,6 +30,7 @@ class Result(dict[str, Array]):
         self.job = job
         self.timing: dict[str, float] = job["timing"]
         self.execution: dict[str, Any] = job["execution"]
+        self.tensors = {name: Tensor(output["tensor"]) for name, output in job.get("outputs", {}).items() if "tensor" in output}
         self.warnings: list[str] = job["execution"].get("warnings", [])
         for text in self.warnings:
             warn(text)

@@ -42,12 +42,6 @@ def _dtype(dtype: Any) -> Any:
     return np.dtype(np.float64 if dtype is None else dtype)
 
 
-def split(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Rule]]:
-    """The inputs that are to be sent, and those by rule."""
-    return ({name: value for name, value in inputs.items() if not isinstance(value, Rule)},
-            {name: value for name, value in inputs.items() if isinstance(value, Rule)})
-
-
 def _number(value: Any) -> Any:
     """As JSON writes it, the service's way."""
     value = value.item() if isinstance(value, np.generic) else value

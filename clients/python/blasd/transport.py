@@ -105,7 +105,7 @@ class Pool:
                 raise
         self._give(connection)
         headers = {name.lower(): value for name, value in response.headers.items()}
-        if response.status in (200, 202):
+        if response.status in (200, 201, 202):
             return Answer(response.status, headers, body)
         raise problem_of(response.status, headers, bytes(body))
 

@@ -38,6 +38,16 @@ function startTheme() {
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 }
 
+// What was not told of is looked up.
+let lookAgain = 0;
+async function catchUp() {
+  jobs.fetchJobs(false);
+  try {
+    const { jobs: list } = await getJson("/jobs?state=running&limit=100");
+    tasks.onlyRunning(new Set(list.map((job) => job.id)));
+  } catch { /* the next time */ }
+}
+
 function onEvent(type, document) {
   events++;
   if (type === "hello") {
@@ -52,6 +62,8 @@ function onEvent(type, document) {
   } else if (type === "devices") {
     figures.onDevices(document);
   } else if (type === "lost") {
+    clearTimeout(lookAgain);
+    lookAgain = setTimeout(catchUp, 1000);
     lost += document.events || 0;
     setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it. ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.`);
   }

@@ -101,7 +101,6 @@ function showQueue(queue) {
     : "Only admins and keys of the role metrics see everybody's queue.");
   $("queue").hidden = !queue;
   if (!queue) return;
-  const most = Math.max(1, ...["any", "cpu", "cuda"].flatMap((c) => ["high", "normal", "low"].map((p) => queue[c][p].queued)));
   ["any", "cpu", "cuda"].forEach((name, i) => {
     let row = body.rows[i];
     if (!row) {
@@ -115,7 +114,7 @@ function showQueue(queue) {
       setText(cell.lastChild, claimed > 0 ? ` +${claimed.toLocaleString("en")} held` : "");
       cell.dataset.queued = queued;
       cell.className = queued + claimed === 0 ? "zero" : "";
-      cell.style.setProperty("--share", queued === 0 ? 0 : Math.round(10 + 40 * Math.log1p(queued) / Math.log1p(most)));
+      cell.style.setProperty("--share", queued === 0 ? 0 : Math.round(Math.min(30, 6 + 2.2 * Math.log1p(queued))));
     });
   });
 }

@@ -58,6 +58,7 @@ export async function fetchJobs(more) {
     dirty = true;
   } catch (why) {
     setText($("jobs-note"), why.message);
+    if (!why.status || why.status >= 500) setTimeout(() => fetchJobs(more), 2000); // it may be a moment's trouble
   }
 }
 

@@ -59,7 +59,9 @@ export function add(job) {
       const place = placeOf(device, job.op);
       running.set(job.id, { job, place, from, lane: laneOf(place, from, from + 1) });
     } else if (running.has(job.id)) {
-      running.get(job.id).job = job;
+      const one = running.get(job.id);
+      one.job = job;
+      one.from = Date.parse(job.started_at); // of another attempt, maybe
     }
     dirty = true;
     return;
@@ -80,7 +82,11 @@ export function add(job) {
   dirty = true;
 }
 
-export function forget() { bars.length = 0; running.clear(); dirty = true; }
+// Some ends were not told of: only these still run.
+export function onlyRunning(ids) {
+  for (const id of running.keys()) if (!ids.has(id)) running.delete(id);
+  dirty = true;
+}
 
 function now() { return paused || clock.now() - 250; } // what has happened in the last moment is still on its way
 

@@ -17,14 +17,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
+                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
+                       OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
                        of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
-                       N: jobs of a packet; KEY: its Idempotency-Key
+                       N: jobs of a packet; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
@@ -46,7 +47,18 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        who is not its tenant finds no record. "KIND:B:TENANT" is a bucket
   {q}:out:BUCKET       hash ID -> bytes of the blob ID.out, of records that have one
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
-                       it, and records whose outputs do; no field means none
+                       it, and records whose outputs do; BLOB (ID.in of a tensor, ID.out of a job
+                       that has ended) -> pending jobs that refer to it; no field means none
+  {q}:holds            hash ID -> "BLOB,BLOB...": what that pending job refers to
+  {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
+                       bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
+                       FORM tells dtype, order and shape (core/reference.h). ID begins with t
+  {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
+  {q}:tensor_uses:TENANT  the same of that tenant's
+  {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
+  {q}:tensor_ends      zset ID -> second in which its life ends
+  {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
+                       may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
   {q}:keys:BUCKET      hash ID -> key of the Idempotency-Key, of records that have one
   {q}:recs             zset BUCKET -> second in which it expires (last finish + its time)
@@ -68,6 +80,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        line for each batch that has begun, "US ID PACKET ...", as the worker itself
                        writes with HSET: it counts as long as its epoch is that of {q}:workers, and
                        what has ended may stand in it
+  {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
+                       itself with SET about once a second (worker/phases.h)
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
@@ -119,7 +133,7 @@ worker comes again soon; it is told, for it knows better how long jobs take.
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
-queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
+queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
 here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
@@ -139,13 +153,15 @@ Front ends call
       it has no OPTIONS.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
+      t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); m=BYTES (what the
+      tenant's tensors may come to, of a job that makes some);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
+      NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; or, where the key was used for the same request, an array {ID of the
+      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a packet for which there is not room as a whole, a text
       with one of these digits for each job
@@ -157,16 +173,21 @@ Front ends call
   cancel TENANT FORGET ID...
       -> {RECORD or 404|409|410, ...}: a pending job ends as cancelled; one that has ended is, where
       FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
-      caller removes the blobs ID.in and ID.out
-  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR
+      caller removes the blobs ID.in and ID.out; not where it is {RECORD}: another job refers to
+      them, and the sweep will
+  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR [LABEL]
       -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of its jobs of the state WHICH
-      or, any, of all; of the operation OP unless that is ""; made from SINCE on and before BEFORE,
-      in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
+      or, any, of all; of the operation OP unless that is "";
+      with the label LABEL, "NAME=VALUE" or, of any value, "NAME", unless that is ""; made from SINCE
+      on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
-  stats
+  stats [MORE]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
-      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
+      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...}}
+      MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
+      "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
+      "bytes":...,"results_bytes":...},...}, too
   usage TENANT FROM TO
       -> JSON text {"rows":[{"tenant","hour","op",WHAT:...},...]} of these days, at most the last 92 of
       them; TENANT "": of all, the last 8
@@ -182,6 +203,19 @@ Front ends call
       -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
       pieces are SET, each minute meanwhile, and after them
   blob_drop BLOB...       -> 0: removes blobs of kind redis
+  tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
+      -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
+      not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
+      to, 0: as all. CODE 0; nothing is kept: 1 they are more than all may be, 2 than MOST, 3 what
+      is in use leaves no room
+  tensor_get TENANT USE ID...
+      -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
+      FORM", USED in us, ENDS a second
+  tensor_life TENANT ID LIFE  -> {FACTS or 404}, as it then is
+  tensor_drop TENANT ID
+      -> {FACTS, FREE} or {404}: forgets it; FREE 1: the caller removes the blob
+  tensor_list TENANT LIMIT CURSOR
+      -> {CURSOR, ID, FACTS, ...}: a page, newest first. CURSOR "" begins, and ends
 
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
 lease is not theirs any more)
@@ -204,7 +238,8 @@ lease is not theirs any more)
       and the reply is made anew from what the worker was given in it; where that is nothing, what
       it asks for now counts. An older SEQ is refused. So each reply is seen before the next turn.
       OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
-      "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment. PIECES may be those of some
+      "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment; then "\tID BYTES FORM" of
+      each output that becomes a tensor, whose blob is there. PIECES may be those of some
       jobs of the packet NAME. PIECES "": it could not be read, and goes back, a packet opened; no
       digit is for it
   progress NAME EPOCH PROGRESS ID...

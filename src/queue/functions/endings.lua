@@ -2,7 +2,7 @@
 
 local function ending_new()
     return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}, meter = Meter.new()}
+            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new()}
 end
 
 -- Counts the ends of a job's, or a packet's, records.
@@ -248,9 +248,10 @@ local function ending_commit(e, worker)
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
-    if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
+    if call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0 then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
+        Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end
     for seg, by in pairs(e.segs) do refer(seg, by) end
@@ -266,6 +267,7 @@ local function ending_commit(e, worker)
         fresh = expire_later(bucket, weigh(bucket, into.bytes) - into.bytes) or fresh
     end
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end
+    for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end
     if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do

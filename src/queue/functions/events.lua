@@ -29,25 +29,20 @@ local function tell(tenant, worker, jobs, pieces)
     local this = floor(now / 1000000)
     if this ~= second then second, left = this, {} end
     local room = left[tenant] or A_SECOND
-    local told = room >= jobs
+    local told, text = room >= jobs, ''
     left[tenant] = told and room - jobs or 0
+    if told then told, text = pcall(pieces) end -- the jobs themselves must go on, whatever happens here
     call('PUBLISH', K.events, tenant .. ' ' .. (told and '0' or whole(jobs)) .. ' ' .. worker .. '\n' ..
-                              (told and pieces() or ''))
+                              (told and text or ''))
 end
 
 local function piece(id, record) return struct.pack('<I4', #record) .. id .. record end
 
 -- The pieces of a job, or a packet, that has not ended: queued where `worker` is nil.
-local function pending(name, job, frames, worker, started, progress)
+local function pending(name, job, frames, worker, started)
     local parts = {}
-    local function one(id)
-        parts[#parts + 1] = piece(id, Record.pack({
-            state = worker and 'running' or 'queued', id = id, op = job.op,
-            priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
-            created = tonumber(job.us), started = tonumber(started or 0), finished = 0,
-            progress = max(0, min(progress or 0, 1)), attempts = worker and 1 or 0, code = '',
-            device = worker and sub(device_of(worker), 1, 15) or ''}))
-    end
+    local function finder() return worker, started end
+    local function one(id) parts[#parts + 1] = piece(id, summary(id, job, nil, nil, finder)) end
     if is_packet(name) then each_piece(frames, one) else one(name) end
     return concat(parts)
 end
@@ -58,9 +53,9 @@ function events.queued(name, meta, frames)
     tell(job.tenant, '-', job.jobs, function() return pending(name, job, frames) end)
 end
 
--- Those of the names that are pending run on that worker since `started`: as one batch, or, where
--- `progress` is given, they have come so far.
-function events.running(worker, started, names, progress)
+-- Those of the names that are pending run on that worker since `started`: as one batch that began
+-- now, or `already`.
+function events.running(worker, started, names, already)
     if not events.watched() then return end
     local found, metas = resolve(names)
     local jobs, tenant = 0, nil
@@ -68,11 +63,11 @@ function events.running(worker, started, names, progress)
         jobs, tenant = jobs + parse(meta).jobs, parse(meta).tenant -- those of two share no batch
     end
     if jobs == 0 then return end
-    tell(tenant, progress and '-' or worker, jobs, function()
+    tell(tenant, already and '-' or worker, jobs, function()
         local parts = {}
         for i, meta in ipairs(metas) do
             local frames = is_packet(found[i]) and call('HGET', K.frames, found[i]) or ''
-            parts[i] = pending(found[i], parse(meta), frames, worker, started, progress)
+            parts[i] = pending(found[i], parse(meta), frames, worker, started)
         end
         return concat(parts)
     end)

@@ -137,21 +137,31 @@ local function intake_give(t)
     if not alone then serve(t.count) end
 end
 
+-- Whether there is a record of the tenant's job whose outputs are a blob.
+local function keeps_outputs(id, tenant)
+    local place = place_of(id)
+    return place and (call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 or
+                      call('HEXISTS', K.out_of .. promised_place(id) .. ':' .. tenant, id) == 1)
+end
 local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
--- its deadline as a text, whether its inputs are a blob, and its Idempotency-Key with the value.
+-- its deadline as a text, whether its inputs are a blob, what it refers to, and its Idempotency-Key
+-- with the value.
 local function submit_options(id, options, like)
     local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
     head = ' ' .. (head or options)
     local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
-    local blob = find(head, ' [bB]=1') and '1' or '0'
-    if not key then return deadline, blob end
-    local r = repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels, like.tenant)
+    local blob, most = find(head, ' [bB]=1') and '1' or '0', match(head, ' m=(%d+)')
+    local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels,
+                               like.tenant)
     if r then return nil, r end
-    return deadline, blob, key, id .. ' ' .. print
+    local holds = match(head, ' t=(%S+)')
+    if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
+    if most then Tensor.quota(like.tenant, most) end
+    return deadline, blob, holds, key, key and id .. ' ' .. print
 end
 
 -- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
@@ -211,10 +221,10 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, key, value = t.meta, '0', '0', nil, nil
+    local meta, deadline, blob, holds, key, value = t.meta, '0', '0', nil, nil, nil
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, key, value = submit_options(id, options, t.like)
+        deadline, blob, holds, key, value = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
@@ -227,6 +237,7 @@ local function submit_one(t, id, frame, options)
     end
     intake_add(t, id, meta, frame, 1)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
+    if holds then Tensor.hold(id, holds) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
@@ -401,6 +412,10 @@ local function cancel(keys, args)
             local record, piece, bucket, pieces = recorded(id, tenant)
             if record and too then forget(id, piece, bucket, pieces) end
             reply[i] = record and (too and record or 409) or unknown(id)
+            -- a pending job may refer to its outputs
+            if record and too and call('HEXISTS', K.refs, id .. '.out') == 1 then
+                reply[i] = {record}
+            end
         end
         seen[id] = true
     end
@@ -419,13 +434,60 @@ local function count_named(names, counts)
     return sum
 end
 
-local function stats(keys, args)
+-- Whether a text of a worker about itself can stand in one of ours.
+local function info_ok(info)
+    local ok, value = pcall(cjson.decode, info)
+    return ok and type(value) == 'table'
+end
+
+local stats
+do
+
+-- How long the oldest job has waited that stands in that line, in us: the first name, or one behind
+-- some tombstones; 0 where none waits.
+local function oldest_us(line)
+    local _, metas = resolve(call('LRANGE', line_key(line), 0, 31))
+    return metas[1] and max(now - tonumber(parse(metas[1]).us), 0) or 0
+end
+
+-- What each tenant has, as JSON.
+local function tenants_text()
+    local has, texts = {}, {}
+    local function add(tenant, field, value)
+        local fields = has[tenant] or {}
+        has[tenant], fields[#fields + 1] = fields, format('"%s":%s', field, value)
+    end
+    local waits = {}
+    for line, jobs in pairs(waiting()) do
+        waits[sub(line, 3)] = (waits[sub(line, 3)] or 0) + jobs
+    end
+    for tenant, jobs in pairs(waits) do add(tenant, 'waiting', jobs) end
+    local used, kept = call('HGETALL', K.used), call('HGETALL', K.recbytes)
+    for i = 1, #used, 2 do
+        local field, tenant = match(used[i], '^(%a+) (.+)$')
+        if field then add(tenant, field, used[i + 1]) end
+    end
+    for i = 1, #kept, 2 do
+        if sub(kept[i], 1, 1) == ':' then add(sub(kept[i], 2), 'results_bytes', kept[i + 1]) end
+    end
+    for tenant, fields in pairs(has) do
+        texts[#texts + 1] = cjson.encode(tenant) .. ':{' .. concat(fields, ',') .. '}'
+    end
+    return concat(texts, ',')
+end
+
+stats = function(keys, args)
     start(keys, args)
+    local more, figures, oldest = args[2], {}, {}
     local infos, claimed, running, workers = {}, {}, 0, call('HGETALL', K.workers)
     for i = 1, #workers, 2 do
         local name = workers[i]
         if call('EXISTS', K.lease_of .. name) == 1 then
             infos[#infos + 1] = cjson.encode(name) .. ':' .. match(workers[i + 1], '^%S+ %S+ (.*)$')
+            local told = more and call('GET', K.figures_of .. name)
+            if told and info_ok(told) then
+                figures[#figures + 1] = cjson.encode(name) .. ':' .. told
+            end
         end
         local names, begun = holdings(name)
         local begun_names = {}
@@ -437,23 +499,30 @@ local function stats(keys, args)
     for line, jobs in pairs(waiting()) do
         local si = sub(line, 1, 1)
         queued[si] = (queued[si] or 0) + jobs
+        if more and jobs > 0 then oldest[si] = max(oldest[si] or 0, oldest_us(line)) end
     end
     for c, class in ipairs(CLASSES) do
         local rows = {}
         for p, priority in ipairs(PRIORITIES) do
             local si = SI[(c - 1) * 3 + p]
             local held = claimed[si] or 0
-            rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
-                             queued[si] or 0, held)
+            rows[p] = format('"%s":{"queued":%d,"claimed":%d%s}', priority, queued[si] or 0, held,
+                             oldest[si] and ',"oldest_us":' .. whole(oldest[si]) or '')
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
-    return format('{"totals":{%s},"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"records_bytes":%s,%s}}',
-                  concat(totals, ','), concat(infos, ','), counted('jobs'), whole(counted('bytes')), running,
-                  whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','))
+    return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
+                  '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s}}',
+                  concat(totals, ','), concat(infos, ','),
+                  more and '"figures":{' .. concat(figures, ',') .. '},' or '',
+                  more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
+                  counted('jobs'), whole(counted('bytes')), running,
+                  whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
+                  call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0')
+end
+
 end
 
 -- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.
@@ -468,9 +537,11 @@ local function refs(keys, args)
     start(keys, args)
     local digits = {}
     for i = 2, #args do
-        local id, kind = match(args[i], '^([sa]?%x+)%.(%a+)$')
+        local id, kind = match(args[i], '^([sat]?%x+)%.(%a+)$')
         local place = id and #id == ID and place_of(id)
         local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
+                    kind ~= 'seg' and id and Tensor.referred(id, args[i]) or
+                    id and byte(id) == 116 and call('EXISTS', K.hold_of .. args[i]) == 1 or
                     place and (call('HEXISTS', K.pending, id) == 1 or
                                call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
                                kind == 'out' and (has_outputs(place, id) or

@@ -15,10 +15,14 @@ local ROWS = 160      -- jobs looked at for one page, whether they are listed or
 local BYTES = 1048576 -- the same, of their records
 local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
 
+-- Whether labels have the one that is wanted: p.label is it between commas, or ",NAME=".
+local function label_wanted(p, labels) return find(',' .. labels .. ',', p.label, 1, true) end
+
 -- Whether the record that begins at `at` is of the state and operation that are wanted.
 local function record_wanted(p, text, at)
     if p.state and (Record.state(text, at) or p.which) ~= p.which then return false end
-    return p.op == '' or p.op == Record.op(text, at)
+    return (p.op == '' or p.op == Record.op(text, at)) and
+           (p.label == '' or label_wanted(p, Record.labels(text, at)))
 end
 
 -- A row is {key, name, ...}, the key made of when the job was made and its name, so that rows can be
@@ -55,6 +59,7 @@ local function step_pending(p, names, metas)
     for i, meta in ipairs(metas) do
         local job = parse(meta)
         local key = job.tenant == p.tenant and (p.op == '' or job.op == p.op) and
+                    (p.label == '' or label_wanted(p, job.labels)) and
                     row_key(p, tonumber(job.us), names[i])
         if key then rows[#rows + 1] = {key, names[i], job} end
     end
@@ -74,8 +79,9 @@ local function step_records(p, found)
         local name, pieces = found[i], found[i + 1]
         local at, key = PIECE_HEAD + 1, nil
         p.bytes = p.bytes + #pieces / 8 -- to read them costs less than to send them
-        if is_packet(name) then -- its jobs were made at one time, so to say
-            key = format('%016.0f', Record.made(pieces, at, name)) .. name
+        if is_packet(name) then -- its jobs were made at one time, so to say, with the same labels
+            key = (p.label == '' or label_wanted(p, Record.labels(pieces, at))) and
+                  format('%016.0f', Record.made(pieces, at, name)) .. name
         elseif record_wanted(p, pieces, at) then
             key = row_key(p, Record.made(pieces, at, name), name)
         end
@@ -191,6 +197,8 @@ list = function(keys, args)
                before = tonumber(args[6]), limit = min(tonumber(args[7]), 100), last = '', at = '',
                looked = 0, count = 0, bytes = 0, reply = {''}, finder = running_finder(100),
                slots = false, state = (Record.STATES[args[3]] or 0) > 1}
+    local label = args[9] or ''
+    p.label = label ~= '' and ',' .. label .. (find(label, '=', 1, true) and ',' or '=') or ''
     p.timed = p.since > 0 or p.before < 9e15
     local phase = p.state and 'e' or p.which == 'running' and 'r' or 'p'
     local bucket, scan = nil, '0'

@@ -2,17 +2,17 @@
 --
 -- A record begins with a head of 256 bytes in which every number has its place: wire/frame_record.c
 -- has the struct, and asserts these places. Behind it are texts, each after a byte of its length: the
--- name of the error's code, its field, its detail, the device's id, ...; then zeros up to a multiple
--- of 64, then the outputs that lie in it.
+-- labels, where there are any; the name of the error's code, its field, its detail, the device's id,
+-- ...; then zeros up to a multiple of 64, then the outputs that lie in it.
 
 local Record = {} -- Lua lets a file have 200 local names, so what others need of this is in here
 do
 
 local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priority, class, place
              'i8i8i8di8i8i8i8i8i8i8' .. -- created, started, finished, progress; the seven times
-             'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, 0, 0
+             'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, whether labels, 0
              'c16c48c32'                -- segment, id, operation
-local SCHEMA, HEAD, STATE_AT, CREATED_AT, OP_AT = 2, 256, 12, 16, 224
+local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
@@ -29,6 +29,12 @@ end
 
 function Record.op(text, at)
     return is_record(text, at) and match(sub(text, at + OP_AT, at + HEAD - 1), '^%Z*') or nil
+end
+
+-- The labels of the job, '' where it has none.
+function Record.labels(text, at)
+    if not is_record(text, at) or byte(text, at + LABELS_AT) ~= 1 then return '' end
+    return sub(text, at + HEAD + 1, at + HEAD + (byte(text, at + HEAD) or 0))
 end
 
 -- When its job was made, in us; where it does not say, when its id was.
@@ -49,8 +55,9 @@ end
 -- The name of the error in it.
 function Record.error(text, at)
     if not is_record(text, at) then return 'internal_error' end
-    local from = at + HEAD
-    return match(sub(text, from + 1, from + byte(text, from)), '^[%l_]+$') or 'internal_error'
+    local labels = #Record.labels(text, at)
+    local from = at + HEAD + (labels > 0 and labels + 1 or 0)
+    return match(sub(text, from + 1, from + (byte(text, from) or 0)), '^[%l_]+$') or 'internal_error'
 end
 
 -- The record at `at` alone, without outputs that lie behind it; '' where there is none.
@@ -81,19 +88,20 @@ local function explain(code, began, attempts, total)
     return '', ''
 end
 
--- The bytes of a record. r: state (name), priority and class (by the order of the enums), id, op,
+-- The bytes of a record. r: state (name), priority and class (by the order of the enums), id, op, labels,
 -- created, started, finished (us, 0: not yet), progress, attempts, code or '', device or ''.
 function Record.pack(r)
     local total = r.finished > 0 and max(r.finished - r.created, 0) or 0
     local queued = r.started > 0 and max(r.started - r.created, 0) or total
     local detail, field = explain(r.code, r.started > 0, r.attempts, total)
-    local texts = concat({Record.text(r.code), Record.text(field), Record.text(detail),
+    local labels = r.labels ~= '' and Record.text(r.labels) or ''
+    local texts = concat({labels, Record.text(r.code), Record.text(field), Record.text(detail),
                           Record.text(r.device), '\0\0'}) -- without name and method
     local fill = -(HEAD + #texts) % 64
     return struct.pack(FORM, 'BLRF', SCHEMA, 0, HEAD + #texts + fill,
                        Record.STATES[r.state], r.priority, r.class, 0,
                        r.created, r.started, r.finished, r.progress, 0, queued, 0, 0, 0, 0, total,
-                       0, r.attempts, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                       0, r.attempts, 0, 0, 0, 0, 0, 0, 0, 0, labels ~= '' and 1 or 0, 0,
                        Record.zeros(16), Record.padded(r.id, 48),
                        Record.padded(sub(r.op, 1, 31), 32)) ..
            texts .. Record.zeros(fill)
@@ -112,6 +120,7 @@ local function summary(id, job, state, code, finder)
         device = device_of(worker)
     end
     return Record.pack({state = state or (worker and 'running' or 'queued'), id = id, op = job.op,
+                        labels = job.labels,
                         priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
                         created = tonumber(job.us), started = tonumber(started or 0),
                         finished = state and now or 0, progress = max(0, min(progress, 1)),

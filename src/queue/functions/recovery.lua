@@ -194,7 +194,7 @@ local function housekeeping()
     local blobs = 0
     local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
     for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
-    blobs = blobs + sync_fit()
+    blobs = blobs + sync_fit() + Tensor.tick()
     recount()
     forget_opened()
     reroute_stranded(live)

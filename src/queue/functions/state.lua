@@ -31,12 +31,14 @@ local function key_table(q)
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used', 'usage', 'usage_tenants', 'metered', 'events'}) do
+                           'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
+                           'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
+                           'tensor_bytes'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage'}) do
+                           'tenants', 'usage', 'figures'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -61,9 +63,11 @@ local function prepare(keys, args)
     if args[1] ~= limits_text then
         local n = {}
         for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 8 then error('LIMITS must be eight numbers') end
+        if #n ~= 8 and #n ~= 11 then error('LIMITS must be eleven numbers') end
         L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
-             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8]}
+             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
+             tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
+             tensor_life_s = n[11] or 3600} -- eight: a process of an earlier version
         limits_text = args[1]
     end
 end
@@ -79,7 +83,8 @@ end
 
 -- A whole number from 0 that a double holds, or nil: arguments are texts, and 1e999 is one.
 local function count_of(text)
-    return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
+    local n = text and #text <= 16 and find(text, '^%d+$') and tonumber(text)
+    return n and n <= 9007199254740992 and n or nil
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
@@ -146,19 +151,19 @@ local last_meta, last_job -- of many metas in a row all but the first are the sa
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(meta)
     if meta == last_meta then return last_job end
-    local si, us, cost, flags, deadline, seg, work, jobs, channels, op, tenant, key =
+    local si, us, cost, flags, deadline, seg, work, jobs, channels, op, labels, tenant, key =
         match(meta, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
-                    '([^\t]*)\t([^\t]*)\t?(.*)$')
+                    '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
-                tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
+                labels = '', tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
                 promised = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local blob = (flags == '1' or flags == '3') and '1' or '0'
     last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
-                tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
+                labels = labels, tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
                 metered = work ~= '', key = key, promised = flags >= '2', us = us,
                 claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
@@ -172,13 +177,13 @@ local function alike(si, cost_text, note)
     local like = last_like
     if si == like.si and cost_text == like.cost_text and note == like.note then return like end
     local cost, packed = match(cost_text, '^(%d+) ?(%d*)$')
-    local seg, channels, op, tenant, rest =
-        match(note, '^ ?(%x*)\t([^\t]*)\t([^\t]*)\t([%w._-]+)(.*)$')
+    local seg, channels, op, labels, tenant, rest =
+        match(note, '^ ?(%x*)\t([^\t]*)\t([^\t ]*)( ?[^\t]*)\t([%w._-]+)(.*)$')
     local work, jobs, bytes, stored = match(rest or '', '^\t(%d+) (%d+) (%d+) (%d+)$')
     local good = rest == '' or count_of(work)
     last_like = {si = si, cost_text = cost_text, note = note, cost = good and count_of(cost),
                  packed = count_of(packed), seg = seg, channels = channels, op = op,
-                 tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
+                 labels = labels, tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
                  jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
                  stored_most = tonumber(stored)}
     return last_like
@@ -191,9 +196,10 @@ local function meta_of(like, blob, deadline, packed, key)
     last_meta = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
                 (like.work and ' w' .. like.work or '') ..
                 (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
-                '\t' .. like.tenant .. (key and '\t' .. key or '')
+                like.labels .. '\t' .. like.tenant .. (key and '\t' .. key or '')
     last_job = {si = like.si, cost = like.cost, jobs = packed or 1, deadline = tonumber(deadline),
-                seg = like.seg, channels = like.channels, op = like.op, tenant = like.tenant,
+                seg = like.seg, channels = like.channels, op = like.op,
+                labels = sub(like.labels, 2), tenant = like.tenant,
                 line = like.line, work = tonumber(like.work) or WORK, metered = like.work ~= nil,
                 key = key or '', promised = false, us = now_text,
                 claim = packed and head .. ' 0 ' .. whole(packed) or head}

@@ -1,10 +1,5 @@
 -- What workers call.
 
-local function info_ok(info)
-    local ok, value = pcall(cjson.decode, info)
-    return ok and type(value) == 'table'
-end
-
 local function register(keys, args)
     start(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
@@ -43,17 +38,17 @@ local function release(keys, args)
     return 0
 end
 
--- What N OUTPUTS say: how many records, bytes, and where these lie, as ending_add takes it; nil where
--- they are malformed.
+-- What N OUTPUTS say: how many records, bytes, where these lie, as ending_add takes it, and which
+-- outputs became tensors; nil where they are malformed.
 local function outputs_of(text)
-    if text == '1 0' then return 1, 0, '' end
-    local n, bytes, segs = match(text, '^(%d+) (%d+) ?([%x ]*)$')
+    if text == '1 0' then return 1, 0, '', '' end
+    local n, bytes, segs, kept = match(text, '^(%d+) (%d+) ?([%x ]*)(.*)$')
     n, bytes = count_of(n), count_of(bytes)
-    if not n or not bytes then return nil end
+    if not n or not bytes or not find(kept, '^\t') and kept ~= '' then return nil end
     for jobs in gmatch(segs, '%x+ (%d+)') do
         if not count_of(jobs) then return nil end
     end
-    return n, bytes, segs
+    return n, bytes, segs, kept
 end
 
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
@@ -70,13 +65,14 @@ local function turn_wrong(args)
 end
 
 -- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
-local function end_one(e, name, meta, pieces, bytes, segs, finder)
+local function end_one(e, name, meta, pieces, bytes, segs, finder, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
         ending_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
     ending_add(e, name, job, pieces, bytes, segs)
+    if kept and kept ~= '' then e.kept[#e.kept + 1] = {job.tenant, kept} end
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
@@ -133,13 +129,13 @@ local function end_all(worker, args, from)
     local e, seen, finder = ending_new(), {}, running_finder(1)
     for i, meta in ipairs(get_many(K.pending, names)) do
         local one, pieces = names[i], args[from + 3 * i - 2]
-        local n, bytes, segs = outputs_of(args[from + 3 * i - 1])
+        local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if pieces == '' then
             back[#back + 1] = one
         elseif not is_packet(one) then
             meta = not seen[one] and (meta or metas_alone({one})[1])
             seen[one], ended[#ended + 1] = true, one
-            digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder) or '0'
+            digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder, kept) or '0'
         elseif meta and n == parse(meta).jobs then
             ended[#ended + 1] = one
             digits[i] = end_one(e, one, meta, pieces, bytes, segs, finder)
@@ -239,7 +235,7 @@ local function progress(keys, args)
     if Record.events.watched() then
         local _, started = running_finder(1)(args[5] or '')
         local names = {unpack(args, 5, min(#args, 4 + MANY))}
-        Record.events.running(args[2], started, names, tonumber(args[4]))
+        Record.events.running(args[2], started, names, true)
     end
     return concat(digits)
 end

@@ -80,11 +80,54 @@ static void none_at_all(void **state) {
     assert_int_equal(lines(), 0);
 }
 
+static const struct blasd_log_field fields[] = {{"id", "s1\n2", false},
+                                                {"status", "404", true},
+                                                {"trace_id", NULL, false},
+                                                {"client", "a \"b\"", false}};
+
+static void an_event_has_fields(void **state) {
+    (void)state;
+    catch ();
+    blasd_log_event(BLASD_LOG_INFO, "job refused", fields, 4);
+    blasd_log_event(BLASD_LOG_DEBUG, "not at this level", fields, 4);
+    assert_int_equal(lines(), 1);
+    assert_non_null(strstr(text, " info: job refused: id=s1?2 status=404 client=a \"b\"\n"));
+}
+
+/* Last, for there is no way back. */
+static void json_lines(void **state) {
+    char longest[9000];
+    (void)state;
+    memset(longest, '"', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    catch ();
+    blasd_log_json();
+    blasd_log_event(BLASD_LOG_INFO, "job refused", fields, 4);
+    blasd_log(BLASD_LOG_WARN, "a \"quote\", a \\ and \xff\xc3\xa9\x01");
+    blasd_log(BLASD_LOG_WARN, "%s", longest);
+    blasd_log_event(BLASD_LOG_INFO, "job failed",
+                    (const struct blasd_log_field[]){{"long", longest, false}, {"id", "1", false}},
+                    2);
+    assert_int_equal(lines(), 4);
+    assert_non_null(strstr(text, "\"level\":\"info\",\"process\":\"blasd\",\"pid\":"));
+    assert_non_null(strstr(text, "\"message\":\"job refused\",\"id\":\"s1?2\",\"status\":404,"
+                                 "\"client\":\"a \\\"b\\\"\"}\n"));
+    assert_non_null(strstr(text, "\"message\":\"a \\\"quote\\\", a \\\\ and ?\xc3\xa9?\"}\n"));
+    for (const char *at = text, *end; *at != '\0'; at = end + 1) { /* cut, but whole */
+        end = strchr(at, '\n');
+        assert_true(end - at <= 4096 && *at == '{');
+        assert_memory_equal(end - 2, "\"}", 2);
+        assert_true(end[-3] != '\\' || end[-4] == '\\' || end - at < 200);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_is_one_line),
+        cmocka_unit_test(an_event_has_fields),
         cmocka_unit_test(what_is_too_much_is_counted),
         cmocka_unit_test(none_at_all),
+        cmocka_unit_test(json_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

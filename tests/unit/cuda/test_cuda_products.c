@@ -51,9 +51,9 @@ static void mixed(enum blasd_dtype dtype, int least, int most) {
         check(trials[i], false);
         trial_free(trials[i]);
     }
-    /* small ones are one launch, however many shapes there are */
+    /* small ones are one launch for each part of the batch, however many shapes there are */
     assert_int_equal(blasd_standin.gemms, gemms);
-    if (least > 16) assert_int_equal(blasd_standin.launches - launches, 1);
+    if (least > 16) assert_true(blasd_standin.launches - launches <= MOST / 8);
 }
 
 static void small_shapes_run_as_one_launch(void **state) {

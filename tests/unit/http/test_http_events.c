@@ -89,8 +89,8 @@ static const char *read_all(struct http_events_reader *reader, int most) {
 }
 
 static void test_in_order(void **state) {
-    struct http_events_reader reader = reader_of("anonymous");
     uint64_t first, before = (uint64_t)blasd_clock_wall_us();
+    struct http_events_reader reader = reader_of("anonymous");
     (void)state;
     assert_string_equal(read_all(&reader, 100), "");
     happens("anonymous", "matmul", BLASD_QUEUED, NULL);

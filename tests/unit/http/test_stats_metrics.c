@@ -72,6 +72,42 @@ static void names_are_escaped(void **state) {
                                  "\"\",device_name=\"\"} 1\n"));
 }
 
+static void what_workers_count(void **state) {
+    const char *text = metrics_of(
+        "{\"workers\":{\"one\":{\"device\":\"cpu:0\"}},\"figures\":{\"one\":{\"ops\":{\"matmul\":{"
+        "\"queue\":[1,2,0,0,0,0,0,0,0,0,0,0,0,0,0,0,4,7000000],"
+        "\"batch\":[0,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,6],\"bad\":[1,2],\"worse\":7}},"
+        "\"spans\":{\"sent\":5,\"dropped\":1}}}}");
+    (void)state;
+    assert_non_null(strstr(text, "\nblasd_job_phase_seconds_bucket{op=\"matmul\",phase=\"queue\","
+                                 "class=\"cpu\",worker=\"one\",le=\"1e-05\"} 1\n"));
+    assert_non_null(strstr(text, "worker=\"one\",le=\"300\"} 3\n"));
+    assert_non_null(strstr(text, "worker=\"one\",le=\"+Inf\"} 7\n"));
+    assert_non_null(strstr(text, "blasd_job_phase_seconds_sum{op=\"matmul\",phase=\"queue\","
+                                 "class=\"cpu\",worker=\"one\"} 7\n"));
+    assert_non_null(strstr(text, "blasd_batch_jobs_bucket{op=\"matmul\",class=\"cpu\","
+                                 "worker=\"one\",le=\"2\"} 3\n"));
+    assert_non_null(strstr(text, "blasd_batch_jobs_count{op=\"matmul\",class=\"cpu\","
+                                 "worker=\"one\"} 3\n"));
+    assert_non_null(
+        strstr(text, "\nblasd_worker_otlp_spans_total{worker=\"one\",outcome=\"sent\"} 5\n"));
+    assert_null(strstr(text, "bad"));
+    assert_null(strstr(text, "worse"));
+}
+
+static void what_waits(void **state) {
+    const char *text = metrics_of(
+        "{\"queue\":{\"jobs\":3,\"running\":1,\"records_bytes\":64,\"cpu\":{\"low\":{\"queued\":2,"
+        "\"claimed\":1,\"oldest_us\":1500000}}},\"tenants\":{\"acme\":{\"waiting\":2}}}");
+    (void)state;
+    assert_non_null(strstr(text, "\nblasd_queue_waiting_jobs{class=\"cpu\",priority=\"low\"} 2\n"));
+    assert_non_null(
+        strstr(text, "\nblasd_queue_oldest_seconds{class=\"cpu\",priority=\"low\"} 1.5\n"));
+    assert_int_equal(count(text, "\nblasd_queue_oldest_seconds{"), 9);
+    assert_non_null(strstr(text, "\nblasd_queue_running_jobs 1\n"));
+    assert_non_null(strstr(text, "\nblasd_tenant_waiting_jobs{tenant=\"acme\"} 2\n"));
+}
+
 static void what_is_not_statistics_adds_nothing(void **state) {
     static const char *const texts[] = {"",
                                         "{",
@@ -100,6 +136,8 @@ int main(void) {
         cmocka_unit_test(only_what_is_told),
         cmocka_unit_test(ends_of_jobs),
         cmocka_unit_test(names_are_escaped),
+        cmocka_unit_test(what_workers_count),
+        cmocka_unit_test(what_waits),
         cmocka_unit_test(what_is_not_statistics_adds_nothing),
         cmocka_unit_test(memory_that_runs_out_is_told),
     };

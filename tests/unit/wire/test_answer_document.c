@@ -106,6 +106,24 @@ static void a_job_has_a_cost(void **state) {
     json_decref(root);
 }
 
+static void labels_stand_in_the_document(void **state) {
+    struct blasd_record record;
+    json_t *root, *labels;
+    (void)state;
+    make_record(&record);
+    root = document_of(&record, NULL, 4);
+    assert_null(json_object_get(root, "labels"));
+    json_decref(root);
+    snprintf(record.labels, sizeof record.labels, "bare=,project=thesis,x/y=a:b@c+d");
+    root = document_of(&record, NULL, 4);
+    labels = json_object_get(root, "labels");
+    assert_int_equal(json_object_size(labels), 3);
+    assert_member(labels, "bare", "");
+    assert_member(labels, "project", "thesis");
+    assert_member(labels, "x/y", "a:b@c+d");
+    json_decref(root);
+}
+
 static void large_outputs_carry_href_alone(void **state) {
     static double payload[5000];
     const int64_t shape[] = {5000}, hollow[] = {100000, 0};
@@ -475,6 +493,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_document_says_everything),
         cmocka_unit_test(a_job_has_a_cost),
+        cmocka_unit_test(labels_stand_in_the_document),
         cmocka_unit_test(large_outputs_carry_href_alone),
         cmocka_unit_test(a_queued_job_has_nulls),
         cmocka_unit_test(a_failed_job_says_why),

@@ -73,6 +73,37 @@ static void same_slice(const struct blasd_slice *a, const struct blasd_slice *b)
     assert_true(a->offset == b->offset);
 }
 
+/* Some of these many outputs are kept, some are not sent. */
+static void any_keeping(int outputs, struct blasd_keeping *keeping) {
+    if (below(2) == 0) return;
+    keeping->life_s = (uint32_t)any_int();
+    for (int i = 0; i < outputs; i++) {
+        if (below(2) == 0) keeping->withhold |= UINT64_C(1) << i;
+        if (below(2) == 0) continue;
+        keeping->keep |= UINT64_C(1) << i;
+        blasd_random_hex(keeping->ids[i], sizeof keeping->ids[i] - 1);
+    }
+}
+
+static void same_keeping(const struct blasd_keeping *a, const struct blasd_keeping *b) {
+    assert_true(a->keep == b->keep && a->withhold == b->withhold);
+    if ((a->keep | a->withhold) != 0) assert_int_equal(a->life_s, b->life_s);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(a, i)) assert_string_equal(a->ids[i], b->ids[i]);
+}
+
+/* Makes the input one that refers to what lies in the store. */
+static void any_reference(struct blasd_input *input) {
+    struct blasd_reference *reference = &input->reference;
+    input->source.kind = below(2) == 0 ? BLASD_SOURCE_TENSOR : BLASD_SOURCE_JOB;
+    input->source.offset = next_random();
+    any_id(reference->id);
+    if (input->source.kind == BLASD_SOURCE_TENSOR) reference->id[0] = BLASD_ID_TENSOR;
+    reference->blob_bytes = next_random();
+    reference->sliced = below(2) == 0 ? 0 : input->tensor.rank;
+    for (int i = 0; i < reference->sliced; i++) reference->to[i] = (int64_t)below(1u << 31);
+}
+
 static void any_rule(struct blasd_input *input) {
     struct blasd_rule *rule = &input->source.rule;
     uint64_t none = 0, offset, bytes;
@@ -98,6 +129,16 @@ static void same_rule(const struct blasd_rule *a, const struct blasd_rule *b) {
         assert_memory_equal(&a->line, &b->line, sizeof a->line);
 }
 
+/* In two cases of three there are none. */
+static void any_labels(char labels[BLASD_LABELS_MAX]) {
+    static const char *const texts[] = {"run=7,project=thesis", "bare=,x/y=a:b", "z=1"};
+    struct blasd_err err;
+    memset(labels, 0, BLASD_LABELS_MAX);
+    if (below(3) != 0) return;
+    const char *text = texts[below(3)];
+    assert_int_equal(blasd_labels_read(labels, text, strlen(text), &err), 0);
+}
+
 static void any_job(struct blasd_job *job) {
     blasd_job_init(job, below(4) == 0 ? &plain_op : &sample_op);
     any_id(job->id);
@@ -112,7 +153,9 @@ static void any_job(struct blasd_job *job) {
         if (blasd_tensor_elements(&input->tensor) > 0 && below(3) == 0)
             input->first_nonfinite =
                 (int64_t)below((uint64_t)blasd_tensor_elements(&input->tensor));
+        if (input->source.kind == BLASD_SOURCE_PAYLOAD && below(3) == 0) any_reference(input);
     }
+    any_keeping(job->op == &sample_op ? 3 : 1, &job->keeping);
     if (job->op == &sample_op) {
         for (int i = 0; i < 4; i++) job->params[i].given = below(2) == 0;
         job->params[0].b = below(2) == 0;
@@ -126,8 +169,13 @@ static void any_job(struct blasd_job *job) {
     job->most_s = (uint16_t)any_int();
     job->receive_us = any_int();
     job->created_us = any_int();
+    any_labels(job->labels);
     job->payload_in_blob = below(3) == 0;
     any_slice(job->payload_in_blob, &job->slice);
+    if (below(2) == 0) return;
+    blasd_trace_random(job->trace.id, sizeof job->trace.id);
+    blasd_trace_random(job->trace.span, sizeof job->trace.span);
+    job->trace.sampled = below(2) == 0;
 }
 
 static void any_record(struct blasd_record *record) {
@@ -143,6 +191,7 @@ static void any_record(struct blasd_record *record) {
     record->progress = (double)below(1001) / 1000;
     record->timing = (struct blasd_timing){any_int(), any_int(), any_int(), any_int(),
                                            any_int(), any_int(), -any_int()};
+    any_labels(record->labels);
     any_text(execution->device, sizeof execution->device);
     any_text(execution->device_name, sizeof execution->device_name);
     any_text(execution->method, sizeof execution->method);
@@ -171,8 +220,18 @@ static void any_record(struct blasd_record *record) {
         if (below(3) != 0)
             output->tensor = any_tensor(&record->payload_bytes, &output->offset, &output->bytes);
     }
+    if (record->state == BLASD_SUCCEEDED) any_keeping(3, &record->keeping);
+    for (int i = 0; i < 3; i++) {
+        if (record->outputs[i].tensor.rank < 0) {
+            record->keeping.keep &= ~(UINT64_C(1) << i);
+            record->keeping.withhold &= ~(UINT64_C(1) << i);
+        } else if (blasd_withholds(&record->keeping, i)) { /* its bytes are no part of the record */
+            record->outputs[i].offset = 0;
+        }
+    }
     record->payload_in_blob = below(3) == 0;
     any_slice(record->payload_in_blob, &record->slice);
+    if (below(2) == 0) blasd_trace_random(record->trace_id, sizeof record->trace_id);
 }
 
 /* --- equality, member by member --- */
@@ -188,7 +247,11 @@ static void same_tensor(const struct blasd_tensor *a, const struct blasd_tensor 
 
 static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
     assert_string_equal(a->id, b->id);
+    assert_memory_equal(a->trace.id, b->trace.id, sizeof a->trace.id);
+    assert_memory_equal(a->trace.span, b->trace.span, sizeof a->trace.span);
+    assert_int_equal(a->trace.sampled, b->trace.sampled);
     assert_ptr_equal(a->op, b->op);
+    assert_string_equal(a->labels, b->labels);
     for (int i = 0; a->op->inputs[i].name != NULL; i++) {
         assert_int_equal(blasd_job_has(a, i), blasd_job_has(b, i));
         assert_true(a->inputs[i].first_nonfinite == b->inputs[i].first_nonfinite);
@@ -199,7 +262,13 @@ static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
         assert_int_equal(a->inputs[i].source.kind, b->inputs[i].source.kind);
         if (a->inputs[i].source.kind == BLASD_SOURCE_RULE)
             same_rule(&a->inputs[i].source.rule, &b->inputs[i].source.rule);
+        if (!blasd_source_refers(&a->inputs[i].source)) continue;
+        const struct blasd_reference *x = &a->inputs[i].reference, *y = &b->inputs[i].reference;
+        assert_string_equal(x->id, y->id);
+        assert_true(x->blob_bytes == y->blob_bytes && x->sliced == y->sliced);
+        for (int k = 0; k < x->sliced; k++) assert_true(x->to[k] == y->to[k]);
     }
+    same_keeping(&a->keeping, &b->keeping);
     for (int i = 0; a->op->params[i].name != NULL; i++) {
         const struct blasd_value *x = &a->params[i], *y = &b->params[i];
         assert_int_equal(x->given, y->given);
@@ -220,9 +289,11 @@ static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
 }
 
 static void same_record(const struct blasd_record *a, const struct blasd_record *b) {
+    assert_memory_equal(a->trace_id, b->trace_id, sizeof a->trace_id);
     const struct blasd_execution *x = &a->execution, *y = &b->execution;
     assert_string_equal(a->id, b->id);
     assert_string_equal(a->op, b->op);
+    assert_string_equal(a->labels, b->labels);
     assert_int_equal(a->state, b->state);
     assert_int_equal(a->priority, b->priority);
     assert_int_equal(a->device, b->device);
@@ -252,6 +323,7 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     assert_true(a->payload_bytes == b->payload_bytes);
     assert_int_equal(a->payload_in_blob, b->payload_in_blob);
     same_slice(&a->slice, &b->slice);
+    same_keeping(&a->keeping, &b->keeping);
 }
 
 /* --- tests --- */
@@ -328,10 +400,6 @@ static void bare_records_follow_each_other(void **state) {
         assert_int_equal(blasd_record_decode_bare(buf.data + at, buf.len - at, &back, &size, &err),
                          0);
         assert_int_equal(size % 64, 0);
-        for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
-            assert_int_equal(back.outputs[o].tensor.rank, -1);
-            back.outputs[o] = records[i].outputs[o];
-        }
         same_record(&records[i], &back);
         assert_int_not_equal(blasd_record_decode_bare(buf.data + at, size - 1, &back, &size, &err),
                              0);
@@ -352,6 +420,7 @@ static void the_largest_record_fits(void **state) {
     any_record(&record);
     record.state = BLASD_FAILED; /* which has no outputs */
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
+    memset(&record.keeping, 0, sizeof record.keeping);
     record.error.code = BLASD_E_not_finite;
     record.execution.warning_count = BLASD_MAX_WARNINGS;
     memset(record.error.field, 'f', sizeof record.error.field - 1);

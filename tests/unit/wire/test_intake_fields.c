@@ -47,6 +47,35 @@ static void test_members(void **state) {
     assert_int_equal(last.job.deadline_ms, 2000);
 }
 
+static void test_labels(void **state) {
+    (void)state;
+    send_json("{\"op\":\"plain\"}");
+    expect_good();
+    assert_string_equal(last.job.labels, "");
+    send_json("{\"op\":\"plain\",\"labels\":{\"run\":\"7\",\"project\":\"thesis\"}}");
+    expect_good();
+    assert_string_equal(last.job.labels, "project=thesis,run=7");
+    send_options((struct blasd_intake_options){.content_type = "application/json",
+                                               .labels = "run=7,project=thesis"},
+                 "{\"op\":\"plain\"}", 14);
+    expect_good();
+    assert_string_equal(last.job.labels, "project=thesis,run=7");
+    send_json("{\"op\":\"plain\",\"labels\":{}}");
+    expect_good();
+    send_json("{\"op\":\"plain\",\"labels\":[\"run=7\"]}");
+    expect_failed(BLASD_E_invalid_field, "labels", "an object of strings");
+    send_json("{\"op\":\"plain\",\"labels\":\"run=7\"}");
+    expect_failed(BLASD_E_invalid_field, "labels", "an object of strings");
+    send_json("{\"op\":\"plain\",\"labels\":{\"run\":7}}");
+    expect_failed(BLASD_E_invalid_field, "labels", "must be a string");
+    send_json("{\"op\":\"plain\",\"labels\":{\"run\":\"a,b\"}}");
+    expect_failed(BLASD_E_invalid_field, "labels", "'run'");
+    send_json("{\"op\":\"plain\",\"labels\":{\"run\":\"a\\u0000\"}}");
+    expect_failed(BLASD_E_malformed_json, "", "");
+    send_json("{\"op\":\"plain\",\"labels\":{},\"labels\":{}}");
+    expect_failed(BLASD_E_malformed_json, "", "duplicate");
+}
+
 /* The operation alone is read in another way than beside other members. */
 static void test_op_alone(void **state) {
     static const char *const bodies[] = {
@@ -259,10 +288,11 @@ static void test_media_types(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_members),
-        cmocka_unit_test(test_op_alone), cmocka_unit_test(test_bad_members),
-        cmocka_unit_test(test_params),   cmocka_unit_test(test_bad_params),
-        cmocka_unit_test(test_query),    cmocka_unit_test(test_media_types),
+        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_members),
+        cmocka_unit_test(test_labels),      cmocka_unit_test(test_op_alone),
+        cmocka_unit_test(test_bad_members), cmocka_unit_test(test_params),
+        cmocka_unit_test(test_bad_params),  cmocka_unit_test(test_query),
+        cmocka_unit_test(test_media_types),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

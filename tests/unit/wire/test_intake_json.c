@@ -47,6 +47,67 @@ static void test_plain_lists(void **state) {
     expect_doubles("[[ ] , [\n]]", SHAPE(2, 0), (const double[]){0}, 0);
 }
 
+#define TENSOR "t692fa1b00123456789abcdef0123456789abcdef"
+#define JOB "s692fa1b00123456789abcdef0123456789abcdef"
+
+static const struct blasd_reference *expect_reference(const char *tensor,
+                                                      enum blasd_source_kind kind) {
+    send_a(tensor);
+    expect_good();
+    assert_int_equal(last.job.inputs[0].source.kind, kind);
+    assert_string_equal(last.job.inputs[0].reference.id,
+                        kind == BLASD_SOURCE_TENSOR ? TENSOR : JOB);
+    return &last.job.inputs[0].reference;
+}
+
+static void test_references(void **state) {
+    const struct blasd_reference *got;
+    (void)state;
+    got = expect_reference("{\"tensor\":\"" TENSOR "\"}", BLASD_SOURCE_TENSOR);
+    assert_int_equal(got->sliced, 0);
+    got = expect_reference(" { \"output\" : \"c\" ,\n\"job\" : \"" JOB "\" } ", BLASD_SOURCE_JOB);
+    assert_string_equal(got->output, "c");
+    got = expect_reference("{\"slice\":[[0,1000],[null,null],[3,null]],\"tensor\":\"" TENSOR "\"}",
+                           BLASD_SOURCE_TENSOR);
+    assert_int_equal(got->sliced, 3);
+    assert_true(got->from[0] == 0 && got->to[0] == 1000 && got->from[2] == 3);
+    assert_true(got->from[1] == BLASD_SLICE_OPEN && got->to[2] == BLASD_SLICE_OPEN);
+    got = expect_reference("{\"dtype\":\"int32\",\"tensor\":\"" TENSOR "\",\"slice\":[]}",
+                           BLASD_SOURCE_TENSOR);
+    assert_true(got->typed && got->sliced == 0);
+    assert_int_equal(last.job.inputs[0].tensor.dtype, BLASD_int32);
+}
+
+static void test_bad_references(void **state) {
+    static const struct {
+        const char *tensor;
+        enum blasd_code code;
+        const char *detail;
+    } bad[] = {
+        {"{\"tensor\":\"x\"}", BLASD_E_reference_not_found, "no tensor has the id"},
+        {"{\"tensor\":\"" JOB "\"}", BLASD_E_reference_not_found, "no tensor has the id"},
+        {"{\"job\":\"" TENSOR "\",\"output\":\"c\"}", BLASD_E_reference_not_found, "no job"},
+        {"{\"tensor\":1}", BLASD_E_invalid_reference, "no string"},
+        {"{\"job\":\"" JOB "\"}", BLASD_E_invalid_reference, "which of its outputs"},
+        {"{\"output\":\"c\"}", BLASD_E_invalid_reference, "must name a tensor"},
+        {"{\"tensor\":\"" TENSOR "\",\"output\":\"c\"}", BLASD_E_invalid_reference, "no job"},
+        {"{\"tensor\":\"" TENSOR "\",\"tensor\":\"" TENSOR "\"}", BLASD_E_invalid_reference,
+         "twice"},
+        {"{\"tensor\":\"" TENSOR "\",\"data\":[1]}", BLASD_E_invalid_reference, "no member 'data'"},
+        {"{\"tensor\":\"" TENSOR "\",\"slice\":[[1,2,3]]}", BLASD_E_invalid_reference, "slice"},
+        {"{\"tensor\":\"" TENSOR "\",\"slice\":[[1.5,2]]}", BLASD_E_invalid_reference, "slice"},
+        {"{\"tensor\":\"" TENSOR "\",\"slice\":[[-1,2]]}", BLASD_E_invalid_reference, "slice"},
+        {"{\"tensor\":\"" TENSOR "\",\"slice\":{}}", BLASD_E_invalid_reference, "slice"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        send_a(bad[i].tensor);
+        expect_failed(bad[i].code, "inputs.a", bad[i].detail);
+    }
+    send_a("{\"data\":[1],\"tensor\":\"" TENSOR "\"}");
+    expect_failed(BLASD_E_unknown_field, "inputs.a.tensor", "no member");
+}
+
 static void send_named(const char *name, const char *tensor) {
     static char text[200000];
     snprintf(text, sizeof text, "{\"op\":\"mix\",\"inputs\":{\"%s\":%s}}", name, tensor);
@@ -583,14 +644,15 @@ static void test_sink_full(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_lists), cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_complex),     cmocka_unit_test(test_values),
-        cmocka_unit_test(test_ragged),      cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_bad_objects), cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_halves),      cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_large),       cmocka_unit_test(test_many_empty_lists),
-        cmocka_unit_test(test_malformed),   cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_sink_full),
+        cmocka_unit_test(test_plain_lists),    cmocka_unit_test(test_references),
+        cmocka_unit_test(test_bad_references), cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_complex),        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_ragged),         cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_bad_objects),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_halves),         cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_large),          cmocka_unit_test(test_many_empty_lists),
+        cmocka_unit_test(test_malformed),      cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_sink_full),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

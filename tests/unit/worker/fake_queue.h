@@ -142,6 +142,12 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     return 0;
 }
 
+int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
+                               struct blasd_err *err) {
+    (void)queue, (void)text, (void)err;
+    return 0;
+}
+
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {
     (void)queue;
     (void)err;

@@ -1,0 +1,55 @@
+"""Bars of progress, by tqdm where it is installed; else nothing is shown."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from typing import Any
+
+from .calls import Progress
+
+
+def _tqdm(**options: Any) -> Any:
+    """A bar; None where tqdm is not installed."""
+    try:
+        import tqdm
+    except ImportError:
+        return None
+    return tqdm.tqdm(**options)
+
+
+class JobBar:
+    """A bar of one job where one is wanted; as a context it gives a progress function or None."""
+
+    def __init__(self, wanted: bool | Progress, label: str) -> None:
+        self.bar: Any = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}") \
+            if wanted is True else None
+        self.function = wanted if callable(wanted) else None
+
+    def __enter__(self) -> Progress | None:
+        return self._show if self.bar is not None else self.function
+
+    def _show(self, state: str, progress: float) -> None:
+        self.bar.n = progress
+        self.bar.refresh()
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class JobsBar:
+    """A bar of many jobs, where one is wanted; `step` counts one."""
+
+    def __init__(self, wanted: bool, label: str, jobs: Iterable[Any]) -> None:
+        total = len(jobs) if isinstance(jobs, Sized) else None
+        self.bar: Any = _tqdm(total=total, desc=label, unit="job") if wanted else None
+
+    def step(self) -> None:
+        if self.bar is not None:
+            self.bar.update(1)
+
+    def __enter__(self) -> JobsBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()

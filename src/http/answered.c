@@ -1,0 +1,102 @@
+/* Noting requests. */
+#include "http/answered.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/peer.h"
+#include "http/reply.h"
+#include "trace/otlp.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void http_request_traced(struct http_exchange *exchange) {
+    struct blasd_otlp *otlp = exchange->home->server->options->otlp;
+    struct blasd_trace *trace = &exchange->trace;
+    bool given = blasd_trace_given(exchange->request.trace.id);
+    *trace = exchange->request.trace;
+    if (!given && exchange->route != NULL && exchange->route->jobs != NULL &&
+        blasd_otlp_samples(otlp)) {
+        blasd_trace_random(trace->id, sizeof trace->id);
+        trace->sampled = true;
+    }
+    if (trace->sampled && otlp != NULL) blasd_trace_random(trace->span, sizeof trace->span);
+}
+
+const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]) {
+    if (!blasd_trace_given(exchange->trace.id)) return NULL;
+    blasd_trace_text(exchange->trace.id, text);
+    return text;
+}
+
+static const char *method_of(const struct http_exchange *exchange) {
+    switch (exchange->request.method) {
+    case HTTP_GET: return "GET";
+    case HTTP_HEAD: return "HEAD";
+    case HTTP_POST: return "POST";
+    case HTTP_DELETE: return "DELETE";
+    case HTTP_PATCH: return "PATCH";
+    case HTTP_OPTIONS: return "OPTIONS";
+    case HTTP_OTHER: break;
+    }
+    return "OTHER";
+}
+
+/* The route, not the path: what a client makes up stands in no log and no trace. */
+static const char *route_of(const struct http_exchange *exchange) {
+    return exchange->route == NULL ? "-" : exchange->route->path;
+}
+
+static void add_span(const struct http_exchange *exchange) {
+    struct blasd_otlp *otlp = exchange->home->server->options->otlp;
+    struct blasd_span span = {.kind = BLASD_SPAN_SERVER, .end_us = blasd_clock_wall_us()};
+    unsigned status = exchange->answer.status;
+    if (otlp == NULL || !exchange->trace.sampled) return;
+    memcpy(span.trace, exchange->trace.id, sizeof span.trace);
+    memcpy(span.id, exchange->trace.span, sizeof span.id);
+    memcpy(span.parent, exchange->request.trace.span, sizeof span.parent);
+    snprintf(span.name, sizeof span.name, "%s %s", method_of(exchange), route_of(exchange));
+    span.start_us = span.end_us - (blasd_clock_ns() - exchange->began_ns) / 1000;
+    if (status >= 500) span.error = blasd_err_info(exchange->answer.problem.code)->name;
+    blasd_span_text(&span, "http.request.method", method_of(exchange));
+    blasd_span_text(&span, "http.route", route_of(exchange));
+    blasd_span_number(&span, "http.response.status_code", (int64_t)status);
+    blasd_span_number(&span, "http.request.body.size", (int64_t)exchange->body.seen);
+    blasd_span_text(&span, "blasd.job.id", exchange->id);
+    blasd_otlp_add(otlp, &span);
+}
+
+void http_log_access(const struct http_exchange *exchange, unsigned status) {
+    char client[HTTP_PEER_TEXT], code[16], ms[32], received[24], trace[BLASD_TRACE_TEXT];
+    const char *problem = exchange->answer.problem.code == BLASD_OK
+                              ? NULL
+                              : blasd_err_info(exchange->answer.problem.code)->name;
+    const struct blasd_identity *caller = &exchange->caller;
+    const struct blasd_log_field fields[] = {
+        {"method", method_of(exchange), false},
+        {"route", route_of(exchange), false},
+        {"status", code, true},
+        {"code", problem, false},
+        {"ms", ms, true},
+        {"received", received, true},
+        {"id", exchange->id[0] == '\0' ? NULL : exchange->id, false},
+        {"trace_id", http_trace_text(exchange, trace), false},
+        {"tenant", caller->principal.tenant[0] == '\0' ? NULL : caller->principal.tenant, false},
+        {"key", caller->name[0] == '\0' ? NULL : caller->name, false},
+        {"client", client, false}};
+    if (!exchange->home->server->options->access_log) return;
+    http_client_text(exchange, client);
+    snprintf(code, sizeof code, "%u", status);
+    snprintf(ms, sizeof ms, "%.3f", (double)(blasd_clock_ns() - exchange->began_ns) / 1e6);
+    snprintf(received, sizeof received, "%" PRIu64, exchange->body.seen);
+    blasd_log_event(BLASD_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
+}
+
+void http_request_answered(struct http_exchange *exchange) {
+    struct http_loop *loop = exchange->home;
+    http_metrics_request(loop->metrics, http_route_number(loop, exchange->route),
+                         exchange->answer.status, exchange->answer.problem.code);
+    if (blasd_trace_given(exchange->trace.id)) add_span(exchange);
+    http_log_access(exchange, exchange->answer.status);
+}

@@ -1,0 +1,218 @@
+/* What the inputs of a job refer to: tensors that are kept, and outputs of jobs that have ended.
+ * The queue is asked for all at once. Outputs that lie in a blob stay there; small ones, which lie
+ * in the record or in a segment, are copied to the job's own payload. */
+#include "http/tensors.h"
+
+#include "wire/frame.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct resolving;
+
+struct lookup {
+    struct resolving *all; /* borrowed: it is a part of it */
+    int input;
+    char field[64];
+};
+
+struct resolving {
+    struct http_upload *upload; /* borrowed */
+    void (*done)(void *arg, const struct blasd_err *err);
+    int left; /* answers to come, and one while the questions are asked */
+    struct blasd_err err;
+    struct lookup lookups[BLASD_MAX_INPUTS];
+};
+
+static void answered(struct resolving *all, const struct blasd_err *err) {
+    if (err != NULL && err->code != BLASD_OK && all->err.code == BLASD_OK) all->err = *err;
+    if (--all->left > 0) return;
+    all->done(all->upload->exchange, all->err.code == BLASD_OK ? NULL : &all->err);
+    free(all);
+}
+
+static struct blasd_input *input_of(const struct lookup *lookup) {
+    return &lookup->all->upload->job->inputs[lookup->input];
+}
+
+static int check_dtype(const struct lookup *lookup, enum blasd_dtype is, struct blasd_err *err) {
+    const struct blasd_input *input = input_of(lookup);
+    if (!input->reference.typed || input->tensor.dtype == is) return 0;
+    return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
+                      "what it refers to is %s, and not %s", blasd_dtype_name(is),
+                      blasd_dtype_name(input->tensor.dtype));
+}
+
+/* Describes the input: `whole` begins at `offset` of a blob of `blob_bytes`. */
+static int describe(const struct lookup *lookup, const struct blasd_tensor *whole, uint64_t offset,
+                    uint64_t blob_bytes, struct blasd_err *err) {
+    struct blasd_input *input = input_of(lookup);
+    int rc = check_dtype(lookup, whole->dtype, err);
+    if (rc == 0)
+        rc = blasd_reference_resolve(&input->reference, whole, offset, &input->tensor,
+                                     &input->source.offset, lookup->field, err);
+    input->source.bytes = rc == 0 ? blasd_tensor_bytes(&input->tensor) : 0;
+    input->reference.blob_bytes = blob_bytes;
+    input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
+    return rc;
+}
+
+/* The same problem, said of an input. */
+static void of_input(const struct lookup *lookup, const struct blasd_err *err,
+                     struct blasd_err *own) {
+    *own = *err;
+    if (err->code == BLASD_E_tensor_not_found || err->code == BLASD_E_tensor_expired ||
+        err->code == BLASD_E_job_not_found || err->code == BLASD_E_record_expired)
+        blasd_fail(own, BLASD_E_reference_not_found, lookup->field, "%.200s", err->detail);
+}
+
+static void on_tensor(void *arg, const struct blasd_err *err,
+                      const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    struct lookup *lookup = arg;
+    struct blasd_err own = {0};
+    (void)count, (void)cursor;
+    if (err != NULL)
+        of_input(lookup, err, &own);
+    else
+        describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own);
+    answered(lookup->all, &own);
+}
+
+static void ask_tensor(struct lookup *lookup) {
+    struct http_exchange *exchange = lookup->all->upload->exchange;
+    lookup->all->left++;
+    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
+                                 input_of(lookup)->reference.id, false, on_tensor, lookup);
+}
+
+/* Puts the bytes of an output at `bytes` into the job's payload. */
+static int bring(const struct lookup *lookup, const struct blasd_output *output, const char *bytes,
+                 struct blasd_err *err) {
+    struct http_body_sink *sink = &lookup->all->upload->sink;
+    struct blasd_input *input = input_of(lookup);
+    struct blasd_tensor to;
+    uint64_t size, at;
+    void *gathered = NULL;
+    int rc = describe(lookup, &output->tensor, 0, output->bytes, err);
+    if (rc != 0) return rc;
+    if (sink->base.in_place)
+        return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
+                          "an output of less than 256 KiB cannot be referred to beside a body that "
+                          "is a file: keep it as a tensor");
+    size = input->source.bytes;
+    bytes += input->source.offset;
+    if (input->reference.sliced > 0) {
+        if ((gathered = malloc(size)) == NULL)
+            return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        to = input->tensor;
+        to.data = gathered;
+        blasd_reference_gather(&input->reference, bytes, &to);
+        bytes = gathered;
+    }
+    to = input->tensor;
+    to.data = (void *)(uintptr_t)bytes; /* to be read alone */
+    rc = blasd_input_look(&lookup->all->upload->job->op->inputs[lookup->input], &to, err);
+    sink->claim_limit += size + BLASD_ALIGN;
+    sink->exact = false;
+    if (rc == 0) rc = sink->base.reserve(&sink->base, size, &at, err);
+    if (rc == 0 && size > 0) rc = sink->base.write(&sink->base, at, bytes, (size_t)size, err);
+    free(gathered);
+    if (rc != 0) return rc;
+    input->source =
+        (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = at, .bytes = size};
+    memset(&input->reference, 0, sizeof input->reference);
+    return 0;
+}
+
+static int output_of(const struct lookup *lookup, const struct blasd_record *record,
+                     struct blasd_err *err) {
+    const struct blasd_reference *reference = &input_of(lookup)->reference;
+    const struct blasd_op *op = blasd_op_find(record->op);
+    int i = op == NULL ? -1 : blasd_op_output(op, reference->output);
+    if (!blasd_state_final(record->state))
+        return blasd_fail(err, BLASD_E_input_not_ready, lookup->field, "job %s is %s",
+                          reference->id, blasd_state_names[record->state]);
+    if (record->state != BLASD_SUCCEEDED)
+        return blasd_fail(err, BLASD_E_input_failed, lookup->field, "job %s is %s: %.120s",
+                          reference->id, blasd_state_names[record->state], record->error.detail);
+    if (i < 0 || record->outputs[i].tensor.rank < 0)
+        return blasd_fail(err, BLASD_E_unknown_output, lookup->field, "job %s has no output '%s'",
+                          reference->id, reference->output);
+    if (blasd_withholds(&record->keeping, i) && !blasd_keeps(&record->keeping, i))
+        return blasd_fail(err, BLASD_E_reference_not_found, lookup->field,
+                          "the output '%s' of job %s was neither among its results nor kept",
+                          reference->output, reference->id);
+    return i;
+}
+
+/* The output `i` of a job that succeeded; `beside` is what came with its record. */
+static int take_output(struct lookup *lookup, const struct blasd_record *record, int i,
+                       const char *beside, struct blasd_err *err) {
+    const struct blasd_output *output = &record->outputs[i];
+    struct http_exchange *exchange = lookup->all->upload->exchange;
+    struct blasd_input *input = input_of(lookup);
+    struct blasd_buf bytes;
+    int rc;
+    if (blasd_withholds(&record->keeping, i)) { /* it is a tensor */
+        input->source.kind = BLASD_SOURCE_TENSOR;
+        blasd_keeping_id(&record->keeping, record->id, i, input->reference.id);
+        ask_tensor(lookup);
+        return 0;
+    }
+    if (record->payload_in_blob)
+        return describe(lookup, &output->tensor, output->offset, record->payload_bytes, err);
+    if (!blasd_slice_given(&record->slice))
+        return bring(lookup, output, beside + output->offset, err);
+    blasd_buf_init(&bytes, record->payload_bytes + 1);
+    rc = blasd_front_queue_slice_read(exchange->home->queue, &record->slice, record->payload_bytes,
+                                      &bytes, err);
+    if (rc == 0) rc = bring(lookup, output, bytes.data + output->offset, err);
+    blasd_buf_release(&bytes);
+    return rc;
+}
+
+static void on_job(void *arg, const struct blasd_err *err, const void *bytes, size_t len) {
+    struct lookup *lookup = arg;
+    struct blasd_record record;
+    struct blasd_err own = {0};
+    size_t payload_at;
+    int i;
+    if (err != NULL)
+        of_input(lookup, err, &own);
+    else if (blasd_record_decode(bytes, len, &record, &payload_at, &own) == 0 &&
+             (i = output_of(lookup, &record, &own)) >= 0)
+        take_output(lookup, &record, i, (const char *)bytes + payload_at, &own);
+    answered(lookup->all, &own);
+}
+
+static void ask_job(struct lookup *lookup) {
+    struct http_exchange *exchange = lookup->all->upload->exchange;
+    lookup->all->left++;
+    blasd_front_queue_get(exchange->home->queue, &exchange->caller.principal,
+                          input_of(lookup)->reference.id, on_job, lookup);
+}
+
+int http_references_resolve(struct http_upload *upload,
+                            void (*done)(void *arg, const struct blasd_err *err),
+                            struct blasd_err *err) {
+    struct resolving *all = calloc(1, sizeof *all);
+    if (all == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    *all = (struct resolving){.upload = upload, .done = done, .left = 1};
+    http_exchange_hold(upload->exchange);
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        struct lookup *lookup = &all->lookups[i];
+        const struct blasd_source *source = &upload->job->inputs[i].source;
+        if (!blasd_source_refers(source)) continue;
+        lookup->all = all;
+        lookup->input = i;
+        snprintf(lookup->field, sizeof lookup->field, "inputs.%s", upload->job->op->inputs[i].name);
+        if (source->kind == BLASD_SOURCE_TENSOR)
+            ask_tensor(lookup);
+        else
+            ask_job(lookup);
+    }
+    answered(all, NULL);
+    return 0;
+}

@@ -1,0 +1,284 @@
+/* POST /tensors: each tensor of the body goes to a blob of its own, as it comes, and then all are
+ * put at once. Read next: tensors_get.c. */
+#include "base/clock.h"
+#include "http/body_sink.h"
+#include "http/reply.h"
+#include "http/tensors.h"
+#include "wire/tensor_body.h"
+#include "wire/tensor_document.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Offsets say in their high bits which tensor it is. */
+#define PLACE_BITS 48
+
+struct arriving {
+    char id[BLASD_ID_LEN + 1];
+    struct http_body_sink sink;
+};
+
+struct tensors_upload {
+    struct http_side side;          /* must come first */
+    struct blasd_sink sink;         /* must come second */
+    struct http_exchange *exchange; /* borrowed: this is its part */
+    struct blasd_intake *intake;    /* owned; NULL once the body is read */
+    uint64_t body_limit;
+    bool named; /* the body gives tensors names */
+    int count;
+    struct arriving *of[BLASD_NAMED_INPUTS_MAX]; /* owned, in the order of their coming */
+    char names[BLASD_NAMED_INPUTS_MAX][BLASD_NAME_MAX];
+    struct blasd_tensor_put puts[BLASD_NAMED_INPUTS_MAX];
+};
+
+static struct tensors_upload *upload_of(struct http_exchange *exchange) {
+    return (struct tensors_upload *)(void *)exchange->side;
+}
+
+/* Whether they stay is for Redis to say: what it does not know the sweep removes. */
+static void release(struct http_side *side) {
+    struct tensors_upload *upload = (struct tensors_upload *)(void *)side;
+    blasd_intake_free(upload->intake);
+    for (int i = 0; i < upload->count; i++) {
+        http_body_sink_release(&upload->of[i]->sink);
+        free(upload->of[i]);
+    }
+    free(upload);
+}
+
+/* Nothing of it is wanted any more, and Redis knows of none. */
+static void discard(struct tensors_upload *upload) {
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
+    for (int i = 0; i < upload->count; i++) {
+        struct http_body_sink *sink = &upload->of[i]->sink;
+        bool stored = http_body_sink_in_blob(sink);
+        http_body_sink_release(sink);
+        if (stored) blasd_front_queue_blob_remove(upload->exchange->home->queue, sink->blob.name);
+    }
+}
+
+static void refuse(struct http_exchange *exchange, const struct blasd_err *err) {
+    static const char prefix[] = "inputs.";
+    struct blasd_err shown = *err;
+    size_t skip = sizeof prefix - 1;
+    if (exchange->side != NULL) discard(upload_of(exchange));
+    if (strncmp(shown.field, prefix, skip) == 0)
+        memmove(shown.field, shown.field + skip, strlen(shown.field) - skip + 1);
+    http_reply_problem(exchange, &shown);
+}
+
+static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
+                        struct blasd_err *err) {
+    struct tensors_upload *upload =
+        (struct tensors_upload *)(void *)((char *)base - offsetof(struct tensors_upload, sink));
+    struct http_exchange *exchange = upload->exchange;
+    struct arriving *one;
+    int rc;
+    if (upload->count == BLASD_NAMED_INPUTS_MAX)
+        return blasd_fail(err, BLASD_E_invalid_tensor, "", "at most %d tensors come in one request",
+                          BLASD_NAMED_INPUTS_MAX);
+    if ((one = calloc(1, sizeof *one)) == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal, BLASD_ID_TENSOR,
+                         one->id);
+    http_body_sink_init(&one->sink, exchange);
+    one->sink.id = one->id;
+    http_body_sink_expect(&one->sink, &exchange->request, upload->body_limit);
+    one->sink.expected = bytes;
+    one->sink.exact = false;
+    upload->of[upload->count++] = one;
+    if ((rc = one->sink.base.reserve(&one->sink.base, bytes, offset, err)) != 0) return rc;
+    *offset = (uint64_t)(upload->count - 1) << PLACE_BITS;
+    return 0;
+}
+
+static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
+                      struct blasd_err *err) {
+    struct tensors_upload *upload =
+        (struct tensors_upload *)(void *)((char *)base - offsetof(struct tensors_upload, sink));
+    struct blasd_sink *sink = &upload->of[offset >> PLACE_BITS]->sink.base;
+    return sink->write(sink, offset & ((UINT64_C(1) << PLACE_BITS) - 1), bytes, len, err);
+}
+
+static bool is_type(const char *type, const char *name) {
+    size_t len = strlen(name);
+    return type != NULL && strncasecmp(type, name, len) == 0 && strchr("; \t", type[len]) != NULL;
+}
+
+static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
+    const struct http_request *request = &upload->exchange->request;
+    const char *type = request->content_type;
+    struct blasd_intake_options options = {.content_type = type,
+                                           .content_length = request->framing.content_length,
+                                           .limits = upload->exchange->home->server->limits,
+                                           .freelist = &upload->exchange->home->freelists.intakes};
+    bool alone = http_request_is_json(request) || is_type(type, "application/x-npy");
+    if (alone) options.reader = blasd_tensor_body_reader_new;
+    upload->named = !alone;
+    return blasd_intake_new(&options, &upload->sink, &upload->intake, err);
+}
+
+static int check_length(const struct tensors_upload *upload, uint64_t bytes,
+                        struct blasd_err *err) {
+    bool json = upload->exchange->request.content_type != NULL &&
+                http_request_is_json(&upload->exchange->request);
+    if (bytes <= upload->body_limit) return 0;
+    return blasd_fail(err, BLASD_E_body_too_large, "",
+                      "the body has %" PRIu64 " bytes or more; at most %" PRIu64
+                      " are taken (limit %s)",
+                      bytes, upload->body_limit, json ? "json_bytes" : "body_bytes");
+}
+
+static int start(struct tensors_upload *upload, struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    const struct http_request *request = &exchange->request;
+    const struct blasd_limits *limits = exchange->home->server->limits;
+    const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
+    int rc;
+    upload->body_limit = request->content_type != NULL && http_request_is_json(request)
+                             ? limits->json_bytes
+                             : limits->body_bytes;
+    if (exchange->home->stopping.draining)
+        return blasd_fail(err, BLASD_E_draining, "", "the service takes no new tensors");
+    if (!view->available)
+        return blasd_fail(err, view->trouble->code, "", "%s", view->trouble->detail);
+    if (request->body_file != NULL)
+        return blasd_fail(err, BLASD_E_malformed_query, "Body-File",
+                          "a tensor that is to be kept comes in the body");
+    if ((rc = check_length(upload, request->framing.content_length, err)) != 0) return rc;
+    return open_intake(upload, err);
+}
+
+void http_tensors_post_begin(struct http_exchange *exchange) {
+    struct tensors_upload *upload = calloc(1, sizeof *upload);
+    struct blasd_err err = {0};
+    if (upload == NULL) {
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    exchange->side = &upload->side;
+    upload->side.release = release;
+    upload->exchange = exchange;
+    upload->sink = (struct blasd_sink){.reserve = sink_reserve, .write = sink_write};
+    if (start(upload, &err) != 0) refuse(exchange, &err);
+}
+
+void http_tensors_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {
+    struct tensors_upload *upload = upload_of(exchange);
+    struct blasd_err err = {0};
+    int rc = check_length(upload, exchange->body.seen, &err);
+    if (rc == 0) rc = blasd_intake_feed(upload->intake, bytes, len, &err);
+    if (rc != 0) refuse(exchange, &err);
+}
+
+/* The tensor's bytes are a blob, whole. */
+static int store(struct arriving *one, uint64_t bytes, struct blasd_err *err) {
+    struct http_body_sink *sink = &one->sink;
+    int rc;
+    sink->total = bytes;
+    rc = http_body_sink_finish(sink, err);
+    if (rc == 0 && !http_body_sink_in_blob(sink)) rc = http_body_sink_store(sink, err);
+    if (rc != 0) return rc;
+    blasd_blob_unmap(&sink->blob);
+    return blasd_blob_fit(&sink->blob, blasd_stored_bytes(bytes), err);
+}
+
+static int finish(struct tensors_upload *upload, struct blasd_err *err) {
+    const struct blasd_named_inputs *inputs;
+    int rc = blasd_intake_end(upload->intake, err);
+    if (rc != 0) return rc;
+    inputs = blasd_intake_inputs(upload->intake);
+    if (inputs->count == 0)
+        return blasd_fail(err, BLASD_E_invalid_tensor, "", "there is no tensor in the body");
+    for (int i = 0; rc == 0 && i < inputs->count; i++) {
+        const struct blasd_named_input *item = &inputs->items[i];
+        struct arriving *one = upload->of[item->input.source.offset >> PLACE_BITS];
+        memcpy(upload->names[i], item->name, sizeof upload->names[i]);
+        memcpy(upload->puts[i].id, one->id, sizeof one->id);
+        upload->puts[i].tensor = item->input.tensor;
+        upload->puts[i].blob = &one->sink.blob;
+        if (item->input.tensor.dtype == BLASD_bool && item->input.first_nonfinite >= 0)
+            return blasd_fail(err, BLASD_E_invalid_tensor, item->name,
+                              "a byte of a bool is neither 0 nor 1");
+        rc = store(one, blasd_tensor_bytes(&item->input.tensor), err);
+    }
+    if (strcmp(inputs->items[0].name, BLASD_TENSOR_BODY_NAME) != 0) upload->named = true;
+    return rc;
+}
+
+static uint64_t life_of(const struct http_exchange *exchange) {
+    bool given = (exchange->request.query.given & HTTP_PARAM_LIFE) != 0;
+    return given ? exchange->request.query.life_s : exchange->home->server->limits->tensor_life_s;
+}
+
+static int write_documents(const struct tensors_upload *upload, int count, struct blasd_buf *out) {
+    int64_t now = blasd_clock_wall_us();
+    int failed = upload->named ? blasd_buf_puts(out, "{\"tensors\":{") : 0;
+    for (int i = 0; i < count; i++) {
+        struct blasd_stored_tensor stored = {.tensor = upload->puts[i].tensor,
+                                             .bytes = blasd_tensor_bytes(&upload->puts[i].tensor),
+                                             .life_s = life_of(upload->exchange),
+                                             .created_us = now,
+                                             .used_us = now};
+        memcpy(stored.id, upload->puts[i].id, sizeof stored.id);
+        stored.expires_us = (now / 1000000 + (int64_t)stored.life_s) * 1000000;
+        if (upload->named) {
+            failed |= blasd_buf_puts(out, i == 0 ? "" : ",");
+            failed |= blasd_tensor_name(upload->names[i], out);
+        }
+        failed |= blasd_tensor_document(&stored, out);
+    }
+    if (upload->named) failed |= blasd_buf_puts(out, "}}");
+    return failed;
+}
+
+static void answer(struct tensors_upload *upload) {
+    struct http_exchange *exchange = upload->exchange;
+    struct blasd_buf body;
+    int count = 0;
+    while (count < BLASD_NAMED_INPUTS_MAX && upload->puts[count].blob != NULL) count++;
+    blasd_buf_init(&body, BLASD_MIB);
+    if (write_documents(upload, count, &body) != 0) {
+        blasd_buf_release(&body);
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    http_reply_created(exchange, count == 1 ? "/tensors/" : NULL, upload->puts[0].id, &body);
+}
+
+static void on_put(void *arg, const struct blasd_err *err,
+                   const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    struct http_exchange *exchange = arg;
+    struct tensors_upload *upload = upload_of(exchange);
+    (void)tensors, (void)count, (void)cursor;
+    /* where the queue went away it may have kept them all the same: the sweep will tell */
+    if (err != NULL && !blasd_front_queue_unsure(err)) discard(upload);
+    for (int i = 0; i < upload->count; i++) http_body_sink_release(&upload->of[i]->sink);
+    if (http_exchange_open(exchange)) {
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else
+            answer(upload);
+    }
+    http_exchange_release(exchange);
+}
+
+void http_tensors_post_run(struct http_exchange *exchange) {
+    struct tensors_upload *upload = upload_of(exchange);
+    struct blasd_err err = {0};
+    int count = 0;
+    if (finish(upload, &err) != 0) {
+        refuse(exchange, &err);
+        return;
+    }
+    while (count < BLASD_NAMED_INPUTS_MAX && upload->puts[count].blob != NULL) count++;
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
+    http_exchange_hold(exchange);
+    blasd_front_queue_tensor_put(exchange->home->queue, &exchange->caller.principal,
+                                 life_of(exchange), upload->puts, count, on_put, exchange);
+}

@@ -1,0 +1,307 @@
+/* Tensors that are kept: put, asked for, given a longer life, dropped, listed. Each is one call of
+ * a function; a blob of kind redis goes ahead of its own. Read next: functions/tensors.lua. */
+#include "queue/front.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void unknown_answer(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_internal_error, "", "the queue's answer is not of a known form");
+}
+
+static void no_memory(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
+}
+
+/* What the tenant's tensors may come to; 0: as all. */
+uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal) {
+    if (front_alone(principal)) return 0;
+    if (principal->quotas.stored_bytes != 0) return principal->quotas.stored_bytes;
+    return 1 + queue->limits.tensor_bytes / 4 * 3;
+}
+
+void blasd_front_queue_keep_outputs(struct blasd_front_queue *queue,
+                                    const struct blasd_principal *principal, const char *id,
+                                    struct blasd_keeping *keeping) {
+    struct blasd_id_key key = front_id_key(queue, principal);
+    char own[BLASD_ID_LEN + 1];
+    own[0] = BLASD_ID_TENSOR;
+    memcpy(own + 1, id + 1, BLASD_ID_PACKET);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        if (!blasd_keeps(keeping, i)) continue;
+        blasd_id_sign(own, &key);
+        memcpy(keeping->ids[i], own + BLASD_ID_PACKET, sizeof keeping->ids[i]);
+    }
+}
+
+/* Putting. Where the blobs go to Redis there is a call for each. */
+
+struct put {
+    int left; /* calls without an answer */
+    bool failed;
+    struct blasd_err err;
+    blasd_tensors_fn done;
+    void *arg;
+    int64_t now_us;
+    uint64_t most;
+};
+
+struct put_call {
+    struct front_call call;
+    struct put *put;
+};
+
+static void refused_put(const struct blasd_front_queue *queue, const struct put *put,
+                        long long code, struct blasd_err *err) {
+    if (code == 1)
+        blasd_fail(err, BLASD_E_tensor_too_large, "",
+                   "all tensors may come to %" PRIu64 " bytes (limit tensor_bytes), and be as many "
+                   "as the limit tensors says",
+                   queue->limits.tensor_bytes);
+    else if (code == 2)
+        blasd_fail(err, BLASD_E_tensor_too_large, "",
+                   "the tenant's tensors may come to %" PRIu64 " bytes", put->most);
+    else if (code == 3)
+        blasd_fail(err, BLASD_E_tensors_full, "",
+                   "queued jobs refer to tensors that leave no room for more");
+    else
+        unknown_answer(err);
+}
+
+static void put_answered(struct put *put, const struct blasd_err *err) {
+    if (err != NULL && !put->failed) {
+        put->failed = true;
+        put->err = *err;
+    }
+    if (--put->left > 0) return;
+    put->done(put->arg, put->failed ? &put->err : NULL, NULL, 0, "");
+    free(put);
+}
+
+static void put_reply(struct front_call *call, const redisReply *reply,
+                      const struct blasd_err *err) {
+    struct put *put = ((struct put_call *)(void *)call)->put;
+    struct blasd_err own;
+    bool good = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 1 &&
+                reply->element[0]->type == REDIS_REPLY_INTEGER;
+    if (err == NULL && (!good || reply->element[0]->integer != 0)) {
+        refused_put(call->queue, put, good ? reply->element[0]->integer : -1, &own);
+        err = &own;
+    }
+    put_answered(put, err);
+}
+
+static struct put_call *put_call_new(struct blasd_front_queue *queue, struct put *put,
+                                     const struct blasd_principal *principal, uint64_t life_s) {
+    struct put_call *c = front_call_new(queue, sizeof *c, put_reply);
+    if (c == NULL) return NULL;
+    c->put = put;
+    put->left++;
+    front_call_function(&c->call, "tensor_put");
+    front_call_text(&c->call, principal->tenant);
+    front_call_number(&c->call, put->most);
+    front_call_number(&c->call, life_s);
+    return c;
+}
+
+static void add_tensor(struct front_call *call, const struct blasd_tensor_put *one) {
+    char form[BLASD_FORM_MAX];
+    front_call_arg(call, one->id, BLASD_ID_LEN);
+    front_call_number(call, blasd_tensor_bytes(&one->tensor));
+    front_call_text(call, blasd_form_write(&one->tensor, form));
+}
+
+void blasd_front_queue_tensor_put(struct blasd_front_queue *queue,
+                                  const struct blasd_principal *principal, uint64_t life_s,
+                                  const struct blasd_tensor_put *tensors, int count,
+                                  blasd_tensors_fn done, void *arg) {
+    bool apart = blasd_store_kind(queue->store) == BLASD_STORE_REDIS;
+    struct put *put = calloc(1, sizeof *put);
+    struct put_call *c = NULL;
+    struct blasd_err err;
+    int made = 0;
+    if (put != NULL) {
+        *put = (struct put){.left = 1, .done = done, .arg = arg};
+        put->most = front_tensor_quota(queue, principal);
+        for (; made < count; made++) {
+            if ((apart || c == NULL) && (c = put_call_new(queue, put, principal, life_s)) == NULL)
+                break;
+            add_tensor(&c->call, &tensors[made]);
+            if (apart) front_blob_put(queue, tensors[made].blob, &c->call);
+        }
+        if (!apart && c != NULL) front_call_send(&c->call);
+    }
+    no_memory(&err);
+    if (put == NULL)
+        done(arg, &err, NULL, 0, "");
+    else
+        put_answered(put, made < count ? &err : NULL);
+}
+
+/* Asking. */
+
+struct tensor_call {
+    struct front_call call;
+    blasd_tensors_fn done;
+    void *arg;
+    struct blasd_id_key key; /* of the tenant's ids */
+    char id[BLASD_ID_LEN + 1];
+    bool listed;
+};
+
+/* "BYTES LIFE CREATED USED ENDS FORM" */
+static bool read_facts(const char *id, const char *text, struct blasd_stored_tensor *ret) {
+    double used, ends;
+    int at = 0;
+    memset(ret, 0, sizeof *ret);
+    if (strlen(id) != BLASD_ID_LEN) return false;
+    memcpy(ret->id, id, BLASD_ID_LEN + 1);
+    if (sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNd64 " %lf %lf %n", &ret->bytes, &ret->life_s,
+               &ret->created_us, &used, &ends, &at) < 5 ||
+        at == 0)
+        return false;
+    ret->used_us = (int64_t)used;
+    ret->expires_us = (int64_t)ends * 1000000;
+    return blasd_form_read(text + at, &ret->tensor) &&
+           blasd_tensor_bytes(&ret->tensor) == ret->bytes;
+}
+
+static void not_there(const struct tensor_call *c, struct blasd_err *err) {
+    /* whether the tenant had such a tensor its signature tells */
+    if (blasd_id_signed(c->id, &c->key))
+        blasd_fail(err, BLASD_E_tensor_expired, "id", "the tensor %s is not kept any more", c->id);
+    else
+        blasd_fail(err, BLASD_E_tensor_not_found, "id", "there is no tensor %s", c->id);
+}
+
+static void one_reply(struct front_call *call, const redisReply *reply,
+                      const struct blasd_err *err) {
+    struct tensor_call *c = (struct tensor_call *)(void *)call;
+    const redisReply *r = NULL;
+    struct blasd_stored_tensor tensor;
+    struct blasd_err own;
+    bool spare = false;
+    if (reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 1)
+        r = reply->element[0];
+    if (r != NULL && reply->elements == 2)
+        spare = reply->element[1]->type == REDIS_REPLY_INTEGER && reply->element[1]->integer == 1;
+    if (err == NULL && r != NULL && r->type == REDIS_REPLY_STRING &&
+        read_facts(c->id, r->str, &tensor)) {
+        char name[BLASD_BLOB_NAME];
+        snprintf(name, sizeof name, "%s.in", c->id);
+        if (spare) blasd_front_queue_blob_remove(call->queue, name);
+        c->done(c->arg, NULL, &tensor, 1, "");
+        return;
+    }
+    if (err == NULL) {
+        if (r != NULL && r->type == REDIS_REPLY_INTEGER)
+            not_there(c, &own);
+        else
+            unknown_answer(&own);
+        err = &own;
+    }
+    c->done(c->arg, err, NULL, 0, "");
+}
+
+static void list_reply(struct front_call *call, const redisReply *reply,
+                       const struct blasd_err *err) {
+    struct tensor_call *c = (struct tensor_call *)(void *)call;
+    struct blasd_stored_tensor *tensors = NULL;
+    struct blasd_err own;
+    int count = 0;
+    bool good = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements % 2 == 1;
+    for (size_t i = 0; good && i < reply->elements; i++)
+        good = reply->element[i]->type == REDIS_REPLY_STRING;
+    if (good) tensors = calloc(reply->elements, sizeof *tensors);
+    if (err == NULL && tensors == NULL) {
+        if (good)
+            no_memory(&own);
+        else
+            unknown_answer(&own);
+        err = &own;
+    }
+    for (size_t i = 1; err == NULL && i + 1 < reply->elements; i += 2)
+        if (read_facts(reply->element[i]->str, reply->element[i + 1]->str, &tensors[count]))
+            count++;
+    c->done(c->arg, err, tensors, count, err == NULL ? reply->element[0]->str : "");
+    free(tensors);
+}
+
+/* Starts a call about the tenant's tensors; NULL: it was answered. */
+static struct tensor_call *ask(struct blasd_front_queue *queue, const char *function,
+                               const struct blasd_principal *principal, front_reply_fn reply,
+                               blasd_tensors_fn done, void *arg) {
+    struct tensor_call *c = front_call_new(queue, sizeof *c, reply);
+    struct blasd_err err;
+    if (c == NULL) {
+        no_memory(&err);
+        done(arg, &err, NULL, 0, "");
+        return NULL;
+    }
+    c->done = done;
+    c->arg = arg;
+    c->key = front_id_key(queue, principal);
+    front_call_function(&c->call, function);
+    front_call_text(&c->call, principal->tenant);
+    return c;
+}
+
+/* Adds the id; false where it is none, and the call was answered. */
+static bool add_id(struct tensor_call *c, const char *id) {
+    struct blasd_err err;
+    if (!blasd_id_tensor_valid(id)) {
+        blasd_fail(&err, BLASD_E_tensor_not_found, "id", "'%.64s' is not the id of a tensor", id);
+        front_call_answer_later(&c->call, &err);
+        return false;
+    }
+    memcpy(c->id, id, sizeof c->id);
+    front_call_arg(&c->call, id, BLASD_ID_LEN);
+    return true;
+}
+
+void blasd_front_queue_tensor_get(struct blasd_front_queue *queue,
+                                  const struct blasd_principal *principal, const char *id, bool use,
+                                  blasd_tensors_fn done, void *arg) {
+    struct tensor_call *c = ask(queue, "tensor_get", principal, one_reply, done, arg);
+    if (c == NULL) return;
+    front_call_text(&c->call, use ? "1" : "0");
+    if (add_id(c, id)) front_call_send(&c->call);
+}
+
+void blasd_front_queue_tensor_life(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, const char *id,
+                                   uint64_t life_s, blasd_tensors_fn done, void *arg) {
+    struct tensor_call *c = ask(queue, "tensor_life", principal, one_reply, done, arg);
+    if (c == NULL || !add_id(c, id)) return;
+    front_call_number(&c->call, life_s);
+    front_call_send(&c->call);
+}
+
+void blasd_front_queue_tensor_drop(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, const char *id,
+                                   blasd_tensors_fn done, void *arg) {
+    struct tensor_call *c = ask(queue, "tensor_drop", principal, one_reply, done, arg);
+    if (c == NULL || !add_id(c, id)) return;
+    c->call.tries_left = 0; /* a second one would find nothing, and say so */
+    front_call_send(&c->call);
+}
+
+void blasd_front_queue_tensor_list(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, int limit,
+                                   const char *cursor, blasd_tensors_fn done, void *arg) {
+    struct tensor_call *c = ask(queue, "tensor_list", principal, list_reply, done, arg);
+    struct blasd_err err;
+    if (c == NULL) return;
+    if (cursor != NULL && !blasd_id_tensor_valid(cursor)) {
+        blasd_fail(&err, BLASD_E_malformed_query, "cursor",
+                   "cursor is not one that a page of GET /tensors gave");
+        front_call_answer_later(&c->call, &err);
+        return;
+    }
+    front_call_number(&c->call, (uint64_t)limit);
+    front_call_text(&c->call, cursor == NULL ? "" : cursor);
+    front_call_send(&c->call);
+}
