@@ -388,9 +388,9 @@ def test_arrow_and_polars(venv, service):
 
 
 def test_ruff_and_mypy_have_no_finding(venv):
-    """The newest of both; mypy strictly, and all of it is Python 3.9."""
+    """The newest of both; mypy strictly, as pyproject.toml says, and all of it is Python 3.9."""
     checks, folder = venv("checks") / "bin", ROOT / "clients/python"
-    for words in ([checks / "ruff", "check", "--no-cache", "."], [checks / "mypy", "--cache-dir=/dev/null", "--strict", "blasd"]):
+    for words in ([checks / "ruff", "check", "--no-cache", "."], [checks / "mypy", "--cache-dir=/dev/null", "blasd"]):
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     for path in folder.rglob("*.py"):
