@@ -182,7 +182,7 @@ static int make_inputs(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     for (int t = 0; t < slot->job.count; t++) {
         const struct blasd_task *task = &slot->job.tasks[t];
         for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-            void *to = blasd_cuda_in(&slot->job, t, i);
+            void *to = slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i];
             int code = !is_unmade(task, i) || to == NULL
                            ? 0
                            : blasd_cuda_make(slot->device->up, &task->job->inputs[i].source.rule,

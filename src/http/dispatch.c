@@ -85,9 +85,9 @@ static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
 
 void http_exchange_check(struct http_exchange *exchange) {
     if (exchange->connection == NULL || exchange->client.closing) return;
-    if (exchange->parked && waits_for(exchange, PARKED_NS)) http_exchange_suspend(exchange);
+    if (exchange->held.parked && waits_for(exchange, PARKED_NS)) http_exchange_suspend(exchange);
     if (is_cut_off(exchange) || exchange->client.watched) return;
-    if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
+    if (exchange->held.suspended && waits_for(exchange, WATCH_AFTER_NS))
         http_exchange_watch_waiting(exchange);
     else if (!exchange->running)
         http_exchange_watch(exchange, upload_cut);
@@ -262,7 +262,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
 }
 
 static enum MHD_Result finish(struct http_exchange *exchange) {
-    if (exchange->parked) return MHD_YES;
+    if (exchange->held.parked) return MHD_YES;
     exchange->complete = true;
     http_exchange_unwatch(exchange);
     if (exchange->client.gone) return MHD_NO;
@@ -332,5 +332,6 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     if (exchange->client.linger)
         http_lingering_close(exchange->home, http_connection_fd(connection));
     http_connection_asks(exchange->client.connection, false);
-    http_exchange_end(exchange, exchange->parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
+    http_exchange_end(exchange,
+                      exchange->held.parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
 }

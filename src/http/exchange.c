@@ -61,14 +61,14 @@ void http_exchange_unwatch(struct http_exchange *exchange) {
 }
 
 static void unpark(struct http_exchange *exchange) {
-    if (exchange->parked) exchange->home->parking.count--;
-    exchange->parked = false;
+    if (exchange->held.parked) exchange->home->parking.count--;
+    exchange->held.parked = false;
 }
 
 void http_exchange_suspend(struct http_exchange *exchange) {
     unpark(exchange);
     MHD_suspend_connection(exchange->connection);
-    exchange->suspended = true;
+    exchange->held.suspended = true;
 }
 
 /* Suspending takes the connection out of libmicrohttpd's epoll set, resuming
@@ -81,17 +81,17 @@ void http_exchange_await(struct http_exchange *exchange) {
         http_exchange_suspend(exchange);
         return;
     }
-    exchange->parked = true;
+    exchange->held.parked = true;
     exchange->home->parking.count++;
 }
 
 void http_exchange_resume(struct http_exchange *exchange) {
     http_admission_leave(exchange);
-    if (!exchange->parked && !exchange->suspended) return;
+    if (!exchange->held.parked && !exchange->held.suspended) return;
     unpark(exchange);
     http_exchange_unwatch(exchange);
-    if (exchange->suspended) MHD_resume_connection(exchange->connection);
-    exchange->suspended = false;
+    if (exchange->held.suspended) MHD_resume_connection(exchange->connection);
+    exchange->held.suspended = false;
     exchange->home->turn.resumed = true;
 }
 
@@ -124,7 +124,7 @@ void http_exchange_end(struct http_exchange *exchange, bool left) {
     http_exchange_wait_end(exchange);
     http_exchange_unwatch(exchange);
     unpark(exchange);
-    exchange->suspended = false;
+    exchange->held.suspended = false;
     exchange->client.connection = NULL;
     exchange->connection = NULL;
     if (left && exchange->upload != NULL) exchange->route->jobs->gone(exchange);

@@ -251,9 +251,11 @@ struct http_exchange {
     bool foreign;                     /* an allowed page of another origin asks */
     bool complete;                    /* the body has come, or is not wanted */
     bool running;                     /* `run` was called */
-    bool parked;    /* waits for its answer, which libmicrohttpd asks for in every turn */
-    bool suspended; /* waits for its answer, and libmicrohttpd does not look at it */
-    int pending;    /* callbacks of the queue still to come */
+    struct {                          /* waits for its answer */
+        bool parked;                  /* which libmicrohttpd asks for in every turn */
+        bool suspended;               /* and libmicrohttpd does not look at it */
+    } held;
+    int pending; /* callbacks of the queue still to come */
     int64_t began_ns;
     struct http_answering answer;
     struct http_body_seen body;
