@@ -349,7 +349,7 @@ static void calls_that_break_the_device(void **state) {
     every_place(&(struct fault){BLASD_E_device_error, false, false}, 8);
 }
 
-/* Opening a device tries much; whatever fails there, it opens or leaves nothing. */
+/* Whatever fails while a device is opened, it opens or leaves nothing. */
 static void a_device_opens_or_not(void **state) {
     static const struct fault faults[] = {{BLASD_E_out_of_memory, true, false},
                                           {BLASD_E_out_of_memory, true, true},
@@ -359,13 +359,13 @@ static void a_device_opens_or_not(void **state) {
     struct batch batch;
     struct blasd_device *first = open_device();
     (void)state;
-    assert_true(batch_make(&batch, &kinds[3])); /* half products, which lean on what was tried */
+    assert_true(batch_make(&batch, &kinds[3]));
     assert_int_equal(batch_run(&batch, first), 0);
     batch_keep(&batch);
     blasd_backend.device_close(first);
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
         bool met = true;
-        int opened = 0, n = 1;
+        int n = 1;
         for (; met && n < TRIES; n += faults[f].allocations ? 1 : CALL_STEP) {
             struct blasd_device *device = NULL;
             struct blasd_err err = {0};
@@ -379,17 +379,13 @@ static void a_device_opens_or_not(void **state) {
                 nothing_is_left();
                 continue;
             }
-            if (met) {
-                opened++;
-                assert_int_not_equal(faults[f].code, BLASD_E_device_error);
-            }
+            if (met) assert_int_not_equal(faults[f].code, BLASD_E_device_error);
             assert_int_equal(batch_run(&batch, device), 0);
             assert_int_equal(batch_check(&batch, BLASD_OK), batch.count);
             blasd_backend.device_close(device);
             nothing_is_left();
         }
         assert_true(n < TRIES);
-        if (faults[f].code == BLASD_E_internal_error) assert_true(opened > 10);
     }
     batch_free(&batch);
 }
