@@ -24,10 +24,14 @@ def redis_of(service):
 class Meter:
     """`blasd meter` beside a service."""
 
+    made = []
+
     def __init__(self, service, to, *options, env=None):
         self.log = open(service.folder / "meter-log", "ab")
         self.process = subprocess.Popen([BLASD, "meter", "--redis", redis_of(service), "--to", to, *options],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(env or {})})
+
+        Meter.made.append(self)
 
     def ready(self):
         line = self.process.stdout.readline()
@@ -40,6 +44,13 @@ class Meter:
         self.process.stdout.close()
         self.log.close()
         return status
+
+
+@pytest.fixture(autouse=True)
+def no_meter_is_left():
+    yield
+    while Meter.made:
+        Meter.made.pop().process.kill()
 
 
 @contextlib.contextmanager
