@@ -14,7 +14,7 @@ struct blasd_body {
     struct blasd_named_inputs *inputs;
     struct blasd_request_fields *fields;
     struct blasd_graph_in *graph; /* where the request is one: takes its members; else NULL */
-    void *room; /* BLASD_READER_ROOM bytes that a reader may be made in */
+    void *room;                   /* BLASD_READER_ROOM bytes that a reader may be made in */
 };
 
 #define BLASD_READER_ROOM 4096

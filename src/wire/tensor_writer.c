@@ -35,8 +35,7 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
                               "the tensor is given twice");
     if (inputs->any && inputs->count == BLASD_GRAPH_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_graph_too_large, field_of(field, name, len),
-                          "a graph may have %d tensors beside its steps",
-                          BLASD_GRAPH_INPUTS_MAX);
+                          "a graph may have %d tensors beside its steps", BLASD_GRAPH_INPUTS_MAX);
     if (!inputs->any && inputs->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
                           "this is tensor number %d, and no operation takes more than %d",
@@ -63,8 +62,8 @@ int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_s
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
     writer->swap = swap && writer->size > 1;
     if ((rc = sink->reserve(sink, bytes, &writer->offset, err)) != 0) return rc;
-    to->input.source =
-        (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
+    to->input.source = (struct blasd_source){
+        .kind = BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
     return 0;
 }
 

@@ -23,7 +23,7 @@ struct blasd_named_input {
 /* The tensors of one request by name. Owns nothing. */
 struct blasd_named_inputs {
     struct blasd_sink *sink; /* borrowed */
-    bool any; /* of each that is added: they are a graph's */
+    bool any;                /* of each that is added: they are a graph's */
     int count;
     struct blasd_named_input items[BLASD_GRAPH_INPUTS_MAX];
 };
