@@ -133,8 +133,8 @@ static const struct blasd_rule normal = {.kind = BLASD_RULE_NORMAL, .seed = 11};
 static void nothing_is_copied(void **state) {
     struct trial *t = trial_new("matmul");
     (void)state;
-    give_rule(t, "a", &normal, BLASD_float32, 2, (int64_t[]){30, 20});
-    give_rule(t, "b", &normal, BLASD_float32, 3, (int64_t[]){2, 20, 10});
+    give_rule(t, "a", &normal, BLASD_float32, 2, (int64_t[]){150, 20});
+    give_rule(t, "b", &normal, BLASD_float32, 3, (int64_t[]){2, 20, 140});
     assert_int_equal(same_as_copied(t), 0);
     trial_free(t);
 }
