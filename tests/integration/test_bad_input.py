@@ -204,7 +204,7 @@ def test_every_truncation_of_a_good_body_is_refused(service):
 
 
 @pytest.mark.parametrize("method,path,status,code", [
-    ("GET", "/", 404, "route_not_found"), ("GET", "/jobs/xyz", 404, "job_not_found"),
+    ("GET", "/nothing", 404, "route_not_found"), ("GET", "/jobs/xyz", 404, "job_not_found"),
     ("GET", "/jobs/s" + "0" * 40, 404, "job_not_found"), ("GET", "/jobs/../etc", 404, None),
     ("PUT", "/jobs", 405, "method_not_allowed"), ("DELETE", "/ops", 405, "method_not_allowed"),
     ("GET", "/ops/fft", 404, "unknown_operation"), ("GET", "/jobs?state=lost", 400, "malformed_query"),
