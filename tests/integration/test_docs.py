@@ -65,6 +65,7 @@ NOT_RUN = {
 
 # Blocks that are no commands, by their first line.
 PROSE = {
+    "docs/events.md": ("event: hello",),
     "docs/keys.md": ("[Service]",),
     "docs/devices.md": ("end = work that waits",),
     "kernels/cuda/README.md": ("extern const struct blasd_backend",),  # the head of a test, which the tests have
