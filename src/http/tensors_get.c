@@ -121,6 +121,9 @@ static int read_life(const struct http_exchange *exchange, uint64_t *life_s,
     json_t *root, *life;
     bool good;
     if ((exchange->request.query.given & HTTP_PARAM_LIFE) != 0) {
+        if (body->len > 0)
+            return blasd_fail(err, BLASD_E_invalid_field, "life_s",
+                              "give life_s once, in the URL's query or in the body");
         *life_s = exchange->request.query.life_s;
         return 0;
     }

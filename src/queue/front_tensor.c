@@ -295,7 +295,7 @@ void blasd_front_queue_tensor_list(struct blasd_front_queue *queue,
     struct tensor_call *c = ask(queue, "tensor_list", principal, list_reply, done, arg);
     struct blasd_err err;
     if (c == NULL) return;
-    if (cursor != NULL && !blasd_id_tensor_valid(cursor)) {
+    if (cursor != NULL && cursor[0] != '\0' && !blasd_id_tensor_valid(cursor)) {
         blasd_fail(&err, BLASD_E_malformed_query, "cursor",
                    "cursor is not one that a page of GET /tensors gave");
         front_call_answer_later(&c->call, &err);

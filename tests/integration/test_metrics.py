@@ -212,7 +212,7 @@ def test_queries_name_what_there_is():
 
 # Nothing of it happens in this test, or on a machine without a card.
 QUIET = {"Failures by code", "Utilisation of cards", "Memory in use", "Power", "Joules a job", "Spans", "Oldest waiting job",
-         "Tenants' waiting jobs (--metrics-tenants)"}
+         "Tenants' waiting jobs (--metrics-tenants)", "Tensors evicted"}
 
 
 def test_a_real_prometheus_runs_them(busy, prometheus, tmp_path):

@@ -13,8 +13,8 @@ from .arrays import Array
 from .bars import JobBar, JobsBar
 from .calls import Calls, Labels, Options, Progress, Talk, given, matmul_job, solve_job
 from .decompositions import Decompositions, Named
-from .graphs import AsyncGraph, Steps
 from .errors import Error
+from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
 from .protocol import Answer, Request, Settings, Sleep, problem_of
 from .results import Result
@@ -358,14 +358,16 @@ class AsyncClient(Decompositions):
                               device=device, idempotency_key=idempotency_key, labels=labels, out=out,
                               **given(x=x, y=y, sample_weight=sample_weight))
 
-    def graph(self, *, timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
-              device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None) -> AsyncGraph:
+    def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+              labels: Labels | None = None) -> AsyncGraph:
         """Records steps that feed each other: `async with client.graph() as g:`. See Client.graph."""
-        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout)
+        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout, progress)
 
-    async def _graph(self, steps: Steps, options: Options, timeout: float) -> Result:
+    async def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
-        return await self._do(self._calls.run("graph", None, arrays, options, timeout, None, None, texts))
+        with JobBar(progress, "graph") as show:
+            return await self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))
 
     async def _named(self, job: Named, options: dict[str, Any]) -> Any:
         return job.unpack(await self.run(job.op, job.params, **options, **job.inputs))

@@ -31,8 +31,10 @@ class JobBar:
         self.bar.n = progress
         self.bar.refresh()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self.bar is not None:
+            if kind is None:  # also where nobody had asked in between
+                self._show("succeeded", 1.0)
             self.bar.close()
 
 

@@ -150,13 +150,13 @@ class Graph(Steps):
 class AsyncGraph(Steps):
     """The same for an AsyncClient: `async with client.graph() as g:`."""
 
-    def __init__(self, client: AsyncClient, options: Options, timeout: float) -> None:
+    def __init__(self, client: AsyncClient, options: Options, timeout: float, progress: bool | Progress) -> None:
         super().__init__()
-        self._client, self._options, self._timeout = client, options, timeout
+        self._client, self._options, self._timeout, self._progress = client, options, timeout, progress
 
     async def __aenter__(self) -> AsyncGraph:
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self.result = await self._client._graph(self, self._options, self._timeout)
+            self.result = await self._client._graph(self, self._options, self._timeout, self._progress)
