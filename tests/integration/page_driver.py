@@ -101,7 +101,7 @@ def shows(page, wanted):
     page.until(lambda: {row[0] for row in page.rows()} <= set(expected["jobs"]) and all(row[2] != "running" for row in page.rows()),
                "its jobs are those of the list")
     return {"events": events, "totals": page.totals(), "rows": page.rows(), "counts": page.counts(), "queue": queue(page),
-            "batches": page.text("#batches-note"), "devices": page.run("return [...document.querySelectorAll('.device')].map((one) => one.dataset.worker)")}
+            "batches": page.text("#batches-note"), "devices": page.run("return [...document.querySelectorAll('.device[data-worker]')].map((one) => one.dataset.worker)")}
 
 
 def queue(page):
