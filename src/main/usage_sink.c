@@ -39,7 +39,7 @@ static void find_sequence(const char *line, char last[BLASD_USAGE_SEQUENCE]) {
     if (len < BLASD_USAGE_SEQUENCE) snprintf(last, BLASD_USAGE_SEQUENCE, "%.*s", (int)len, at);
 }
 
-/* Finds the last whole line, and cuts off what is behind it. */
+/* Finds the last whole line, and cuts off what is behind it: half an event, and nothing else. */
 static int take_up(struct usage_sink *sink, const char *path, struct blasd_err *err) {
     char tail[TAIL + 1], *end, *line;
     struct stat info;
@@ -47,7 +47,9 @@ static int take_up(struct usage_sink *sink, const char *path, struct blasd_err *
     ssize_t len;
     if (flock(sink->fd, LOCK_EX | LOCK_NB) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "to", "another process writes %.150s", path);
-    if (fstat(sink->fd, &info) != 0) return -1;
+    if (fstat(sink->fd, &info) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "to", "cannot read %.120s: %s", path,
+                          strerror(errno));
     from = info.st_size > TAIL ? info.st_size - TAIL : 0;
     len = pread(sink->fd, tail, (size_t)(info.st_size - from), from);
     if (len < 0)
@@ -55,7 +57,8 @@ static int take_up(struct usage_sink *sink, const char *path, struct blasd_err *
                           strerror(errno));
     tail[len] = '\0';
     end = memrchr(tail, '\n', (size_t)len);
-    if (end == NULL && from > 0)
+    line = end == NULL ? tail : end + 1;
+    if ((end == NULL && from > 0) || (line < tail + len && *line != '{'))
         return blasd_fail(err, BLASD_E_internal_error, "to", "%.150s is not a file of events",
                           path);
     if (ftruncate(sink->fd, end == NULL ? 0 : from + (end + 1 - tail)) != 0)

@@ -268,3 +268,12 @@ def test_tenants_see_their_own(tmp_path):
 def test_what_is_no_place_is_refused(service, to):
     done = subprocess.run([BLASD, "meter", "--redis", redis_of(service), "--to", to], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and ("--to is" in done.stderr or "cannot open" in done.stderr) and done.stdout == ""
+
+
+def test_a_file_of_something_else_is_left_alone(service, tmp_path):
+    for text in (b"no line at all", b"a line\nhalf another", b"\0" * 100):
+        (tmp_path / "other").write_bytes(text)
+        done = subprocess.run([BLASD, "meter", "--redis", redis_of(service), "--to", f"file:{tmp_path / 'other'}"],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "not a file of events" in done.stderr
+        assert (tmp_path / "other").read_bytes() == text
