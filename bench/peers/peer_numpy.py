@@ -1,9 +1,10 @@
 """NumPy from PyPI in a process of its own, with the OpenBLAS that its wheel brings: no server, one caller.
 
-    peer_numpy.py        first line out: {"numpy", "blas"}; then for each line in, {"op", "n", "dtype", "seconds"}, a line
+    peer_numpy.py        first line out: {"numpy", "blas"}; then for each line in, {"op", "n", "dtype", "seconds", "pause"}, a line
                          {"ms": [of each call]}
 
-Operands are those of the service (problems.py of this folder); results are compared by whoever asked, by a sum.
+Operands are those of the service (problems.py of this folder); results are compared by whoever asked, by a sum. Between two calls
+it sleeps `pause` seconds, as a worker does between two jobs of a client that asks for one after the other.
 """
 import ctypes
 import json
@@ -42,6 +43,7 @@ def main():
             begin = time.perf_counter()
             result = call(a, b)
             times.append((time.perf_counter() - begin) * 1e3)
+            time.sleep(ask["pause"])
         print(json.dumps({"ms": times, "sum": float(np.abs(result).sum())}), flush=True)
 
 

@@ -1,9 +1,9 @@
 /* How many jobs a second pass through the queue: submit, claim, begin, finish, by jobs a round
  * trip.
  *
- *   bench_queue [URL [SECONDS [FRAME_BYTES [PACKET]]]]
+ *   bench_queue [URL [SECONDS [FRAME_BYTES [BATCH_ENTRY]]]]
  *
- * PACKET: so many jobs share an entry of the queue at the most; 1: each goes alone.
+ * BATCH_ENTRY: so many jobs share an entry of the queue at the most; 1: each goes alone.
  * Without a URL it starts a redis-server of its own (unix socket, append-only file, no fsync) in a
  * temporary directory. One process plays front end and worker, one after the other, over two
  * connections, so a figure holds the cost of both sides' clients, too. Redis' own time comes from
@@ -25,7 +25,7 @@
 #define FRAME_MOST (1 << 20)
 #define RECORD 260
 #define DEPTH_MOST 256
-#define PACKET 64
+#define BATCH_ENTRY 64
 
 static void die(const char *what) {
     fprintf(stderr, "bench_queue: %s\n", what);
@@ -69,12 +69,12 @@ struct bench {
     redisContext *front;
     struct blasd_worker_queue *worker;
     size_t frame_len;
-    int packet;
+    int batch_entry;
     struct blasd_buf pieces[DEPTH_MOST];
     char frame[FRAME_MOST], record[RECORD];
 };
 
-/* Makes `jobs` ids, the first of them new, and the pieces of their packet; what FRAME is. */
+/* Makes `jobs` ids, the first of them new, and the pieces of their batch entry; what FRAME is. */
 static const struct blasd_buf *pack(struct bench *bench, char id[BLASD_ID_LEN + 1], int jobs,
                                     struct blasd_buf *pieces) {
     blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
@@ -98,13 +98,13 @@ static void submit(struct bench *bench, int depth) {
     snprintf(seq, sizeof seq, "%u", ++calls);
     for (int i = 0; i < 7; i++) lens[i] = strlen(argv[i]);
     for (int left = depth; left > 0; entries++) {
-        int jobs = left < bench->packet ? left : bench->packet;
+        int jobs = left < bench->batch_entry ? left : bench->batch_entry;
         const struct blasd_buf *frame = pack(bench, ids[entries], jobs, &bench->pieces[entries]);
         snprintf(costs[entries], sizeof costs[0], jobs > 1 ? "4096 %d" : "4096", jobs);
         const char *rest[] = {"2", costs[entries], "",
                               "\tfront:0123456789abcdef\tmatmul\tanonymous"};
         argv[argc] = ids[entries];
-        lens[argc++] = jobs > 1 ? BLASD_ID_PACKET : BLASD_ID_LEN;
+        lens[argc++] = jobs > 1 ? BLASD_ID_ENTRY : BLASD_ID_LEN;
         argv[argc] = frame->data;
         lens[argc++] = frame->len;
         for (int k = 0; k < 4; k++) {
@@ -180,8 +180,9 @@ int main(int argc, char **argv) {
     memcpy(bench.record, "BLRF", 4); /* of a job that succeeded */
     bench.record[12] = 2;
     bench.frame_len = argc > 3 ? (size_t)strtoul(argv[3], NULL, 10) : FRAME;
-    bench.packet = argc > 4 ? (int)strtol(argv[4], NULL, 10) : PACKET;
-    if (bench.packet < 1 || bench.packet > DEPTH_MOST) die("a packet is of 1 to 256 jobs");
+    bench.batch_entry = argc > 4 ? (int)strtol(argv[4], NULL, 10) : BATCH_ENTRY;
+    if (bench.batch_entry < 1 || bench.batch_entry > DEPTH_MOST)
+        die("a batch entry is of 1 to 256 jobs");
     for (int i = 0; i < DEPTH_MOST; i++) blasd_buf_init(&bench.pieces[i], UINT64_C(1) << 30);
     if (bench.frame_len > FRAME_MOST) die("a frame is at most 1 MiB");
     signal(SIGPIPE, SIG_IGN);

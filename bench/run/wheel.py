@@ -2,6 +2,10 @@
 
 A job's operands lie in shared memory, and of its time only `compute_ms` counts, which the worker tells; NumPy's calls are
 timed around the call. Each picks its own kernels for the processor: what tells OpenBLAS which is taken from both.
+
+A worker rests between two jobs of one client for as long as answer and question take, and a core that has rested, the more so
+of a guest, is slower at first: NumPy at n = 256 takes 1.4 to 1.6 times as long after half a millisecond of sleep as it does in a loop. So NumPy
+rests between its calls for as long as the worker did.
 """
 import json
 import os
@@ -51,8 +55,8 @@ class Wheel:
             raise processes.Failed("NumPy in process ended or hangs")
         return json.loads(line)
 
-    def turn(self, op, dtype, n, seconds):
-        self.process.stdin.write(json.dumps({"op": op, "n": n, "dtype": dtype, "seconds": seconds}) + "\n")
+    def turn(self, op, dtype, n, seconds, pause):
+        self.process.stdin.write(json.dumps({"op": op, "n": n, "dtype": dtype, "seconds": seconds, "pause": pause}) + "\n")
         self.process.stdin.flush()
         got = self.answer()
         return got["ms"], got["sum"]
@@ -79,7 +83,8 @@ class Worker:
         a, b = operands(op, n, dtype)
         shared = self.client.shared(a=(a.shape, dtype), b=(b.shape, dtype))
         shared["a"][...], shared["b"][...] = a, b
-        times, total, end = [], 0.0, time.perf_counter() + seconds
+        times, total, begin = [], 0.0, time.perf_counter()
+        end = begin + seconds
         while len(times) < 3 or time.perf_counter() < end:
             result = self.client.run(op, device="cpu", **shared)
             times.append(result.timing["compute_ms"])
@@ -88,7 +93,8 @@ class Worker:
                 total = float(abs(result["c" if op == "matmul" else "x"]).sum())
             del result
             self.client.forget(job)
-        return times, total
+        took = time.perf_counter() - begin
+        return times, total, max(0, took - sum(times) / 1e3) / len(times)
 
 
 def turns(ours, theirs, sizes, rounds, seconds):
@@ -97,12 +103,14 @@ def turns(ours, theirs, sizes, rounds, seconds):
     for case in [(op, dtype, n) for op in ("matmul", "solve") for dtype in ("float64", "float32") for n in sizes]:
         figures[case] = {"blasd": [], "numpy": []}
         for number in range(-1, rounds):
-            sums = {}
-            for name, subject in (("blasd", ours), ("numpy", theirs)):
-                time.sleep(CALM_S)
-                times, sums[name] = subject.turn(*case, seconds if number >= 0 else 0)
-                if number >= 0:
-                    figures[case][name].append(statistics.median(times))
+            sums, times, seconds_now = {}, {}, seconds if number >= 0 else 0
+            time.sleep(CALM_S)
+            times["blasd"], sums["blasd"], pause = ours.turn(*case, seconds_now)
+            time.sleep(CALM_S)
+            times["numpy"], sums["numpy"] = theirs.turn(*case, seconds_now, pause)
+            if number >= 0:
+                for name, of_turn in times.items():
+                    figures[case][name].append(statistics.median(of_turn))
             tolerance = 1e-9 if case[1] == "float64" else 1e-2
             if not abs(sums["blasd"] - sums["numpy"]) <= tolerance * abs(sums["numpy"]):
                 raise processes.Failed(f"{case}: the results differ: {sums}")

@@ -66,16 +66,17 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
                      struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
 int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
 #define BLASD_CUDA_KERNEL(name) BLASD_CUDA_KERNEL_MIXED(name, NULL)
-/* For an operation whose `company` (see core/kernel.h) lets jobs of different keys into one batch.
+/* For an operation whose `batch_key` (see core/kernel.h) lets jobs of different keys into one
+ * batch.
  */
-#define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL, 0)
+#define BLASD_CUDA_KERNEL_MIXED(name, batch_key) BLASD_CUDA_KERNEL_ADAPTED(name, batch_key, NULL, 0)
 /* For one that takes inputs in other dtypes than the plan says, `adapt`, or leaves elements that
  * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for.
  */
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
-#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt, inputs) \
-    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt, inputs}
+#define BLASD_CUDA_KERNEL_ADAPTED(name, batch_key, adapt, inputs) \
+    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, batch_key, adapt, inputs}
 /* clang-format on */
 
 /* ---- addresses ---- */

@@ -235,8 +235,8 @@ static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
 }
 
 /* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
-static void company(const struct blasd_job *job, const struct blasd_plan *plan,
-                    struct blasd_key *ret) {
+static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_key *ret) {
     if (plan->flops > COMPANY_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[0]);
@@ -244,7 +244,7 @@ static void company(const struct blasd_job *job, const struct blasd_plan *plan,
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
-    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", company, adapt, ~0u),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", batch_key, adapt, ~0u),
     .choose = choose,
     .prepare = prepare_products,
     .compute = compute,

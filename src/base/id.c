@@ -55,7 +55,7 @@ void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN
 }
 
 void blasd_id_renew(char id[BLASD_ID_LEN + 1]) {
-    blasd_random_hex(id + BLASD_ID_PACKET, BLASD_ID_LEN - BLASD_ID_PACKET);
+    blasd_random_hex(id + BLASD_ID_ENTRY, BLASD_ID_LEN - BLASD_ID_ENTRY);
 }
 
 /* SipHash-2-4 of three words: what it gives tells nothing of the key. */
@@ -90,7 +90,7 @@ static uint64_t sip(const struct blasd_id_key *key, uint64_t a, uint64_t b, uint
 /* What the parts before the last one make of the key. */
 static struct blasd_id_key key_of_head(const char *id, const struct blasd_id_key *key) {
     uint64_t words[4] = {0};
-    memcpy(words, id, BLASD_ID_PACKET);
+    memcpy(words, id, BLASD_ID_ENTRY);
     struct blasd_id_key own = {{sip(key, words[0], words[1], 0), sip(key, words[2], words[3], 1)}};
     return own;
 }
@@ -136,12 +136,12 @@ void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key) {
     if (!begun) random_bytes((unsigned char *)&count, sizeof count);
     begun = true;
     number = encipher(&own, (uint64_t)count++ << CHECKED);
-    *blasd_hex_write(id + BLASD_ID_PACKET, number, BLASD_ID_LEN - BLASD_ID_PACKET) = '\0';
+    *blasd_hex_write(id + BLASD_ID_ENTRY, number, BLASD_ID_LEN - BLASD_ID_ENTRY) = '\0';
 }
 
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key) {
     struct blasd_id_key own = key_of_head(id, key);
-    return (decipher(&own, strtoull(id + BLASD_ID_PACKET, NULL, 16)) & ((1 << CHECKED) - 1)) == 0;
+    return (decipher(&own, strtoull(id + BLASD_ID_ENTRY, NULL, 16)) & ((1 << CHECKED) - 1)) == 0;
 }
 
 bool blasd_id_valid(const char *text) {

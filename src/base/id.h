@@ -2,18 +2,18 @@
  *
  *     s 692fa1b0 0123456789abcdef0123 456789abcdef
  *     | |        |                    48 random bits
- *     | |        the packet: 80 random bits; small jobs that were submitted together share them
- *     | the bucket: the second of creation in hexadecimal, which says where its record lies and
- *     |             whether that can still exist
- *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later, `t` for a tensor
+ *     | |        the batch entry: 80 random bits; small jobs that were submitted together share
+ * them | the bucket: the second of creation in hexadecimal, which says where its record lies and |
+ * whether that can still exist the kind: `s` for a job somebody waits for, `a` for one to be
+ * fetched later, `t` for a tensor
  *
  * Where it is signed, as every id is that a front end gives a job, the last part is not random: it
  * is a number of its own, enciphered by a key of the job's tenant and the parts before. So a
  * deployment knows an id that it gave this tenant from one that was made up, or another's, long
  * after the job's record is gone.
  * Nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
- * same packet, which is more than can be tried over HTTP while records last.
- * All before the last part is the name of the job's packet (queue/functions/contract.lua).
+ * same batch entry, which is more than can be tried over HTTP while records last.
+ * All before the last part is the name of the job's batch entry (queue/functions/contract.lua).
  * Read next: limits.h. */
 #ifndef BLASD_BASE_ID_H
 #define BLASD_BASE_ID_H
@@ -23,13 +23,13 @@
 #include <stdint.h>
 
 #define BLASD_ID_LEN 41
-#define BLASD_ID_PACKET 29 /* characters of it that are the packet's name */
+#define BLASD_ID_ENTRY 29 /* characters of it that are the batch entry's name */
 
 enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a', BLASD_ID_TENSOR = 't' };
 
 /* Makes a new id for a job created at `wall_us` (microseconds since 1970). */
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
-/* Makes an id of the packet whose name `id` begins with: all but that is filled in anew. */
+/* Makes an id of the batch entry whose name `id` begins with: all but that is filled in anew. */
 void blasd_id_renew(char id[BLASD_ID_LEN + 1]);
 /* Fills in the last part of `id` so that it is signed, each time with another one. */
 struct blasd_id_key {

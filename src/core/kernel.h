@@ -98,10 +98,10 @@ struct blasd_kernel {
     int (*end)(struct blasd_flight *flight, struct blasd_err *err);
     /* Optional, for a kernel that takes jobs of different keys in one call: `ret` holds plan->key;
      * a coarser key instead says what may share a call on this device. */
-    void (*company)(const struct blasd_job *job, const struct blasd_plan *plan,
-                    struct blasd_key *ret);
+    void (*batch_key)(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_key *ret);
     /* Optional, for a kernel that reads an input in another dtype than the operation planned: sets
-     * plan->input_dtype, and device_bytes where they change. Called once, before `company`. */
+     * plan->input_dtype, and device_bytes where they change. Called once, before `batch_key`. */
     void (*adapt)(const struct blasd_job *job, struct blasd_plan *plan);
     /* Inputs, a bit each, whose elements it makes itself where a rule does: task->unmade. What else
      * a rule makes lies in memory when a batch begins. */

@@ -111,8 +111,8 @@ void blasd_reference_gather(const struct blasd_reference *reference, const void 
 void blasd_keeping_id(const struct blasd_keeping *keeping, const char *job, int output,
                       char id[BLASD_ID_LEN + 1]) {
     id[0] = BLASD_ID_TENSOR;
-    memcpy(id + 1, job + 1, BLASD_ID_PACKET - 1);
-    memcpy(id + BLASD_ID_PACKET, keeping->ids[output], sizeof keeping->ids[output]);
+    memcpy(id + 1, job + 1, BLASD_ID_ENTRY - 1);
+    memcpy(id + BLASD_ID_ENTRY, keeping->ids[output], sizeof keeping->ids[output]);
 }
 
 const char *blasd_form_write(const struct blasd_tensor *tensor, char form[BLASD_FORM_MAX]) {

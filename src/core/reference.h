@@ -39,7 +39,7 @@ struct blasd_keeping {
     uint64_t keep, withhold; /* by position in op->outputs */
     uint32_t life_s;         /* of the tensors */
     /* The last part of each tensor's id; the rest is that of the job's, but for the kind. */
-    char ids[BLASD_MAX_OUTPUTS][BLASD_ID_LEN - BLASD_ID_PACKET + 1];
+    char ids[BLASD_MAX_OUTPUTS][BLASD_ID_LEN - BLASD_ID_ENTRY + 1];
 };
 
 static inline bool blasd_keeps(const struct blasd_keeping *keeping, int output) {

@@ -193,7 +193,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
                                           .work_s = upload->work_s,
-                                          .company = upload->small ? &upload->batch_key : NULL,
+                                          .batch_key = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .waiter =

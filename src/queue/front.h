@@ -3,7 +3,7 @@
  *   front_call.c    a call: built, sent, answered, sent again after a lost connection, given up
  *   front_queue.c   the two connections, housekeeping once a second, the view
  *   front_submit.c  jobs collected into batches, numbered so that one may be sent again
- *   front_packet.c  small jobs of a batch that share one entry of the queue
+ *   front_entry.c  small jobs of a batch that share one entry of the queue
  *   front_waiters.c who waits for which job, and the messages that say which have ended
  *   front_events.c  what becomes of everybody's jobs, for who looks on
  *   front_read.c    get, watch, cancel, list, stats
@@ -88,15 +88,16 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
     (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_LABELS_MAX +              \
      BLASD_TENANT_MAX + 4 * (1 + BLASD_TEXT_NUMBER))
 
-#define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
-#define FRONT_PACKET_JOBS 128
-#define FRONT_PACKET_BYTES (4 * BLASD_MIB) /* of their costs */
-/* The same where tensors travel in the frames: to look at one job Redis reads all of its packet. */
-#define FRONT_PACKET_INLINE (256 * BLASD_KIB)
+#define FRONT_ENTRIES 8 /* in the making at a time; more kinds of jobs than that travel alone */
+#define FRONT_ENTRY_JOBS 128
+#define FRONT_ENTRY_BYTES (4 * BLASD_MIB) /* of their costs */
+/* The same where tensors travel in the frames: to look at one job Redis reads all of its batch
+ * entry. */
+#define FRONT_ENTRY_INLINE (256 * BLASD_KIB)
 
-/* A packet in the making: what its jobs share, and their frames. */
-struct front_packet {
-    char id[BLASD_ID_LEN + 1]; /* of its first job; it begins with the packet's name */
+/* A batch entry in the making: what its jobs share, and their frames. */
+struct front_entry {
+    char id[BLASD_ID_LEN + 1]; /* of its first job; it begins with the batch entry's name */
     int jobs;
     uint64_t cost;                 /* of each */
     uint64_t bytes_most;           /* of all costs */
@@ -104,14 +105,15 @@ struct front_packet {
     enum blasd_device_class asked; /* by the user */
     char note[FRONT_NOTE_MAX];
     size_t note_len;
-    struct blasd_key company;
-    struct blasd_buf pieces; /* owned by the packet's place, and kept for the next one there */
+    struct blasd_key batch_key;
+    struct blasd_buf pieces; /* owned by the batch entry's place, and kept for the next one there */
 };
 
-struct front_packets {
-    struct front_packet of[FRONT_PACKETS];
+struct front_entries {
+    struct front_entry of[FRONT_ENTRIES];
     int count;
-    int jobs_most; /* of a packet: half of what a worker claims, or it would have to be opened */
+    int jobs_most; /* of a batch entry: half of what a worker claims, or it would have to be opened
+                    */
     size_t bytes;  /* of all pieces */
 };
 
@@ -182,7 +184,7 @@ struct blasd_front_queue {
     bool closing, in_flush;
     struct blasd_queue_view view;
     struct front_submit *batch;   /* being collected; NULL: none */
-    struct front_packets packets; /* of that batch */
+    struct front_entries entries; /* of that batch */
     struct front_standing standing;
     struct front_calls calls;
     struct front_listings listings;
@@ -218,22 +220,22 @@ void front_lists_free(struct blasd_front_queue *queue);
 void front_batch_close(struct blasd_front_queue *queue);
 void front_batch_free(struct blasd_front_queue *queue);
 
-/* front_packet.c */
+/* front_entry.c */
 /* Of zeroed ones; `claim_jobs` is what a worker claims at the most. */
-void front_packets_init(struct front_packets *packets, uint64_t claim_jobs);
-/* Gives `id`, which is a new job's, to a packet of jobs like it, where there is one
- * with room or a place for one: its first characters then change to the packet's. */
-void front_packet_join(struct front_packets *packets, const struct front_packet *like,
-                       char id[BLASD_ID_LEN + 1]);
-/* The packet that the job was given to, or NULL. */
-struct front_packet *front_packet_of(struct front_packets *packets, const char *id);
+void front_entries_init(struct front_entries *entries, uint64_t claim_jobs);
+/* Gives `id`, which is a new job's, to a batch entry of jobs like it, where there is one
+ * with room or a place for one: its first characters then change to the batch entry's. */
+void front_entry_join(struct front_entries *entries, const struct front_entry *like,
+                      char id[BLASD_ID_LEN + 1]);
+/* The batch entry that the job was given to, or NULL. */
+struct front_entry *front_entry_of(struct front_entries *entries, const char *id);
 /* Adds the job; 0, or -1 where memory has run out. */
-int front_packet_add(struct front_packets *packets, struct front_packet *packet, const char *id,
-                     const void *frame, size_t len);
-/* NAME FRAME SI COST of a packet with jobs. */
-void front_packet_write(const struct front_packet *packet, struct front_call *call);
-void front_packets_reset(struct front_packets *packets); /* none are in the making */
-void front_packets_free(struct front_packets *packets);
+int front_entry_add(struct front_entries *entries, struct front_entry *entry, const char *id,
+                    const void *frame, size_t len);
+/* NAME FRAME SI COST of a batch entry with jobs. */
+void front_entry_write(const struct front_entry *entry, struct front_call *call);
+void front_entries_reset(struct front_entries *entries); /* none are in the making */
+void front_entries_free(struct front_entries *entries);
 
 /* front_call.c: no job is taken at present, until a probe is. */
 void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err);

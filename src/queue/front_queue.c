@@ -399,7 +399,7 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     *ret = NULL;
     if (queue == NULL) return blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
     result = front_init(queue, options, err);
-    front_packets_init(&queue->packets, options->limits->claim_jobs);
+    front_entries_init(&queue->entries, options->limits->claim_jobs);
     queue->slices.segments = blasd_segments_new(options->store);
     queue->slices.views = blasd_views_new(options->store);
     if (result == 0 && (queue->slices.segments == NULL || queue->slices.views == NULL))

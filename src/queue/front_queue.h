@@ -59,7 +59,7 @@ struct blasd_submission {
                                     once the callback has come. */
     /* What jobs must share to run as one call, of a job so small that it may share its entry of the
      * queue with others like it; NULL: it travels alone. Borrowed during the call. */
-    const struct blasd_key *company;
+    const struct blasd_key *batch_key;
     /* For a job of any class: the one whose workers are to take it, or any. Once no worker of that
      * class has lived for some seconds the others take it. */
     enum blasd_device_class chosen;
@@ -136,8 +136,8 @@ const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_q
 /* A new id for a job that is to be submitted. */
 void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                           enum blasd_id_kind kind, char id[BLASD_ID_LEN + 1]);
-/* Gives a job with `company` another id where it can travel with others (base/id.h tells how). The
- * submission is complete but for its frame; blasd_front_queue_submit is to follow, if it does,
+/* Gives a job with `batch_key` another id where it can travel with others (base/id.h tells how).
+ * The submission is complete but for its frame; blasd_front_queue_submit is to follow, if it does,
  * before any other call. */
 void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,

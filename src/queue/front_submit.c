@@ -21,9 +21,9 @@
 struct item {
     blasd_submitted_fn done;
     void *arg;
-    int packet; /* its place among those in the making, or -1 */
-    int entry;  /* of the call, once it is complete */
-    int nth;    /* job of that entry */
+    int batch_entry; /* its place among those in the making, or -1 */
+    int entry;       /* of the call, once it is complete */
+    int nth;         /* job of that entry */
     int64_t deadline_ms;
     struct blasd_waiter *waiter; /* borrowed; NULL: nobody waits */
     struct blasd_slice slice;    /* of its inputs; pinned until Redis has answered */
@@ -35,7 +35,7 @@ struct front_submit {
     struct front_call call;
     struct item *items; /* owned */
     int count, cap;
-    int entries; /* jobs that go alone, and packets */
+    int entries; /* jobs that go alone, and batch entries */
 };
 
 static void queued(struct blasd_front_queue *queue, const struct item *item, const char *id,
@@ -120,7 +120,7 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     refused(queue, item, &err);
 }
 
-/* Which digit of a packet's text is the job's; -1 where it is no such text. */
+/* Which digit of a batch entry's text is the job's; -1 where it is no such text. */
 static long long digit_of(const redisReply *r, int nth) {
     return (size_t)nth < r->len && r->str[nth] >= '0' && r->str[nth] <= '9' ? r->str[nth] - '0'
                                                                             : -1;
@@ -195,7 +195,7 @@ static struct item *item_new(struct front_submit *submit) {
         submit->cap = cap;
     }
     memset(&submit->items[submit->count], 0, sizeof *submit->items);
-    submit->items[submit->count].packet = -1;
+    submit->items[submit->count].batch_entry = -1;
     return &submit->items[submit->count++];
 }
 
@@ -256,7 +256,7 @@ static uint64_t stream_of(const struct blasd_submission *s) {
 }
 
 /* What a job counts for in its tenant's share, in us. In steps of powers of two: jobs that differ
- * in it share no packet. */
+ * in it share no batch entry. */
 static uint64_t share_of(const struct blasd_principal *principal, double work_s) {
     double us =
         (work_s > 0 ? work_s * 1e6 : 1000) / (principal->weight > 0 ? principal->weight : 1);
@@ -300,22 +300,22 @@ static void add_job(struct front_submit *submit, struct item *item,
     front_call_arg(call, note, write_note(call->queue, principal, s, note));
 }
 
-/* Writes the packets of the batch behind the jobs that travel alone. */
-static void add_packets(struct front_submit *submit, struct front_packets *packets) {
-    int entry_of[FRONT_PACKETS];
-    for (int i = 0; i < packets->count; i++) {
-        const struct front_packet *packet = &packets->of[i];
-        if (packet->jobs == 0) continue;
-        front_packet_write(packet, &submit->call);
+/* Writes the batch entries of the batch behind the jobs that travel alone. */
+static void add_batch_entries(struct front_submit *submit, struct front_entries *batch_entries) {
+    int entry_of[FRONT_ENTRIES];
+    for (int i = 0; i < batch_entries->count; i++) {
+        const struct front_entry *batch_entry = &batch_entries->of[i];
+        if (batch_entry->jobs == 0) continue;
+        front_entry_write(batch_entry, &submit->call);
         entry_of[i] = submit->entries++;
         front_call_text(&submit->call, ""); /* OPTIONS */
-        front_call_arg(&submit->call, packet->note, packet->note_len);
+        front_call_arg(&submit->call, batch_entry->note, batch_entry->note_len);
     }
     for (int i = 0; i < submit->count; i++) {
         struct item *item = &submit->items[i];
-        if (item->packet >= 0) item->entry = entry_of[item->packet];
+        if (item->batch_entry >= 0) item->entry = entry_of[item->batch_entry];
     }
-    front_packets_reset(packets);
+    front_entries_reset(batch_entries);
 }
 
 static bool nobody_serves(const struct blasd_front_queue *queue, const struct blasd_job *job,
@@ -331,27 +331,27 @@ static bool nobody_serves(const struct blasd_front_queue *queue, const struct bl
 static bool batch_full(const struct blasd_front_queue *queue, size_t more) {
     const struct front_submit *submit = queue->batch;
     return submit->count >= BATCH_JOBS ||
-           submit->call.command.len + queue->packets.bytes + more > BATCH_BYTES;
+           submit->call.command.len + queue->entries.bytes + more > BATCH_BYTES;
 }
 
 void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *s, char id[BLASD_ID_LEN + 1]) {
-    struct front_packet like;
-    char head[BLASD_ID_PACKET];
-    if (s->company == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
+    struct front_entry like;
+    char head[BLASD_ID_ENTRY];
+    if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
         s->idempotency_key != NULL || s->job->keeping.keep != 0 || blasd_job_refers(s->job))
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     memcpy(head, id, sizeof head);
     like.id[0] = id[0];
     like.cost = s->cost_bytes;
-    like.bytes_most = blasd_slice_given(&s->job->slice) ? FRONT_PACKET_BYTES : FRONT_PACKET_INLINE;
+    like.bytes_most = blasd_slice_given(&s->job->slice) ? FRONT_ENTRY_BYTES : FRONT_ENTRY_INLINE;
     like.stream = stream_of(s);
     like.asked = s->job->device;
     like.note_len = write_note(queue, principal, s, like.note);
-    like.company = *s->company;
-    front_packet_join(&queue->packets, &like, id);
+    like.batch_key = *s->batch_key;
+    front_entry_join(&queue->entries, &like, id);
     if (memcmp(head, id, sizeof head) == 0) return;
     struct blasd_id_key key = front_id_key(queue, principal);
     blasd_id_sign(id, &key);
@@ -368,16 +368,16 @@ static void fill_item(struct item *item, const struct blasd_principal *principal
     item->waiter = s->waiter;
 }
 
-/* Into the batch, alone or with its packet. */
+/* Into the batch, alone or with its batch entry. */
 static void collect(struct blasd_front_queue *queue, struct front_submit *submit, struct item *item,
                     const struct blasd_principal *principal, const struct blasd_submission *s) {
-    struct front_packet *packet = front_packet_of(&queue->packets, item->id);
-    if (packet == NULL) {
+    struct front_entry *batch_entry = front_entry_of(&queue->entries, item->id);
+    if (batch_entry == NULL) {
         add_job(submit, item, principal, s);
     } else {
-        item->packet = (int)(packet - queue->packets.of);
-        item->nth = packet->jobs;
-        if (front_packet_add(&queue->packets, packet, item->id, s->frame, s->frame_len) != 0)
+        item->batch_entry = (int)(batch_entry - queue->entries.of);
+        item->nth = batch_entry->jobs;
+        if (front_entry_add(&queue->entries, batch_entry, item->id, s->frame, s->frame_len) != 0)
             submit->call.broken = true;
     }
     front_wait_begin(queue, item->who.tenant, item->waiter, item->id);
@@ -391,7 +391,7 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
                   blasd_store_kind(queue->store) == BLASD_STORE_REDIS;
     struct blasd_err err;
     bool nobody = nobody_serves(queue, submission->job, &err), alone = upload || nobody;
-    bool joined = front_packet_of(&queue->packets, submission->job->id) != NULL;
+    bool joined = front_entry_of(&queue->entries, submission->job->id) != NULL;
     if (queue->batch != NULL && !joined && (nobody || batch_full(queue, submission->frame_len)))
         front_batch_close(queue);
     struct front_submit *submit = alone || queue->batch == NULL ? submit_new(queue) : queue->batch;
@@ -424,15 +424,15 @@ void front_batch_close(struct blasd_front_queue *queue) {
     struct front_submit *submit = queue->batch;
     queue->batch = NULL;
     if (submit == NULL) {
-        front_packets_reset(&queue->packets);
+        front_entries_reset(&queue->entries);
         return;
     }
-    add_packets(submit, &queue->packets);
+    add_batch_entries(submit, &queue->entries);
     front_call_send(&submit->call);
 }
 
 void front_batch_free(struct blasd_front_queue *queue) {
     if (queue->batch != NULL) front_call_free(&queue->batch->call);
     queue->batch = NULL;
-    front_packets_free(&queue->packets);
+    front_entries_free(&queue->entries);
 }

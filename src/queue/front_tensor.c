@@ -29,11 +29,11 @@ void blasd_front_queue_keep_outputs(struct blasd_front_queue *queue,
     struct blasd_id_key key = front_id_key(queue, principal);
     char own[BLASD_ID_LEN + 1];
     own[0] = BLASD_ID_TENSOR;
-    memcpy(own + 1, id + 1, BLASD_ID_PACKET);
+    memcpy(own + 1, id + 1, BLASD_ID_ENTRY);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
         if (!blasd_keeps(keeping, i)) continue;
         blasd_id_sign(own, &key);
-        memcpy(keeping->ids[i], own + BLASD_ID_PACKET, sizeof keeping->ids[i]);
+        memcpy(keeping->ids[i], own + BLASD_ID_ENTRY, sizeof keeping->ids[i]);
     }
 }
 

@@ -1,5 +1,5 @@
 /* A piece: the bytes of a job (its frame, or its record) behind their length and the job's id. What
- * packets, records of packets and messages are made of; see functions/contract.lua. */
+ * batch entries, records of batch entries and messages are made of; see functions/contract.lua. */
 #ifndef BLASD_QUEUE_PIECE_H
 #define BLASD_QUEUE_PIECE_H
 

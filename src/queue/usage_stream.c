@@ -17,7 +17,7 @@
 
 #define TIMEOUT_MS 5000
 #define LOCK_MS "10000"     /* longer than a step takes, with a receiver's time to answer */
-#define AT_ONCE "100"       /* entries, of at most a packet each */
+#define AT_ONCE "100"       /* entries, of at most a batch entry each */
 #define SUMS_KEPT_S 7948800 /* 92 days */
 #define HOUR_S 3600
 #define SUMS_MOST 4096 /* of a step; a day of a tenant has hours x operations of them */

@@ -39,7 +39,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     queue = calloc(1, sizeof *queue);
     if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     struct blasd_buf *const bufs[] = {&queue->text, &queue->outputs, &queue->turns.refused,
-                                      &queue->turns.packets, &queue->turns.begun};
+                                      &queue->turns.entries, &queue->turns.begun};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) blasd_buf_init(bufs[i], TEXT_MOST);
     queue->options = *options;
     queue->segments = blasd_segments_new(options->store);
@@ -74,7 +74,7 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
     blasd_segments_free(queue->segments);
     blasd_views_free(queue->views);
     blasd_buf_release(&queue->turns.refused);
-    blasd_buf_release(&queue->turns.packets);
+    blasd_buf_release(&queue->turns.entries);
     blasd_buf_release(&queue->turns.begun);
     blasd_buf_release(&queue->text);
     blasd_buf_release(&queue->outputs);

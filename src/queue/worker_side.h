@@ -45,8 +45,9 @@ struct blasd_worker_turns {
     char *wait;          /* owned: the last wait, as it was sent; NULL before the first */
     int wait_len, wait_ms;
     struct blasd_buf refused; /* names that could not be read, a space before each */
-    struct blasd_buf packets; /* the same of packets that were claimed and are not all ended */
-    struct blasd_buf begun;   /* the line of the batch that began last */
+    struct blasd_buf
+        entries;            /* the same of batch entries that were claimed and are not all ended */
+    struct blasd_buf begun; /* the line of the batch that began last */
 };
 
 struct blasd_worker_queue {

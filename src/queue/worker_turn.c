@@ -44,7 +44,7 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     /* greater than any that another connection has used for this thread under this lease */
     turns->seq = (uint64_t)blasd_clock_ns() / 1000;
     blasd_buf_reset(&turns->refused);
-    blasd_buf_reset(&turns->packets);
+    blasd_buf_reset(&turns->entries);
     blasd_buf_reset(&turns->begun);
 }
 
@@ -77,12 +77,12 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
     return 0;
 }
 
-/* How many endings from the first one on are of one packet, and can be told in one. */
-static int of_one_packet(const struct blasd_ending *endings, int count) {
+/* How many endings from the first one on are of one batch entry, and can be told in one. */
+static int of_one_batch_entry(const struct blasd_ending *endings, int count) {
     int jobs = 0;
     while (jobs < count && endings[jobs].kept == NULL &&
            (endings[jobs].out_bytes == 0 || blasd_slice_given(&endings[jobs].slice)) &&
-           memcmp(endings[jobs].id, endings->id, BLASD_ID_PACKET) == 0)
+           memcmp(endings[jobs].id, endings->id, BLASD_ID_ENTRY) == 0)
         jobs++;
     return jobs > 0 ? jobs : 1;
 }
@@ -110,8 +110,8 @@ static void write_outputs(struct blasd_buf *out, const struct blasd_ending *endi
     out->len = (size_t)(at - out->data);
 }
 
-/* NAME PIECES OUTPUTS of each job that goes alone, and of each packet; and of what could not be
- * read. */
+/* NAME PIECES OUTPUTS of each job that goes alone, and of each batch entry; and of what could not
+ * be read. */
 static void add_endings(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
                         int count) {
     struct blasd_caller *caller = &queue->caller;
@@ -119,10 +119,10 @@ static void add_endings(struct blasd_worker_queue *queue, const struct blasd_end
     const char *pieces = queue->text.data;
     for (int i = 0, jobs; i < count; i += jobs) {
         size_t len = 0, at = queue->outputs.len;
-        jobs = of_one_packet(&endings[i], count - i);
+        jobs = of_one_batch_entry(&endings[i], count - i);
         for (int k = 0; k < jobs; k++) len += BLASD_PIECE_HEAD + endings[i + k].record_len;
         write_outputs(&queue->outputs, &endings[i], jobs);
-        blasd_caller_arg(caller, endings[i].id, jobs > 1 ? BLASD_ID_PACKET : BLASD_ID_LEN);
+        blasd_caller_arg(caller, endings[i].id, jobs > 1 ? BLASD_ID_ENTRY : BLASD_ID_LEN);
         blasd_caller_arg(caller, pieces, len);
         blasd_caller_arg(caller, queue->outputs.data + at, queue->outputs.len - at);
         pieces += len;
@@ -214,8 +214,8 @@ static int64_t next_number(const char **at) {
     return value;
 }
 
-/* What follows the name, which is the same for all jobs of a packet; how many these are, 1 where it
- * does not say, or 0 where it is malformed. */
+/* What follows the name, which is the same for all jobs of a batch entry; how many these are, 1
+ * where it does not say, or 0 where it is malformed. */
 static int64_t read_head(const char *at, struct blasd_claim *claim) {
     claim->submitted_us = next_number(&at);
     int64_t cost = next_number(&at), blob = next_number(&at);
@@ -237,19 +237,19 @@ static bool set_job(struct blasd_claim *claim, const char *id, const char *frame
     return blasd_id_valid(claim->id);
 }
 
-/* The jobs of a packet, up to `max`; how many, or 0 where they are not well formed. */
-static int read_packet(const redisReply *head, const redisReply *pieces, int max,
-                       struct blasd_claim *claims) {
+/* The jobs of a batch entry, up to `max`; how many, or 0 where they are not well formed. */
+static int read_batch_entry(const redisReply *head, const redisReply *pieces, int max,
+                            struct blasd_claim *claims) {
     struct blasd_claim common = {0};
     const char *at = pieces->str, *end = at + pieces->len;
     int count = 0;
-    int64_t jobs = read_head(head->str + BLASD_ID_PACKET, &common);
+    int64_t jobs = read_head(head->str + BLASD_ID_ENTRY, &common);
     while (at < end) {
         if (count == max || end - at < (ptrdiff_t)BLASD_PIECE_HEAD) return 0;
         size_t len = blasd_piece_len(at);
         if (len > (size_t)(end - at) - BLASD_PIECE_HEAD) return 0;
         claims[count] = common;
-        if (memcmp(at + 4, head->str, BLASD_ID_PACKET) != 0 ||
+        if (memcmp(at + 4, head->str, BLASD_ID_ENTRY) != 0 ||
             !set_job(&claims[count++], at + 4, at + BLASD_PIECE_HEAD, len))
             return 0;
         at += BLASD_PIECE_HEAD + len;
@@ -257,12 +257,12 @@ static int read_packet(const redisReply *head, const redisReply *pieces, int max
     return count == jobs ? count : 0;
 }
 
-/* A job, or all of a packet; how many, or 0. */
+/* A job, or all of a batch entry; how many, or 0. */
 static int read_claim(const redisReply *head, const redisReply *frame, int max,
                       struct blasd_claim *claims) {
     if (frame->type != REDIS_REPLY_STRING || max == 0) return 0;
-    if ((size_t)head->len > BLASD_ID_PACKET && head->str[BLASD_ID_PACKET] == ' ')
-        return read_packet(head, frame, max, claims);
+    if ((size_t)head->len > BLASD_ID_ENTRY && head->str[BLASD_ID_ENTRY] == ' ')
+        return read_batch_entry(head, frame, max, claims);
     if ((size_t)head->len <= BLASD_ID_LEN) return 0;
     *claims = (struct blasd_claim){0};
     return read_head(head->str + BLASD_ID_LEN, claims) == 1 &&
@@ -281,13 +281,13 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     int64_t now = read_now(reply->element[0]);
     if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
     if (now > 0) turns->shared = strstr(reply->element[0]->str, " shared") != NULL;
-    if (turns->left == 0) blasd_buf_reset(&turns->packets);
+    if (turns->left == 0) blasd_buf_reset(&turns->entries);
     for (size_t i = 2; i + 1 < reply->elements; i += 2) {
         const redisReply *head = reply->element[i];
         if (head->type != REDIS_REPLY_STRING) return blasd_caller_odd_reply("turn", err);
         int len = (int)strcspn(head->str, " ");
         int jobs = read_claim(head, reply->element[i + 1], max - *count, &claims[*count]);
-        struct blasd_buf *names = jobs == 0 ? &turns->refused : jobs > 1 ? &turns->packets : NULL;
+        struct blasd_buf *names = jobs == 0 ? &turns->refused : jobs > 1 ? &turns->entries : NULL;
         if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
         for (int k = 0; k < jobs; k++) claims[*count + k].claimed_us = now;
@@ -393,18 +393,18 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     return 0;
 }
 
-/* A line of what begins now: "US NAME ...", of a packet of the last claim its name. */
+/* A line of what begins now: "US NAME ...", of a batch entry of the last claim its name. */
 static int write_begun(struct blasd_worker_queue *queue, const char *const *ids, int count,
                        struct blasd_buf *out) {
-    const struct blasd_buf *packets = &queue->turns.packets;
+    const struct blasd_buf *entries = &queue->turns.entries;
     int64_t now = blasd_clock_ns() / 1000 + queue->lease.offset_us;
-    const char *packet = NULL; /* the one that the job before is of */
+    const char *entry = NULL; /* the one that the job before is of */
     if (blasd_buf_printf(out, "%" PRId64, now) < 0) return -1;
     for (int i = 0; i < count; i++) {
-        if (packet && memcmp(packet, ids[i], BLASD_ID_PACKET) == 0) continue;
-        packet = packets->len ? memmem(packets->data, packets->len, ids[i], BLASD_ID_PACKET) : NULL;
+        if (entry && memcmp(entry, ids[i], BLASD_ID_ENTRY) == 0) continue;
+        entry = entries->len ? memmem(entries->data, entries->len, ids[i], BLASD_ID_ENTRY) : NULL;
         if (blasd_buf_add(out, " ", 1) < 0 ||
-            blasd_buf_add(out, ids[i], packet ? BLASD_ID_PACKET : BLASD_ID_LEN) < 0)
+            blasd_buf_add(out, ids[i], entry ? BLASD_ID_ENTRY : BLASD_ID_LEN) < 0)
             return -1;
     }
     return 0;

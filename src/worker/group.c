@@ -45,7 +45,7 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
             return;
         }
     }
-    if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->company = item->plan.key;
+    if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->batch_key = item->plan.key;
 }
 
 static bool runs_alone(const struct blasd_item *item) {
@@ -56,7 +56,7 @@ static bool runs_alone(const struct blasd_item *item) {
 static int compare_items(const void *left, const void *right) {
     const struct blasd_item *a = *(const struct blasd_item *const *)left,
                             *b = *(const struct blasd_item *const *)right;
-    const struct blasd_key *p = &a->company, *q = &b->company;
+    const struct blasd_key *p = &a->batch_key, *q = &b->batch_key;
     int order = 0;
     if (runs_alone(a) != runs_alone(b)) return runs_alone(b) ? -1 : 1;
     if (a->job.priority != b->job.priority) return a->job.priority < b->job.priority ? -1 : 1;
@@ -70,7 +70,7 @@ static int compare_items(const void *left, const void *right) {
 static bool same_call(const struct blasd_item *a, const struct blasd_item *b) {
     return !runs_alone(a) && !runs_alone(b) && a->job.priority == b->job.priority &&
            a->job.op == b->job.op && strcmp(a->claim->tenant, b->claim->tenant) == 0 &&
-           blasd_key_equal(&a->company, &b->company);
+           blasd_key_equal(&a->batch_key, &b->batch_key);
 }
 
 static bool fits(const struct blasd_group *group, const struct blasd_item *item,

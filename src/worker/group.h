@@ -12,9 +12,9 @@ struct blasd_item {
                                         where it is a blob */
     struct blasd_job job;            /* op NULL: the frame could not be read */
     struct blasd_plan plan;
-    struct blasd_key company; /* of those it can run with: plan.key, or what the kernel said */
-    struct blasd_err err;     /* why the job cannot run; code BLASD_OK: it can */
-    int next;                 /* the next item of the same group, -1 at its end */
+    struct blasd_key batch_key; /* of those it can run with: plan.key, or what the kernel said */
+    struct blasd_err err;       /* why the job cannot run; code BLASD_OK: it can */
+    int next;                   /* the next item of the same group, -1 at its end */
 };
 
 struct blasd_group {
@@ -45,9 +45,9 @@ static inline uint64_t blasd_item_bytes(const struct blasd_item *item) {
     return item->plan.input_bytes + item->plan.output_bytes + item->plan.workspace_bytes;
 }
 
-/* Groups the items that can run: by operation, company, tenant (whose jobs ran beside one's own is
- * nobody's business) and priority, capped by cost. Groups of
- * higher priority come first, then those of less work; quarantined jobs last. */
+/* Groups the items that can run: by operation, batch key, tenant (whose jobs ran beside one's own
+ * is nobody's business) and priority, capped by cost. Groups of higher priority come first, then
+ * those of less work; quarantined jobs last. */
 void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items, int count,
                        const struct blasd_limits *limits);
 

@@ -113,11 +113,11 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
 }
 
 /* A kernel may want its inputs in other dtypes, and take jobs into one call that are not alike. */
-static void find_company(const struct blasd_backend *backend, struct blasd_item *item) {
+static void find_batch_key(const struct blasd_backend *backend, struct blasd_item *item) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(backend, item->job.op);
     if (kernel != NULL && kernel->adapt != NULL) kernel->adapt(&item->job, &item->plan);
-    if (kernel != NULL && kernel->company != NULL && item->plan.batchable)
-        kernel->company(&item->job, &item->plan, &item->company);
+    if (kernel != NULL && kernel->batch_key != NULL && item->plan.batchable)
+        kernel->batch_key(&item->job, &item->plan, &item->batch_key);
 }
 
 static int pool_failed(struct worker *worker, struct blasd_err *err) {
@@ -179,7 +179,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
         if (item->err.code != BLASD_OK)
             refused = true;
         else
-            find_company(worker->options->backend, item);
+            find_batch_key(worker->options->backend, item);
     }
     if (refused) blasd_batch_refuse(batcher, worker->items, count, claimed_ns);
     blasd_group_items(&worker->grouping, worker->items, count, worker->options->queue.limits);

@@ -189,7 +189,7 @@ class Run:
 
     def compare(self, before, keys_before):
         """What there is now beside what there was."""
-        # What was to expire has, and with their buckets the references of forgotten records to segments (packets.lua).
+        # What was to expire has, and with their buckets the references of forgotten records to segments (batch_entries.lua).
         self.clock.set(self.clock.ahead + 40 * 24 * faults.HOUR)
         end = time.monotonic() + 90
         while (left := blobs(self.service)) and time.monotonic() < end:  # swept now and then

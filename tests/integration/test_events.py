@@ -88,7 +88,7 @@ def test_ends_of_every_kind(service):
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_many_jobs_equal_the_list_and_the_metrics(make_service, waits):
-    """As many ends are told as there are, whoever waits, in packets or alone, large or small."""
+    """As many ends are told as there are, whoever waits, in batch entries or alone, large or small."""
     service = make_service("--limit", "event_rate=100000")
     big = np.ones((100, 100))
     with EventStream(service) as stream:

@@ -80,7 +80,7 @@ def submit(service, path, body, headers):
 
 
 def some_jobs(service, count, headers=None):
-    """Ids of jobs that end in many ways: alone, as packets, failed, cancelled."""
+    """Ids of jobs that end in many ways: alone, as batch entries, failed, cancelled."""
     ids = []
     a = np.random.default_rng(count).random((24, 24))
     for i in range(count):

@@ -15,7 +15,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        worker has been given, the first one first; what is given back stands at its
                        head. A job that ends meanwhile leaves its name there, a tombstone, which claims
                        pass over. Below it is called a line, by "SI TENANT"
-  {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
+  {q}:pending          hash NAME -> meta, exactly while the job, or batch entry, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
                        "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
                        OP[ LABELS]\tTENANT[\tKEY]", in one line
@@ -25,12 +25,12 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
-                       N: jobs of a packet; LABELS: see core/labels.h; KEY: its Idempotency-Key
+                       N: jobs of a batch entry; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
-                       packet, a PIECE with each job's frame
-  {q}:opened           hash PACKET -> "ID ID ...", of packets that were opened, while jobs of them
+                       batch entry, a PIECE with each job's frame
+  {q}:opened           hash BATCH_ENTRY -> "ID ID ...", of batch entries that were opened, while jobs of them
                        are pending
   {q}:count            hash: `jobs` and `bytes` (of their costs) pending; "SI TENANT": jobs waiting in
                        that line: those above 0 are the ring from which claims take; `shared`:
@@ -41,7 +41,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        the least of those that wait. No fields while one tenant alone waits
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
   {q}:rec:KIND:B:TENANT
-                       hash ID -> PIECE with the final record, or PACKET -> the pieces of a packet
+                       hash ID -> PIECE with the final record, or BATCH_ENTRY -> the pieces of a batch entry
                        whose jobs ended together, of kind s. KIND s|a and B come from the id: B is
                        its second / 1 (s) or / 8 (a); of a promised job KIND is a in any case. So
                        who is not its tenant finds no record. "KIND:B:TENANT" is a bucket
@@ -73,11 +73,11 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
   {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
   {q}:claims:NAME      hash of what the worker holds and where each of its threads stands, THREAD 0
-                       to 9 (0 claims; others end what it has claimed): name of a job or packet ->
+                       to 9 (0 claims; others end what it has claimed): name of a job or batch entry ->
                        "THREAD SEQ", the turn it was given in; some may have ended; #THREAD -> "SEQ
                        GIVEN DIGITS", that thread's last turn, the turns since the queue was empty,
                        and how the jobs it ended then had ended; @THREAD -> EPOCH, a newline, and a
-                       line for each batch that has begun, "US ID PACKET ...", as the worker itself
+                       line for each batch that has begun, "US ID BATCH_ENTRY ...", as the worker itself
                        writes with HSET: it counts as long as its epoch is that of {q}:workers, and
                        what has ended may stand in it
   {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
@@ -118,13 +118,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sweeping         with an expiry: somebody has swept the store this period
   {q}:sweeping:at_work the same, of the sweeps that follow while jobs end
 
-PACKETS. Small jobs of one call of submit that can run as one, and have the same meta but for their
-ids, are one entry of the queue. Its name, PACKET, is what their ids begin with (base/id.h: 29
+BATCH_ENTRIES. Small jobs of one call of submit that can run as one, and have the same meta but for their
+ids, are one entry of the queue. Its name, BATCH_ENTRY, is what their ids begin with (base/id.h: 29
 characters of 41), and it is given to a worker, begins and, as a rule, ends as a whole. Where one of
 its jobs is dealt with alone (cancelled, watched by another channel, ended before the others, given
-back by a worker that had begun it), the packet is opened: its jobs are entries of their own from
+back by a worker that had begun it), the batch entry is opened: its jobs are entries of their own from
 then on, and whoever comes upon its name, in a list or among what a worker held, takes them for it.
-So each pending job is named in one place, by its id or by its packet's name: NAME is either.
+So each pending job is named in one place, by its id or by its batch entry's name: NAME is either.
 
 SHARES. Where lines of one tenant wait, jobs are given in their order, by priority. Where those of
 several do, each priority is shared out by WORK: whoever was given least is next, and one that comes
@@ -144,12 +144,12 @@ Front ends call
   open IDENTITY REPLACE
       -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
       called on each new connection before anything else: jobs of schema 5 become ours by it
-  submit FRONT SEQ, then 6 for each job, or packet: NAME FRAME SI COST OPTIONS NOTE
+  submit FRONT SEQ, then 6 for each job, or batch entry: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
       nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
-      it was. COST of a packet: of each job, and how many they are, "COST N"; its FRAME is pieces;
+      it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is pieces;
       it has no OPTIONS.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
@@ -163,7 +163,7 @@ Front ends call
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
       no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
-      ended, CHANNEL now watches it; or, of a packet for which there is not room as a whole, a text
+      ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
   get TENANT ID...            -> {RECORD or 404|410, ...}
   watch TENANT CHANNEL ID...  -> the same; CHANNEL is told when those that have not ended end
@@ -228,8 +228,8 @@ lease is not theirs any more)
       wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
-      not end it, of a packet " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
-      packet its N pieces.
+      not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
+      batch entry its N pieces.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
       wait comes behind this call, so where there were jobs "1" is in the list, which ends it.
@@ -240,7 +240,7 @@ lease is not theirs any more)
       OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
       "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment; then "\tID BYTES FORM" of
       each output that becomes a tensor, whose blob is there. PIECES may be those of some
-      jobs of the packet NAME. PIECES "": it could not be read, and goes back, a packet opened; no
+      jobs of the batch entry NAME. PIECES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not

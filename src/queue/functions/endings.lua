@@ -5,7 +5,7 @@ local function ending_new()
             ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new()}
 end
 
--- Counts the ends of a job's, or a packet's, records.
+-- Counts the ends of a job's, or a batch entry's, records.
 local function count_ends(ends, op, pieces)
     local at, most, good = 1, #pieces, 0
     while at + PIECE_HEAD - 1 <= most do
@@ -45,11 +45,11 @@ local function ending_tell(e, channel, pieces)
     told.bytes = told.bytes + #pieces
 end
 
--- Puts records where they are to be found: those of a packet that somebody waited for stay together,
+-- Puts records where they are to be found: those of a batch entry that somebody waited for stay together,
 -- for they have been told; those of others will be asked for one by one.
 local function records_add(records, name, pieces)
     local n = #records
-    if byte(name) == 115 or not is_packet(name) then
+    if byte(name) == 115 or not is_batch_entry(name) then
         records[n + 1], records[n + 2] = name, pieces
         return
     end
@@ -62,7 +62,7 @@ end
 -- What an Idempotency-Key takes: as a key with a value and an expiry, and beside the record.
 local function key_bytes(key) return 320 + 2 * #key end
 
--- Notes that the pending job, or packet, has ended with `pieces`. `out_bytes` lie outside the
+-- Notes that the pending job, or batch entry, has ended with `pieces`. `out_bytes` lie outside the
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
 local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
@@ -201,7 +201,7 @@ local function count_tombstones(ended)
     end
     for _, pair in ipairs(ended) do
         local id, line = pair[1], pair[2]
-        if not (held[id] or held[sub(id, 1, PACKET)]) then
+        if not (held[id] or held[sub(id, 1, BATCH_ENTRY)]) then
             waited[line] = (waited[line] or 0) + 1
         end
     end

@@ -38,12 +38,12 @@ end
 
 local function piece(id, record) return struct.pack('<I4', #record) .. id .. record end
 
--- The pieces of a job, or a packet, that has not ended: queued where `worker` is nil.
+-- The pieces of a job, or a batch entry, that has not ended: queued where `worker` is nil.
 local function pending(name, job, frames, worker, started)
     local parts = {}
     local function finder() return worker, started end
     local function one(id) parts[#parts + 1] = piece(id, summary(id, job, nil, nil, finder)) end
-    if is_packet(name) then each_piece(frames, one) else one(name) end
+    if is_batch_entry(name) then each_piece(frames, one) else one(name) end
     return concat(parts)
 end
 
@@ -66,7 +66,7 @@ function events.running(worker, started, names, already)
     tell(tenant, already and '-' or worker, jobs, function()
         local parts = {}
         for i, meta in ipairs(metas) do
-            local frames = is_packet(found[i]) and call('HGET', K.frames, found[i]) or ''
+            local frames = is_batch_entry(found[i]) and call('HGET', K.frames, found[i]) or ''
             parts[i] = pending(found[i], parse(meta), frames, worker, started)
         end
         return concat(parts)

@@ -8,7 +8,7 @@ local function open(keys, args)
 end
 
 -- The final record of `id`, or nil; then the piece it is in, its bucket, and, where it lies among
--- those of a packet, all of these. A record lies where only its tenant's id leads to.
+-- those of a batch entry, all of these. A record lies where only its tenant's id leads to.
 local function recorded(id, tenant)
     local bucket = place_of(id)
     if not bucket then return nil end
@@ -16,7 +16,7 @@ local function recorded(id, tenant)
     local piece = call('HGET', K.rec_of .. bucket, id)
     if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
     if byte(id) ~= 115 then return nil end
-    local pieces = call('HGET', K.rec_of .. bucket, sub(id, 1, PACKET))
+    local pieces = call('HGET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY))
     local from, to = find_piece(pieces or '', id)
     if from then
         piece = sub(pieces, from, to)
@@ -242,11 +242,11 @@ local function submit_one(t, id, frame, options)
     return 0
 end
 
-local function submit_packet(t, packet, pieces)
-    if results_full(t, packet) then return 5 end
+local function submit_batch_entry(t, batch_entry, pieces)
+    if results_full(t, batch_entry) then return 5 end
     local jobs = t.like.packed
     if submit_fits(t, jobs) == 0 then
-        intake_add(t, packet, meta_of(t.like, '0', '0', jobs), pieces, jobs)
+        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), pieces, jobs)
         return 0
     end
     local digits = {}
@@ -260,7 +260,7 @@ end
 local function submit_any(t, name, frame, options)
     local like = t.like
     if not (like.cost and K.wait[like.si] and place_of(name)) then return 4 end
-    if is_packet(name) and like.packed then return submit_packet(t, name, frame) end
+    if is_batch_entry(name) and like.packed then return submit_batch_entry(t, name, frame) end
     if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)
 end
@@ -302,14 +302,14 @@ end
 -- The meta that stands for each job, false where it is not pending.
 local function metas_of(tenant, ids, from)
     local metas = get_many(K.pending, ids, from)
-    local packet, whole_meta, pieces
+    local batch_entry, whole_meta, pieces
     for i, meta in ipairs(metas) do
         local id = ids[from + i - 1]
         meta = own(meta, tenant)
-        if not meta and sub(id, 1, PACKET) ~= packet then -- else they are in the last one's packet
-            packet = sub(id, 1, PACKET)
-            whole_meta = own(call('HGET', K.pending, packet), tenant)
-            pieces = whole_meta and call('HGET', K.frames, packet) or ''
+        if not meta and sub(id, 1, BATCH_ENTRY) ~= batch_entry then -- else they are in the last one's batch entry
+            batch_entry = sub(id, 1, BATCH_ENTRY)
+            whole_meta = own(call('HGET', K.pending, batch_entry), tenant)
+            pieces = whole_meta and call('HGET', K.frames, batch_entry) or ''
         end
         if not meta and whole_meta and find_piece(pieces, id) then meta = whole_meta end
         metas[i] = meta
@@ -380,10 +380,10 @@ local function forget(id, piece, bucket, pieces)
     end
     local from, to = find_piece(pieces or '', id)
     if from and #pieces > #piece then
-        call('HSET', K.rec_of .. bucket, sub(id, 1, PACKET),
+        call('HSET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY),
              sub(pieces, 1, from - 1) .. sub(pieces, to + 1))
     else
-        call('HDEL', K.rec_of .. bucket, from and sub(id, 1, PACKET) or id)
+        call('HDEL', K.rec_of .. bucket, from and sub(id, 1, BATCH_ENTRY) or id)
     end
     call('HDEL', K.out_of .. bucket, id)
     local seg, held = Record.slice(piece, PIECE_HEAD + 1)
@@ -543,7 +543,7 @@ local function refs(keys, args)
                     kind ~= 'seg' and id and Tensor.referred(id, args[i]) or
                     id and byte(id) == 116 and call('EXISTS', K.hold_of .. args[i]) == 1 or
                     place and (call('HEXISTS', K.pending, id) == 1 or
-                               call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
+                               call('HEXISTS', K.pending, sub(id, 1, BATCH_ENTRY)) == 1 or
                                kind == 'out' and (has_outputs(place, id) or
                                                   has_outputs(promised_place(id), id)) or
                                call('EXISTS', K.hold_of .. args[i]) == 1)

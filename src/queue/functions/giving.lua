@@ -32,13 +32,13 @@ local function claim_fits(c, job, quota)
 end
 
 -- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
--- tombstones. Packets that a claim of its size might never have room for are opened.
+-- tombstones. Batch entries that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, metas = resolve(names)
     local opened = false
     for i, meta in ipairs(metas) do
         if parse(meta).jobs > max(1, c.most / 2) then
-            open_packet(found[i], meta)
+            open_batch_entry(found[i], meta)
             opened = true
         end
     end
@@ -64,7 +64,7 @@ local function claim_line(c, line, quota, share)
     local names_a_job = call('LLEN', key) / jobs
     while quota > 0 and c.count < c.most and work < share and not c.full do
         local want = min(quota, c.most - c.count, step, floor(c.room / c.mean))
-        if given > 0 and want * names_a_job < 0.5 then break end -- a packet would not fit any more
+        if given > 0 and want * names_a_job < 0.5 then break end -- a batch entry would not fit any more
         local n = max(1, floor(want * min(1, names_a_job)))
         local names = call('LPOP', key, n)
         if not names then break end

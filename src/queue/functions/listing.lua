@@ -11,9 +11,9 @@
 local list
 do
 
-local ROWS = 160      -- jobs looked at for one page, whether they are listed or not
+local ROWS = 64       -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
-local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
+local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole batch entries
 
 -- Whether labels have the one that is wanted: p.label is it between commas, or ",NAME=".
 local function label_wanted(p, labels) return find(',' .. labels .. ',', p.label, 1, true) end
@@ -33,14 +33,14 @@ local function row_key(p, us, name)
 end
 
 -- Goes through the rows of a step, newest first, from behind the last one that was looked at, until
--- the page is full; `record(row)` gives what is listed of a job, `jobs(row)` the rows of a packet,
+-- the page is full; `record(row)` gives what is listed of a job, `jobs(row)` the rows of a batch entry,
 -- which is looked into only if some are to be listed yet. Returns whether it came to the end.
 local function newest_first(a, b) return a[1] > b[1] end
 local function page_rows(p, rows, record, jobs)
     table.sort(rows, newest_first)
     for _, row in ipairs(rows) do
         local key = row[1]
-        if not is_packet(row[2]) then
+        if not is_batch_entry(row[2]) then
             if p.last == '' or key < p.last then
                 if p.count >= p.limit then return false end
                 local text = record(row)
@@ -67,7 +67,7 @@ local function step_pending(p, names, metas)
     local function record(row) return summary(row[2], row[3], nil, nil, p.finder) end
     local function jobs(row)
         local made, all = sub(row[1], 1, 16), {}
-        for i, id in ipairs(packet_ids(row[2])) do all[i] = {made .. id, id, row[3]} end
+        for i, id in ipairs(batch_entry_ids(row[2])) do all[i] = {made .. id, id, row[3]} end
         return all
     end
     return page_rows(p, rows, record, jobs)
@@ -79,7 +79,7 @@ local function step_records(p, found)
         local name, pieces = found[i], found[i + 1]
         local at, key = PIECE_HEAD + 1, nil
         p.bytes = p.bytes + #pieces / 8 -- to read them costs less than to send them
-        if is_packet(name) then -- its jobs were made at one time, so to say, with the same labels
+        if is_batch_entry(name) then -- its jobs were made at one time, so to say, with the same labels
             key = (p.label == '' or label_wanted(p, Record.labels(pieces, at))) and
                   format('%016.0f', Record.made(pieces, at, name)) .. name
         elseif record_wanted(p, pieces, at) then
@@ -160,7 +160,7 @@ local function scan_step(p, phase, key, most, scan)
     local r = call(command, key, scan, 'COUNT', p.slots and 1 or most)
     if not p.slots and (scan ~= '0' or r[1] ~= '0') then
         local jobs = 0
-        for i = 1, #r[2], each do jobs = jobs + (is_packet(r[2][i]) and 100 or 1) end
+        for i = 1, #r[2], each do jobs = jobs + (is_batch_entry(r[2][i]) and 100 or 1) end
         if jobs > p.limit - p.count then -- it may have to be cut
             p.slots = true
             r = call(command, key, scan, 'COUNT', 1)

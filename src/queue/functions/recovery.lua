@@ -58,11 +58,11 @@ local function recover(name)
     local names, begun = holdings(name)
     local ids = {}
     for one in pairs(begun) do ids[#ids + 1] = one end
-    open_packets(names, begun)
-    metas_alone(ids) -- of a packet single jobs may have begun: the others have not
+    open_batch_entries(names, begun)
+    metas_alone(ids) -- of a batch entry single jobs may have begun: the others have not
     local e, finder = ending_new(), running_finder(1)
     local count = give_back(names, function(id, job)
-        if not (begun[id] or begun[sub(id, 1, PACKET)]) or
+        if not (begun[id] or begun[sub(id, 1, BATCH_ENTRY)]) or
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true
         end
@@ -94,11 +94,11 @@ end
 
 -- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
 -- device class their user asked for) saying any, and for which no worker of it has lived for
--- ALONE_US, are for whoever comes. All jobs of a packet asked for the same.
+-- ALONE_US, are for whoever comes. All jobs of a batch entry asked for the same.
 local ALONE_US = 5000000
 local LOOK = 256 -- at so many names of each priority a time: frames are read for it
 local function may_move(name, frame)
-    local at = is_packet(name) and PIECE_HEAD or 0
+    local at = is_batch_entry(name) and PIECE_HEAD or 0
     return sub(frame, at + 1, at + 4) == 'BLJF' and byte(frame, at + 14) == 0
 end
 
@@ -161,7 +161,7 @@ local function reroute_stranded(live)
     end
 end
 
--- What only a damaged meta or packet can put out of step is counted anew. Lines, and shares, in which
+-- What only a damaged meta or batch entry can put out of step is counted anew. Lines, and shares, in which
 -- nobody waits are forgotten; a share only once it makes no difference.
 local function recount()
     for line, jobs in pairs(waiting()) do

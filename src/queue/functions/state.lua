@@ -11,7 +11,7 @@ local MANY = 2000            -- arguments of one command; Lua's stack holds some
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local PIECE_HEAD = 45        -- bytes of a piece before its record
 local NOBODY = 'anonymous'   -- the tenant where there are no keys: alone, so nothing is kept apart
-local ID, PACKET = 41, 29    -- characters of an id, and those of it that name its packet
+local ID, BATCH_ENTRY = 41, 29    -- characters of an id, and those of it that name its batch entry
 
 -- Filled in by the first call: while this file is loaded there are no globals but `redis`.
 local call, format, find, match, gmatch, gsub, sub, byte, concat, floor, min, max
@@ -270,15 +270,15 @@ local function holdings(name)
     return claimed_names(name), begun
 end
 
--- Whether a text of names names the job: by its id, or by its packet.
+-- Whether a text of names names the job: by its id, or by its batch entry.
 local function names_job(text, id)
     if find(text, id, 1, true) then return true end
-    local packet = sub(id, 1, PACKET)
-    local from, to = find(text, packet, 1, true)
+    local entry = sub(id, 1, BATCH_ENTRY)
+    local from, to = find(text, entry, 1, true)
     while from do
         local behind = byte(text, to + 1)
         if not behind or behind <= 32 then return true end -- else it is the id of another job of it
-        from, to = find(text, packet, to + 1, true)
+        from, to = find(text, entry, to + 1, true)
     end
     return false
 end
@@ -305,7 +305,7 @@ local function running_finder(count)
             end
         end
         if index then
-            local hit = index[id] or index[sub(id, 1, PACKET)]
+            local hit = index[id] or index[sub(id, 1, BATCH_ENTRY)]
             if hit then return hit[1], hit[2] end
             return nil
         end

@@ -64,7 +64,7 @@ local function turn_wrong(args)
     end
 end
 
--- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
+-- Ends a job, or a batch entry, as its worker says; the digit for each of its jobs.
 local function end_one(e, name, meta, pieces, bytes, segs, finder, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
@@ -76,7 +76,7 @@ local function end_one(e, name, meta, pieces, bytes, segs, finder, kept)
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
--- The same for records of a packet that does not end as a whole: those of its jobs end that have
+-- The same for records of a batch entry that does not end as a whole: those of its jobs end that have
 -- not yet. Their records may go at different times, so each tells which segment it refers to; where
 -- one does not, references are counted for all, with the first, and too many go with their bucket.
 -- `ended`: names of jobs, appended to.
@@ -102,7 +102,7 @@ local function end_each(e, pieces, bytes, segs, finder, ended)
     return concat(digits)
 end
 
--- The worker does not hold these any more. Where they are jobs of a packet that it holds, the
+-- The worker does not hold these any more. Where they are jobs of a batch entry that it holds, the
 -- others are held by themselves from now on.
 local function let_go(worker, names)
     local key, gone = K.claims_of .. worker, 0
@@ -111,16 +111,16 @@ local function let_go(worker, names)
     end
     if gone == #names then return end
     for _, one in ipairs(names) do
-        local packet = sub(one, 1, PACKET)
-        local label = call('HGET', key, packet)
+        local batch_entry = sub(one, 1, BATCH_ENTRY)
+        local label = call('HGET', key, batch_entry)
         if label then
-            call('HDEL', key, packet)
-            claim_note(worker, resolve({packet}), label, {})
+            call('HDEL', key, batch_entry)
+            claim_note(worker, resolve({batch_entry}), label, {})
         end
     end
 end
 
--- Ends jobs and packets as the ENDINGS from args[from] on say, and gives back those that the worker
+-- Ends jobs and batch entries as the ENDINGS from args[from] on say, and gives back those that the worker
 -- could not read; a digit for each job that it says has ended.
 local function end_all(worker, args, from)
     local names, digits, ended, back = {}, {}, {}, {}
@@ -132,7 +132,7 @@ local function end_all(worker, args, from)
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if pieces == '' then
             back[#back + 1] = one
-        elseif not is_packet(one) then
+        elseif not is_batch_entry(one) then
             meta = not seen[one] and (meta or metas_alone({one})[1])
             seen[one], ended[#ended + 1] = true, one
             digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder, kept) or '0'
@@ -146,8 +146,8 @@ local function end_all(worker, args, from)
     end
     ending_commit(e, worker)
     let_go(worker, ended)
-    if #back > 0 then -- packets opened, for it may be one of damaged pieces that could not be read
-        open_packets(back)
+    if #back > 0 then -- batch entries opened, for it may be one of damaged pieces that could not be read
+        open_batch_entries(back)
         let_go(worker, back)
         serve(give_back(back))
     end
@@ -227,7 +227,7 @@ local function progress(keys, args)
     end
     local digits, fields = {}, {}
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
-        local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, PACKET))
+        local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, BATCH_ENTRY))
         digits[i] = whole_meta and '1' or '0'
         if meta then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
     end

@@ -115,14 +115,14 @@ static void children_make_ids_of_their_own(void **state) {
 
 static void signed_ids_are_known_again(void **state) {
     const struct blasd_id_key key = {{1, UINT64_C(0x8000000000000000)}}, other = {{1, 1}};
-    char ids[1000][BLASD_ID_LEN + 1], head[BLASD_ID_PACKET];
+    char ids[1000][BLASD_ID_LEN + 1], head[BLASD_ID_ENTRY];
     int others = 0;
     (void)state;
     for (int i = 0; i < 1000; i++) {
         if (i == 0)
             blasd_id_new(BLASD_ID_ASYNC, 1763690000123456, ids[i]);
         else
-            memcpy(ids[i], ids[0], sizeof ids[i]); /* all of one packet */
+            memcpy(ids[i], ids[0], sizeof ids[i]); /* all of one batch entry */
         memcpy(head, ids[i], sizeof head);
         blasd_id_sign(ids[i], &key);
         assert_memory_equal(ids[i], head, sizeof head);

@@ -148,7 +148,7 @@ static void test_ids_of_kept_outputs(void **state) {
     blasd_keeping_id(&keeping, job, 2, id);
     assert_true(blasd_id_tensor_valid(id));
     assert_false(blasd_id_valid(id));
-    assert_memory_equal(id + 1, job + 1, BLASD_ID_PACKET - 1);
+    assert_memory_equal(id + 1, job + 1, BLASD_ID_ENTRY - 1);
     assert_true(blasd_keeps(&keeping, 0) && !blasd_keeps(&keeping, 1) && blasd_keeps(&keeping, 2));
 }
 

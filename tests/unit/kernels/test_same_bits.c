@@ -74,9 +74,9 @@ static int same(const struct trial *t, const struct answer *was, int64_t n, cons
 static bool may_meet(const struct trial *a, const struct trial *b) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(&TRIAL_BACKEND, a->job.op);
     struct blasd_key p = a->plan.key, q = b->plan.key;
-    if (kernel->company != NULL) {
-        kernel->company(&a->job, &a->plan, &p);
-        kernel->company(&b->job, &b->plan, &q);
+    if (kernel->batch_key != NULL) {
+        kernel->batch_key(&a->job, &a->plan, &p);
+        kernel->batch_key(&b->job, &b->plan, &q);
     }
     return a->plan.batchable && b->plan.batchable && blasd_key_equal(&p, &q);
 }

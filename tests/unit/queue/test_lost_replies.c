@@ -1,7 +1,7 @@
 /* Each message between a worker and Redis lost in turn, before Redis has done what it asks for and
  * after: every job is given once, ends once, is told once, and no attempt is counted for it. */
+#include "batch_entry_fixture.h"
 #include "lossy.h"
-#include "packet_fixture.h"
 
 enum { MOST = 64, ROUNDS = 10 };
 
@@ -42,12 +42,12 @@ static void add_job(struct run *run) {
     drop(fcall(run->bed, "submit", NEXT_SEQ, id, id, "2", "100", "", note, NULL));
 }
 
-static void add_packet(struct run *run, int jobs) {
-    struct packet packet;
+static void add_batch_entry(struct run *run, int jobs) {
+    struct entry entry;
     char channel[64];
     snprintf(channel, sizeof channel, "%s:ear", run->bed->tag);
-    submit_packet(run->bed, &packet, BLASD_ID_SYNC, jobs, channel);
-    for (int i = 0; i < jobs; i++) memcpy(run->ids[run->count++], packet.id[i], BLASD_ID_LEN + 1);
+    submit_batch_entry(run->bed, &entry, BLASD_ID_SYNC, jobs, channel);
+    for (int i = 0; i < jobs; i++) memcpy(run->ids[run->count++], entry.id[i], BLASD_ID_LEN + 1);
 }
 
 /* As the worker does: whatever says that Redis is away is tried again. */
@@ -96,7 +96,8 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
     for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += endings[i].accepted;
 }
 
-/* Jobs that are waited for, that wait, packets; ended at once, one by one, and by a thread beside.
+/* Jobs that are waited for, that wait, batch entries; ended at once, one by one, and by a thread
+ * beside.
  */
 static void work(struct run *run) {
     struct blasd_err err;
@@ -105,7 +106,7 @@ static void work(struct run *run) {
     for (int round = 0; round < 60 && (done < run->count || round < ROUNDS); round++) {
         if (round < ROUNDS) add_job(run); /* given to an idle worker */
         if (round == 2 || round == 6) {
-            add_packet(run, 3);
+            add_batch_entry(run, 3);
             for (int i = 0; i < 5; i++) add_job(run);
         }
         if (!blasd_worker_queue_rests(run->worker)) {

@@ -1,6 +1,7 @@
-/* Labels inside Redis: in records of every state, alone and in packets, and lists narrowed by one.
+/* Labels inside Redis: in records of every state, alone and in batch entries, and lists narrowed by
+ * one.
  */
-#include "packet_fixture.h"
+#include "batch_entry_fixture.h"
 
 static int listed(struct bed *bed, const char *which, const char *label, const char *limit,
                   int *pages) {

@@ -1,6 +1,6 @@
 /* Lists, a page at a time: what is there comes, once, however many there are, and no page looks at
  * more than a few jobs. */
-#include "packet_fixture.h"
+#include "batch_entry_fixture.h"
 
 static redisReply *page(struct bed *bed, const char *which, const char *since, const char *limit,
                         const char *cursor) {
@@ -90,17 +90,17 @@ static long long calls_of(struct bed *bed) {
     return sum;
 }
 
-/* However many there are: of the state that is wanted, or not; alone, or in packets. */
+/* However many there are: of the state that is wanted, or not; alone, or in batch entries. */
 static void a_page_looks_at_few(void **state) {
     static const char *const which[] = {"any", "failed", "cancelled", "queued", "running"};
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     (void)state;
     bed_open(&bed, &server, "few");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 40; i++) {
         static struct blasd_claim claims[64];
-        submit_packet(&bed, &packet, i % 2 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 64, "");
+        submit_batch_entry(&bed, &entry, i % 2 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 64, "");
         assert_int_equal(claim(worker, 64, PLENTY, claims), 64);
         finish_claims(worker, claims, 64);
     }

@@ -1,7 +1,7 @@
 /* Tenants: nobody finds, lists, changes or counts another's jobs, or sees from what Redis does that
  * they are there; each has its share of the workers, and no more of the queue than its limits say.
  */
-#include "packet_fixture.h"
+#include "batch_entry_fixture.h"
 
 /* Jobs of `who` that count for `work` in its share; `limits`: " JOBS BYTES STORED". Returns r. */
 static int submit_metered(struct bed *bed, const char *who, const char *id, const char *si,
@@ -67,7 +67,7 @@ static void expect_unknown(struct bed *bed, const char *function, const char *wo
 static void others_jobs_never_were(void **state) {
     enum { KINDS = 7 };
     struct bed bed;
-    struct packet packet, ended, opened;
+    struct entry entry, ended, opened;
     struct blasd_claim claims[16];
     char queued[BLASD_ID_LEN + 1], running[BLASD_ID_LEN + 1], done[2][BLASD_ID_LEN + 1];
     (void)state;
@@ -78,7 +78,7 @@ static void others_jobs_never_were(void **state) {
         id_make(done[i], i == 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 0);
         assert_int_equal(submit_as(&bed, done[i], "2", "100", "", ""), 0);
     }
-    submit_packet(&bed, &ended, BLASD_ID_SYNC, 2, "");
+    submit_batch_entry(&bed, &ended, BLASD_ID_SYNC, 2, "");
     int count = claim(worker, 16, PLENTY, claims);
     assert_int_equal(count, 4);
     assert_string_equal(finish_claims(worker, claims, count), "1111");
@@ -86,11 +86,11 @@ static void others_jobs_never_were(void **state) {
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     begun(worker, claims, 1);
     submit_new(&bed, queued, "2");
-    submit_packet(&bed, &packet, BLASD_ID_SYNC, 3, "");
-    submit_packet(&bed, &opened, BLASD_ID_SYNC, 3, "");
+    submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 3, "");
+    submit_batch_entry(&bed, &opened, BLASD_ID_SYNC, 3, "");
     drop(fcall(&bed, "watch", "here", opened.id[0], NULL));
-    const char *const ids[KINDS] = {queued,       running,     done[0],     done[1],
-                                    packet.id[1], ended.id[1], opened.id[1]};
+    const char *const ids[KINDS] = {queued,      running,     done[0],     done[1],
+                                    entry.id[1], ended.id[1], opened.id[1]};
     tenant = "bob";
     for (int i = 0; i < KINDS; i++) {
         expect_unknown(&bed, "get", NULL, ids[i]);
@@ -106,7 +106,7 @@ static void others_jobs_never_were(void **state) {
     assert_string_equal(record_line(&bed, running, LINE_STATE), "running");
     for (int i = 0; i < 2; i++) expect_record(&bed, done[i]);
     expect_record(&bed, ended.id[1]);
-    assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "queued");
+    assert_string_equal(record_line(&bed, entry.id[1], LINE_STATE), "queued");
     assert_int_equal(pending(&bed), 8);
     assert_int_equal(list_all(&bed, "any", "10", NULL, NULL), 12);
     tenant = "anonymous";
@@ -133,7 +133,7 @@ static void lists_know_one_tenant(void **state) {
     static const char *const states[] = {"any", "queued", "running", "failed", "cancelled"};
     enum { STATES = sizeof states / sizeof *states };
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     char id[BLASD_ID_LEN + 1], was[STATES][16];
     (void)state;
     bed_open(&bed, &server, "lists");
@@ -147,8 +147,8 @@ static void lists_know_one_tenant(void **state) {
                  pages(&bed, states[i]));
     tenant = "bob";
     for (int i = 0; i < 100; i++) {
-        submit_packet(&bed, &packet, BLASD_ID_ASYNC, 10, "");
-        if (i % 10 == 0) drop(fcall(&bed, "cancel", "0", packet.id[3], packet.id[4], NULL));
+        submit_batch_entry(&bed, &entry, BLASD_ID_ASYNC, 10, "");
+        if (i % 10 == 0) drop(fcall(&bed, "cancel", "0", entry.id[3], entry.id[4], NULL));
     }
     assert_int_equal(list_all(&bed, "cancelled", "100", NULL, NULL), 20);
     assert_int_equal(list_all(&bed, "queued", "100", NULL, NULL), 980);
@@ -306,22 +306,22 @@ static void limits_of_a_tenant(void **state) {
     bed_close(&bed);
 }
 
-/* A packet of which its tenant may have only some. */
-static void a_packet_beyond_the_limits(void **state) {
+/* A batch entry of which its tenant may have only some. */
+static void a_batch_entry_beyond_the_limits(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     (void)state;
     bed_open(&bed, &server, "some");
-    packet_make(&packet, BLASD_ID_ASYNC, 5);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", "\t\tmatmul\tann\t1 3 0 0"),
-                        "00066");
+    batch_entry_make(&entry, BLASD_ID_ASYNC, 5);
+    assert_string_equal(
+        submit_batch_entry_as(&bed, &entry, "2", 100, "", "\t\tmatmul\tann\t1 3 0 0"), "00066");
     audit(&bed);
     tenant = "ann";
     assert_int_equal(list_all(&bed, "queued", "10", NULL, NULL), 3);
-    packet_make(&packet, BLASD_ID_ASYNC, 5);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", "\t\tmatmul\tann\t1 8 0 0"),
-                        "0");
-    drop(fcall(&bed, "cancel", "0", packet.id[2], NULL)); /* which opens it */
+    batch_entry_make(&entry, BLASD_ID_ASYNC, 5);
+    assert_string_equal(
+        submit_batch_entry_as(&bed, &entry, "2", 100, "", "\t\tmatmul\tann\t1 8 0 0"), "0");
+    drop(fcall(&bed, "cancel", "0", entry.id[2], NULL)); /* which opens it */
     audit(&bed);
     tenant = "anonymous";
     bed_close(&bed);
@@ -357,10 +357,14 @@ static void outputs_of_each_are_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_jobs_never_were),     cmocka_unit_test(lists_know_one_tenant),
-        cmocka_unit_test(keys_are_one_tenants),       cmocka_unit_test(who_comes_late_is_next),
-        cmocka_unit_test(each_has_its_share),         cmocka_unit_test(limits_of_a_tenant),
-        cmocka_unit_test(a_packet_beyond_the_limits), cmocka_unit_test(outputs_of_each_are_kept),
+        cmocka_unit_test(others_jobs_never_were),
+        cmocka_unit_test(lists_know_one_tenant),
+        cmocka_unit_test(keys_are_one_tenants),
+        cmocka_unit_test(who_comes_late_is_next),
+        cmocka_unit_test(each_has_its_share),
+        cmocka_unit_test(limits_of_a_tenant),
+        cmocka_unit_test(a_batch_entry_beyond_the_limits),
+        cmocka_unit_test(outputs_of_each_are_kept),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,6 +1,6 @@
 /* What the schema before left, as an upgrade leaves it: lists and records that told no tenants
  * apart are the anonymous one's. */
-#include "packet_fixture.h"
+#include "batch_entry_fixture.h"
 
 /* Makes of this schema what the one before would have written. */
 static void downgrade(struct bed *bed) {
@@ -47,13 +47,13 @@ static void upgrade(struct bed *bed) {
 static void jobs_of_schema_5(void **state) {
     enum { JOBS = 5 };
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[16];
     char id[JOBS][BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "schema5");
     for (int i = 0; i < JOBS; i++) submit_new(&bed, id[i], i == 4 ? "1" : "2");
-    submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
+    submit_batch_entry(&bed, &entry, BLASD_ID_ASYNC, 3, "");
     drop(fcall(&bed, "cancel", "0", id[1], NULL)); /* its name stays in the list */
     downgrade(&bed);
     upgrade(&bed);
@@ -69,7 +69,7 @@ static void jobs_of_schema_5(void **state) {
     assert_string_equal(claims[1].id, id[0]);
     assert_string_equal(claims[2].id, id[2]);
     assert_string_equal(claims[3].id, id[3]);
-    for (int i = 0; i < 3; i++) assert_string_equal(claims[4 + i].id, packet.id[i]);
+    for (int i = 0; i < 3; i++) assert_string_equal(claims[4 + i].id, entry.id[i]);
     assert_string_equal(finish_claims(worker, claims, 7), "1111111");
     expect_empty(&bed);
     blasd_worker_queue_free(worker);

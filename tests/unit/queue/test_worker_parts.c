@@ -1,5 +1,5 @@
 /* Connections that begin and end what another one of the same worker has claimed. */
-#include "packet_fixture.h"
+#include "batch_entry_fixture.h"
 
 static struct blasd_worker_queue *part_new(struct bed *bed, const struct blasd_worker_queue *worker,
                                            int part) {
@@ -97,27 +97,27 @@ static void test_what_parts_began_is_counted(void **state) {
     crew_close(&crew);
 }
 
-/* Of a packet a connection beside may begin single jobs, as the slow pool does: they are the ones
- * that cost an attempt, also where the packet was opened meanwhile. */
-static void count_of_a_packet(const char *name, bool opened) {
+/* Of a batch entry a connection beside may begin single jobs, as the slow pool does: they are the
+ * ones that cost an attempt, also where the batch entry was opened meanwhile. */
+static void count_of_a_batch_entry(const char *name, bool opened) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[4 * JOBS];
     int left = opened ? 3 : 4, seen[JOBS] = {0};
     bed_open(&bed, &server, name);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     struct blasd_worker_queue *part = part_new(&bed, worker, 1);
     struct blasd_worker_queue *other = worker_new(&bed, "x", BLASD_DEVICE_CPU);
-    submit_packet(&bed, &packet, BLASD_ID_SYNC, JOBS, "c");
+    submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, JOBS, "c");
     assert_int_equal(claim(worker, 4 * JOBS, PLENTY, claims), JOBS); /* as a whole */
     begun(part, &claims[1], 1);
-    if (opened) drop(fcall(&bed, "cancel", "1", packet.id[3], NULL));
+    if (opened) drop(fcall(&bed, "cancel", "1", entry.id[3], NULL));
     bury(&bed, "w");
     assert_int_equal(counted(&bed, "2"), left);
     assert_int_equal(claim(other, 4 * JOBS, PLENTY, claims), left);
     for (int i = 0; i < left; i++)
         for (int k = 0; k < JOBS; k++)
-            if (strcmp(claims[i].id, packet.id[k]) == 0) {
+            if (strcmp(claims[i].id, entry.id[k]) == 0) {
                 seen[k]++;
                 assert_int_equal(claims[i].attempts, k == 1 ? 1 : 0);
             }
@@ -128,10 +128,10 @@ static void count_of_a_packet(const char *name, bool opened) {
     bed_close(&bed);
 }
 
-static void test_what_parts_began_of_a_packet_is_counted(void **state) {
+static void test_what_parts_began_of_a_batch_entry_is_counted(void **state) {
     (void)state;
-    count_of_a_packet("parts-packet", false);
-    count_of_a_packet("parts-opened", true);
+    count_of_a_batch_entry("parts-entry", false);
+    count_of_a_batch_entry("parts-opened", true);
 }
 
 /* What ended elsewhere is not held any more. */
@@ -158,7 +158,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_begin_and_end),
         cmocka_unit_test(test_what_parts_began_is_counted),
-        cmocka_unit_test(test_what_parts_began_of_a_packet_is_counted),
+        cmocka_unit_test(test_what_parts_began_of_a_batch_entry_is_counted),
         cmocka_unit_test(test_the_worker_lets_go),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -122,8 +122,8 @@ static int fake_end_flight(struct blasd_flight *flight, struct blasd_err *err) {
     free(flight);
     return code;
 }
-static void fake_company(const struct blasd_job *job, const struct blasd_plan *plan,
-                         struct blasd_key *ret) {
+static void fake_batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
+                           struct blasd_key *ret) {
     if (!fake.mixes) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[0]);
@@ -133,7 +133,7 @@ static const struct blasd_kernel fake_kernel = {.op = "matmul",
                                                 .run = fake_run,
                                                 .begin = fake_begin,
                                                 .end = fake_end_flight,
-                                                .company = fake_company};
+                                                .batch_key = fake_batch_key};
 #else
 static const struct blasd_kernel fake_kernel = {.op = "matmul", .run = fake_run};
 #endif

@@ -1,6 +1,6 @@
-/* Packets at the edges: a full queue, calls sent again, segments, records that go, lists and
+/* Batch entries at the edges: a full queue, calls sent again, segments, records that go, lists and
  * counts, workers of a class that do not come, idle workers, and damage. */
-#include "packet_fixture.h"
+#include "batch_entry_fixture.h"
 
 #define NOTE "\t\tmatmul\tanonymous"
 #define SEG_IN "aaaaaaaaaaaaaaaa"
@@ -28,46 +28,46 @@ static int work_off(struct bed *bed) {
 
 static void room_for_a_part_of_it(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     (void)state;
     bed_open(&bed, &server, "part");
     bed.limits.queue_jobs = 5;
     bed_limits(&bed);
-    packet_make(&packet, BLASD_ID_SYNC, 4);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "0");
-    packet_make(&packet, BLASD_ID_SYNC, 3);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "011");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, "", NOTE), "0");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 3);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, "", NOTE), "011");
     audit(&bed);
     assert_int_equal(pending(&bed), 5);
-    assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "queued");
-    assert_string_equal(record_line(&bed, packet.id[1], 0), "404");
+    assert_string_equal(record_line(&bed, entry.id[0], LINE_STATE), "queued");
+    assert_string_equal(record_line(&bed, entry.id[1], 0), "404");
     /* the same by bytes */
     bed.limits.queue_jobs = 100;
     bed.limits.queue_bytes = 700;
     bed_limits(&bed);
-    packet_make(&packet, BLASD_ID_SYNC, 4);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 90, "", NOTE), "0011");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 90, "", NOTE), "0011");
     audit(&bed);
-    packet_make(&packet, BLASD_ID_SYNC, 2);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 90, "", NOTE), "11");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 2);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 90, "", NOTE), "11");
     assert_int_equal(work_off(&bed), 7);
     expect_empty(&bed);
     bed_close(&bed);
 }
 
-/* Of a packet that found room for a part, the reply was lost: it is the same when it is sent again,
- * though there is room now. */
+/* Of a batch entry that found room for a part, the reply was lost: it is the same when it is sent
+ * again, though there is room now. */
 static void a_part_sent_again(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[8];
     (void)state;
     bed_open(&bed, &server, "partagain");
     bed.limits.queue_jobs = 2;
     bed_limits(&bed);
-    packet_make(&packet, BLASD_ID_SYNC, 4);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "0011");
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, AGAIN, NOTE), "0011");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, "", NOTE), "0011");
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, AGAIN, NOTE), "0011");
     audit(&bed);
     assert_int_equal(pending(&bed), 2);
     /* meanwhile one has ended, and there is room for all */
@@ -76,14 +76,14 @@ static void a_part_sent_again(void **state) {
     assert_string_equal(finish_claims(worker, claims, 1), "1");
     bed.limits.queue_jobs = 100;
     bed_limits(&bed);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, AGAIN, NOTE), "0011");
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, AGAIN, NOTE), "0011");
     audit(&bed);
     assert_int_equal(pending(&bed), 1);
-    expect_record(&bed, packet.id[0]);
+    expect_record(&bed, entry.id[0]);
     assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
     assert_string_equal(finish_claims(worker, claims, 1), "1");
-    for (int i = 0; i < 2; i++) expect_record(&bed, packet.id[i]);
-    for (int i = 2; i < 4; i++) assert_string_equal(record_line(&bed, packet.id[i], 0), "404");
+    for (int i = 0; i < 2; i++) expect_record(&bed, entry.id[i]);
+    for (int i = 2; i < 4; i++) assert_string_equal(record_line(&bed, entry.id[i], 0), "404");
     expect_empty(&bed);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
@@ -92,36 +92,36 @@ static void a_part_sent_again(void **state) {
 /* The reply to submit was lost: while it waits, opened, held, and ended, whole or in parts. */
 static void sent_again(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[8];
     (void)state;
     bed_open(&bed, &server, "again");
     for (int round = 0; round < 4; round++) {
         enum blasd_id_kind kind = round % 2 ? BLASD_ID_ASYNC : BLASD_ID_SYNC;
         struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
-        packet_make(&packet, kind, 3);
+        batch_entry_make(&entry, kind, 3);
         for (int i = 0; i < 2; i++) {
-            assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, i ? AGAIN : "", NOTE),
+            assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, i ? AGAIN : "", NOTE),
                                 "0");
             audit(&bed);
             assert_int_equal(pending(&bed), 3);
         }
         if (round / 2) {
-            drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
-            submit_packet_as(&bed, &packet, "2", 100, AGAIN, NOTE);
+            drop(fcall(&bed, "cancel", "1", entry.id[1], NULL));
+            submit_batch_entry_as(&bed, &entry, "2", 100, AGAIN, NOTE);
             audit(&bed);
             assert_int_equal(pending(&bed), 2);
         }
         int count = claim(worker, 8, PLENTY, claims);
         assert_int_equal(count, round / 2 ? 2 : 3);
-        submit_packet_as(&bed, &packet, "2", 100, AGAIN, NOTE);
+        submit_batch_entry_as(&bed, &entry, "2", 100, AGAIN, NOTE);
         audit(&bed);
         finish_claims(worker, claims, count);
         drop(fcall(&bed, "tick", NULL)); /* forgets that it was opened */
-        assert_int_equal(strspn(submit_packet_as(&bed, &packet, "2", 100, AGAIN, NOTE), "0") > 0,
-                         1);
+        assert_int_equal(
+            strspn(submit_batch_entry_as(&bed, &entry, "2", 100, AGAIN, NOTE), "0") > 0, 1);
         assert_int_equal(pending(&bed), 0);
-        expect_record(&bed, packet.id[2]);
+        expect_record(&bed, entry.id[2]);
         expect_empty(&bed);
         blasd_worker_queue_free(worker);
     }
@@ -139,10 +139,10 @@ static void write_record(struct blasd_buf *out, const char *id, const char *segm
     assert_int_equal(blasd_record_encode(&record, out, &err), 0);
 }
 
-/* Of jobs of one packet whose records go at different times each keeps its own outputs. */
+/* Of jobs of one batch entry whose records go at different times each keeps its own outputs. */
 static void one_is_kept_longer(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[2];
     struct blasd_ending endings[2] = {{.out_bytes = 1000}, {.out_bytes = 1000}};
     struct blasd_buf records[2];
@@ -153,13 +153,13 @@ static void one_is_kept_longer(void **state) {
     bed.limits.record_sync_s = 60;
     bed_limits(&bed);
     struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
-    packet_make(&packet, BLASD_ID_SYNC, 2);
-    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "0");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 2);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, "", NOTE), "0");
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
-    drop(fcall(&bed, "keep", packet.id[1], NULL));
+    drop(fcall(&bed, "keep", entry.id[1], NULL));
     for (int i = 0; i < 2; i++) {
-        write_record(&records[i], packet.id[i], SEG_A);
-        endings[i].id = packet.id[i];
+        write_record(&records[i], entry.id[i], SEG_A);
+        endings[i].id = entry.id[i];
         endings[i].record = records[i].data;
         endings[i].record_len = records[i].len;
         memcpy(endings[i].slice.segment, SEG_A, sizeof SEG_A);
@@ -172,19 +172,19 @@ static void one_is_kept_longer(void **state) {
     assert_int_equal(refs_of(&bed, SEG_A), 2);
     redis_forward(&server, 70000);
     drop(fcall(&bed, "tick", NULL));
-    assert_string_equal(record_line(&bed, packet.id[0], 0), "410");
-    assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "succeeded");
+    assert_string_equal(record_line(&bed, entry.id[0], 0), "410");
+    assert_string_equal(record_line(&bed, entry.id[1], LINE_STATE), "succeeded");
     assert_int_equal(refs_of(&bed, SEG_A), 1);
-    drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
+    drop(fcall(&bed, "cancel", "1", entry.id[1], NULL));
     assert_int_equal(refs_of(&bed, SEG_A), 0);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
 
 /* References of inputs and outputs: taken and given back once a job, whole, opened and refused. */
-static void segments_of_packets(void **state) {
+static void segments_of_batch_entries(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[64];
     const char *note = " " SEG_IN "\t\tmatmul\tanonymous";
     const char *outputs[] = {SEG_A, SEG_A, NULL, SEG_B, SEG_A};
@@ -196,23 +196,23 @@ static void segments_of_packets(void **state) {
         struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
         bed.limits.queue_jobs = round == 2 ? 4 : 100;
         bed_limits(&bed);
-        packet_make(&packet, BLASD_ID_SYNC, 5);
-        assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", note),
+        batch_entry_make(&entry, BLASD_ID_SYNC, 5);
+        assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, "", note),
                             round == 2 ? "00001" : "0");
         assert_int_equal(refs_of(&bed, SEG_IN), round == 2 ? 4 : 5);
-        submit_packet_as(&bed, &packet, "2", 100, AGAIN, note);
+        submit_batch_entry_as(&bed, &entry, "2", 100, AGAIN, note);
         assert_int_equal(refs_of(&bed, SEG_IN), round == 2 ? 4 : 5);
         int count = claim(worker, 64, PLENTY, claims);
         const char *ids[5];
         for (int i = 0; i < count; i++) ids[i] = claims[i].id;
         if (round == 1) {
-            drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
+            drop(fcall(&bed, "cancel", "1", entry.id[1], NULL));
             assert_int_equal(refs_of(&bed, SEG_IN), 4);
         }
         /* outputs that lie in a segment are referred to while the job is pending */
         char out[BLASD_ID_LEN + 5], in[BLASD_ID_LEN + 4];
-        snprintf(out, sizeof out, "%s.out", packet.id[0]);
-        snprintf(in, sizeof in, "%s.in", packet.id[0]);
+        snprintf(out, sizeof out, "%s.out", entry.id[0]);
+        snprintf(in, sizeof in, "%s.in", entry.id[0]);
         redisReply *reply = fcall(&bed, "refs", SEG_IN ".seg", out, in, SEG_A ".seg", NULL);
         assert_string_equal(reply->str, "1110");
         drop(reply);
@@ -223,12 +223,12 @@ static void segments_of_packets(void **state) {
             fail_msg("round %d: %d references", round, refs_of(&bed, SEG_A));
         assert_int_equal(refs_of(&bed, SEG_B), 1);
         /* one record is forgotten, the bytes stay until its neighbours go */
-        drop(fcall(&bed, "cancel", "1", packet.id[0], NULL));
-        assert_string_equal(record_line(&bed, packet.id[0], 0), "404");
-        expect_record(&bed, packet.id[2]);
+        drop(fcall(&bed, "cancel", "1", entry.id[0], NULL));
+        assert_string_equal(record_line(&bed, entry.id[0], 0), "404");
+        expect_record(&bed, entry.id[2]);
         redis_forward(&server, 62000);
         drop(fcall(&bed, "tick", NULL));
-        assert_string_equal(record_line(&bed, packet.id[2], 0), "410");
+        assert_string_equal(record_line(&bed, entry.id[2], 0), "410");
         assert_int_equal(ask(&bed, "EXISTS", "refs"), 0);
         reply = redisCommand(bed.raw, "HGET %s:recbytes s", bed.tag);
         assert_string_equal(reply->str, "0");
@@ -241,27 +241,27 @@ static void segments_of_packets(void **state) {
 
 static void records_forgotten_one_by_one(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[8];
     (void)state;
     bed_open(&bed, &server, "forget");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    submit_packet(&bed, &packet, BLASD_ID_SYNC, 4, "");
+    submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 4, "");
     assert_int_equal(claim(worker, 8, PLENTY, claims), 4);
     finish_claims(worker, claims, 4);
     static const int order[] = {1, 3, 0, 2};
     for (int k = 0; k < 4; k++) {
-        redisReply *reply = fcall(&bed, "cancel", "1", packet.id[order[k]], NULL);
+        redisReply *reply = fcall(&bed, "cancel", "1", entry.id[order[k]], NULL);
         assert_memory_equal(reply->element[0]->str, "record of ", 10);
-        assert_memory_equal(reply->element[0]->str + 10, packet.id[order[k]], BLASD_ID_LEN);
+        assert_memory_equal(reply->element[0]->str + 10, entry.id[order[k]], BLASD_ID_LEN);
         drop(reply);
         for (int i = 0; i < 4; i++) {
             bool gone = false;
             for (int j = 0; j <= k; j++) gone = gone || order[j] == i;
             if (gone)
-                assert_string_equal(record_line(&bed, packet.id[i], 0), "404");
+                assert_string_equal(record_line(&bed, entry.id[i], 0), "404");
             else
-                expect_record(&bed, packet.id[i]);
+                expect_record(&bed, entry.id[i]);
         }
     }
     redisReply *reply = redisCommand(bed.raw, "HGET %s:recbytes s", bed.tag);
@@ -275,15 +275,15 @@ static void records_forgotten_one_by_one(void **state) {
 }
 
 struct listed {
-    const struct packet *packet;
-    int times[PACKET_MOST];
-    char is[PACKET_MOST];
+    const struct entry *entry;
+    int times[BATCH_ENTRY_MOST];
+    char is[BATCH_ENTRY_MOST];
 };
 
 static void on_listed(void *arg, const redisReply *record) {
     struct listed *listed = arg;
-    for (int i = 0; i < listed->packet->jobs; i++) {
-        if (!reply_names(record, listed->packet->id[i])) continue;
+    for (int i = 0; i < listed->entry->jobs; i++) {
+        if (!reply_names(record, listed->entry->id[i])) continue;
         listed->times[i]++;
         listed->is[i] = reply_is(record, BLASD_QUEUED)      ? 'q'
                         : reply_is(record, BLASD_RUNNING)   ? 'r'
@@ -294,10 +294,10 @@ static void on_listed(void *arg, const redisReply *record) {
 
 /* What the pages of a list say of the ids: each occurs once, with its state, or, ' ', not. */
 static void expect_listed(struct bed *bed, const char *which, const char *limit,
-                          const struct packet *packet, const char *states) {
-    struct listed listed = {.packet = packet};
+                          const struct entry *entry, const char *states) {
+    struct listed listed = {.entry = entry};
     list_all(bed, which, limit, on_listed, &listed);
-    for (int i = 0; i < packet->jobs; i++) {
+    for (int i = 0; i < entry->jobs; i++) {
         if (listed.times[i] != (states[i] != ' '))
             fail_msg("%s lists job %d of '%s' %d times", which, i, states, listed.times[i]);
         if (states[i] != ' ') assert_int_equal(listed.is[i], states[i]);
@@ -319,12 +319,12 @@ static void expect_stats(struct bed *bed, int queued, int claimed, int running) 
 
 static void lists_and_counts(void **state) {
     struct bed bed;
-    struct packet one, two;
+    struct entry one, two;
     struct blasd_claim claims[8];
     (void)state;
     bed_open(&bed, &server, "list");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    submit_packet(&bed, &one, BLASD_ID_SYNC, 3, "");
+    submit_batch_entry(&bed, &one, BLASD_ID_SYNC, 3, "");
     expect_stats(&bed, 3, 0, 0);
     expect_listed(&bed, "queued", "100", &one, "qqq");
     assert_int_equal(claim(worker, 8, PLENTY, claims), 3);
@@ -333,7 +333,7 @@ static void lists_and_counts(void **state) {
     expect_listed(&bed, "running", "100", &one, "   ");
     begun(worker, claims, 3);
     expect_stats(&bed, 0, 3, 3);
-    submit_packet(&bed, &two, BLASD_ID_SYNC, 2, "");
+    submit_batch_entry(&bed, &two, BLASD_ID_SYNC, 2, "");
     expect_listed(&bed, "running", "100", &one, "rrr");
     expect_listed(&bed, "queued", "100", &one, "   ");
     expect_listed(&bed, "queued", "100", &two, "qq");
@@ -348,7 +348,7 @@ static void lists_and_counts(void **state) {
     assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
     finish_claims(worker, claims, 1);
     worker = fresh_worker(&bed, worker);
-    submit_packet(&bed, &two, BLASD_ID_SYNC, 5, "");
+    submit_batch_entry(&bed, &two, BLASD_ID_SYNC, 5, "");
     expect_listed(&bed, "queued", "2", &two, "qqqqq"); /* in pages of no more than was asked for */
     assert_int_equal(work_off(&bed), 5);
     expect_listed(&bed, "any", "100", &two, "ddddd");
@@ -368,35 +368,37 @@ static long long hgets(struct bed *bed) {
 }
 
 /* What few ask for costs little however long the queue: a list reads the frames of what it shows,
- * and for many jobs of a packet they are read once. */
-static void a_few_jobs_read_few_packets(void **state) {
-    enum { PACKETS = 60 };
+ * and for many jobs of a batch entry they are read once. */
+static void a_few_jobs_read_few_batch_entries(void **state) {
+    enum { BATCH_ENTRIES = 60 };
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     long long before;
     (void)state;
     bed_open(&bed, &server, "few");
-    for (int i = 0; i < PACKETS; i++) submit_packet(&bed, &packet, BLASD_ID_SYNC, 8, "me");
+    for (int i = 0; i < BATCH_ENTRIES; i++)
+        submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 8, "me");
     before = hgets(&bed);
     drop(fcall(&bed, "list", "queued", "", "0", "9000000000000000", "20", "", NULL));
-    assert_in_range(hgets(&bed) - before, 3, 3 + 20); /* three packets, and attempts of each job */
+    assert_in_range(hgets(&bed) - before, 3,
+                    3 + 20); /* three batch entries, and attempts of each job */
     before = hgets(&bed);
-    drop(fcall(&bed, "watch", "me", packet.id[0], packet.id[1], packet.id[2], packet.id[3],
-               packet.id[4], packet.id[5], packet.id[6], packet.id[7], NULL));
+    drop(fcall(&bed, "watch", "me", entry.id[0], entry.id[1], entry.id[2], entry.id[3], entry.id[4],
+               entry.id[5], entry.id[6], entry.id[7], NULL));
     assert_in_range(hgets(&bed) - before, 2, 2 + 8);
-    assert_int_equal(work_off(&bed), 8 * PACKETS);
+    assert_int_equal(work_off(&bed), 8 * BATCH_ENTRIES);
     expect_empty(&bed);
     bed_close(&bed);
 }
 
-/* Jobs with deadlines end beside packets, which have none. */
-static void deadlines_beside_packets(void **state) {
+/* Jobs with deadlines end beside batch entries, which have none. */
+static void deadlines_beside_batch_entries(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     char id[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "deadline");
-    submit_packet(&bed, &packet, BLASD_ID_SYNC, 3, "");
+    submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 3, "");
     id_make(id, BLASD_ID_SYNC, 0);
     assert_int_equal(submit_as(&bed, id, "2", "9", "d=60000", ""), 0);
     redis_forward(&server, 60000);
@@ -409,25 +411,25 @@ static void deadlines_beside_packets(void **state) {
 }
 
 /* A frame as wire/frame.h begins: byte 13 says which class the user asked for. */
-static struct blasd_buf framed(const struct packet *packet, char asked) {
+static struct blasd_buf framed(const struct entry *entry, char asked) {
     struct blasd_buf out;
     char frame[64] = "BLJF";
     blasd_buf_init(&out, BLASD_MIB);
     frame[13] = asked;
-    for (int i = 0; i < packet->jobs; i++)
-        assert_int_equal(blasd_piece_add(&out, packet->id[i], frame, 40), 0);
+    for (int i = 0; i < entry->jobs; i++)
+        assert_int_equal(blasd_piece_add(&out, entry->id[i], frame, 40), 0);
     return out;
 }
 
 static void moved_from_a_class_without_workers(void **state) {
     struct bed bed;
-    struct packet any, cuda, opened;
+    struct entry any, cuda, opened;
     struct blasd_claim claims[16];
     (void)state;
     bed_open(&bed, &server, "stranded");
-    packet_make(&any, BLASD_ID_SYNC, 4);
-    packet_make(&cuda, BLASD_ID_SYNC, 3);
-    packet_make(&opened, BLASD_ID_SYNC, 2);
+    batch_entry_make(&any, BLASD_ID_SYNC, 4);
+    batch_entry_make(&cuda, BLASD_ID_SYNC, 3);
+    batch_entry_make(&opened, BLASD_ID_SYNC, 2);
     struct blasd_buf a = framed(&any, 0), c = framed(&cuda, 2), o = framed(&opened, 0);
     assert_string_equal(submit_pieces(&bed, any.name, 4, &a, "8", 9, "", NOTE), "0");
     assert_string_equal(submit_pieces(&bed, cuda.name, 3, &c, "8", 9, "", NOTE), "0");
@@ -458,11 +460,11 @@ static void moved_from_a_class_without_workers(void **state) {
     bed_close(&bed);
 }
 
-/* Packets that come into an empty queue are handed to idle workers; each job goes to one. */
+/* Batch entries that come into an empty queue are handed to idle workers; each job goes to one. */
 static void handed_over(void **state) {
-    enum { WORKERS = 3, PACKETS = 6 };
+    enum { WORKERS = 3, BATCH_ENTRIES = 6 };
     struct bed bed;
-    struct packet packet[PACKETS];
+    struct entry entry[BATCH_ENTRIES];
     struct blasd_claim claims[WORKERS][64];
     struct blasd_worker_queue *worker[WORKERS];
     struct blasd_err err;
@@ -472,18 +474,18 @@ static void handed_over(void **state) {
     for (int i = 0; i < WORKERS; i++) {
         snprintf(name, sizeof name, "w%d", i);
         worker[i] = worker_new(&bed, name, BLASD_DEVICE_CPU);
-        /* the second asks for fewer than are in a packet */
+        /* the second asks for fewer than are in a batch entry */
         assert_int_equal(claim(worker[i], i == 1 ? 3 : 64, PLENTY, claims[i]), 0);
     }
     struct words words;
-    struct blasd_buf pieces[PACKETS];
+    struct blasd_buf pieces[BATCH_ENTRIES];
     words_begin(&words, &bed, BLASD_QUEUE_FN("submit"));
     word(&words, "test");
     word(&words, submit_seq(false));
-    for (int i = 0; i < PACKETS; i++) {
-        packet_make(&packet[i], BLASD_ID_SYNC, 5);
-        pieces[i] = pieces_of(packet[i].id, 5, "frame of ");
-        word(&words, packet[i].name);
+    for (int i = 0; i < BATCH_ENTRIES; i++) {
+        batch_entry_make(&entry[i], BLASD_ID_SYNC, 5);
+        pieces[i] = pieces_of(entry[i].id, 5, "frame of ");
+        word(&words, entry[i].name);
         word_add(&words, pieces[i].data, pieces[i].len);
         word(&words, "2");
         word(&words, "100 5");
@@ -491,26 +493,26 @@ static void handed_over(void **state) {
         word(&words, NOTE);
     }
     redisReply *reply = words_call(&bed, &words);
-    assert_int_equal(reply->element[1]->integer, 5 * PACKETS);
+    assert_int_equal(reply->element[1]->integer, 5 * BATCH_ENTRIES);
     drop(reply);
     audit(&bed);
     int done = 0;
-    for (int round = 0; round < 40 && done < 5 * PACKETS; round++) {
+    for (int round = 0; round < 40 && done < 5 * BATCH_ENTRIES; round++) {
         struct blasd_worker_queue *one = worker[round % WORKERS];
         struct blasd_claim *mine = claims[round % WORKERS];
         assert_int_equal(blasd_worker_queue_wait(one, 20, &err), 0);
         int count = claim(one, round % WORKERS == 1 ? 3 : 64, PLENTY, mine);
-        if (round == 0) assert_true(count >= 5 && count < 5 * PACKETS); /* its share */
+        if (round == 0) assert_true(count >= 5 && count < 5 * BATCH_ENTRIES); /* its share */
         audit(&bed);
         assert_int_equal(strspn(finish_claims(one, mine, count), "1"), count);
         audit(&bed);
         done += count;
     }
-    assert_int_equal(done, 5 * PACKETS);
-    for (int i = 0; i < PACKETS; i++)
-        for (int k = 0; k < 5; k++) expect_record(&bed, packet[i].id[k]);
+    assert_int_equal(done, 5 * BATCH_ENTRIES);
+    for (int i = 0; i < BATCH_ENTRIES; i++)
+        for (int k = 0; k < 5; k++) expect_record(&bed, entry[i].id[k]);
     expect_empty(&bed);
-    for (int i = 0; i < PACKETS; i++) blasd_buf_release(&pieces[i]);
+    for (int i = 0; i < BATCH_ENTRIES; i++) blasd_buf_release(&pieces[i]);
     for (int i = 0; i < WORKERS; i++) blasd_worker_queue_free(worker[i]);
     bed_close(&bed);
 }
@@ -520,12 +522,12 @@ int main(void) {
         cmocka_unit_test(room_for_a_part_of_it),
         cmocka_unit_test(a_part_sent_again),
         cmocka_unit_test(sent_again),
-        cmocka_unit_test(segments_of_packets),
+        cmocka_unit_test(segments_of_batch_entries),
         cmocka_unit_test(one_is_kept_longer),
         cmocka_unit_test(records_forgotten_one_by_one),
         cmocka_unit_test(lists_and_counts),
-        cmocka_unit_test(a_few_jobs_read_few_packets),
-        cmocka_unit_test(deadlines_beside_packets),
+        cmocka_unit_test(a_few_jobs_read_few_batch_entries),
+        cmocka_unit_test(deadlines_beside_batch_entries),
         cmocka_unit_test(moved_from_a_class_without_workers),
         cmocka_unit_test(handed_over),
     };

@@ -1,41 +1,40 @@
-/* Packets whose bytes are not what they should be. */
-#include "packet_fixture.h"
+/* Batch entries whose bytes are not what they should be. */
+#include "batch_entry_fixture.h"
 
 #define NOTE "\t\tmatmul\tanonymous"
 
 /* Ids in other jobs' bytes are bytes. */
 static void ids_inside_frames(void **state) {
     struct bed bed;
-    struct packet packet;
+    struct entry entry;
     struct blasd_claim claims[8];
     struct blasd_buf pieces, bait;
     (void)state;
     bed_open(&bed, &server, "bait");
-    packet_make(&packet, BLASD_ID_SYNC, 3);
-    bait = pieces_of(packet.id, 3, "");
+    batch_entry_make(&entry, BLASD_ID_SYNC, 3);
+    bait = pieces_of(entry.id, 3, "");
     blasd_buf_init(&pieces, BLASD_MIB);
     for (int i = 0; i < 3; i++)
         assert_int_equal(
-            blasd_piece_add(&pieces, packet.id[i], i < 2 ? bait.data : "", i < 2 ? bait.len : 0),
-            0);
-    assert_string_equal(submit_pieces(&bed, packet.name, 3, &pieces, "2", 100, "", NOTE), "0");
+            blasd_piece_add(&pieces, entry.id[i], i < 2 ? bait.data : "", i < 2 ? bait.len : 0), 0);
+    assert_string_equal(submit_pieces(&bed, entry.name, 3, &pieces, "2", 100, "", NOTE), "0");
     audit(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 8, PLENTY, claims), 3);
     for (int i = 0; i < 3; i++) {
-        assert_string_equal(claims[i].id, packet.id[i]);
+        assert_string_equal(claims[i].id, entry.id[i]);
         assert_int_equal(claims[i].frame_len, i < 2 ? bait.len : 0);
     }
     /* records that hold pieces of the others */
-    assert_string_equal(finish_raw(&bed, worker, false, packet.name, &pieces, "3 0"), "111");
+    assert_string_equal(finish_raw(&bed, worker, false, entry.name, &pieces, "3 0"), "111");
     for (int i = 0; i < 3; i++) {
-        redisReply *reply = fcall(&bed, "get", packet.id[i], NULL);
+        redisReply *reply = fcall(&bed, "get", entry.id[i], NULL);
         assert_int_equal(reply->element[0]->len, i < 2 ? bait.len : 0);
         drop(reply);
     }
-    drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
-    assert_string_equal(record_line(&bed, packet.id[1], 0), "404");
-    redisReply *reply = fcall(&bed, "get", packet.id[0], packet.id[2], NULL);
+    drop(fcall(&bed, "cancel", "1", entry.id[1], NULL));
+    assert_string_equal(record_line(&bed, entry.id[1], 0), "404");
+    redisReply *reply = fcall(&bed, "get", entry.id[0], entry.id[2], NULL);
     assert_int_equal(reply->element[0]->len, bait.len);
     assert_int_equal(reply->element[1]->len, 0);
     drop(reply);
@@ -51,7 +50,7 @@ static void damaged_pieces(void **state) {
     enum { CUT, LONG, FEWER, EMPTY, FOREIGN, NOT_AN_ID, TWICE, DAMAGES };
     for (int damage = 0; damage < DAMAGES; damage++) {
         struct bed bed;
-        struct packet before, packet, other, behind;
+        struct entry before, entry, other, behind;
         struct blasd_claim claims[64];
         struct blasd_err err;
         char name[16];
@@ -60,10 +59,10 @@ static void damaged_pieces(void **state) {
         snprintf(name, sizeof name, "damage%d", damage);
         bed_open(&bed, &server, name);
         struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-        submit_packet(&bed, &before, BLASD_ID_SYNC, 2, "");
-        packet_make(&packet, BLASD_ID_SYNC, 4);
-        packet_make(&other, BLASD_ID_SYNC, 1);
-        struct blasd_buf pieces = pieces_of(packet.id, 4, "frame of ");
+        submit_batch_entry(&bed, &before, BLASD_ID_SYNC, 2, "");
+        batch_entry_make(&entry, BLASD_ID_SYNC, 4);
+        batch_entry_make(&other, BLASD_ID_SYNC, 1);
+        struct blasd_buf pieces = pieces_of(entry.id, 4, "frame of ");
         size_t each = pieces.len / 4;
         if (damage == CUT) pieces.len -= 7;
         if (damage == LONG) pieces.data[3 * each + 3] = 0x7f;
@@ -71,9 +70,9 @@ static void damaged_pieces(void **state) {
         if (damage == EMPTY) pieces.len = 0;
         if (damage == FOREIGN) memcpy(pieces.data + each + 4, other.id[0], BLASD_ID_LEN);
         if (damage == NOT_AN_ID) memset(pieces.data + each + 4, 'Z', BLASD_ID_LEN);
-        if (damage == TWICE) memcpy(pieces.data + each + 4, packet.id[0], BLASD_ID_LEN);
-        submit_pieces(&bed, packet.name, 4, &pieces, "2", 100, "", NOTE);
-        submit_packet(&bed, &behind, BLASD_ID_SYNC, 3, "");
+        if (damage == TWICE) memcpy(pieces.data + each + 4, entry.id[0], BLASD_ID_LEN);
+        submit_pieces(&bed, entry.name, 4, &pieces, "2", 100, "", NOTE);
+        submit_batch_entry(&bed, &behind, BLASD_ID_SYNC, 3, "");
         for (int i = 0; i < 20 && done < 5; i++) {
             int count;
             bool lost;
@@ -89,7 +88,7 @@ static void damaged_pieces(void **state) {
             }
         }
         if (done != 5) fail_msg("damage %d: %d of 5 jobs beside it ended", damage, done);
-        for (int i = 0; i < 4; i++) drop(fcall(&bed, "cancel", "1", packet.id[i], NULL));
+        for (int i = 0; i < 4; i++) drop(fcall(&bed, "cancel", "1", entry.id[i], NULL));
         claim(worker, 64, PLENTY, claims);
         expect_empty(&bed);
         blasd_buf_release(&pieces);

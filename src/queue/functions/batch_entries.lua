@@ -1,7 +1,7 @@
--- Packets: small jobs that share an entry of the queue, and what becomes of them when one of them
+-- Batch entries: small jobs that share an entry of the queue, and what becomes of them when one of them
 -- is dealt with alone. Read next: events.lua.
 
-local function is_packet(name) return #name == PACKET end
+local function is_batch_entry(name) return #name == BATCH_ENTRY end
 
 -- each(id, from, to): what follows the head of each piece lies there. What is not well formed ends
 -- the walk.
@@ -31,35 +31,35 @@ local function find_piece(pieces, id)
     return nil
 end
 
--- The ids of a packet's jobs.
-local function packet_ids(packet)
+-- The ids of a batch entry's jobs.
+local function batch_entry_ids(batch_entry)
     local ids = {}
-    each_piece(call('HGET', K.frames, packet) or '', function(id) ids[#ids + 1] = id end)
+    each_piece(call('HGET', K.frames, batch_entry) or '', function(id) ids[#ids + 1] = id end)
     return ids
 end
 
--- Opens a pending packet: its jobs become entries of their own. Returns their ids.
-local function open_packet(packet, meta)
-    local pieces, job = call('HGET', K.frames, packet) or '', parse(meta)
+-- Opens a pending batch entry: its jobs become entries of their own. Returns their ids.
+local function open_batch_entry(batch_entry, meta)
+    local pieces, job = call('HGET', K.frames, batch_entry) or '', parse(meta)
     local single = gsub(meta, '^([^\t]*) x%d+\t', '%1\t', 1)
     local metas, frames, ids, seen = {}, {}, {}, {}
     each_piece(pieces, function(id, from, to)
         local n = #ids
-        if seen[id] or sub(id, 1, PACKET) ~= packet or find(id, '[^0-9a-f]', PACKET) then return end
+        if seen[id] or sub(id, 1, BATCH_ENTRY) ~= batch_entry or find(id, '[^0-9a-f]', BATCH_ENTRY) then return end
         seen[id] = true
         ids[n + 1] = id
         metas[2 * n + 1], metas[2 * n + 2] = id, single
         frames[2 * n + 1], frames[2 * n + 2] = id, sub(pieces, from, to)
     end)
-    call('HDEL', K.pending, packet)
-    call('HDEL', K.frames, packet)
+    call('HDEL', K.pending, batch_entry)
+    call('HDEL', K.frames, batch_entry)
     call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     if job.tenant ~= NOBODY then
-        call('SREM', K.names_of .. job.tenant, packet)
+        call('SREM', K.names_of .. job.tenant, batch_entry)
         call_many('SADD', K.names_of .. job.tenant, ids)
     end
-    if #ids > 0 then call('HSET', K.opened, packet, concat(ids, ' ')) end
+    if #ids > 0 then call('HSET', K.opened, batch_entry, concat(ids, ' ')) end
     local missing = #ids - job.jobs -- where its pieces are damaged
     tally('jobs', missing)
     tally('bytes', missing * job.cost)
@@ -68,11 +68,11 @@ local function open_packet(packet, meta)
     return ids
 end
 
--- Opens those of the names that are pending packets, where `only` is given those that are its keys.
-local function open_packets(names, only)
+-- Opens those of the names that are pending batch entries, where `only` is given those that are its keys.
+local function open_batch_entries(names, only)
     for i, meta in ipairs(get_many(K.pending, names)) do
         local name = names[i]
-        if meta and is_packet(name) and (not only or only[name]) then open_packet(name, meta) end
+        if meta and is_batch_entry(name) and (not only or only[name]) then open_batch_entry(name, meta) end
     end
 end
 
@@ -82,7 +82,7 @@ local function own(meta, tenant)
     return meta and (not tenant or parse(meta).tenant == tenant) and meta
 end
 
--- The metas of jobs, false where one is not pending; packets that they are in are opened.
+-- The metas of jobs, false where one is not pending; batch entries that they are in are opened.
 local function metas_alone(ids, from, tenant)
     from = from or 1
     local metas, opened = get_many(K.pending, ids, from), false
@@ -90,10 +90,10 @@ local function metas_alone(ids, from, tenant)
         meta = own(meta, tenant)
         if not meta then
             local id = ids[from + i - 1]
-            local packet = sub(id, 1, PACKET)
-            local whole_meta = own(call('HGET', K.pending, packet), tenant)
-            if whole_meta and id ~= packet then
-                open_packet(packet, whole_meta)
+            local batch_entry = sub(id, 1, BATCH_ENTRY)
+            local whole_meta = own(call('HGET', K.pending, batch_entry), tenant)
+            if whole_meta and id ~= batch_entry then
+                open_batch_entry(batch_entry, whole_meta)
                 opened = true
             end
             if opened then meta = own(call('HGET', K.pending, id), tenant) end
@@ -104,13 +104,13 @@ local function metas_alone(ids, from, tenant)
 end
 
 -- What names stand for: the names of what is pending of it, and their metas. In the place of an
--- opened packet are its jobs.
+-- opened batch entry are its jobs.
 local function resolve(names)
     local found, metas = {}, {}
     for i, meta in ipairs(get_many(K.pending, names)) do
         if meta then
             found[#found + 1], metas[#metas + 1] = names[i], meta
-        elseif is_packet(names[i]) then
+        elseif is_batch_entry(names[i]) then
             local ids = {}
             for id in gmatch(call('HGET', K.opened, names[i]) or '', '%S+') do ids[#ids + 1] = id end
             for k, one in ipairs(get_many(K.pending, ids)) do
@@ -121,7 +121,7 @@ local function resolve(names)
     return found, metas
 end
 
--- Forgets opened packets of which no job is pending: some of them at a time.
+-- Forgets opened batch entries of which no job is pending: some of them at a time.
 local function forget_opened()
     if call('EXISTS', K.opened) == 0 then return end
     local r = call('HSCAN', K.opened, K.opened_cursor or '0', 'COUNT', 100)

@@ -1,11 +1,11 @@
-/* Packets as the front end makes them: which jobs share one, what becomes of each where Redis
+/* Batch entries as the front end makes them: which jobs share one, what becomes of each where Redis
  * refuses a part, and where connections are lost on the way. */
 #include "front_fixture.h"
 #include "lossy.h"
 
 /* A kind of jobs that can run as one. */
 struct kind {
-    int company; /* 0: none */
+    int batch_key; /* 0: none */
     struct want want;
     enum blasd_priority priority;
     bool async;
@@ -22,13 +22,13 @@ static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
                             .device = kind.want.device,
                             .deadline_ms = kind.want.deadline_ms,
                             .payload_bytes = kind.frame};
-    struct blasd_key company = {0};
-    blasd_key_add_int(&company, kind.company);
+    struct blasd_key batch_key = {0};
+    blasd_key_add_int(&batch_key, kind.batch_key);
     struct blasd_submission submission = {.job = &job,
                                           .frame = frame,
                                           .frame_len = kind.frame > 0 ? kind.frame : 7,
                                           .cost_bytes = kind.want.cost == 0 ? 100 : kind.want.cost,
-                                          .company = kind.company ? &company : NULL,
+                                          .batch_key = kind.batch_key ? &batch_key : NULL,
                                           .idempotency_key = kind.want.key,
                                           .fingerprint = kind.want.fingerprint,
                                           .waiter = kind.want.watch ? waiter : NULL};
@@ -43,7 +43,7 @@ static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
 }
 
 static const struct kind small = {
-    .company = 1, .want = {.watch = true}, .priority = BLASD_PRIORITY_NORMAL};
+    .batch_key = 1, .want = {.watch = true}, .priority = BLASD_PRIORITY_NORMAL};
 
 static void send_many(struct env *env, struct kind kind, int count) {
     for (int i = 0; i < count; i++) send_job(env, kind, false);
@@ -75,7 +75,7 @@ static void test_no_entry_is_two_tenants(void **state) {
     UNTIL(env, env->answered == 30);
     assert_int_equal(entries(env), 3);
     for (int i = 0; i < 30; i++) {
-        assert_memory_equal(env->seen[i].id, env->seen[i % 3].id, BLASD_ID_PACKET);
+        assert_memory_equal(env->seen[i].id, env->seen[i % 3].id, BLASD_ID_ENTRY);
         for (int k = 0; k < 3; k++) {
             snprintf(who.tenant, sizeof who.tenant, "%s", names[k]);
             assert_int_equal(get(env, env->seen[i].id).code,
@@ -94,7 +94,7 @@ static void test_alike_jobs_share_an_entry(void **state) {
     assert_int_equal(env->queue->view.jobs, 10);
     assert_int_equal(env->queue->view.bytes, 1000);
     for (int i = 0; i < 10; i++) {
-        assert_memory_equal(env->seen[i].id, env->seen[0].id, BLASD_ID_PACKET);
+        assert_memory_equal(env->seen[i].id, env->seen[0].id, BLASD_ID_ENTRY);
         struct got got = get(env, env->seen[i].id);
         assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
         assert_non_null(memmem(got.record, got.record_len, env->seen[i].id, BLASD_ID_LEN));
@@ -114,12 +114,12 @@ static void test_one_alone_is_a_job(void **state) {
 static void test_kinds_apart(void **state) {
     struct env *env = *state;
     struct kind kinds[] = {small, small, small, small, small};
-    kinds[1].company = 2;
+    kinds[1].batch_key = 2;
     kinds[2].want.cost = 200;
     kinds[3].priority = BLASD_PRIORITY_HIGH;
     kinds[4].async = true;
     struct kind alone[] = {small, small, small};
-    alone[0].company = 0;
+    alone[0].batch_key = 0;
     alone[1].want.deadline_ms = 60000;
     alone[2].want.key = "a key";
     enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -157,17 +157,17 @@ static void test_more_kinds_than_places(void **state) {
     struct env *env = *state;
     struct kind kind = small;
     for (int i = 0; i < 3; i++)
-        for (kind.company = 1; kind.company <= FRONT_PACKETS + 3; kind.company++)
+        for (kind.batch_key = 1; kind.batch_key <= FRONT_ENTRIES + 3; kind.batch_key++)
             send_job(env, kind, false);
     UNTIL(env, env->answered == env->seen_count);
-    assert_int_equal(entries(env), FRONT_PACKETS + 3 * 3);
+    assert_int_equal(entries(env), FRONT_ENTRIES + 3 * 3);
     expect_all_done(env);
 }
 
 static void test_more_jobs_than_fit(void **state) {
     struct env *env = *state;
     struct kind large = small;
-    send_many(env, small, 3 * FRONT_PACKET_JOBS + 8);
+    send_many(env, small, 3 * FRONT_ENTRY_JOBS + 8);
     UNTIL(env, env->answered == env->seen_count);
     assert_int_equal(entries(env), 4);
     large.frame = 60000;
@@ -176,7 +176,7 @@ static void test_more_jobs_than_fit(void **state) {
     UNTIL(env, env->answered == env->seen_count);
     assert_true(entries(env) >= 4 + 25 && entries(env) < 4 + 40);
     large.frame = 10;
-    large.want.cost = FRONT_PACKET_INLINE / 3; /* by their cost only three go together */
+    large.want.cost = FRONT_ENTRY_INLINE / 3; /* by their cost only three go together */
     send_many(env, large, 8);
     long long before = entries(env);
     UNTIL(env, env->answered == env->seen_count);
@@ -188,21 +188,21 @@ static void test_more_jobs_than_fit(void **state) {
 static void test_joined_but_not_sent(void **state) {
     struct env *env = *state;
     struct kind other = small;
-    other.company = 2;
-    send_job(env, small, true); /* the first of its packet, and of the batch */
+    other.batch_key = 2;
+    send_job(env, small, true); /* the first of its batch entry, and of the batch */
     linger(env, 5);
     send_job(env, small, true);
     send_job(env, small, false);
     send_job(env, small, true);
     send_job(env, other, true);
     send_job(env, small, false);
-    other.company = 0;
+    other.batch_key = 0;
     send_job(env, other, false);
     UNTIL(env, env->answered == 3);
     assert_int_equal(entries(env), 2);
     assert_int_equal(env->queue->view.jobs, 3);
-    for (int i = 0; i < 2 * FRONT_PACKETS; i++) { /* as many kinds as there are places, and more */
-        other.company = 10 + i;
+    for (int i = 0; i < 2 * FRONT_ENTRIES; i++) { /* as many kinds as there are places, and more */
+        other.batch_key = 10 + i;
         send_job(env, other, true);
     }
     send_many(env, small, 2);
@@ -217,7 +217,7 @@ static void test_resend(void **state) {
     worker_register(env);
     keyed.want.key = "k= d=1";
     deadline.want.deadline_ms = 60000;
-    other.company = 2;
+    other.batch_key = 2;
     send_many(env, small, 5);
     send_job(env, keyed, false);
     send_job(env, deadline, false);
@@ -249,7 +249,7 @@ static void test_messages_lost(void **state) {
     assert_int_equal(work_once(env), 100);
     expect_all_done(env);
     /* told to watch again while they are pending, it is told once */
-    send_many(env, small, FRONT_PACKET_JOBS + 6);
+    send_many(env, small, FRONT_ENTRY_JOBS + 6);
     UNTIL(env, env->answered == env->seen_count);
     blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, env->queue->standing.subscribed && !env->queue->standing.rewatch);
@@ -257,7 +257,8 @@ static void test_messages_lost(void **state) {
     expect_all_done(env);
 }
 
-/* There is room for some of a packet: each job has its own answer, also where it is sent again. */
+/* There is room for some of a batch entry: each job has its own answer, also where it is sent
+ * again. */
 static void room_for_some(bool again) {
     struct env *env = env_new(NULL);
     int done = 0;
@@ -335,7 +336,7 @@ static int send_all_kinds(struct env *env) {
     snprintf(key, sizeof key, "key %d", sent);
     keyed.want.key = key;
     deadline.want.deadline_ms = 60000;
-    other.company = 2;
+    other.batch_key = 2;
     large.want.cost = UINT64_C(1) << 50; /* there is never room for it */
     send_many(env, small, 3);
     send_job(env, keyed, false);

@@ -67,7 +67,7 @@ def expect_right(i, job):
 
 
 def expect_nothing_left(service, seconds=20):
-    """All counts are zero again, and no packet is remembered as opened."""
+    """All counts are zero again, and no batch entry is remembered as opened."""
     redis = Redis(service)
     end, left = time.monotonic() + seconds, None
     while time.monotonic() < end:
@@ -107,16 +107,16 @@ def test_jobs_that_come_at_once_are_told_apart(make_service):
         end = time.monotonic() + 10
         while len(ids_pending(service)) < 200 and time.monotonic() < end:
             time.sleep(0.05)
-        packets = [name for name in names_pending(service) if len(name) == 29]
-        assert packets, "no jobs shared an entry"
+        entries = [name for name in names_pending(service) if len(name) == 29]
+        assert entries, "no jobs shared an entry"
         assert sorted(set(ids_pending(service)) & set(ids.values())) == sorted(ids.values())
         for i in range(0, 100, 9):
             answer = service.request("DELETE", f"/jobs/{ids[i]}")
             assert answer.status == 200 and answer.json()["state"] == "cancelled"
         for i in range(100, 200, 10):
             waiting.pop(i).close()  # its client has gone
-        assert service.request("GET", f"/jobs/{packets[0]}").status == 404
-        assert service.request("GET", f"/jobs/{packets[0]}000000000000").status == 404
+        assert service.request("GET", f"/jobs/{entries[0]}").status == 404
+        assert service.request("GET", f"/jobs/{entries[0]}000000000000").status == 404
     for i, sock in waiting.items():
         status, job = answer_of(sock)
         assert status == 200
@@ -130,16 +130,16 @@ def test_jobs_that_come_at_once_are_told_apart(make_service):
     expect_nothing_left(service)
 
 
-def test_a_damaged_packet_stops_no_other_job(make_service):
+def test_a_damaged_batch_entry_stops_no_other_job(make_service):
     service = make_service()
     redis = Redis(service)
     with service.worker_held():
         for sock in send_at_once(service, range(60), lambda i: 0).values():
             assert answer_of(sock)[0] == 202
-        packets = [name for name in redis("HKEYS", "{blasd}:pending") if len(name) == 29]
-        assert len(packets) >= 3
+        entries = [name for name in redis("HKEYS", "{blasd}:pending") if len(name) == 29]
+        assert len(entries) >= 3
         damages = (lambda frame: frame[:-5], lambda frame: b"", lambda frame: b"\xff" * 50 + frame)
-        for name, damage in zip(packets, damages):
+        for name, damage in zip(entries, damages):
             redis("HSET", "{blasd}:frames", name, damage(redis("HGET", "{blasd}:frames", name)))
         socks = send_at_once(service, range(60, 120), lambda i: 30)
     for i, sock in socks.items():

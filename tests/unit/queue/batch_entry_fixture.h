@@ -1,30 +1,31 @@
-/* For tests of packets: packets to submit, who is told, and an audit of all that the queue keeps.
+/* For tests of batch entries: batch entries to submit, who is told, and an audit of all that the
+ * queue keeps.
  */
-#ifndef TESTS_PACKET_FIXTURE_H
-#define TESTS_PACKET_FIXTURE_H
+#ifndef TESTS_BATCH_ENTRY_FIXTURE_H
+#define TESTS_BATCH_ENTRY_FIXTURE_H
 
 #include "redis_fixture.h"
 
 #include "queue/piece.h"
 
-#define PACKET_MOST 64
+#define BATCH_ENTRY_MOST 64
 
-/* A packet: its jobs' frames are "frame of ID". */
-struct packet {
+/* A batch entry: its jobs' frames are "frame of ID". */
+struct entry {
     int jobs;
-    char name[BLASD_ID_PACKET + 1];
-    char id[PACKET_MOST][BLASD_ID_LEN + 1];
+    char name[BLASD_ID_ENTRY + 1];
+    char id[BATCH_ENTRY_MOST][BLASD_ID_LEN + 1];
 };
 
-static inline void packet_make(struct packet *packet, enum blasd_id_kind kind, int jobs) {
-    packet->jobs = jobs;
-    id_make(packet->id[0], kind, 0);
+static inline void batch_entry_make(struct entry *entry, enum blasd_id_kind kind, int jobs) {
+    entry->jobs = jobs;
+    id_make(entry->id[0], kind, 0);
     for (int i = 1; i < jobs; i++) {
-        memcpy(packet->id[i], packet->id[0], BLASD_ID_LEN + 1);
-        blasd_id_renew(packet->id[i]);
+        memcpy(entry->id[i], entry->id[0], BLASD_ID_LEN + 1);
+        blasd_id_renew(entry->id[i]);
     }
-    memcpy(packet->name, packet->id[0], BLASD_ID_PACKET);
-    packet->name[BLASD_ID_PACKET] = '\0';
+    memcpy(entry->name, entry->id[0], BLASD_ID_ENTRY);
+    entry->name[BLASD_ID_ENTRY] = '\0';
 }
 
 /* Pieces of the ids, each with `text` before its id. Release them. */
@@ -76,11 +77,12 @@ static inline redisReply *words_call(struct bed *bed, struct words *words) {
 /* In the place of OPTIONS: its reply was lost, and it is sent again. */
 #define AGAIN "again"
 
-/* What submit replies for a packet of these pieces, as a text: its digits, of an integer one. */
+/* What submit replies for a batch entry of these pieces, as a text: its digits, of an integer one.
+ */
 static inline const char *submit_pieces(struct bed *bed, const char *name, int jobs,
                                         const struct blasd_buf *pieces, const char *si, int cost,
                                         const char *options, const char *note) {
-    static char digits[PACKET_MOST + 1];
+    static char digits[BATCH_ENTRY_MOST + 1];
     char cost_text[32];
     struct words words;
     snprintf(cost_text, sizeof cost_text, "%d %d", cost, jobs);
@@ -105,23 +107,22 @@ static inline const char *submit_pieces(struct bed *bed, const char *name, int j
     return digits;
 }
 
-static inline const char *submit_packet_as(struct bed *bed, const struct packet *packet,
-                                           const char *si, int cost, const char *options,
-                                           const char *note) {
-    struct blasd_buf pieces = pieces_of(packet->id, packet->jobs, "frame of ");
-    const char *r =
-        submit_pieces(bed, packet->name, packet->jobs, &pieces, si, cost, options, note);
+static inline const char *submit_batch_entry_as(struct bed *bed, const struct entry *entry,
+                                                const char *si, int cost, const char *options,
+                                                const char *note) {
+    struct blasd_buf pieces = pieces_of(entry->id, entry->jobs, "frame of ");
+    const char *r = submit_pieces(bed, entry->name, entry->jobs, &pieces, si, cost, options, note);
     blasd_buf_release(&pieces);
     return r;
 }
 
-/* Submits a new packet of class any and priority normal, of 100 bytes a job, for `channel`. */
-static inline void submit_packet(struct bed *bed, struct packet *packet, enum blasd_id_kind kind,
-                                 int jobs, const char *channel) {
+/* Submits a new batch entry of class any and priority normal, of 100 bytes a job, for `channel`. */
+static inline void submit_batch_entry(struct bed *bed, struct entry *entry, enum blasd_id_kind kind,
+                                      int jobs, const char *channel) {
     char note[128];
     snprintf(note, sizeof note, "\t%s\tmatmul\t%s", channel, tenant);
-    packet_make(packet, kind, jobs);
-    assert_string_equal(submit_packet_as(bed, packet, "2", 100, "", note), "0");
+    batch_entry_make(entry, kind, jobs);
+    assert_string_equal(submit_batch_entry_as(bed, entry, "2", 100, "", note), "0");
 }
 
 /* Ends jobs with "record of ID"; returns the digits. `segments`: of each one's outputs, or NULL. */
@@ -169,7 +170,7 @@ static inline const char *finish_claims(struct blasd_worker_queue *worker,
 static inline const char *finish_raw(struct bed *bed, struct blasd_worker_queue *worker, bool again,
                                      const char *name, const struct blasd_buf *pieces,
                                      const char *outputs) {
-    static char digits[PACKET_MOST + 2];
+    static char digits[BATCH_ENTRY_MOST + 2];
     if (again) worker->turns.seq--;
     redisReply *reply = turn_lost(bed, worker, 0, name, pieces->data, pieces->len, outputs);
     snprintf(digits, sizeof digits, "%s", reply->element[1]->str);
@@ -261,7 +262,7 @@ static inline void audit(struct bed *bed) {
         "    local list = ids(frame)\n"
         "    if #list ~= n then return name .. ' has ' .. #list .. ' jobs of ' .. n end\n"
         "    for _, id in ipairs(list) do\n"
-        "      if metas[id] then return id .. ' is in a packet, and alone' end\n"
+        "      if metas[id] then return id .. ' is in a batch entry, and alone' end\n"
         "    end\n"
         "  elseif n ~= 1 then return name .. ' is many' end\n"
         "  jobs, bytes = jobs + n, bytes + n * tonumber(meta:match('^%d %d+ (%d+)'))\n"

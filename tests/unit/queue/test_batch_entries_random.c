@@ -1,7 +1,7 @@
-/* Packets in long random sequences of all that can be done with them, beside a model of what each
- * job must be: states, attempts, who is told, counts. BLASD_SEED=n repeats a run, BLASD_STEPS=n
- * makes it longer. */
-#include "packet_fixture.h"
+/* Batch entries in long random sequences of all that can be done with them, beside a model of what
+ * each job must be: states, attempts, who is told, counts. BLASD_SEED=n repeats a run,
+ * BLASD_STEPS=n makes it longer. */
+#include "batch_entry_fixture.h"
 
 #include "queue/worker_side.h"
 
@@ -14,7 +14,7 @@ struct model {
     enum model_state state;
     int attempts;
     int holder;                      /* worker, or -1 */
-    int group;                       /* the packet that it was claimed in; -1: none */
+    int group;                       /* the batch entry that it was claimed in; -1: none */
     int begun;                       /* the batch of its holder's that it began in; 0: none */
     unsigned channels, told, expect; /* bits by channel */
 };
@@ -65,28 +65,28 @@ static struct model *any_job(struct world *w) {
                          : &w->jobs[w->first + (int)pick(w, (unsigned)(w->count - w->first))];
 }
 
-static void new_jobs(struct world *w, const struct packet *packet, const char *digits,
+static void new_jobs(struct world *w, const struct entry *entry, const char *digits,
                      unsigned channels) {
-    for (int i = 0; i < packet->jobs; i++) {
+    for (int i = 0; i < entry->jobs; i++) {
         if (digits[1] != '\0' && digits[i] != '0') continue;
         struct model *job = &w->jobs[w->count++];
         assert_true(w->count < JOBS);
         *job = (struct model){.tenant = tenant, .holder = -1, .group = -1, .channels = channels};
-        memcpy(job->id, packet->id[i], sizeof job->id);
+        memcpy(job->id, entry->id[i], sizeof job->id);
     }
 }
 
 static void do_submit(struct world *w) {
     static const char *const lists[] = {"1", "2", "2", "3", "5"};
     static const char *const segments[] = {"", "", " aaaaaaaaaaaaaaaa", " bbbbbbbbbbbbbbbb"};
-    struct packet packet;
+    struct entry entry;
     char note[128];
     unsigned channel = pick(w, CHANNELS + 1); /* the last one: nobody waits */
     const char *si = lists[pick(w, 5)];
     int cost = (int)pick(w, 200);
     bool full = pick(w, 12) == 0;
-    packet_make(&packet, pick(w, 2) ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
-                (int)pick(w, pick(w, 4) == 0 ? 64 : 9) + 1);
+    batch_entry_make(&entry, pick(w, 2) ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
+                     (int)pick(w, pick(w, 4) == 0 ? 64 : 9) + 1);
     unsigned who = pick(w, TENANTS);
     tenant = tenants[who];
     snprintf(note, sizeof note, "%s\t%s\tmatmul\t%s%s", segments[pick(w, 4)],
@@ -95,26 +95,27 @@ static void do_submit(struct world *w) {
              : pick(w, 2) ? "\t100 0 0 0"
                           : "\t5000 0 0 0");
     unsigned channels = channel < CHANNELS ? 1u << channel : 0;
-    if (packet.jobs == 1) {
+    if (entry.jobs == 1) {
         char text[16], frame[64];
         snprintf(text, sizeof text, "%d", cost);
-        snprintf(frame, sizeof frame, "frame of %s", packet.id[0]);
-        redisReply *reply = fcall(&w->bed, "submit", NEXT_SEQ, packet.id[0], frame, si, text,
+        snprintf(frame, sizeof frame, "frame of %s", entry.id[0]);
+        redisReply *reply = fcall(&w->bed, "submit", NEXT_SEQ, entry.id[0], frame, si, text,
                                   pick(w, 2) ? "d=60000" : "", note, NULL);
         assert_int_equal(reply->element[3]->integer, 0);
         drop(reply);
-        new_jobs(w, &packet, "0", channels);
+        new_jobs(w, &entry, "0", channels);
         return;
     }
     if (full) {
         w->bed.limits.queue_jobs = (uint64_t)pending(&w->bed) + pick(w, 8);
         bed_limits(&w->bed);
     }
-    char digits[PACKET_MOST + 1];
-    snprintf(digits, sizeof digits, "%s", submit_packet_as(&w->bed, &packet, si, cost, "", note));
-    new_jobs(w, &packet, digits, channels);
+    char digits[BATCH_ENTRY_MOST + 1];
+    snprintf(digits, sizeof digits, "%s",
+             submit_batch_entry_as(&w->bed, &entry, si, cost, "", note));
+    new_jobs(w, &entry, digits, channels);
     if (pick(w, 5) == 0) /* its reply was lost */
-        assert_string_equal(submit_packet_as(&w->bed, &packet, si, cost, AGAIN, note), digits);
+        assert_string_equal(submit_batch_entry_as(&w->bed, &entry, si, cost, AGAIN, note), digits);
     if (full) {
         w->bed.limits.queue_jobs = 1000000;
         bed_limits(&w->bed);
@@ -135,11 +136,11 @@ static void take(struct world *w, int n, bool was_idle, const struct blasd_claim
         job->holder = n;
         job->begun = 0;
         job->group = -1;
-        if (w->worker[n]->turns.packets.len == 0 ||
-            memmem(w->worker[n]->turns.packets.data, w->worker[n]->turns.packets.len, job->id,
-                   BLASD_ID_PACKET) == NULL)
+        if (w->worker[n]->turns.entries.len == 0 ||
+            memmem(w->worker[n]->turns.entries.data, w->worker[n]->turns.entries.len, job->id,
+                   BLASD_ID_ENTRY) == NULL)
             continue;
-        bool same = i > 0 && group >= 0 && memcmp(claims[i - 1].id, job->id, BLASD_ID_PACKET) == 0;
+        bool same = i > 0 && group >= 0 && memcmp(claims[i - 1].id, job->id, BLASD_ID_ENTRY) == 0;
         if (!same) {
             group = w->groups++ % GROUPS;
         }
@@ -199,7 +200,7 @@ static void do_begin(struct world *w) {
         held[i]->begun = w->batches[n] + 1;
         for (int k = w->first; held[i]->group >= 0 && k < w->count; k++)
             if (w->jobs[k].holder == n && w->jobs[k].group == held[i]->group)
-                w->jobs[k].begun = w->batches[n] + 1; /* it is noted by its packet's name */
+                w->jobs[k].begun = w->batches[n] + 1; /* it is noted by its batch entry's name */
     }
     if (some == 0) return;
     w->batches[n]++;

@@ -1,0 +1,94 @@
+/* Batch entries of the batch in the making: small jobs that share one entry of the queue.
+ *
+ * What a batch entry is, and what becomes of it, is told in functions/contract.lua. A job that may
+ * travel with others gets its id here, once it is known with whom, and its frame once it is
+ * written. Read next: front_submit.c. */
+#include "queue/front.h"
+
+#include "base/text.h"
+#include "queue/piece.h"
+
+#include <string.h>
+
+#define PIECES_MOST (64 * BLASD_MIB) /* batches are full long before */
+
+static bool same_batch_entry(const struct front_entry *a, const struct front_entry *b) {
+    return a->id[0] == b->id[0] && a->cost == b->cost && a->stream == b->stream &&
+           a->asked == b->asked && a->note_len == b->note_len &&
+           memcmp(a->note, b->note, a->note_len) == 0 &&
+           blasd_key_equal(&a->batch_key, &b->batch_key);
+}
+
+static bool has_room(const struct front_entries *entries, const struct front_entry *entry) {
+    return entry->jobs < entries->jobs_most &&
+           (uint64_t)(entry->jobs + 1) * entry->cost <= entry->bytes_most;
+}
+
+void front_entry_join(struct front_entries *entries, const struct front_entry *like,
+                      char id[BLASD_ID_LEN + 1]) {
+    struct front_entry *entry;
+    struct blasd_buf kept;
+    for (int i = 0; i < entries->count; i++) {
+        entry = &entries->of[i];
+        if (!has_room(entries, entry) || !same_batch_entry(entry, like)) continue;
+        memcpy(id, entry->id, BLASD_ID_ENTRY);
+        blasd_id_renew(id);
+        return;
+    }
+    if (entries->count == FRONT_ENTRIES) return; /* it keeps the id it has, and travels alone */
+    entry = &entries->of[entries->count++];
+    kept = entry->pieces;
+    *entry = *like;
+    entry->pieces = kept;
+    entry->jobs = 0;
+    blasd_buf_reset(&entry->pieces);
+    memcpy(entry->id, id, sizeof entry->id);
+}
+
+struct front_entry *front_entry_of(struct front_entries *entries, const char *id) {
+    for (int i = entries->count; i-- > 0;)
+        if (memcmp(entries->of[i].id, id, BLASD_ID_ENTRY) == 0) return &entries->of[i];
+    return NULL;
+}
+
+int front_entry_add(struct front_entries *entries, struct front_entry *entry, const char *id,
+                    const void *frame, size_t len) {
+    if (blasd_piece_add(&entry->pieces, id, frame, len) != 0) return -1;
+    if (entry->jobs == 0) memcpy(entry->id, id, sizeof entry->id);
+    entry->jobs++;
+    entries->bytes += BLASD_PIECE_HEAD + len;
+    return 0;
+}
+
+void front_entry_write(const struct front_entry *entry, struct front_call *call) {
+    const char *pieces = entry->pieces.data;
+    char cost[2 * BLASD_TEXT_NUMBER];
+    size_t len = blasd_text_number(cost, entry->cost);
+    if (entry->jobs == 1) { /* a batch entry of one is a job */
+        front_call_arg(call, entry->id, BLASD_ID_LEN);
+        front_call_arg(call, pieces + BLASD_PIECE_HEAD, entry->pieces.len - BLASD_PIECE_HEAD);
+    } else {
+        front_call_arg(call, entry->id, BLASD_ID_ENTRY);
+        front_call_arg(call, pieces, entry->pieces.len);
+        cost[len++] = ' ';
+        len += blasd_text_number(cost + len, (uint64_t)entry->jobs);
+    }
+    front_call_number(call, entry->stream);
+    front_call_arg(call, cost, len);
+}
+
+void front_entries_init(struct front_entries *entries, uint64_t claim_jobs) {
+    uint64_t half = claim_jobs / 2;
+    entries->jobs_most = half < FRONT_ENTRY_JOBS ? (int)half : FRONT_ENTRY_JOBS;
+    for (int i = 0; i < FRONT_ENTRIES; i++) blasd_buf_init(&entries->of[i].pieces, PIECES_MOST);
+}
+
+void front_entries_reset(struct front_entries *entries) {
+    entries->count = 0;
+    entries->bytes = 0;
+}
+
+void front_entries_free(struct front_entries *entries) {
+    for (int i = 0; i < FRONT_ENTRIES; i++) blasd_buf_release(&entries->of[i].pieces);
+    front_entries_reset(entries);
+}
