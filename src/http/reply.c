@@ -185,7 +185,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     http_exchange_answer(exchange, status, response);
 }
 
-void http_reply_file(struct http_exchange *exchange, const char *type,
+void http_reply_file(struct http_exchange *exchange, unsigned status, const char *type,
                      const char *const (*headers)[2], const char *body, size_t len) {
     struct MHD_Response *response;
     struct blasd_buf copy;
@@ -198,7 +198,7 @@ void http_reply_file(struct http_exchange *exchange, const char *type,
     if (response != NULL) add(response, "Content-Type", type);
     for (; response != NULL && (*headers)[0] != NULL; headers++)
         add(response, (*headers)[0], (*headers)[1]);
-    http_exchange_answer(exchange, 200, response);
+    http_exchange_answer(exchange, status, response);
 }
 
 const char *http_retry_after(enum blasd_code code) {
