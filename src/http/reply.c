@@ -318,26 +318,13 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
     http_reply_problem(exchange, &err);
 }
 
-/* Of a job that no worker has ended Redis knows no trace, but who has just submitted it does. */
-static bool knows_trace(const struct http_exchange *exchange, const struct blasd_record *record) {
-    return exchange->upload != NULL && !exchange->upload->repeated &&
-           blasd_trace_given(exchange->request.tracing.trace.id) &&
-           !blasd_trace_given(record->trace_id);
-}
-
 struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,
                                                   const struct blasd_record *record,
                                                   const void *payload) {
     struct MHD_Response *response;
-    struct blasd_record own;
     struct blasd_buf body;
     bool located = exchange->request.method == HTTP_POST || status == 202, written;
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
-    if (knows_trace(exchange, record)) {
-        own = *record;
-        memcpy(own.trace_id, exchange->request.tracing.trace.id, sizeof own.trace_id);
-        record = &own;
-    }
     written =
         blasd_buf_reserve(&body, DOCUMENT_BYTES_USUAL) == 0 &&
         blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
