@@ -158,6 +158,16 @@ int blasd_client_run(struct blasd_client *client, const struct blasd_request *re
                      double timeout_seconds, blasd_progress_fn progress, void *arg,
                      struct blasd_reply **ret, struct blasd_problem *problem);
 
+/* Called as blasd_progress_fn, with the job as the service last told of it: `job` is NULL until it
+ * has. */
+typedef bool (*blasd_watch_fn)(void *arg, const char *state, const struct blasd_reply *job);
+
+/* As blasd_client_run for one who wants to know more than the progress, such as
+ * blasd_reply_remaining. */
+int blasd_client_run_watched(struct blasd_client *client, const struct blasd_request *request,
+                             double timeout_seconds, blasd_watch_fn watch, void *arg,
+                             struct blasd_reply **ret, struct blasd_problem *problem);
+
 /* Sends a job, never twice unless it has an idempotency key, and waits up to `wait_seconds` for its
  * end (0: does not wait). The reply has the job document, and the arrays where the job has
  * succeeded. A job that failed is a reply, not a problem: see blasd_reply_failed. */
@@ -273,7 +283,10 @@ void blasd_reply_free(struct blasd_reply *reply); /* takes NULL */
 const char *blasd_reply_id(const struct blasd_reply *reply);
 const char *blasd_reply_state(const struct blasd_reply *reply); /* queued running succeeded … */
 bool blasd_reply_ended(const struct blasd_reply *reply);
-double blasd_reply_progress(const struct blasd_reply *reply);      /* 0 to 1 */
+double blasd_reply_progress(const struct blasd_reply *reply); /* 0 to 1 */
+/* Seconds that the job will yet take, as far as the service can tell while it runs; -1: it cannot.
+ */
+double blasd_reply_remaining(const struct blasd_reply *reply);
 const char *blasd_reply_document(const struct blasd_reply *reply); /* the job document, JSON text */
 /* Whether the job failed, was cancelled or has expired: then `problem` says why. */
 bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *problem);

@@ -285,6 +285,11 @@ double blasd_reply_progress(const struct blasd_reply *reply) {
     return json_number_value(json_object_get(reply->document, "progress"));
 }
 
+double blasd_reply_remaining(const struct blasd_reply *reply) {
+    const json_t *ms = json_object_get(reply->document, "remaining_ms");
+    return json_is_number(ms) ? json_number_value(ms) / 1000 : -1;
+}
+
 const char *blasd_reply_document(const struct blasd_reply *reply) {
     return reply->text;
 }

@@ -152,37 +152,55 @@ int blasd_client_save(struct blasd_client *client, const char *id, const char *o
 
 /* --- jobs */
 
-/* Sleeps, in pieces between which `progress` is asked; false where it wants no more. */
-static bool pause_for(const struct blasd_errand *errand, blasd_progress_fn progress, void *arg) {
+/* Who is told how the job stands, and may say that it is to be cancelled: one of the two, or none.
+ */
+struct audience {
+    blasd_progress_fn progress;
+    blasd_watch_fn watch;
+    void *arg;
+};
+
+static bool has_ears(const struct audience *audience) {
+    return audience->progress != NULL || audience->watch != NULL;
+}
+
+/* False where it is to end. */
+static bool tell(const struct blasd_errand *errand, const struct audience *audience) {
+    const struct blasd_reply *reply = errand->reply;
+    if (audience->watch != NULL)
+        return audience->watch(audience->arg, blasd_errand_state(errand), reply);
+    return audience->progress == NULL ||
+           audience->progress(audience->arg, blasd_errand_state(errand),
+                              reply == NULL ? 0 : blasd_reply_progress(reply));
+}
+
+/* Sleeps, in pieces between which it tells; false where the job is to end. */
+static bool pause_for(const struct blasd_errand *errand, const struct audience *audience) {
     double end = blasd_now_seconds() + errand->pause, left = errand->pause;
     for (; left > 0; left = end - blasd_now_seconds()) {
-        sleep_seconds(progress == NULL || left < PROGRESS_STEP ? left : PROGRESS_STEP);
-        if (progress != NULL &&
-            !progress(arg, blasd_errand_state(errand),
-                      errand->reply == NULL ? 0 : blasd_reply_progress(errand->reply)))
-            return false;
+        sleep_seconds(!has_ears(audience) || left < PROGRESS_STEP ? left : PROGRESS_STEP);
+        if (!tell(errand, audience)) return false;
     }
     return true;
 }
 
-static void drive(struct blasd_errand *errand, CURL *curl, blasd_progress_fn progress, void *arg) {
+static void drive(struct blasd_errand *errand, CURL *curl, const struct audience *audience) {
     struct blasd_exchange exchange;
     enum blasd_step step = BLASD_SEND;
     while (step != BLASD_DONE) {
-        if (step == BLASD_SLEEP && !pause_for(errand, progress, arg)) {
+        if (step == BLASD_SLEEP && !pause_for(errand, audience)) {
             step = blasd_errand_stop(errand);
             continue;
         }
         if (!blasd_errand_prepare(errand, &exchange, curl)) return;
         step = blasd_errand_take(errand, &exchange, curl_easy_perform(curl));
-        if (step == BLASD_SEND && errand->phase == BLASD_LOOK && progress != NULL &&
-            !progress(arg, blasd_errand_state(errand), blasd_reply_progress(errand->reply)))
+        if (step == BLASD_SEND && errand->phase == BLASD_LOOK && !tell(errand, audience))
             step = blasd_errand_stop(errand);
     }
 }
 
 static int run(struct blasd_client *client, const struct blasd_request *request, double timeout,
-               double step, blasd_progress_fn progress, void *arg, struct blasd_reply **ret,
+               double step, const struct audience *audience, struct blasd_reply **ret,
                struct blasd_problem *problem) {
     struct blasd_errand errand;
     CURL *curl;
@@ -193,7 +211,7 @@ static int run(struct blasd_client *client, const struct blasd_request *request,
     if (curl == NULL)
         no_handle(&errand.problem);
     else
-        drive(&errand, curl, progress, arg);
+        drive(&errand, curl, audience);
     code = errand.reply != NULL ? 0 : -1;
     *ret = errand.reply;
     errand.reply = NULL;
@@ -206,14 +224,24 @@ static int run(struct blasd_client *client, const struct blasd_request *request,
 int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
                         double wait_seconds, struct blasd_reply **ret,
                         struct blasd_problem *problem) {
-    return run(client, request, -1, wait_seconds > 0 ? wait_seconds : 0, NULL, NULL, ret, problem);
+    const struct audience nobody = {.progress = NULL};
+    return run(client, request, -1, wait_seconds > 0 ? wait_seconds : 0, &nobody, ret, problem);
 }
 
 int blasd_client_run(struct blasd_client *client, const struct blasd_request *request,
                      double timeout_seconds, blasd_progress_fn progress, void *arg,
                      struct blasd_reply **ret, struct blasd_problem *problem) {
+    const struct audience audience = {.progress = progress, .arg = arg};
     return run(client, request, timeout_seconds > 0 ? timeout_seconds : 0,
-               progress != NULL ? PROGRESS_STEP : LONGEST_WAIT, progress, arg, ret, problem);
+               progress != NULL ? PROGRESS_STEP : LONGEST_WAIT, &audience, ret, problem);
+}
+
+int blasd_client_run_watched(struct blasd_client *client, const struct blasd_request *request,
+                             double timeout_seconds, blasd_watch_fn watch, void *arg,
+                             struct blasd_reply **ret, struct blasd_problem *problem) {
+    const struct audience audience = {.watch = watch, .arg = arg};
+    return run(client, request, timeout_seconds > 0 ? timeout_seconds : 0, PROGRESS_STEP, &audience,
+               ret, problem);
 }
 
 /* --- sharing */

@@ -88,6 +88,9 @@ void cli_print_job(const json_t *job);
 void cli_format_job(const json_t *job, char *out, size_t room);
 extern const char cli_job_heads[];
 void cli_format_bytes(double bytes, char out[16]);
+/* "12 s left"; "" where it is not known: less than 0. */
+#define CLI_LEFT 40
+void cli_format_left(double seconds, char out[CLI_LEFT]);
 /* A JSON string of whatever bytes. New reference. */
 json_t *cli_string(const char *text);
 void cli_print_json(const json_t *document);

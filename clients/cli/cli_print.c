@@ -193,14 +193,35 @@ static void print_labels(const json_t *labels) {
     }
 }
 
+/* Seconds to its end, -1: not known. */
+static double left_of(const json_t *job) {
+    const json_t *ms = json_object_get(job, "remaining_ms");
+    return json_is_number(ms) ? json_number_value(ms) / 1000 : -1;
+}
+
+void cli_format_left(double seconds, char out[CLI_LEFT]) {
+    long minutes = (long)(fmin(fmax(seconds, 0), 1e8) / 60 + 0.5);
+    if (!(seconds >= 0))
+        out[0] = '\0';
+    else if (seconds < 99.5)
+        snprintf(out, CLI_LEFT, "%.0f s left", fmax(ceil(seconds), 1));
+    else if (minutes < 100)
+        snprintf(out, CLI_LEFT, "%ld min left", minutes);
+    else
+        snprintf(out, CLI_LEFT, "%ld h left", (minutes + 30) / 60);
+}
+
 void cli_print_job(const json_t *job) {
     const json_t *error = json_object_get(job, "error");
-    char id[96], op[64], state[32], created[40], title[256], detail[512];
+    char id[96], op[64], state[32], created[40], title[256], detail[512], left[CLI_LEFT];
     printf("%s  %s  %s", cli_plain(text_of(job, "id"), id, sizeof id),
            cli_plain(text_of(job, "op"), op, sizeof op),
            cli_plain(text_of(job, "state"), state, sizeof state));
-    if (strcmp(state, "running") == 0)
-        printf(" %.0f %%", 100 * json_number_value(json_object_get(job, "progress")));
+    if (strcmp(state, "running") == 0) {
+        cli_format_left(left_of(job), left);
+        printf(" %.0f %%%s%s", 100 * json_number_value(json_object_get(job, "progress")),
+               *left == '\0' ? "" : ", ", left);
+    }
     printf("  made %s\n", cli_plain(text_of(job, "created_at"), created, sizeof created));
     if (error != NULL)
         printf("  %s: %s\n", cli_plain(text_of(error, "title"), title, sizeof title),
@@ -220,17 +241,20 @@ const char cli_job_heads[] =
 
 void cli_format_job(const json_t *job, char *out, size_t room) {
     const json_t *timing = json_object_get(job, "timing");
-    char id[96], op[32], state[24], priority[16], device[24], created[40];
+    char id[96], op[32], state[24], priority[16], device[24], created[40], total[CLI_LEFT];
     const char *on = text_of(json_object_get(job, "execution"), "device");
     if (*on == '\0') on = text_of(job, "device");
-    snprintf(out, room, "%-41s %-12.12s %-10s %-8s %-8.8s %4.0f%% %11.3f  %s",
+    cli_format_left(left_of(job), total); /* of what runs there is no total yet */
+    if (total[0] == '\0')
+        snprintf(total, sizeof total, "%.3f",
+                 json_number_value(json_object_get(timing, "total_ms")));
+    snprintf(out, room, "%-41s %-12.12s %-10s %-8s %-8.8s %4.0f%% %11s  %s",
              cli_plain(text_of(job, "id"), id, sizeof id),
              cli_plain(text_of(job, "op"), op, sizeof op),
              cli_plain(text_of(job, "state"), state, sizeof state),
              cli_plain(text_of(job, "priority"), priority, sizeof priority),
              cli_plain(on, device, sizeof device),
-             100 * json_number_value(json_object_get(job, "progress")),
-             json_number_value(json_object_get(timing, "total_ms")),
+             100 * json_number_value(json_object_get(job, "progress")), total,
              cli_plain(text_of(job, "created_at"), created, sizeof created));
 }
 

@@ -151,14 +151,16 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
 }
 
 /* `arg`: whether a bar is wanted. */
-static bool show_progress(void *arg, const char *state, double progress) {
-    char bar[31];
+static bool show_progress(void *arg, const char *state, const struct blasd_reply *job) {
+    char bar[31], left[CLI_LEFT];
+    double progress = job == NULL ? 0 : blasd_reply_progress(job);
     int full = (int)(progress * 30);
     if (cli_interrupted != 0) return false;
     if (!*(bool *)arg) return true;
     for (int i = 0; i < 30; i++) bar[i] = i < full ? '#' : '.';
     bar[30] = '\0';
-    fprintf(stderr, "\r%-9s [%s] %3.0f %%", state, bar, progress * 100);
+    cli_format_left(job == NULL ? -1 : blasd_reply_remaining(job), left);
+    fprintf(stderr, "\r%-9s [%s] %3.0f %% %-16s", state, bar, progress * 100, left);
     return true;
 }
 
@@ -225,8 +227,8 @@ static int run(const struct order *order, struct blasd_client *client) {
     int status = CLI_FAILED;
     if (!has_outputs(order, client)) return CLI_USAGE;
     cli_catch_signals();
-    if (blasd_client_run(client, &order->request, order->timeout, show_progress, &bar, &reply,
-                         &problem) == 0 &&
+    if (blasd_client_run_watched(client, &order->request, order->timeout, show_progress, &bar,
+                                 &reply, &problem) == 0 &&
         cli_save_outputs(&order->saves, reply, &problem) == 0)
         status = CLI_OK;
     if (bar) fputs("\r\033[K", stderr);

@@ -59,10 +59,8 @@ void http_wait_time_up(struct http_exchange *exchange) {
 
 static void log_ended(const char *id, const char *op, const char *state, const char *code,
                       const char *trace) {
-    const struct blasd_log_field fields[] = {{"id", id, false},
-                                             {"code", code, false},
-                                             {"op", op, false},
-                                             {"trace_id", trace, false}};
+    const struct blasd_log_field fields[] = {
+        {"id", id, false}, {"code", code, false}, {"op", op, false}, {"trace_id", trace, false}};
     char event[32];
     if (strcmp(state, "cancelled") == 0) return; /* the request that did it is logged */
     snprintf(event, sizeof event, "job %s", state);

@@ -58,8 +58,8 @@ static void tell_phases(struct blasd_heartbeat *heartbeat, int64_t now) {
 static int64_t remaining_us(const struct blasd_heartbeat *heartbeat, const struct active *active) {
     double estimate_ns = 0, elapsed_ns = (double)(blasd_clock_ns() - active->began_ns);
     for (int i = 0; i < active->count; i++)
-        estimate_ns += blasd_active_estimate_ns(heartbeat, active->jobs[i]->job.op,
-                                                &active->jobs[i]->plan);
+        estimate_ns +=
+            blasd_active_estimate_ns(heartbeat, active->jobs[i]->job.op, &active->jobs[i]->plan);
     return (int64_t)(1e6 * blasd_remaining_s(estimate_ns * 1e-9, elapsed_ns * 1e-9,
                                              atomic_load(&active->progress)));
 }

@@ -227,6 +227,9 @@ class Bar:
     def update(self, count):
         self.steps += count
 
+    def set_postfix_str(self, text, refresh=True):
+        self.postfix = text
+
     def refresh(self):
         self.steps += 1
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sized
 from typing import Any
 
-from .calls import Progress
+from .calls import Document, Progress, Watch, watching
+from .results import left
 
 
 def _tqdm(**options: Any) -> Any:
@@ -17,24 +18,25 @@ def _tqdm(**options: Any) -> Any:
 
 
 class JobBar:
-    """A bar of one job where one is wanted; as a context it gives a progress function or None."""
+    """A bar of one job where one is wanted; as a context it gives what is to be told of it, or None."""
 
     def __init__(self, wanted: bool | Progress, label: str) -> None:
-        self.bar: Any = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}") \
+        self.bar: Any = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}{postfix}") \
             if wanted is True else None
         self.function = wanted if callable(wanted) else None
 
-    def __enter__(self) -> Progress | None:
-        return self._show if self.bar is not None else self.function
+    def __enter__(self) -> Watch | None:
+        return self._show if self.bar is not None else watching(self.function)
 
-    def _show(self, state: str, progress: float) -> None:
-        self.bar.n = progress
+    def _show(self, document: Document) -> None:
+        self.bar.n = document["progress"]
+        self.bar.set_postfix_str(left(document), refresh=False)
         self.bar.refresh()
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self.bar is not None:
             if kind is None:  # also where nobody had asked in between
-                self._show("succeeded", 1.0)
+                self._show({"progress": 1.0})
             self.bar.close()
 
 

@@ -29,6 +29,8 @@ T = TypeVar("T")
 Document = dict[str, Any]
 Talk = Generator[Union[Request, Sleep], Any, T]
 Progress = Callable[[str, float], None]
+
+Watch = Callable[[Document], None]
 Labels = Mapping[str, str]
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
@@ -62,6 +64,11 @@ def labels_text(labels: Labels) -> str:
             raise InputError("labels", f"the value of the label '{name}' is not a string of up to 63 letters, digits and "
                                        f"._-/:@+: {value!r}", "invalid_field")
     return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def watching(progress: Progress | None) -> Watch | None:
+    """The function that tells `progress` of a job."""
+    return None if progress is None else lambda document: progress(document["state"], document["progress"])
 
 
 class Calls:
@@ -99,7 +106,7 @@ class Calls:
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def run(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any], options: Options,
-            timeout: float, progress: Progress | None = None,
+            timeout: float, watch: Watch | None = None,
             out: Array | Mapping[str, Array] | None = None, graph: Mapping[str, str] | None = None) -> Talk[Result]:
         """A job from its submission to its result; the job is cancelled when the time is over. graph: its steps and
         results as JSON texts, where it is one."""
@@ -107,7 +114,7 @@ class Calls:
         arrays = self.checked(op, params, inputs)
         document: Document
         while True:
-            wait = max(0.001, min(end - time.monotonic(), 0.5 if progress else LONGEST_WAIT))
+            wait = max(0.001, min(end - time.monotonic(), 0.5 if watch else LONGEST_WAIT))
             try:
                 answer = yield from self.submit(op, params, arrays, options, wait, graph=graph)
                 break
@@ -122,7 +129,7 @@ class Calls:
             return into(answer, out)
         document = answer
         try:
-            document = yield from self.wait(document, max(0.0, end - time.monotonic()), progress)
+            document = yield from self.wait(document, max(0.0, end - time.monotonic()), watch)
             if document["state"] not in FINAL:
                 raise Error("timeout", f"the job did not end within {timeout} s and was cancelled", retry=True,
                             job=document)
@@ -187,17 +194,17 @@ class Calls:
             return result
         return document
 
-    def wait(self, document: Document, timeout: float | None, progress: Progress | None = None) -> Talk[Document]:
+    def wait(self, document: Document, timeout: float | None, watch: Watch | None = None) -> Talk[Document]:
         """Until the job has ended or the time is over: what the service last said of it."""
         end = math.inf if timeout is None else time.monotonic() + timeout
-        step = LONGEST_WAIT if progress is None else 0.5
+        step = LONGEST_WAIT if watch is None else 0.5
         while document["state"] not in FINAL:
             left = min(step, end - time.monotonic())
             if left <= 0:
                 break
             document = yield from self.look(document["id"], left, min(end, time.monotonic() + PATIENCE))
-            if progress is not None:
-                progress(document["state"], document["progress"])
+            if watch is not None:
+                watch(document)
         return document
 
     def look(self, job_id: str, wait: float, end: float) -> Talk[Document]:

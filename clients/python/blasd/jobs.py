@@ -5,9 +5,9 @@ import concurrent.futures
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from .calls import FINAL, Document, Progress
+from .calls import FINAL, Document, Progress, watching
 from .errors import Error, Timeout
-from .results import Result, job_html
+from .results import Result, job_html, standing
 from .tensors import Output
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ class _Said:
         return float(self.document["progress"])
 
     @property
+    def remaining(self) -> float | None:
+        """Seconds that it will yet take, as far as the service can tell while it runs; else None."""
+        ms = self.document.get("remaining_ms")
+        return None if ms is None else ms / 1000
+
+    @property
     def timing(self) -> dict[str, float]:
         """Milliseconds by part, as far as it has come."""
         return dict(self.document.get("timing") or {})
@@ -52,7 +58,7 @@ class _Said:
         return self.state in FINAL
 
     def __repr__(self) -> str:
-        return f"<blasd.{type(self).__name__} {self.id} {self.document['op']} {self.state}>"
+        return f"<blasd.{type(self).__name__} {self.id} {self.document['op']} {' '.join(standing(self.document))}>"
 
     def _repr_html_(self) -> str:
         return job_html(self.document)
@@ -98,7 +104,7 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
 
         progress: a function of (state, fraction), called twice a second or so.
         """
-        self._told(self._client._do(self._client._calls.wait(self.document, timeout, progress)))
+        self._told(self._client._do(self._client._calls.wait(self.document, timeout, watching(progress))))
         return self.ended
 
     def result(self, timeout: float | None = None) -> Result:
@@ -189,7 +195,7 @@ class AsyncJob(_Said):
 
     async def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
         """Waits for the end, `timeout` seconds at most. Returns whether it has ended."""
-        self.document = await self._client._do(self._client._calls.wait(self.document, timeout, progress))
+        self.document = await self._client._do(self._client._calls.wait(self.document, timeout, watching(progress)))
         return self.ended
 
     async def result(self, timeout: float | None = None) -> Result:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,6 +119,22 @@ def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:.3g} ms" if value < 1000 else f"{value / 1000:.3g} s"
 
 
+def left(document: dict[str, Any]) -> str:
+    """How long a job that runs will yet take, as far as that is known."""
+    ms = document.get("remaining_ms")
+    if ms is None:
+        return ""
+    seconds = max(1, math.ceil(ms / 1000))
+    return f"{seconds} s left" if seconds < 100 else f"{round(seconds / 60)} min left" if seconds < 6000 else f"{round(seconds / 3600)} h left"
+
+
+def standing(document: dict[str, Any]) -> list[str]:
+    """The state of a job and, while it runs, how far it is."""
+    if document.get("state") != "running":
+        return [str(document.get("state"))]
+    return [text for text in ("running", f"{100 * (document.get('progress') or 0):.0f}%", left(document)) if text]
+
+
 def job_html(document: dict[str, Any]) -> str:
     """State, device and a bar of where the time went."""
     timing = document.get("timing") or {}
@@ -128,7 +145,7 @@ def job_html(document: dict[str, Any]) -> str:
     legend = ", ".join(f"{name} {_ms(value)}" for name, _, value in parts if value > 0)
     device = (document.get("execution") or {}).get("device", "")
     device = device.get("id", "") if isinstance(device, dict) else device
-    head = " · ".join(html.escape(str(text)) for text in (document.get("op"), document.get("id"), document.get("state"),
+    head = " · ".join(html.escape(str(text)) for text in (document.get("op"), document.get("id"), *standing(document),
                                                            device, _ms(timing.get("total_ms"))) if text)
     error = document.get("error")
     note = f"<div>{html.escape(str(error.get('detail', '')))} {html.escape(str(error.get('advice', '')))}</div>" if error else ""

@@ -96,6 +96,7 @@ function showRows() {
     setText(state.firstChild, job.state);
     state.firstChild.className = `state ${job.state}`;
     if (job.state === "running" && job.progress > 0) setText(state.firstChild, `running ${Math.round(job.progress * 100)} %`);
+    state.firstChild.title = job.remaining_ms >= 0 ? `some ${ms(job.remaining_ms)} to go` : "";
     setText(device, job.execution.device || "");
     setText(batch, job.execution.batch_size > 1 ? String(job.execution.batch_size) : "");
     setText(took, time(job));
@@ -180,7 +181,7 @@ function problem(error) {
 
 function progress(job) {
   const ran = clock.now() - Date.parse(job.started_at);
-  const left = job.progress > 0.01 ? `, some ${ms(ran * (1 - job.progress) / job.progress)} to go` : "";
+  const left = job.remaining_ms >= 0 ? `, some ${ms(job.remaining_ms)} to go` : "";
   return make("p", {}, make("progress", { value: job.progress, max: 1, "aria-label": "Progress" }), `runs for ${ms(ran)}${left}`);
 }
 
