@@ -7,6 +7,7 @@
 #include "main/commands.h"
 #include "main/data_dir.h"
 #include "main/doors.h"
+#include "main/notice.h"
 #include "main/supervisor.h"
 
 #include <sched.h>
@@ -32,7 +33,7 @@ static const char usage[] =
     "                         in a power cut, though never when a process is killed\n"
     "  --loops N              event loops of the front end, each a thread\n"
     "  --blas PATH            workers compute with this library; see docs/devices.md "
-    "[BLASD_BLAS]\n" DOOR_USAGE
+    "[BLASD_BLAS]\n" NOTICE_USAGE DOOR_USAGE
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in tensors as files, and map "
@@ -67,6 +68,7 @@ struct unusable_devices {
 struct settings {
     struct common_options common;
     struct door_options doors;
+    struct notice_options notice;
     const char *listen, *data;
     int workers, loops; /* 0: chosen here */
     bool durable, share, audit, access_log, metrics_tenants, pin, low_latency;
@@ -77,6 +79,7 @@ struct settings {
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     if (doors_take(&settings->doors, option, value) == 0) return 0;
+    if (notice_take(&settings->notice, option, value) == 0) return 0;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
@@ -105,6 +108,7 @@ static int take_option(void *arg, int option, char *value) {
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             DOOR_OPTIONS,
+                                            NOTICE_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"data", required_argument, NULL, 'd'},
                                             {"workers", required_argument, NULL, 'w'},
@@ -132,6 +136,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
     int status = command_line_read(&line, argc, argv);
     struct blasd_prices prices;
     if (status != 0) return status;
+    if (notice_check(&settings->notice) != 0) return option_wrong("up");
     if (prices_read(&prices) < 0) return option_wrong("up"); /* the front end inherits the text */
     if (settings->share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
@@ -282,7 +287,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
-    struct supervisor up = {.common = common, .listeners = &listeners, .doors = &settings->doors};
+    struct supervisor up = {.common = common,
+                            .listeners = &listeners,
+                            .doors = &settings->doors,
+                            .notice = &settings->notice};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};
     char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8];

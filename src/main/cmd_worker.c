@@ -3,6 +3,7 @@
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
+#include "main/notice.h"
 #include "main/options.h"
 #include "worker/worker.h"
 
@@ -22,7 +23,8 @@ static const char usage[] =
     "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
     "  --measured DIR         keeps there what was measured of the device's speed, which is else\n"
     "                         measured at every start; none: not measured\n"
-    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n";
+    "  --blas PATH            computes with this library; see docs/devices.md "
+    "[BLASD_BLAS]\n" NOTICE_USAGE;
 static const char notes[] =
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
@@ -64,10 +66,12 @@ static void default_name(const char *device, char *name, size_t size) {
 struct settings {
     struct common_options common;
     const char *device, *name, *measured, *blas;
+    struct notice_options notice;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
+    if (notice_take(&settings->notice, option, value) == 0) return 0;
     switch (option) {
     case 'd': settings->device = value; return 0;
     case 'n': settings->name = value; return 0;
@@ -78,6 +82,7 @@ static int take_option(void *arg, int option, char *value) {
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
+                                            NOTICE_OPTIONS,
                                             {"device", required_argument, NULL, 'd'},
                                             {"name", required_argument, NULL, 'n'},
                                             {"measured", required_argument, NULL, 'm'},
@@ -91,7 +96,8 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                 .needs_redis = true,
                                 .take = take_option,
                                 .arg = settings};
-    return command_line_read(&line, argc, argv);
+    int status = command_line_read(&line, argc, argv);
+    return status == 0 && notice_check(&settings->notice) != 0 ? option_wrong("worker") : status;
 }
 
 static bool measures(const struct settings *settings) {
@@ -103,7 +109,7 @@ static void give_up_files(const struct settings *settings) {
     const struct common_options *common = &settings->common;
     const struct confine_files files = {
         .write = {common_blob_dir(common), measures(settings) ? settings->measured : NULL},
-        .network = common_needs_network(common),
+        .network = common_needs_network(common) || settings->notice.url != NULL,
         .card = strncmp(settings->device, "cpu:", 4) != 0};
     if (!common->no_confine) confine_files(&files);
 }
@@ -140,6 +146,7 @@ static int run(const struct settings *settings) {
     if (code == 0) code = blasd_store_open(blobs, &options.queue.store, &err);
     if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
     if (code == 0 && !settings->common.no_confine) confine_calls();
+    if (code == 0) code = notice_start(&settings->notice, &err);
     if (code == 0) code = blasd_otlp_start(options.otlp, &err);
     if (code == 0) code = blasd_worker_run(&options, &err);
     blasd_otlp_stop(options.otlp);

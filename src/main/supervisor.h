@@ -6,6 +6,7 @@
 #include "main/child.h"
 #include "main/doors.h"
 #include "main/listen.h"
+#include "main/notice.h"
 #include "main/options.h"
 #include "main/private_redis.h"
 #include "main/probe.h"
@@ -42,6 +43,7 @@ struct supervisor {
     struct blasd_store *store;
     struct private_redis *redis; /* NULL: it is somebody else's */
     struct listeners *listeners;
+    const struct notice_options *notice;
     const struct door_options *doors;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
