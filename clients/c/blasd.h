@@ -239,7 +239,7 @@ int blasd_tensor_look(struct blasd_client *client, const char *id, struct blasd_
 /* From now on it lives so long from each use on. */
 int blasd_tensor_prolong(struct blasd_client *client, const char *id, int64_t life_s,
                          struct blasd_tensor_info *ret, struct blasd_problem *problem);
-/* A reply with one array, blasd_reply_array_at(reply, 0), and no document of a job. One that came
+/* A reply with one array, blasd_reply_array_at(reply, 0), named by its id; of no job. One that came
  * in Fortran order is not_acceptable: save it. */
 int blasd_tensor_get(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                      struct blasd_problem *problem);
