@@ -313,7 +313,7 @@ static int tensors(struct blasd_client *client, const char *path) {
     put = (struct blasd_put){.path = path, .life_s = 5};
     if (blasd_tensor_put(client, &put, &other, &problem) != 0) return complain(&problem);
     print_tensor("file", &other);
-    if (blasd_client_tensors(client, "limit=1", &reply, &problem) != 0) return complain(&problem);
+    if (blasd_client_tensors(client, "limit=100", &reply, &problem) != 0) return complain(&problem);
     printf("%d\n", strstr(blasd_reply_document(reply), other.id) != NULL);
     blasd_reply_free(reply);
     if (blasd_tensor_delete(client, tensor.id, &problem) != 0) return complain(&problem);
