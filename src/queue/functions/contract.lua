@@ -52,7 +52,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:holds            hash ID -> "BLOB,BLOB...": what that pending job refers to
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
-                       FORM tells dtype, order and shape (core/reference.h). ID begins with t
+                       FORM tells dtype, order and shape (core/reference.h), and behind that
+                       " sha256=SUM" where it was asked for. ID begins with t
   {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
   {q}:tensor_uses:TENANT  the same of that tenant's
   {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
