@@ -152,10 +152,12 @@ struct tensor_call {
     bool listed;
 };
 
-/* "BYTES LIFE CREATED USED ENDS FORM" */
+/* "BYTES LIFE CREATED USED ENDS FORM", and behind a tab the device that has a copy */
 static bool read_facts(const char *id, const char *text, struct blasd_stored_tensor *ret) {
+    char form[BLASD_FORM_MAX];
     double used, ends;
     int at = 0;
+    size_t len;
     memset(ret, 0, sizeof *ret);
     if (strlen(id) != BLASD_ID_LEN) return false;
     memcpy(ret->id, id, BLASD_ID_LEN + 1);
@@ -165,8 +167,13 @@ static bool read_facts(const char *id, const char *text, struct blasd_stored_ten
         return false;
     ret->used_us = (int64_t)used;
     ret->expires_us = (int64_t)ends * 1000000;
-    return blasd_form_read(text + at, &ret->tensor) &&
-           blasd_tensor_bytes(&ret->tensor) == ret->bytes;
+    text += at;
+    len = strcspn(text, "\t");
+    if (len >= sizeof form) return false;
+    memcpy(form, text, len);
+    form[len] = '\0';
+    if (text[len] == '\t') snprintf(ret->device, sizeof ret->device, "%s", text + len + 1);
+    return blasd_form_read(form, &ret->tensor) && blasd_tensor_bytes(&ret->tensor) == ret->bytes;
 }
 
 static void not_there(const struct tensor_call *c, struct blasd_err *err) {
