@@ -11,11 +11,11 @@
 #define POST_PARAMS                                                                                \
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP |               \
-     HTTP_PARAM_RESULTS)
+     HTTP_PARAM_RESULTS | HTTP_PARAM_NOTIFY)
 
 #define GRAPH_PARAMS                                                                               \
     (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE |             \
-     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS)
+     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS | HTTP_PARAM_NOTIFY)
 
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
@@ -51,8 +51,8 @@ const struct http_route http_routes[] = {
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
     {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
-    {"/tensors", HTTP_POST, HTTP_PARAM_LIFE, http_tensors_post_begin, http_tensors_post_body,
-     http_tensors_post_run, NULL, WRITES},
+    {"/tensors", HTTP_POST, HTTP_PARAM_LIFE | HTTP_PARAM_SHA256, http_tensors_post_begin,
+     http_tensors_post_body, http_tensors_post_run, NULL, WRITES},
     {"/tensors", READ, HTTP_PARAM_LIMIT | HTTP_PARAM_CURSOR, NULL, NULL, http_tensors_list, NULL,
      READS},
     {"/tensors/{id}", READ, 0, NULL, NULL, http_tensors_get, NULL, READS},

@@ -3,14 +3,16 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import socket
+import stat
 import subprocess
 
 import numpy as np
 import pytest
 import yaml
 from service import BLASD, ROOT, Service, wait_for
-from test_redis import client, server  # noqa: F401  (a fixture)
+from test_redis import client, ready_line, server  # noqa: F401  (a fixture)
 
 FOLDER = ROOT / "deploy/kubernetes"
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.name != "kustomization.yaml")
@@ -272,3 +274,56 @@ def test_slurm_options_are_there():
     assert [one.split()[0] for one in commands] == ["api", "worker"]
     for one in commands:
         check_words(one.split())
+
+
+# --- the first key, as the image and the compose file start ------------------------------------------------------------
+
+
+def image_words():
+    """What the image runs: its entry point and, by default, these words."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+    entry, command = (json.loads(re.search(rf"^{name} (\[.*\])$", text, re.MULTILINE)[1]) for name in ("ENTRYPOINT", "CMD"))
+    return entry + command
+
+
+def compose_words():
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return image_words()[:1] + shlex.split(services["api"]["command"])
+
+
+@pytest.mark.parametrize("words", [image_words(), compose_words()], ids=["image", "compose"])
+def test_the_first_start_makes_a_key(words, server, tmp_path):  # noqa: F811
+    """The very words, with this folder for the container's: a key at the first start, printed once; none at the second."""
+    assert words[0] == "blasd" and "--first-key" in words and "0.0.0.0:8080" in words
+    places = {"0.0.0.0:8080": "0.0.0.0:0", "blasd": str(BLASD), "redis://redis:6379": server.up().url}
+    words = [places.get(word, word).replace("/var/lib/blasd", f"{tmp_path}/var").replace("dir:/blobs", f"dir:{tmp_path}/blobs") for word in words]
+    (tmp_path / "var").mkdir(mode=0o700)
+    (tmp_path / "blobs").mkdir(mode=0o700)
+
+    def start():
+        """(what it printed, the status of /ops without a key, and a function that asks with one)"""
+        with open(tmp_path / "printed", "w+b") as printed:
+            process = server.start(words, stdout=subprocess.PIPE, stderr=printed)
+            line = ready_line(process, 60)
+            assert line and line.startswith("ready http://"), (tmp_path / "printed").read_text()
+            url = f"http://127.0.0.1:{line.strip().rsplit(':', 1)[1]}/ops"
+            try:
+                def ask(*headers):
+                    done = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", *headers, url], capture_output=True, text=True, check=True)
+                    return int(done.stdout)
+                yield ask, lambda: (tmp_path / "printed").read_text()
+            finally:
+                process.terminate()
+                rest = process.stdout.read().decode()
+                assert process.wait(60) == 0 and rest == "", rest
+    shape = r"blasd_[0-9a-f]{10}_[A-Za-z0-9_-]{43}"
+    for ask, printed in start():
+        found = re.findall(shape, printed())
+        assert len(found) == 1 and "not shown again" in printed()
+        assert ask() == 401 and ask("-H", f"Authorization: Bearer {found[0]}") == 200
+    file = tmp_path / "var/keys.json"
+    made = file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and found[0].rsplit("_", 1)[1].encode() not in made
+    for ask, printed in start():
+        assert not re.search(shape, printed()) and file.read_bytes() == made
+        assert ask() == 401 and ask("-H", f"Authorization: Bearer {found[0]}") == 200

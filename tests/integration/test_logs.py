@@ -6,7 +6,9 @@ import socket
 import time
 
 import numpy as np
+from event_stream import EventStream
 from service import TYPES
+from test_traces import collector  # noqa: F401  (a fixture)
 
 LINE = re.compile(r"^\S+ blasd (\w+)\[\d+\] info: job (\w+): (.*)$", re.M)
 
@@ -30,7 +32,7 @@ def ask(service, body, headers=None, path="/jobs"):
     connection.request("POST", path, body, {"Content-Type": TYPES["json"], **(headers or {})})
     here = "%s:%d" % connection.sock.getsockname()
     answer = connection.getresponse()
-    answer.read()
+    answer.text = answer.read().decode(errors="replace")
     connection.close()
     return answer, here
 
@@ -171,10 +173,10 @@ def test_lines_in_json(make_service):
     assert not re.search(r"^\d{4}-\d\d-\d\dT", (service.folder / "log").read_text(), re.M), "a line of ours that is none"
 
 
-def test_no_secret_stands_in_a_log(make_service, tmp_path):
-    """Keys, passwords, tokens and what clients wrote, at the level that says most."""
+def test_no_secret_stands_in_a_log(make_service, collector, tmp_path):  # noqa: F811
+    """Keys, passwords, tokens and what clients wrote, at the level that says most; nor do keys stand in answers, events and spans."""
     secrets = {"idem": "hunter2-idempotency", "cookie": "hunter2-cookie", "basic": "aHVudGVyMjpodW50ZXIy", "query": "hunter2-query",
-               "header": "hunter2-otlp", "env": "hunter2-environment"}
+               "header": "hunter2-otlp", "env": "hunter2-environment", "signed": "hunter2-signature"}
     keys = tmp_path / "keys"
     (tmp_path / "headers").write_text(f"Authorization: Bearer {secrets['header']}\n")
     from service import BLASD
@@ -182,14 +184,26 @@ def test_no_secret_stands_in_a_log(make_service, tmp_path):
     made = [subprocess.run([BLASD, "keys", "add", name, "--role", role, "--file", keys], capture_output=True, text=True, check=True).stdout.strip()
             for name, role in (("one", "user"), ("watch", "metrics"))]
     for form in ("text", "json"):
-        service = make_service("--keys", str(keys), "--log", form, "--log-level", "debug", "--access-log", "--audit", "--otlp", "http://127.0.0.1:9",
+        service = make_service("--keys", str(keys), "--log", form, "--log-level", "debug", "--access-log", "--audit", "--otlp", collector.url,
                                "--otlp-sample", "1", "--otlp-headers", str(tmp_path / "headers"),
                                env={"BLASD_OTLP_HEADERS": f"x-key={secrets['env']}"})
+        stream, answers = EventStream(service, headers={"Authorization": f"Bearer {made[0]}"}), []
+        signed = {"url": f"https://store.example/a.npy?X-Amz-Signature={secrets['signed']}"}
+        for body in ({"inputs": {"a": signed, "b": [4]}}, {"inputs": {"a": [[2]], "b": [4]}, "put": {"x": signed["url"]}}):
+            answers.append(ask(service, json.dumps({"op": "solve", **body}), {"Authorization": f"Bearer {made[0]}"})[0])
+        late = json.dumps({"op": "solve", "inputs": {"a": [[2]], "b": [4]}, "deadline_ms": 1})
+        ask(service, late, {"Authorization": f"Bearer {made[0]}", "Idempotency-Key": secrets["idem"] + "-late"})
         for authorization in (f"Bearer {made[0]}", f"Bearer {made[1]}", f"Bearer {made[0]}x", f"Basic {secrets['basic']}", "Bearer hunter2"):
             for path in ("/jobs?wait=20", f"/jobs?{secrets['query']}=1", f"/{secrets['query']}"):
-                ask(service, '{"op":"solve","inputs":{"a":[[2]],"b":[4]}}',
-                    {"Authorization": authorization, "Cookie": secrets["cookie"], "Idempotency-Key": secrets["idem"]}, path)
+                answers.append(ask(service, '{"op":"solve","inputs":{"a":[[2]],"b":[4]}}',
+                                   {"Authorization": authorization, "Cookie": secrets["cookie"], "Idempotency-Key": secrets["idem"]}, path)[0])
+        told = stream.take(lambda event: event.kind == "job" and event.data["state"] == "succeeded").data
         service.stop()
+        text = json.dumps([told, [event.data for event in stream.seen]]) + "".join(str(answer.msg) + answer.text for answer in answers)
+        text += "".join(body.decode() for body in collector.bodies)
+        assert "job solve" in text and "succeeded" in text
+        for secret in [*made, *(secrets[name] for name in ("cookie", "basic", "header", "env"))]:
+            assert secret not in text, (form, secret)
         log = (service.folder / "log").read_text()
         assert log.count("job accepted") + log.count("job repeated") >= 1
         for secret in [*secrets.values(), *made, *(part for key in made for part in re.split(r"[._-]", key) if len(part) > 16), "hunter2"]:

@@ -57,8 +57,8 @@ class Server:
         finally:
             hand.close()
 
-    def start(self, command, env=None, stdout=None):
-        process = subprocess.Popen(command, stdout=stdout or self.log, stderr=self.log, stdin=subprocess.DEVNULL,
+    def start(self, command, env=None, stdout=None, stderr=None):
+        process = subprocess.Popen(command, stdout=stdout or self.log, stderr=stderr or self.log, stdin=subprocess.DEVNULL,
                                    env={**os.environ, **(env or {})})
         self.processes.append(process)
         return process
