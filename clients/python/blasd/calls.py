@@ -68,7 +68,10 @@ def labels_text(labels: Labels) -> str:
 
 def watching(progress: Progress | None) -> Watch | None:
     """The function that tells `progress` of a job."""
-    return None if progress is None else lambda document: progress(document["state"], document["progress"])
+    if progress is None:
+        return None
+    told = progress
+    return lambda document: told(document["state"], document["progress"])
 
 
 class Calls:

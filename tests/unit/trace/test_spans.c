@@ -91,6 +91,26 @@ static void only_what_is_sampled(void **state) {
     blasd_otlp_stop(NULL);
 }
 
+/* A job that no worker has ended: its own span and the one of its wait, where it is sampled. */
+static void of_a_job_that_never_ran(void **state) {
+    struct blasd_trace trace = {.id = {1}, .span = {2}};
+    struct blasd_record record = record_of("s1");
+    struct blasd_otlp *otlp;
+    struct blasd_err err = {0};
+    (void)state;
+    record.state = BLASD_EXPIRED;
+    record.error.code = BLASD_E_deadline_exceeded;
+    assert_int_equal(blasd_otlp_new(&options, &otlp, &err), 0);
+    for (int i = 0; i < 20; i++) blasd_spans_unfinished(otlp, &trace, &record);
+    trace.sampled = true;
+    for (int i = 0; i < 8; i++) blasd_spans_unfinished(otlp, &trace, &record);
+    assert_int_equal(blasd_otlp_counts(otlp).dropped, 0); /* nobody takes any: 16 have room */
+    blasd_spans_unfinished(otlp, &trace, &record);
+    assert_int_equal(blasd_otlp_counts(otlp).dropped, 2);
+    blasd_spans_unfinished(NULL, &trace, &record);
+    blasd_otlp_stop(otlp);
+}
+
 static void shares(void **state) {
     static const double some[] = {0, 0.1, 0.5, 1};
     (void)state;
@@ -136,6 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written),
         cmocka_unit_test(only_what_is_sampled),
+        cmocka_unit_test(of_a_job_that_never_ran),
         cmocka_unit_test(shares),
         cmocka_unit_test(addresses_and_headers),
     };

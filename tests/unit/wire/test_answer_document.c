@@ -150,6 +150,33 @@ static void large_outputs_carry_href_alone(void **state) {
     json_decref(root);
 }
 
+static json_t *remaining_of(struct blasd_record *record, enum blasd_state state, int64_t us) {
+    json_t *root, *remaining;
+    record->state = state;
+    record->remaining_us = us;
+    root = document_of(record, NULL, 100);
+    remaining = json_incref(json_object_get(root, "remaining_ms"));
+    json_decref(root);
+    return remaining;
+}
+
+/* Only of what runs, and where it is known. */
+static void what_a_job_has_left(void **state) {
+    struct blasd_record record;
+    json_t *left;
+    (void)state;
+    make_record(&record);
+    left = remaining_of(&record, BLASD_RUNNING, 1500);
+    assert_true(json_number_value(left) == 1.5);
+    json_decref(left);
+    left = remaining_of(&record, BLASD_RUNNING, 0);
+    assert_true(json_is_number(left) && json_number_value(left) == 0);
+    json_decref(left);
+    assert_null(remaining_of(&record, BLASD_RUNNING, -1));
+    assert_null(remaining_of(&record, BLASD_QUEUED, 1500));
+    assert_null(remaining_of(&record, BLASD_SUCCEEDED, 1500));
+}
+
 static void a_queued_job_has_nulls(void **state) {
     struct blasd_record record;
     json_t *root, *part;
@@ -495,6 +522,7 @@ int main(void) {
         cmocka_unit_test(a_job_has_a_cost),
         cmocka_unit_test(labels_stand_in_the_document),
         cmocka_unit_test(large_outputs_carry_href_alone),
+        cmocka_unit_test(what_a_job_has_left),
         cmocka_unit_test(a_queued_job_has_nulls),
         cmocka_unit_test(a_failed_job_says_why),
         cmocka_unit_test(energy_where_the_card_tells),
