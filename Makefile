@@ -51,7 +51,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis auth trace queue oip http worker
+FLOORS = base core wire store redis auth trace outgoing queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 # graph is no folder: src/core/graph.c
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c)))) graph

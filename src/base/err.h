@@ -71,6 +71,9 @@
     X(unknown_field, 422, false, "The job has a member that is not known", "Remove it.")           \
     X(invalid_field, 422, false, "A member of the job has a value it cannot take",                 \
       "Correct the member that `field` names.")                                                    \
+    X(url_not_allowed, 422, false, "This service does not go to the address of the URL",           \
+      "Name a host that whoever runs the service has listed with --outgoing-hosts, by the scheme " \
+      "and port that are listed with it.")                                                         \
     X(unknown_input, 422, false, "The operation has no such input",                                \
       "See GET /ops for the names of its inputs.")                                                 \
     X(unknown_step, 422, false, "The graph has no such step",                                      \
