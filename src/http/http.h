@@ -18,6 +18,7 @@ struct blasd_tls_files {
 };
 
 struct blasd_otlp;
+struct blasd_outgoing;
 
 struct blasd_http_options {
     /* listening sockets, `loops` of them, bound to one address with SO_REUSEPORT; given away: they
@@ -32,6 +33,8 @@ struct blasd_http_options {
     const char *const *allow_origins;
     struct blasd_auth *auth;           /* who may do what; NULL: everybody everything. Borrowed */
     const struct blasd_tls_files *tls; /* NULL: no TLS. Borrowed */
+    const struct blasd_outgoing
+        *outgoing;                     /* where inputs may lie by URL; NULL: nowhere. Borrowed */
     const struct blasd_prices *prices; /* NULL: nothing has a price. Borrowed */
     /* "cuda:0: why it has no worker", for GET /devices; ended by NULL, or NULL. Borrowed. */
     const char *const *unusable_devices;

@@ -136,12 +136,13 @@ static void give_up_rights(const struct settings *settings) {
     const struct listeners *listeners = &settings->listeners;
     const char *signers = doors->tokens.keys;
     bool remote = signers != NULL && strstr(signers, "://") != NULL;
-    const struct confine_files files = {.read = {doors->keys, doors->tls_cert, doors->tls_key,
-                                                 doors->client_ca, remote ? NULL : signers},
-                                        .write = {common_blob_dir(common)},
-                                        .socket = listeners->local ? listeners->host : NULL,
-                                        .network = remote || common_needs_network(common),
-                                        .memory = settings->share};
+    const struct confine_files files = {
+        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca,
+                 remote ? NULL : signers, common->outgoing_ca},
+        .write = {common_blob_dir(common)},
+        .socket = listeners->local ? listeners->host : NULL,
+        .network = remote || common->outgoing_hosts != NULL || common_needs_network(common),
+        .memory = settings->share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
@@ -173,6 +174,7 @@ static int run(struct settings *settings) {
     const struct door_options *doors = &settings->doors;
     const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
     struct blasd_auth *auth = NULL;
+    struct blasd_outgoing *outgoing = NULL;
     char url[LISTEN_URL];
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct blasd_queue_options queue = {.url = settings->common.redis,
@@ -211,11 +213,13 @@ static int run(struct settings *settings) {
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
     if (code == 0) code = common_check_redis(&queue, &err);
+    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
     if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
         options.auth = auth;
+        options.outgoing = outgoing;
         code = open_telemetry(settings, url, &options.otlp, &err);
         give_up_rights(settings);
         if (code == 0) code = blasd_otlp_start(options.otlp, &err);
@@ -224,6 +228,7 @@ static int run(struct settings *settings) {
     }
     listeners_remove(&settings->listeners);
     blasd_auth_free(auth);
+    blasd_outgoing_free(outgoing);
     blasd_store_free(queue.store);
     close(options.stop_fd);
     if (code == 0) return BLASD_EXIT_OK;
