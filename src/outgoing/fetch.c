@@ -44,21 +44,6 @@ static bool take_header(const char *line, size_t len, const char *name, char *to
     return true;
 }
 
-static size_t on_header(char *line, size_t size, size_t count, void *arg) {
-    struct blasd_fetch *fetch = arg;
-    size_t len = size * count;
-    char coding[16];
-    if (len > 5 && memcmp(line, "HTTP/", 5) == 0) {
-        fetch->tag[0] = fetch->range[0] = '\0';
-        fetch->encoded = false;
-    } else if (take_header(line, len, "Content-Encoding", coding, sizeof coding)) {
-        fetch->encoded = strcasecmp(coding, "identity") != 0;
-    } else if (!take_header(line, len, "ETag", fetch->tag, sizeof fetch->tag)) {
-        (void)take_header(line, len, "Content-Range", fetch->range, sizeof fetch->range);
-    }
-    return len;
-}
-
 /* Whether it names the very bytes, and may stand in a header. */
 static bool is_strong(const char *tag) {
     size_t len = strlen(tag);
@@ -79,11 +64,9 @@ static int changed(struct blasd_fetch *fetch) {
 
 /* Of an answer to the first request: how long the file is, and which. */
 static int note_file(struct blasd_fetch *fetch) {
-    curl_off_t length = -1;
-    curl_easy_getinfo(fetch->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-    if (length < 0) return refuse(fetch, "the server does not say how long the file is");
+    if (fetch->length < 0) return refuse(fetch, "the server does not say how long the file is");
     fetch->known = true;
-    fetch->all = (uint64_t)length;
+    fetch->all = (uint64_t)fetch->length;
     if (is_strong(fetch->tag)) memcpy(fetch->etag, fetch->tag, sizeof fetch->etag);
     if (fetch->size(fetch, fetch->all, &fetch->err) != 0) return -1;
     if (fetch->end > fetch->all) return refuse(fetch, "the file ends early");
@@ -117,8 +100,42 @@ static int check_answer(struct blasd_fetch *fetch) {
         return blasd_fail(&fetch->err, BLASD_E_url_refused, fetch->field,
                           "the server answers %ld where it should send %s", status,
                           fetch->known ? "a part of the file (206)" : "the file (200)");
-    if (fetch->encoded) return refuse(fetch, "the server sends the file compressed");
+    if (fetch->encoded)
+        return refuse(fetch, "the server sends the file compressed, or without its length");
     return fetch->known ? check_range(fetch) : note_file(fetch);
+}
+
+/* Whole, or it is none: the bytes of a body. */
+static int64_t read_length(const char *text) {
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' ? value : -1;
+}
+
+/* At the end of the head its bytes are wanted, or not: before one of them is taken. */
+static size_t on_header(char *line, size_t size, size_t count, void *arg) {
+    struct blasd_fetch *fetch = arg;
+    size_t len = size * count;
+    char text[32];
+    long status = 0;
+    if (len > 5 && memcmp(line, "HTTP/", 5) == 0) {
+        fetch->tag[0] = fetch->range[0] = '\0';
+        fetch->encoded = false;
+        fetch->length = -1;
+    } else if (take_header(line, len, "Content-Encoding", text, sizeof text)) {
+        fetch->encoded = strcasecmp(text, "identity") != 0;
+    } else if (take_header(line, len, "Content-Length", text, sizeof text)) {
+        fetch->length = read_length(text);
+    } else if (take_header(line, len, "Transfer-Encoding", text, sizeof text)) {
+        fetch->encoded = true;
+    } else if (!take_header(line, len, "ETag", fetch->tag, sizeof fetch->tag) &&
+               !take_header(line, len, "Content-Range", fetch->range, sizeof fetch->range) &&
+               (line[0] == '\r' || line[0] == '\n')) {
+        curl_easy_getinfo(fetch->curl, CURLINFO_RESPONSE_CODE, &status);
+        if (status >= 200 && check_answer(fetch) != 0) return 0;
+        fetch->checked = status >= 200;
+    }
+    return len;
 }
 
 /* Hands on what is wanted of the bytes; false where the rest of this answer is not. */
@@ -147,9 +164,7 @@ static bool hand_on(struct blasd_fetch *fetch, const char *bytes, size_t len) {
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *arg) {
     struct blasd_fetch *fetch = arg;
-    if (!fetch->checked && check_answer(fetch) != 0) return 0;
-    fetch->checked = true;
-    return hand_on(fetch, bytes, size * count) ? size * count : 0;
+    return fetch->checked && hand_on(fetch, bytes, size * count) ? size * count : 0;
 }
 
 /* --- transfers --- */
@@ -229,7 +244,6 @@ static bool is_whole(const struct blasd_fetch *fetch) {
 static void ended(struct blasd_fetch *fetch, CURLcode code) {
     char why[120];
     long status = 0;
-    if (code == CURLE_OK && !fetch->checked && check_answer(fetch) == 0) fetch->checked = true;
     curl_easy_getinfo(fetch->curl, CURLINFO_RESPONSE_CODE, &status);
     if (fetch->err.code != BLASD_OK || is_whole(fetch)) {
         tear_down(fetch);

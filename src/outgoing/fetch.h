@@ -43,6 +43,7 @@ struct blasd_fetch {
     uint64_t all, position,
         began_at;       /* bytes of the file; the next one to come; of this transfer */
     bool known;         /* `all` and `etag` are */
+    int64_t length;     /* of the body of this answer; -1: it does not say */
     bool checked, jump; /* the head of this answer was; another place is wanted */
     bool encoded;       /* of this answer, as the next */
     char etag[BLASD_FETCH_ETAG], tag[BLASD_FETCH_ETAG], range[96];
