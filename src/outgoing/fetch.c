@@ -62,13 +62,16 @@ static int changed(struct blasd_fetch *fetch) {
                       "what lies at the URL has changed while it was fetched");
 }
 
-/* Of an answer to the first request: how long the file is, and which. */
+/* Of an answer from the first byte on: how long the file is, and which. It may come again, as long
+ * as nothing was taken of it. */
 static int note_file(struct blasd_fetch *fetch) {
+    bool again = fetch->known;
     if (fetch->length < 0) return refuse(fetch, "the server does not say how long the file is");
+    if (again && fetch->all != (uint64_t)fetch->length) return changed(fetch);
     fetch->known = true;
     fetch->all = (uint64_t)fetch->length;
-    if (is_strong(fetch->tag)) memcpy(fetch->etag, fetch->tag, sizeof fetch->etag);
-    if (fetch->size(fetch, fetch->all, &fetch->err) != 0) return -1;
+    snprintf(fetch->etag, sizeof fetch->etag, "%s", is_strong(fetch->tag) ? fetch->tag : "");
+    if (!again && fetch->size(fetch, fetch->all, &fetch->err) != 0) return -1;
     if (fetch->end > fetch->all) return refuse(fetch, "the file ends early");
     return 0;
 }
@@ -90,19 +93,20 @@ static bool worth_another(long status) {
 /* Looks at the head of an answer. 0: its bytes are those wanted; else there is an error, or the
  * request is worth another try. */
 static int check_answer(struct blasd_fetch *fetch) {
+    bool part = fetch->began_at > 0;
     long status = 0;
     curl_easy_getinfo(fetch->curl, CURLINFO_RESPONSE_CODE, &status);
     if (worth_another(status)) return -1;
-    if (status == 412 && fetch->known) return changed(fetch);
+    if (status == 412 && part) return changed(fetch);
     if (status >= 300 && status < 400)
         return refuse(fetch, "the server redirects, which is not followed: give the URL itself");
-    if (status != (fetch->known ? 206 : 200))
+    if (status != (part ? 206 : 200))
         return blasd_fail(&fetch->err, BLASD_E_url_refused, fetch->field,
                           "the server answers %ld where it should send %s", status,
-                          fetch->known ? "a part of the file (206)" : "the file (200)");
+                          part ? "a part of the file (206)" : "the file (200)");
     if (fetch->encoded)
         return refuse(fetch, "the server sends the file compressed, or without its length");
-    return fetch->known ? check_range(fetch) : note_file(fetch);
+    return part ? check_range(fetch) : note_file(fetch);
 }
 
 /* Whole, or it is none: the bytes of a body. */
@@ -186,7 +190,7 @@ static int set_up(struct blasd_fetch *fetch) {
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, left_ms > 1 ? (long)left_ms : 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, (long)limits->request_rate);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALLED_S);
-    if (!fetch->known) return 0;
+    if (fetch->at == 0) return 0;
     snprintf(range, sizeof range, "%" PRIu64 "-", fetch->at);
     snprintf(match, sizeof match, "If-Match: %s", fetch->etag);
     curl_easy_setopt(curl, CURLOPT_RANGE, range);
@@ -226,7 +230,7 @@ static void begin(struct blasd_fetch *fetch) {
 static void try_again(struct blasd_fetch *fetch, const char *why) {
     int64_t now = blasd_clock_ns();
     if (fetch->position - fetch->began_at >= PROGRESS) fetch->tries = 0;
-    if (fetch->known && fetch->etag[0] == '\0')
+    if (fetch->at > 0 && fetch->etag[0] == '\0')
         blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field,
                    "%.100s; it cannot be gone on with, for the server gives no strong ETag", why);
     else if (++fetch->tries == TRIES || now >= fetch->until_ns)
