@@ -91,7 +91,10 @@ struct blasd_request {
     const char *steps;                 /* of a graph, a JSON object as text; else NULL */
     const char *results;               /* and what it gives, a JSON list; NULL: what is not read */
     const char *labels;                /* "NAME=VALUE,NAME=VALUE", to find it by; NULL: none */
-    uint64_t reserved[5];
+    /* Inputs that are not sent, a JSON object of references by name as text, such as
+     * {"a":{"url":"https://…"},"b":{"tensor":ID}} (docs/urls.md, docs/tensors.md); NULL: none */
+    const char *references;
+    uint64_t reserved[4];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

@@ -128,6 +128,7 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own(&to->steps) && good;
     good = own(&to->results) && good;
     good = own(&to->labels) && good;
+    good = own(&to->references) && good;
     to->inputs = inputs = copy_of(from->inputs, from->input_count, sizeof *inputs);
     to->files = files = copy_of(from->files, from->file_count, sizeof *files);
     if (inputs == NULL) to->input_count = 0;
@@ -158,6 +159,7 @@ void blasd_request_release(struct blasd_request *request) {
     drop(request->steps);
     drop(request->results);
     drop(request->labels);
+    drop(request->references);
     *request = (struct blasd_request){0};
 }
 
@@ -178,6 +180,7 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
         add_text(words, "priority", request->priority) == 0 &&
         add_text(words, "device", request->device) == 0 &&
         add_text(words, "labels", request->labels) == 0 &&
+        add_text(words, "inputs", request->references) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
         return words;
     blasd_refuse_text(problem);

@@ -21,7 +21,9 @@
 static const char run_usage[] =
     "usage: blasd run OP name=file.npy … [param=value …] [-o [output=]out.npy] …\n"
     "\n"
-    "Sends one job to a running service and prints its outputs, or saves them as .npy files.\n"
+    "Sends one job to a running service and prints its outputs, or saves them as .npy files. An "
+    "input\n"
+    "may also be name=https://…, a .npy file that the service fetches.\n"
     "  -o, --output [NAME=]FILE   save an output (without a name: the first); may be repeated\n"
     "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
     "  -q, --quiet                no progress and no timing\n" ORDER_OPTIONS "%\n"
@@ -42,8 +44,8 @@ struct order {
     struct blasd_request request;
     struct blasd_file files[MOST_FILES];
     struct cli_saves saves;
-    json_t *params;    /* owned */
-    char *params_text; /* owned */
+    json_t *params, *references;         /* owned */
+    char *params_text, *references_text; /* owned */
     char labels[512];
     double timeout;
     bool quiet, share;
@@ -54,7 +56,20 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* name=file.npy is an input, name=anything a parameter: a JSON value, or a plain word. */
+static bool begins_with(const char *text, const char *begin) {
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+/* An input that the service fetches. */
+static bool take_url(struct order *order, const char *name, const char *url) {
+    if (json_object_set_new(order->references, name, json_pack("{s:s}", "url", url)) == 0)
+        return true;
+    cli_say(&order->cli, "the URL of '%s' is not valid text", name);
+    return false;
+}
+
+/* name=file.npy is an input, as is name=https://…, name=anything a parameter: a JSON value, or a
+ * plain word. */
 static bool take_assignment(struct order *order, char *argument) {
     const struct cli *cli = &order->cli;
     char *value = strchr(argument, '=');
@@ -64,6 +79,8 @@ static bool take_assignment(struct order *order, char *argument) {
         return false;
     }
     *value++ = '\0';
+    if (begins_with(value, "https://") || begins_with(value, "http://"))
+        return take_url(order, argument, value);
     if (ends_with(value, ".npy")) {
         if (order->request.file_count == MOST_FILES) {
             cli_say(cli, "more than %d inputs", MOST_FILES);
@@ -140,13 +157,16 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
     order->request.op = argv[optind++];
     for (; optind < argc; optind++)
         if (!take_assignment(order, argv[optind])) return CLI_USAGE;
-    if (order->request.file_count == 0) {
-        cli_say(&order->cli, "no input was given as name=file.npy");
+    if (order->request.file_count == 0 && json_object_size(order->references) == 0) {
+        cli_say(&order->cli, "no input was given as name=file.npy or name=https://…");
         return CLI_USAGE;
     }
     order->request.files = order->files;
     order->params_text = json_dumps(order->params, JSON_COMPACT);
     order->request.params = order->params_text;
+    if (json_object_size(order->references) > 0)
+        order->references_text = json_dumps(order->references, JSON_COMPACT);
+    order->request.references = order->references_text;
     return -1;
 }
 
@@ -259,6 +279,7 @@ static int begin(struct order *order, const char *letters, int argc, char **argv
     struct blasd_problem problem;
     int status;
     order->params = json_object();
+    order->references = json_object();
     status = parse(order, letters, argc, argv);
     if (status >= 0) goto done;
     status = CLI_FAILED;
@@ -271,7 +292,9 @@ static int begin(struct order *order, const char *letters, int argc, char **argv
 done:
     blasd_client_free(client);
     json_decref(order->params);
+    json_decref(order->references);
     free(order->params_text);
+    free(order->references_text);
     return cli_end(&order->cli, status);
 }
 

@@ -14,7 +14,7 @@ import threading
 import blasd
 import numpy as np
 import pytest
-from service import TYPES, Service, nested, npy, safetensors, wait_for
+from service import BLASD, TYPES, Service, nested, npy, safetensors, wait_for
 from test_tensors import problem, result, run
 
 RNG = np.random.default_rng(23)
@@ -221,6 +221,17 @@ def test_a_presigned_url_of_an_object_store(make_service, store, tmp_path):
     with pytest.raises(blasd.Error) as missing:
         client.matmul(blasd.URL(signed(store, "not-there.npy")), B)
     assert missing.value.code == "url_refused" and "404" in str(missing.value)
+
+
+def test_the_command_line(fetching, files, tmp_path):
+    files.files["/cli.npy"] = npy(A)
+    np.save(tmp_path / "b.npy", B)
+    for b in (f"b={tmp_path / 'b.npy'}", f"b={files.base}/cli-b.npy"):
+        files.files["/cli-b.npy"] = npy(B)
+        done = subprocess.run([BLASD, "run", "matmul", f"a={files.base}/cli.npy", b, "-q", "-o", tmp_path / "c.npy", "--url", fetching.url],
+                              capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(np.load(tmp_path / "c.npy"), A @ B)
 
 
 # --- what is wrong with the request -----------------------------------------------------------------------------------
