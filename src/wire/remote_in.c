@@ -85,7 +85,10 @@ int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, uint64_t *en
     uint64_t raw, most = in->body.limits->body_bytes;
     bool part = in->remote->format == BLASD_REMOTE_SAFETENSORS;
     in->body.content_length = size;
-    *end = part && size > 8 ? 8 : size;
+    *end = part ? 8 : size;
+    if (part && size < 10)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
+                          "a file of %llu bytes is no safetensors file", (unsigned long long)size);
     if (!part && size > most)
         return blasd_fail(err, BLASD_E_body_too_large, in->field,
                           "%llu bytes are at the URL; the limit body_bytes is %llu",
