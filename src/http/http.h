@@ -9,6 +9,7 @@
 #include "auth/auth.h"
 #include "base/err.h"
 #include "core/price.h"
+#include "outgoing/outgoing.h"
 #include "queue/queue.h"
 
 /* Paths of PEM files. */
@@ -18,7 +19,6 @@ struct blasd_tls_files {
 };
 
 struct blasd_otlp;
-struct blasd_outgoing;
 
 struct blasd_http_options {
     /* listening sockets, `loops` of them, bound to one address with SO_REUSEPORT; given away: they
@@ -33,14 +33,15 @@ struct blasd_http_options {
     const char *const *allow_origins;
     struct blasd_auth *auth;           /* who may do what; NULL: everybody everything. Borrowed */
     const struct blasd_tls_files *tls; /* NULL: no TLS. Borrowed */
-    const struct blasd_outgoing
-        *outgoing;                     /* where inputs may lie by URL; NULL: nowhere. Borrowed */
     const struct blasd_prices *prices; /* NULL: nothing has a price. Borrowed */
     /* "cuda:0: why it has no worker", for GET /devices; ended by NULL, or NULL. Borrowed. */
     const char *const *unusable_devices;
     /* The read end of a pipe, not blocking: the byte SIGHUP means that certificates are to be read
      * anew; any other that it is time to drain, the next one that it is time to end. Borrowed. */
     int stop_fd;
+    bool webhooks; /* somebody delivers them: jobs may have "notify" */
+    const struct blasd_outgoing
+        *outgoing;           /* where clients' URLs may lead; NULL: nowhere. Borrowed */
     bool share;              /* clients on this machine may hand in files, see shared_files.c */
     bool audit;              /* a line is logged for each job that is taken */
     struct blasd_otlp *otlp; /* where spans go; NULL: nowhere. Borrowed */

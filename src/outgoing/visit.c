@@ -59,6 +59,9 @@ int blasd_outgoing_visit(const struct blasd_outgoing *outgoing, const char *url,
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_USERAGENT, "blasd");
     SET(CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    SET(CURLOPT_QUICK_EXIT, 1L); /* a name server that hangs holds up this request alone */
+#endif
     SET(CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
     SET(CURLOPT_LOW_SPEED_TIME, STALLED_S);
