@@ -371,8 +371,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"life_s", HTTP_PARAM_LIFE},
                   {"keep", HTTP_PARAM_KEEP},
                   {"results", HTTP_PARAM_RESULTS},
-                  {"notify", HTTP_PARAM_NOTIFY},
-                  {"sha256", HTTP_PARAM_SHA256}};
+                  {"sha256", HTTP_PARAM_SHA256},
+                  {"notify", HTTP_PARAM_NOTIFY}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;

@@ -61,6 +61,11 @@ void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count);
  * others now and the worker must register anew. */
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err);
+/* Says that the device has copies of these tensors, until a lease that was renewed now would lapse;
+ * ids of anything else are passed over. */
+int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *device,
+                              const char (*ids)[BLASD_ID_LEN + 1], int count,
+                              struct blasd_err *err);
 /* Publishes what the worker has counted, a JSON object, for some seconds. */
 int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
                                struct blasd_err *err);

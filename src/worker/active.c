@@ -63,6 +63,14 @@ void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
+void blasd_heartbeat_kept(struct blasd_heartbeat *heartbeat, const char (*ids)[BLASD_ID_LEN + 1],
+                          int count) {
+    pthread_mutex_lock(&heartbeat->lock);
+    memcpy(heartbeat->kept, ids, (size_t)count * sizeof *ids);
+    heartbeat->kept_count = count;
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost) {
     pthread_mutex_lock(&heartbeat->lock);
     heartbeat->cost = *cost;

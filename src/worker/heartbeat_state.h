@@ -65,6 +65,8 @@ struct blasd_heartbeat {
     int64_t epoch; /* 0: no lease */
     struct active active[BLASD_SLOTS];
     struct blasd_device_info device;
+    char kept[BLASD_KEPT_MOST][BLASD_ID_LEN + 1];
+    int kept_count;
     uint64_t host_memory;
     struct tally tally;
     struct blasd_cost cost;

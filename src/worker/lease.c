@@ -35,6 +35,22 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     free(info);
 }
 
+/* Says what the device has copies of: GET /tensors/ID shows it. */
+static void tell_copies(struct blasd_heartbeat *heartbeat) {
+    char ids[BLASD_KEPT_MOST][BLASD_ID_LEN + 1], device[sizeof heartbeat->device.id];
+    struct blasd_err err = {0};
+    int count;
+    pthread_mutex_lock(&heartbeat->lock);
+    count = heartbeat->kept_count;
+    memcpy(ids, heartbeat->kept, (size_t)count * sizeof *ids);
+    memcpy(device, heartbeat->device.id, sizeof device);
+    pthread_mutex_unlock(&heartbeat->lock);
+    if (count > 0 &&
+        blasd_worker_queue_copies(heartbeat->lease.queue, device,
+                                  (const char(*)[BLASD_ID_LEN + 1]) ids, count, &err) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot tell what the device keeps: %s", err.detail);
+}
+
 /* Publishes what was counted of jobs, where any have ended since, or the last text is about to
  * expire. */
 static void tell_phases(struct blasd_heartbeat *heartbeat, int64_t now) {
@@ -128,6 +144,7 @@ static void tick(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         heartbeat->lease.renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
         renew(heartbeat, epoch);
+        tell_copies(heartbeat);
         tell_phases(heartbeat, now);
         pthread_mutex_lock(&heartbeat->lock);
     }

@@ -8,13 +8,13 @@ import os
 import socket
 import subprocess
 import threading
-import time
 import uuid
 
+import blasd
 import numpy as np
 import pytest
 from service import API, BLASD, Redis, safetensors, TYPES, wait_for
-from test_metering import redis_of, submit
+from test_metering import submit
 from test_tenants import keys
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of twenty-four b").decode()
@@ -252,16 +252,17 @@ def test_a_receiver_that_fails_is_tried_again(hooked):
     wait_for(lambda: totals(service) == {"delivered": 1, "failed": 2, "given_up": 0})
 
 
-def test_redirects_lies_and_refusals(hooked):
+def test_redirects_lies_and_refusals(make_service, receivers, tmp_path):
     """None of them is a delivery, but what was answered with 2xx before the lie."""
-    service, receiver = hooked
+    paths = {path: receivers() for path in ("/302", "/307", "/404", "/cut", "/410", "/endless")}
+    service = make_service("--outgoing-hosts", ",".join(one.url for one in paths.values()), "--webhook-secrets", secrets(tmp_path))
+    ids = {path: job(service, one.url + path) for path, one in paths.items()}
     for path in ("/302", "/307", "/404", "/cut"):
-        job(service, receiver.url + path)
-        wait_for(lambda path=path: len(receiver.of(path)) >= 2)
-        assert not receiver.of("/ok-by-redirect")
-    gone, endless = job(service, receiver.url + "/410"), job(service, receiver.url + "/endless")
+        wait_for(lambda path=path: len(paths[path].of(path)) >= 2)
     wait_for(lambda: totals(service)["given_up"] == 1 and totals(service)["delivered"] == 1)
-    assert receiver.ids("/410") == {gone: 1} and receiver.ids("/endless") == {endless: 1}
+    for path, one in paths.items():
+        assert {hook.path for hook in one.hooks} == {path}  # no redirect was followed
+        assert path not in ("/410", "/endless") or one.ids(path) == {ids[path]: 1}
 
 
 def test_one_that_hangs_holds_up_no_other(make_service, receivers, tmp_path):
@@ -304,7 +305,7 @@ def test_given_up_after_its_time(make_service, receivers, tmp_path):
 
 def test_tenants_have_secrets_of_their_own(make_service, receivers, venv, tmp_path):
     receiver = receivers()
-    path, secret = keys(tmp_path, one=["--tenant", "one"], two=["--tenant", "two"])
+    path, secret = keys(tmp_path, one={"tenant": "one"}, two={"tenant": "two"})
     service = make_service("--keys", path, "--outgoing-hosts", receiver.url, "--webhook-secrets",
                            secrets(tmp_path, f"one {OTHER}", SECRET))
     for tenant in ("one", "two"):
@@ -338,6 +339,36 @@ def test_one_killed_while_it_delivers(make_service, receivers, tmp_path):
     wait_for(lambda: receiver.of("/hang"))
     service.kill("notify")
     wait_for(lambda: receiver.ids("/hang")[first] >= 2)
+
+
+def test_clients_name_it(hooked, venv):
+    """From Python and the command line, which is C's."""
+    service, receiver = hooked
+    url = receiver.url + "/ok"
+    with blasd.Client(service.url) as client:
+        eye = np.eye(2)
+        ids = [client.submit("matmul", a=eye, b=eye, notify=url).id, client.run("matmul", a=eye, b=eye, notify=url).job["id"]]
+        with client.graph(notify=url) as graph:
+            graph.matmul(eye, eye)
+    file = service.folder / "a.npy"
+    np.save(file, eye)
+    for command in ("run", "submit"):
+        subprocess.run([BLASD, command, "matmul", f"a={file}", f"b={file}", "--url", service.url, "--notify", url], check=True, capture_output=True)
+    wait_for(lambda: len(receiver.ids()) == 5)
+    assert set(ids) <= set(receiver.ids())
+
+
+def test_what_no_part_sends_is_refused(hooked):
+    service, receiver = hooked
+    with contextlib.closing(Redis(service)) as redis:
+        limits = " ".join(11 * ["1"])
+        for name, *words in [("take", "x", "1", "1"), ("take", "1", "-1", "1"), ("take", "1", "1"), ("done", "lane", "x"), ("done", "lane"),
+                             ("done", "lane", "1", "id"), ("done", "lane", "1", "id", "perhaps"), ("done", "lane", "1", "id", "1e9")]:
+            with pytest.raises(AssertionError, match="webhook_"):
+                redis("FCALL", f"blasd_6_webhook_{name}", 1, "{blasd}", limits, *words)
+        assert redis("FCALL", "blasd_6_webhook_done", 1, "{blasd}", limits, "no such lane", "1", "no such id", "delivered") == 0
+    job(service, receiver.url + "/ok")
+    wait_for(lambda: receiver.of("/ok"))
 
 
 def test_wrong_options(tmp_path):

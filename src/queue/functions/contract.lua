@@ -58,6 +58,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:tensor_uses:TENANT  the same of that tenant's
   {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
   {q}:tensor_ends      zset ID -> second in which its life ends
+  {q}:tensor_copies    hash ID -> "US<tab>DEVICE": that device has a copy of the tensor, as was said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
@@ -224,7 +225,7 @@ Front ends call
       is in use leaves no room
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
-      FORM", USED in us, ENDS a second
+      FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does
   tensor_life TENANT ID LIFE  -> {FACTS or 404}, as it then is
   tensor_drop TENANT ID
       -> {FACTS, FREE} or {404}: forgets it; FREE 1: the caller removes the blob
@@ -247,6 +248,8 @@ lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
+  tensor_copies DEVICE ID...
+      -> 0: that device has copies of these, where they are tensors, for as long as a lease lasts
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants

@@ -71,8 +71,9 @@ end
 
 function Hook.take(keys, args)
     start(keys, args)
-    local most, each, lease = tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
+    local most, each, lease = count_of(args[2]), count_of(args[3]), count_of(args[4])
     local reply = {}
+    if not (most and each and lease) then return redis.error_reply('ERR webhook_take: no number') end
     for _, lane in ipairs(call('ZRANGE', K.hook_due, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, most)) do
         local _, since = hold_of(lane)
         local ids = call('ZRANGE', K.hook_lane_of .. lane, '-inf', now_text, 'BYSCORE', 'LIMIT', 0,
@@ -105,9 +106,15 @@ local function failed(lane, id, hook, outcome, life)
     return 0
 end
 
+local function is_outcome(text) return text == 'delivered' or text == 'never' or count_of(text) end
+
 function Hook.done(keys, args)
     start(keys, args)
-    local lane, life, good, asked, given_up = args[2], tonumber(args[3]) * 1e6, false, 0, 0
+    local lane, life, good, asked, given_up = args[2], count_of(args[3]), false, 0, 0
+    local well = life and #args % 2 == 1
+    for i = 5, #args, 2 do well = well and is_outcome(args[i]) end
+    if not well then return redis.error_reply('ERR webhook_done: no outcome') end
+    life = life * 1e6
     for i = 4, #args - 1, 2 do
         local id, outcome = args[i], args[i + 1]
         local hook = call('HGET', K.hooks, id)

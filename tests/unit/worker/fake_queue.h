@@ -143,6 +143,13 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     return 0;
 }
 
+int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *device,
+                              const char (*ids)[BLASD_ID_LEN + 1], int count,
+                              struct blasd_err *err) {
+    (void)queue, (void)device, (void)ids, (void)count, (void)err;
+    return 0;
+}
+
 int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
                                struct blasd_err *err) {
     (void)queue, (void)text, (void)err;
