@@ -402,12 +402,15 @@ static void finish(struct http_exchange *exchange) {
 
 static void on_fetched(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
+    struct http_upload *upload = exchange->upload;
     if (!http_exchange_open(exchange))
-        discard(exchange->upload);
+        discard(upload);
     else if (err != NULL)
         refuse(exchange, err);
     else
         finish(exchange);
+    http_remote_inputs_free(upload->remote); /* a body that is read again fetches again */
+    upload->remote = NULL;
     http_exchange_release(exchange);
 }
 

@@ -453,7 +453,7 @@ def test_limits_are_said_before_a_byte_is_taken(make_service, files):
     assert answer.json()["code"] in ("url_unavailable", "malformed_npy"), answer.body
     whole = safetensors({"large": np.zeros(300000), "small": A})
     files.files["/part"] = whole
-    problem(product(service, {"url": f"{files.base}/part", "tensor": "large"}), 422, "invalid_tensor", "inputs")
+    problem(product(service, {"url": f"{files.base}/part", "tensor": "large"}), 413, "body_too_large", "inputs.a")
     np.testing.assert_allclose(result(product(service, {"url": f"{files.base}/part", "tensor": "small"}), "c"), A @ B)
 
 
