@@ -76,7 +76,7 @@ void http_log_access(const struct http_exchange *exchange, unsigned status) {
         {"tenant", caller->principal.tenant[0] == '\0' ? NULL : caller->principal.tenant, false},
         {"key", caller->name[0] == '\0' ? NULL : caller->name, false},
         {"client", client, false}};
-    if (!exchange->home->server->options->access_log) return;
+    if (!exchange->home->server->options->log.access) return;
     http_client_text(exchange, client);
     snprintf(code, sizeof code, "%u", status);
     snprintf(ms, sizeof ms, "%.3f", (double)(blasd_clock_ns() - exchange->began_ns) / 1e6);

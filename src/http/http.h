@@ -41,11 +41,12 @@ struct blasd_http_options {
     int stop_fd;
     bool webhooks; /* somebody delivers them: jobs may have "notify" */
     const struct blasd_outgoing
-        *outgoing;           /* where clients' URLs may lead; NULL: nowhere. Borrowed */
-    bool share;              /* clients on this machine may hand in files, see shared_files.c */
-    bool audit;              /* a line is logged for each job that is taken */
+        *outgoing; /* where clients' URLs may lead; NULL: nowhere. Borrowed */
+    bool share;    /* clients on this machine may hand in files, see shared_files.c */
+    struct {
+        bool audit, access; /* a line for each job that is taken; for each request answered */
+    } log;
     struct blasd_otlp *otlp; /* where spans go; NULL: nowhere. Borrowed */
-    bool access_log;         /* a line is logged for each request that is answered */
     bool metrics_tenants;    /* GET /metrics names tenants */
     int grace_ms; /* how long requests may go on once it is time to drain; where none are left it is
                      the end. -1: until it is told to end */

@@ -16,7 +16,7 @@
 
 void http_jobs_post_release(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    http_remote_inputs_free(upload->remote);
+    http_remote_inputs_free(upload->elsewhere.remote);
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
@@ -402,12 +402,15 @@ static void finish(struct http_exchange *exchange) {
 
 static void on_fetched(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
+    struct http_upload *upload = exchange->upload;
     if (!http_exchange_open(exchange))
-        discard(exchange->upload);
+        discard(upload);
     else if (err != NULL)
         refuse(exchange, err);
     else
         finish(exchange);
+    http_remote_inputs_free(upload->elsewhere.remote); /* a body that is read again fetches again */
+    upload->elsewhere.remote = NULL;
     http_exchange_release(exchange);
 }
 
@@ -416,7 +419,7 @@ static void fetch(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
     int rc = http_remote_inputs_gather(exchange, upload->intake, &upload->sink, on_fetched,
-                                       &upload->remote, &err);
+                                       &upload->elsewhere.remote, &err);
     if (rc < 0)
         refuse(exchange, &err);
     else if (rc == 0)
@@ -485,10 +488,10 @@ bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
 
 static void read_file(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    upload->file = (struct http_shared_file){
+    upload->elsewhere.file = (struct http_shared_file){
         .sink = &upload->sink, .intake = upload->intake, .done = on_gathered, .arg = exchange};
     http_exchange_hold(exchange);
-    http_shared_file_read(exchange->home, &upload->file);
+    http_shared_file_read(exchange->home, &upload->elsewhere.file);
 }
 
 void http_jobs_post_run(struct http_exchange *exchange) {

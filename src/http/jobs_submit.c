@@ -61,7 +61,7 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
 
 void http_jobs_post_gone(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    http_remote_inputs_cancel(upload->remote);
+    http_remote_inputs_cancel(upload->elsewhere.remote);
     if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
         exchange->request.idempotency_key != NULL)
         return;

@@ -256,7 +256,7 @@ void http_log_job(const struct http_exchange *exchange, const char *what,
 }
 
 void http_audit_job(const struct http_exchange *exchange, bool repeated) {
-    if (exchange->home->server->options->audit)
+    if (exchange->home->server->options->log.audit)
         log_request(exchange, true, repeated ? "job repeated" : "job accepted", NULL);
 }
 

@@ -9,10 +9,12 @@
 struct http_upload {
     struct http_exchange *exchange; /* borrowed: the upload is its part */
     struct http_body_sink sink;
-    struct blasd_intake *intake;       /* owned; NULL once the body is read */
-    struct http_shared_file file;      /* where the body is a file, while it is read */
-    struct http_remote_inputs *remote; /* inputs that lie at URLs; owned; NULL: none do */
-    struct http_stream *unpacker;      /* of a body that comes compressed; owned */
+    struct blasd_intake *intake;           /* owned; NULL once the body is read */
+    struct {                               /* what does not come in the body */
+        struct http_shared_file file;      /* where it is a file, while that is read */
+        struct http_remote_inputs *remote; /* while inputs by URL are fetched; owned */
+    } elsewhere;
+    struct http_stream *unpacker; /* of a body that comes compressed; owned */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */

@@ -65,14 +65,16 @@ static int changed(struct blasd_fetch *fetch) {
 /* Of an answer from the first byte on: how long the file is, and which. It may come again, as long
  * as nothing was taken of it. */
 static int note_file(struct blasd_fetch *fetch) {
-    bool again = fetch->known;
-    if (fetch->length < 0) return refuse(fetch, "the server does not say how long the file is");
-    if (again && fetch->all != (uint64_t)fetch->length) return changed(fetch);
-    fetch->known = true;
-    fetch->all = (uint64_t)fetch->length;
-    snprintf(fetch->etag, sizeof fetch->etag, "%s", is_strong(fetch->tag) ? fetch->tag : "");
-    if (!again && fetch->size(fetch, fetch->all, &fetch->err) != 0) return -1;
-    if (fetch->end > fetch->all) return refuse(fetch, "the file ends early");
+    bool again = fetch->file.known;
+    if (fetch->answer.length < 0)
+        return refuse(fetch, "the server does not say how long the file is");
+    if (again && fetch->file.all != (uint64_t)fetch->answer.length) return changed(fetch);
+    fetch->file.known = true;
+    fetch->file.all = (uint64_t)fetch->answer.length;
+    snprintf(fetch->file.etag, sizeof fetch->file.etag, "%s",
+             is_strong(fetch->answer.tag) ? fetch->answer.tag : "");
+    if (!again && fetch->size(fetch, fetch->file.all, &fetch->err) != 0) return -1;
+    if (fetch->end > fetch->file.all) return refuse(fetch, "the file ends early");
     return 0;
 }
 
@@ -80,9 +82,10 @@ static int note_file(struct blasd_fetch *fetch) {
 static int check_range(struct blasd_fetch *fetch) {
     char want[96];
     snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, fetch->began_at,
-             fetch->all - 1, fetch->all);
-    if (fetch->tag[0] != '\0' && strcmp(fetch->tag, fetch->etag) != 0) return changed(fetch);
-    if (strcmp(fetch->range, want) == 0) return 0;
+             fetch->file.all - 1, fetch->file.all);
+    if (fetch->answer.tag[0] != '\0' && strcmp(fetch->answer.tag, fetch->file.etag) != 0)
+        return changed(fetch);
+    if (strcmp(fetch->answer.range, want) == 0) return 0;
     return refuse(fetch, "the server does not send the range that it is asked for");
 }
 
@@ -104,7 +107,7 @@ static int check_answer(struct blasd_fetch *fetch) {
         return blasd_fail(&fetch->err, BLASD_E_url_refused, fetch->field,
                           "the server answers %ld where it should send %s", status,
                           part ? "a part of the file (206)" : "the file (200)");
-    if (fetch->encoded)
+    if (fetch->answer.encoded)
         return refuse(fetch, "the server sends the file compressed, or without its length");
     return part ? check_range(fetch) : note_file(fetch);
 }
@@ -123,21 +126,22 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg) {
     char text[32];
     long status = 0;
     if (len > 5 && memcmp(line, "HTTP/", 5) == 0) {
-        fetch->tag[0] = fetch->range[0] = '\0';
-        fetch->encoded = false;
-        fetch->length = -1;
+        fetch->answer.tag[0] = fetch->answer.range[0] = '\0';
+        fetch->answer.encoded = false;
+        fetch->answer.length = -1;
     } else if (take_header(line, len, "Content-Encoding", text, sizeof text)) {
-        fetch->encoded = strcasecmp(text, "identity") != 0;
+        fetch->answer.encoded = strcasecmp(text, "identity") != 0;
     } else if (take_header(line, len, "Content-Length", text, sizeof text)) {
-        fetch->length = read_length(text);
+        fetch->answer.length = read_length(text);
     } else if (take_header(line, len, "Transfer-Encoding", text, sizeof text)) {
-        fetch->encoded = true;
-    } else if (!take_header(line, len, "ETag", fetch->tag, sizeof fetch->tag) &&
-               !take_header(line, len, "Content-Range", fetch->range, sizeof fetch->range) &&
+        fetch->answer.encoded = true;
+    } else if (!take_header(line, len, "ETag", fetch->answer.tag, sizeof fetch->answer.tag) &&
+               !take_header(line, len, "Content-Range", fetch->answer.range,
+                            sizeof fetch->answer.range) &&
                (line[0] == '\r' || line[0] == '\n')) {
         curl_easy_getinfo(fetch->curl, CURLINFO_RESPONSE_CODE, &status);
         if (status >= 200 && check_answer(fetch) != 0) return 0;
-        fetch->checked = status >= 200;
+        fetch->answer.checked = status >= 200;
     }
     return len;
 }
@@ -148,13 +152,13 @@ static bool hand_on(struct blasd_fetch *fetch, const char *bytes, size_t len) {
         uint64_t skip = fetch->at - fetch->position;
         size_t take = skip > len ? len : (size_t)skip;
         if (skip > len) {
-            fetch->jump = true;
+            fetch->answer.jump = true;
             return false;
         }
         if (skip == 0) {
             take = fetch->end - fetch->at < len ? (size_t)(fetch->end - fetch->at) : len;
             if (fetch->feed(fetch, bytes, take, &fetch->err) != 0) return false;
-            if (fetch->end > fetch->all || fetch->at < fetch->position + take) {
+            if (fetch->end > fetch->file.all || fetch->at < fetch->position + take) {
                 (void)refuse(fetch, "the file ends early");
                 return false;
             }
@@ -168,7 +172,7 @@ static bool hand_on(struct blasd_fetch *fetch, const char *bytes, size_t len) {
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *arg) {
     struct blasd_fetch *fetch = arg;
-    return fetch->checked && hand_on(fetch, bytes, size * count) ? size * count : 0;
+    return fetch->answer.checked && hand_on(fetch, bytes, size * count) ? size * count : 0;
 }
 
 /* --- transfers --- */
@@ -192,7 +196,7 @@ static int set_up(struct blasd_fetch *fetch) {
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALLED_S);
     if (fetch->at == 0) return 0;
     snprintf(range, sizeof range, "%" PRIu64 "-", fetch->at);
-    snprintf(match, sizeof match, "If-Match: %s", fetch->etag);
+    snprintf(match, sizeof match, "If-Match: %s", fetch->file.etag);
     curl_easy_setopt(curl, CURLOPT_RANGE, range);
     fetch->headers = curl_slist_append(NULL, match);
     if (fetch->headers == NULL)
@@ -215,7 +219,7 @@ static void tear_down(struct blasd_fetch *fetch) {
 static void begin(struct blasd_fetch *fetch) {
     struct blasd_fetcher *fetcher = fetch->fetcher;
     fetch->curl = curl_easy_init();
-    fetch->checked = fetch->jump = false;
+    fetch->answer.checked = fetch->answer.jump = false;
     fetch->position = fetch->began_at = fetch->at;
     if (fetch->curl == NULL) {
         blasd_fail(&fetch->err, BLASD_E_no_space, "", "memory has run out");
@@ -230,7 +234,7 @@ static void begin(struct blasd_fetch *fetch) {
 static void try_again(struct blasd_fetch *fetch, const char *why) {
     int64_t now = blasd_clock_ns();
     if (fetch->position - fetch->began_at >= PROGRESS) fetch->tries = 0;
-    if (fetch->at > 0 && fetch->etag[0] == '\0')
+    if (fetch->at > 0 && fetch->file.etag[0] == '\0')
         blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field,
                    "%.100s; it cannot be gone on with, for the server gives no strong ETag", why);
     else if (++fetch->tries == TRIES || now >= fetch->until_ns)
@@ -241,7 +245,7 @@ static void try_again(struct blasd_fetch *fetch, const char *why) {
 }
 
 static bool is_whole(const struct blasd_fetch *fetch) {
-    return fetch->known && fetch->at == fetch->end && fetch->err.code == BLASD_OK;
+    return fetch->file.known && fetch->at == fetch->end && fetch->err.code == BLASD_OK;
 }
 
 /* A transfer has ended. */
@@ -260,10 +264,10 @@ static void ended(struct blasd_fetch *fetch, CURLcode code) {
     tear_down(fetch);
     if (fetch->visit.refused[0] != '\0' && code == CURLE_COULDNT_CONNECT)
         blasd_fail(&fetch->err, BLASD_E_url_not_allowed, fetch->field, "%s", why);
-    else if (fetch->jump && fetch->etag[0] == '\0')
+    else if (fetch->answer.jump && fetch->file.etag[0] == '\0')
         (void)refuse(fetch, "the server gives no strong ETag, without which a part of a file "
                             "cannot be fetched");
-    else if (fetch->jump)
+    else if (fetch->answer.jump)
         fetch->again_ns = 0;
     else
         try_again(fetch, code == CURLE_OK ? "the file ends early" : why);

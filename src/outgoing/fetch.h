@@ -40,13 +40,19 @@ struct blasd_fetch {
     struct blasd_err err;
     int64_t until_ns, again_ns;
     int tries;
-    uint64_t all, position,
-        began_at;       /* bytes of the file; the next one to come; of this transfer */
-    bool known;         /* `all` and `etag` are */
-    int64_t length;     /* of the body of this answer; -1: it does not say */
-    bool checked, jump; /* the head of this answer was; another place is wanted */
-    bool encoded;       /* of this answer, as the next */
-    char etag[BLASD_FETCH_ETAG], tag[BLASD_FETCH_ETAG], range[96];
+    uint64_t position, began_at; /* of the next byte to come, and of this transfer's first */
+    struct {
+        bool known;
+        uint64_t all; /* its bytes */
+        char etag[BLASD_FETCH_ETAG];
+    } file;
+    struct {          /* to this transfer's request */
+        bool checked; /* its head was */
+        bool jump;    /* another place is wanted */
+        bool encoded;
+        int64_t length; /* of its body; -1: it does not say */
+        char tag[BLASD_FETCH_ETAG], range[96];
+    } answer;
 };
 
 struct blasd_fetcher;

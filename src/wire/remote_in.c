@@ -113,6 +113,11 @@ static int find_tensor(struct blasd_remote_in *in, uint64_t *at, uint64_t *end,
     if (*end > size - base)
         return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
                           "the tensor ends behind the end of the file");
+    if (*end - *at > in->body.limits->body_bytes)
+        return blasd_fail(err, BLASD_E_body_too_large, in->field,
+                          "the tensor has %llu bytes; the limit body_bytes is %llu",
+                          (unsigned long long)(*end - *at),
+                          (unsigned long long)in->body.limits->body_bytes);
     *at += base;
     *end += base;
     return begin_writing(in, err);

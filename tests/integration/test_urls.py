@@ -453,8 +453,34 @@ def test_limits_are_said_before_a_byte_is_taken(make_service, files):
     assert answer.json()["code"] in ("url_unavailable", "malformed_npy"), answer.body
     whole = safetensors({"large": np.zeros(300000), "small": A})
     files.files["/part"] = whole
-    problem(product(service, {"url": f"{files.base}/part", "tensor": "large"}), 422, "invalid_tensor", "inputs")
+    problem(product(service, {"url": f"{files.base}/part", "tensor": "large"}), 413, "body_too_large", "inputs.a")
     np.testing.assert_allclose(result(product(service, {"url": f"{files.base}/part", "tensor": "small"}), "c"), A @ B)
+
+
+def test_what_is_too_many_waits(make_service, files):
+    service = make_service("--outgoing-hosts", files.base, "--limit", "url_transfers=1")
+    asked, go_on, answers = threading.Event(), threading.Event(), []
+
+    def hold(handler):
+        asked.set()
+        go_on.wait(60)
+        handler.whole(npy(A))
+    files.files.update({"/one-at-a-time": hold, "/next": npy(A)})
+
+    def ask(path):
+        answers.append(product(service, {"url": files.base + path}))
+    threads = [threading.Thread(target=ask, args=("/one-at-a-time",)), threading.Thread(target=ask, args=("/next",))]
+    threads[0].start()
+    assert asked.wait(30)
+    threads[1].start()
+    wait_for(lambda: service.metrics()["blasd_http_requests_in_flight"] == 3)  # the two and this one
+    assert files.asks("/next") == []
+    go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 2 and len(files.asks("/next")) == 1
+    for answer in answers:
+        np.testing.assert_allclose(result(answer, "c"), A @ B)
 
 
 @pytest.mark.parametrize("part", ["api", "worker", "redis"])
