@@ -58,7 +58,7 @@ def systems():
 def points():
     def pair(metric, more=lambda random, k: {}, sign=True):
         def draw(random):
-            k = int(random.integers(2, 8))
+            k = int(random.integers(3, 8))
             by, near = 2.0 ** random.uniform(-900, 900), random.random() < 0.5
             both = random.standard_normal((7, k))
             both = (1 + both * 1e-6 if near else both) * by
