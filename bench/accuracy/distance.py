@@ -88,7 +88,7 @@ def exactly(metric, a, b, more):
         weights = [mpmath.mpf(float(v)) for v in np.diag(more["VI"])]
     p = {"cityblock": 1, "minkowski": more.get("p")}.get(metric, 2)
     total = mpmath.fsum(w * d**p for w, d in zip(weights, e))
-    return total if metric == "sqeuclidean" else mpmath.root(total, p)
+    return total if metric == "sqeuclidean" else total ** (1 / mpmath.mpf(p))
 
 
 def worst(problem, got):

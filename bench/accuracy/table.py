@@ -1,4 +1,4 @@
-"""What solve.py, distance.py and matmul.py share: one table in Markdown, a row for each case, a column for each peer."""
+"""What solve.py, distance.py, matmul.py, decompositions.py and drawn.py share: one table in Markdown, a row for each case, a column for each peer."""
 import sys
 import warnings
 
@@ -15,16 +15,22 @@ def show(peers, cases, worst):
     print("| case | " + " | ".join(name for name, _ in columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     for name, problem in cases():
-        answers = []
-        for _, call in columns:
-            try:
-                with np.errstate(all="ignore"):
-                    answers.append(call(problem))
-            except (ValueError, OverflowError, np.linalg.LinAlgError) as error:
-                answers.append(type(error).__name__)
-        cells = [said(answer) or f"{worst(problem, np.asarray(answer)):.0e}" for answer in answers]
-        print(f"| {name} | " + " | ".join(cell.replace("0e+00", "0").replace("inf", "not finite") for cell in cells) + " |",
-              flush=True)
+        answers = [answer_of(call, problem) for _, call in columns]
+        cells = [said(answer) or cell(worst(problem, np.asarray(answer))) for answer in answers]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def answer_of(call, problem):
+    """What it gives, or the name of the error that it fails with."""
+    try:
+        with np.errstate(all="ignore"):
+            return call(problem)
+    except (ValueError, OverflowError, np.linalg.LinAlgError) as error:
+        return type(error).__name__
+
+
+def cell(error):
+    return "0" if error == 0 else "not finite" if np.isinf(error) else f"{error:.0e}"
 
 
 def said(answer):

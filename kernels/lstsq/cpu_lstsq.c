@@ -181,7 +181,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
     } else if (info > 0) {
         blasd_lstsq_refuse(task, l, item);
     } else if (blasd_wanted()) {
-        blasd_stack_round(&l->stack, b.x, l->stack.n * l->columns);
+        blasd_lstsq_round(l, b.x, &scale);
         double optimality = measure(l, how, &b);
         blasd_lstsq_answer(task, l, item, b.x, b.y, b.s, rank, optimality, &scale);
     }

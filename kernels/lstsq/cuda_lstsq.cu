@@ -40,6 +40,18 @@ static __global__ void lstsq_exponents(int64_t columns, const int *of_a, const i
         of_x[c] = of_b[c] - *of_a;
 }
 
+/* As blasd_lstsq_round. */
+static __global__ void lstsq_round(int64_t n, int64_t columns, const int *of_x, bool single,
+                                   double *x) {
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n * columns;
+         at += (int64_t)gridDim.x * blockDim.x) {
+        int e = -of_x[at / n];
+        double sent = ldexp(x[at], e);
+        if (single) sent = (double)(float)sent;
+        if (fabs(sent) < INFINITY) x[at] = ldexp(sent, -e);
+    }
+}
+
 /* The sum of squares of `count` numbers, by a block, in an order that is always the same. */
 static __device__ double block_squares(int64_t count, const double *x, double *own) {
     double sum = 0;
@@ -223,7 +235,10 @@ static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *
     left.beta = 1;
     slope.trans_a = true;
     slope.lda = (int)m;
-    STACK_TRY(stack_gpu_round(gpu, &l->stack, n * columns, s->x, err));
+    STACK_TRY(blasd_launch(lstsq_exponents, blocks_of(columns), dim3(THREADS), 0, job->stream, err,
+                           columns, gpu->exponents, s->of_b, s->of_x));
+    STACK_TRY(blasd_launch(lstsq_round, blocks_of(n * columns), dim3(THREADS), 0, job->stream, err,
+                           n, columns, (const int *)s->of_x, l->stack.single, s->x));
     STACK_TRY(stack_gpu_copy(gpu, m * columns, s->b, s->y, err));
     STACK_TRY(stack_gpu_multiply(gpu, &left, err));
     STACK_TRY(stack_gpu_multiply(gpu, &slope, err));
@@ -235,8 +250,6 @@ static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *
                                sizes, (double *)residuals + item * columns));
     STACK_TRY(blasd_launch(lstsq_worst, dim3(1), dim3(1), 0, job->stream, err, columns, s->ratios,
                            slack, (double *)blasd_cuda_out(job, t, BLASD_LSTSQ_OPTIMALITY) + item));
-    STACK_TRY(blasd_launch(lstsq_exponents, blocks_of(columns), dim3(THREADS), 0, job->stream, err,
-                           columns, gpu->exponents, s->of_b, s->of_x));
     STACK_TRY(stack_gpu_store(gpu, t, BLASD_LSTSQ_X, item, &x, err));
     return stack_gpu_store(gpu, t, BLASD_LSTSQ_S, item, &values, err);
 }

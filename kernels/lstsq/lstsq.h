@@ -34,6 +34,10 @@ int64_t blasd_lstsq_rank(const struct blasd_lstsq *l, const double *s);
 struct blasd_lstsq_scale {
     int a, *b;
 };
+/* x (n x columns, column-major) of the scaled problem as it is sent, where that is finite: rounded
+ * to its dtype and at the ends of its range, so that what is said of it holds for it. */
+void blasd_lstsq_round(const struct blasd_lstsq *l, double *x,
+                       const struct blasd_lstsq_scale *scale);
 /* x (n x columns, column-major) and residuals b - a x (m x columns) of the scaled problem, s, the
  * rank, and || a' r || / (|| a || (|| a || || x || + || b ||)) into the outputs of an item. */
 void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item,

@@ -12,6 +12,17 @@ int64_t blasd_lstsq_rank(const struct blasd_lstsq *l, const double *s) {
     return rank;
 }
 
+void blasd_lstsq_round(const struct blasd_lstsq *l, double *x,
+                       const struct blasd_lstsq_scale *scale) {
+    for (int64_t c = 0; c < l->columns; c++)
+        for (int64_t i = 0; i < l->stack.n; i++) {
+            int e = scale->a - scale->b[c];
+            double *at = &x[c * l->stack.n + i], sent = ldexp(*at, e);
+            if (l->stack.single) sent = (double)(float)sent;
+            if (isfinite(sent)) *at = ldexp(sent, -e);
+        }
+}
+
 static void put_rank(const struct blasd_task *task, int64_t item, int64_t rank) {
     ((int64_t *)task->outputs[BLASD_LSTSQ_RANK].data)[item] = rank;
 }

@@ -45,7 +45,8 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
     ret->flops = plan->flops;
     ret->items = plan->items;
     ret->made_bytes = (double)plan->made_bytes;
-    ret->bytes = (double)(plan->input_bytes - plan->made_bytes) + (double)plan->output_bytes;
+    ret->out_bytes = (double)plan->output_bytes;
+    ret->bytes = (double)(plan->input_bytes - plan->made_bytes) + ret->out_bytes;
     ret->ends_early = plan->flops_least > 0 && plan->flops_least < plan->flops;
 }
 
@@ -59,6 +60,14 @@ static void read_curve(const struct blasd_cost_curve *curve, double flops, doubl
     if (a < b) along = log(flops / a->flops) / log(b->flops / a->flops);
     *alone = a->alone_s * pow(b->alone_s / a->alone_s, along) * beyond;
     *each = a->each_s * pow(b->each_s / a->each_s, along) * beyond;
+}
+
+double blasd_cost_move_s(const struct blasd_cost *cost, double in_bytes, double out_bytes,
+                         double *upload_s, double *download_s) {
+    bool apart = cost->upload_bytes_s > 0 && cost->download_bytes_s > 0;
+    *upload_s = apart ? tame(in_bytes, MOST) / cost->upload_bytes_s : 0;
+    *download_s = apart ? tame(out_bytes, MOST) / cost->download_bytes_s : 0;
+    return apart ? *upload_s + *download_s : tame(in_bytes + out_bytes, MOST) / cost->copy_bytes_s;
 }
 
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
@@ -76,7 +85,8 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
         alone *= cost->early[work->op];
         each *= cost->early[work->op];
     }
-    move = tame(work->bytes, MOST) / cost->copy_bytes_s +
+    move = blasd_cost_move_s(cost, work->bytes - work->out_bytes, work->out_bytes, &ret->upload_s,
+                             &ret->download_s) +
            tame(work->made_bytes, MOST) / BLASD_COST_MADE_BYTES_S;
     ret->alone_s = tame(alone + (items - 1) * each + move + BLASD_COST_JOB_S, MOST_S);
     ret->share_s = tame(items * each + move + BLASD_COST_JOB_S, MOST_S);
@@ -104,7 +114,7 @@ static void learn_point(struct blasd_cost_curve *curve, double flops, double alo
 void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds) {
     struct blasd_cost_work all = *work;
     struct blasd_cost_guess guess;
-    double flops = tame(work->flops, MOST), share, move;
+    double flops = tame(work->flops, MOST), share, move, up, down;
     if (!blasd_cost_known(cost) || work->op < 0 || work->op >= BLASD_OPS_MOST) return;
     if (work->ends_early) {
         double *early = &cost->early[work->op];
@@ -117,7 +127,7 @@ void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *wor
         *early = *early > 0 ? *early + (share - *early) * EARLY : share;
         return;
     }
-    move = tame(work->bytes, MOST) / cost->copy_bytes_s;
+    move = blasd_cost_move_s(cost, work->bytes - work->out_bytes, work->out_bytes, &up, &down);
     if (work->items <= 1 && flops > NEAR && seconds > move)
         learn_point(&cost->curves[work->op][work->precision], flops, seconds - move,
                     blasd_cost_launch_s(cost));

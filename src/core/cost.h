@@ -2,10 +2,11 @@
  *
  * For each operation and precision there is a curve over the size of one problem (its operations):
  * how long one takes by itself, and how much longer the call gets with each further one. What is
- * moved is counted apart, at one rate, so that jobs of any shape can be told. Curves are measured
- * up to where a job takes some ten milliseconds; those that run go on from there, and make the
- * curve of an operation that has no samples. Pure: knows nothing of devices, clocks or the queue.
- * Read next: ../worker/measure.h (who fills it in), ../http/placement.h (who asks it). */
+ * moved is counted apart, so that jobs of any shape can be told: at one rate, or at one for each
+ * way where the device tells how long it took. Curves are measured up to where a job takes some ten
+ * milliseconds; those that run go on from there, and make the curve of an operation that has no
+ * samples. Pure: knows nothing of devices, clocks or the queue. Read next: ../worker/measure.h (who
+ * fills it in), ../http/placement.h (who asks it). */
 #ifndef BLASD_CORE_COST_H
 #define BLASD_CORE_COST_H
 
@@ -34,7 +35,8 @@ struct blasd_cost_curve {
 
 /* A plain value. Zeroed: nothing is known. */
 struct blasd_cost {
-    double copy_bytes_s; /* inputs and outputs together; 0: not measured */
+    double copy_bytes_s;                     /* inputs and outputs together; 0: not measured */
+    double upload_bytes_s, download_bytes_s; /* to the device and back; 0: no phases of their own */
     struct blasd_cost_curve curves[BLASD_OPS_MOST]
                                   [BLASD_COST_PRECISIONS]; /* by blasd_op_position */
     /* By operation: what part of the time predicted for all iterations that may be made they take
@@ -47,12 +49,14 @@ struct blasd_cost_work {
     int op; /* its position in blasd_ops */
     enum blasd_cost_precision precision;
     double flops, items, bytes;
+    double out_bytes;  /* of these, what comes back */
     double made_bytes; /* not among `bytes` */
     bool ends_early;   /* it may: `flops` is the most */
 };
 
 struct blasd_cost_guess {
     double alone_s; /* from its start to its end on a device that has nothing else to do */
+    double upload_s, download_s; /* of these, for inputs to get there and outputs to come back */
     double share_s; /* what it adds to the work of a device that is busy with jobs of its kind */
 };
 
@@ -62,6 +66,10 @@ bool blasd_cost_known(const struct blasd_cost *cost);
  * not above the last one, or the curve is full. An each_s above alone_s is cut. */
 bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s, double each_s);
 void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_work *ret);
+/* How long it takes to move so many bytes in and out; each way by itself where that is known, else
+ * *upload_s and *download_s are 0. */
+double blasd_cost_move_s(const struct blasd_cost *cost, double in_bytes, double out_bytes,
+                         double *upload_s, double *download_s);
 /* False where nothing was measured for the operation; *ret is then as it was. What comes out is
  * finite and positive whatever the work is. */
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,

@@ -22,7 +22,8 @@ struct dry_run {
 struct outlook {
     enum blasd_device_class device;
     const char *why;
-    double queue_s, compute_s; /* NaN: not known */
+    double queue_s, upload_s, compute_s, download_s; /* NaN: not known */
+    double device_s;                                 /* the last three together */
 };
 
 static void choose(const struct dry_run *run, struct outlook *ret) {
@@ -56,12 +57,16 @@ static void predict(const struct dry_run *run, const json_t *stats, struct outlo
     const json_t *queue = json_object_get(stats, "queue");
     struct blasd_cost_guess guess;
     double jobs;
-    ret->queue_s = ret->compute_s = NAN;
+    ret->queue_s = ret->upload_s = ret->compute_s = ret->download_s = ret->device_s = NAN;
     if (ret->device == BLASD_DEVICE_ANY || workers <= 0) return;
     jobs = http_placement_jobs(queue, ret->device) + http_placement_jobs(queue, BLASD_DEVICE_ANY);
     ret->queue_s = jobs * http_placement_job_s(class) / workers;
-    if (http_placement_predict(&loop->placement, ret->device, run->job.op, &run->plan, &guess))
-        ret->compute_s = guess.alone_s;
+    if (!http_placement_predict(&loop->placement, ret->device, run->job.op, &run->plan, &guess))
+        return;
+    ret->device_s = guess.alone_s;
+    ret->upload_s = guess.upload_s;
+    ret->download_s = guess.download_s;
+    ret->compute_s = guess.alone_s - guess.upload_s - guess.download_s;
 }
 
 static void put_ms(struct json_out *out, const char *name, double seconds) {
@@ -89,8 +94,8 @@ static void put_outputs(struct json_out *out, const struct dry_run *run) {
 static void put_cost(struct json_out *out, const struct dry_run *run,
                      const struct outlook *outlook) {
     const struct blasd_prices *prices = run->exchange->home->server->options->prices;
-    struct blasd_usage usage = {.device = outlook->device, .device_s = outlook->compute_s};
-    if (prices != NULL && isfinite(outlook->compute_s))
+    struct blasd_usage usage = {.device = outlook->device, .device_s = outlook->device_s};
+    if (prices != NULL && isfinite(outlook->device_s))
         document_cost(out, prices, &usage);
     else
         json_out_put(out, "\"cost\":null");
@@ -115,7 +120,11 @@ static void answer(const struct dry_run *run, const json_t *stats) {
                  outlook.why);
     put_ms(&out, "queue_ms", outlook.queue_s);
     json_out_put(&out, ",");
+    put_ms(&out, "upload_ms", outlook.upload_s);
+    json_out_put(&out, ",");
     put_ms(&out, "compute_ms", outlook.compute_s);
+    json_out_put(&out, ",");
+    put_ms(&out, "download_ms", outlook.download_s);
     json_out_put(&out, "},");
     put_cost(&out, run, &outlook);
     json_out_put(&out, "}");

@@ -309,7 +309,7 @@ enum blasd_device_class http_placement_best(const struct http_placement *choice,
     if (!http_placement_open(view) || !choice->known || position < 0) return BLASD_DEVICE_ANY;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &choice->of[c];
-        struct blasd_cost_guess guess = {INFINITY, 0};
+        struct blasd_cost_guess guess = {.alone_s = INFINITY};
         int workers = view->workers_of[c];
         double end_s;
         if (!suits(class, c, position, plan, host_bytes)) continue;

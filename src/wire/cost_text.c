@@ -37,8 +37,10 @@ json_t *blasd_cost_json(const struct blasd_cost *cost) {
         if (json_object_size(of_op) > 0) json_object_set(curves, blasd_ops[op]->name, of_op);
         json_decref(of_op);
     }
-    return json_pack("{s:o, s:o, s:o}", "copy_gbytes_s", figure(cost->copy_bytes_s / 1e9),
-                     "launch_us", figure(blasd_cost_launch_s(cost) * 1e6), "curves", curves);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "copy_gbytes_s", figure(cost->copy_bytes_s / 1e9),
+                     "upload_gbytes_s", figure(cost->upload_bytes_s / 1e9), "download_gbytes_s",
+                     figure(cost->download_bytes_s / 1e9), "launch_us",
+                     figure(blasd_cost_launch_s(cost) * 1e6), "curves", curves);
 }
 
 char *blasd_cost_write(const struct blasd_cost *cost) {
@@ -69,11 +71,21 @@ static bool read_curves(const json_t *curves, struct blasd_cost *ret) {
     return true;
 }
 
+/* 0 where it is not there; -1 where it is no rate. */
+static double read_rate(const json_t *root, const char *name) {
+    const json_t *member = json_object_get(root, name);
+    double rate = json_number_value(member) * 1e9;
+    return member == NULL ? 0 : json_is_number(member) && rate >= 0 && rate < 1e15 ? rate : -1;
+}
+
 bool blasd_cost_read_object(const json_t *root, struct blasd_cost *ret) {
-    double rate = json_number_value(json_object_get(root, "copy_gbytes_s")) * 1e9;
     const json_t *curves = json_object_get(root, "curves");
-    *ret = (struct blasd_cost){.copy_bytes_s = rate};
-    if (json_is_object(curves) && rate > 0 && rate < 1e15 && read_curves(curves, ret)) return true;
+    *ret = (struct blasd_cost){.copy_bytes_s = read_rate(root, "copy_gbytes_s"),
+                               .upload_bytes_s = read_rate(root, "upload_gbytes_s"),
+                               .download_bytes_s = read_rate(root, "download_gbytes_s")};
+    if (json_is_object(curves) && ret->copy_bytes_s > 0 && ret->upload_bytes_s >= 0 &&
+        ret->download_bytes_s >= 0 && read_curves(curves, ret))
+        return true;
     *ret = (struct blasd_cost){0};
     return false;
 }

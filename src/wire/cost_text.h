@@ -1,7 +1,7 @@
 /* Measured costs as JSON: in a worker's info, which GET /devices shows, and in the file that keeps
  * them.
  *
- *     {"copy_gbytes_s":9.5,"launch_us":1.2,"curves":{"matmul":{"float64":[[1020,1.3,0.2],…],…},…}}
+ *     {"copy_gbytes_s":9.5,"upload_gbytes_s":0,"download_gbytes_s":0,"launch_us":1.2,"curves":{"matmul":{"float64":[[1020,1.3,0.2],…],…},…}}
  *
  * A point is [operations of one problem, microseconds of one alone, microseconds of each further
  * one]. What is not measured is left out; members that are not known are passed over, operations

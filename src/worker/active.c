@@ -106,6 +106,7 @@ void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd
         blasd_cost_work(tasks[i].plan, op, &work);
         all.flops += work.flops;
         all.bytes += work.bytes;
+        all.out_bytes += work.out_bytes;
         all.items += work.items;
     }
     pthread_mutex_lock(&heartbeat->lock);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define MOVE_BYTES (INT64_C(24) << 20) /* beyond the caches that a core has for itself */
+#define WAY_LEAST 1e6                  /* bytes */
 #define MEMORY_MOST (UINT64_C(56) << 20)
 #define RUNS_LEAST 3
 #define RUNS_MOST 200
@@ -24,7 +25,7 @@ static const int64_t sizes[] = {8, 32, 96, 256, 512, 1024, 2048};
 
 /* What was timed, before the bytes' share is taken off. */
 struct raw {
-    double flops, bytes, alone_s, each_s; /* of one problem; alone_s 0: not timed */
+    double flops, in_bytes, out_bytes, alone_s, each_s; /* of one problem; alone_s 0: not timed */
 };
 
 #define OF_OP (BLASD_COST_PRECISIONS * SIZES)
@@ -34,7 +35,7 @@ struct blasd_measure {
     const struct blasd_backend *backend; /* borrowed */
     struct blasd_device *device;         /* borrowed */
     struct blasd_arena arena;            /* of the tensors */
-    double copy_bytes_s;
+    double copy_bytes_s, upload_bytes_s, download_bytes_s;
     struct raw raw[ALL]; /* by operation, precision and size */
     int at;              /* in that: what is timed next */
     bool moved;          /* the first step was taken */
@@ -132,6 +133,19 @@ static bool prepare(struct blasd_measure *measure, int64_t n, int64_t items,
     return true;
 }
 
+static void keep_rate(double *most, double bytes, double seconds) {
+    if (seconds > 0) *most = fmax(*most, bytes / seconds);
+}
+
+/* What a device says of each way by itself; of fewer bytes most would be the launch. */
+static void keep_phases(struct blasd_measure *measure) {
+    double in = (double)measure->plan.input_bytes, out = (double)measure->plan.output_bytes;
+    if (in >= WAY_LEAST)
+        keep_rate(&measure->upload_bytes_s, in, (double)measure->task.upload_us * 1e-6);
+    if (out >= WAY_LEAST)
+        keep_rate(&measure->download_bytes_s, out, (double)measure->task.download_us * 1e-6);
+}
+
 /* Seconds of the prepared job, the best of some runs after one that warms up; 0 where it fails. */
 static double time_task(struct blasd_measure *measure, const struct blasd_kernel *kernel, int *code,
                         struct blasd_err *err) {
@@ -147,6 +161,7 @@ static double time_task(struct blasd_measure *measure, const struct blasd_kernel
         *code = kernel->run(measure->device, task, 1, &measure->watch, err);
         took = blasd_clock_ns() - began;
         if (*code != 0 || task->err.code != BLASD_OK) return 0;
+        keep_phases(measure);
         if (run > 0 || took > 4 * LONG_NS) best = took < best ? took : best;
         used += run > 0 ? took : 0;
         if (took > 4 * LONG_NS && run > 0) break;
@@ -157,10 +172,6 @@ static double time_task(struct blasd_measure *measure, const struct blasd_kernel
 
 static double least(double a, double b) {
     return a > 0 && a < b ? a : b;
-}
-
-static double bytes_moved(const struct blasd_measure *measure) {
-    return (double)(measure->plan.input_bytes + measure->plan.output_bytes);
 }
 
 /* One problem of the size at hand, then many: what each of the others adds. The curve ends where
@@ -180,7 +191,8 @@ static int step_size(struct blasd_measure *measure, const struct blasd_kernel *k
         seconds = time_task(measure, kernel, &code, err);
     measure->at += seconds > 0 ? 1 : SIZES - size;
     if (!(seconds > 0)) return code;
-    *raw = (struct raw){measure->plan.flops, bytes_moved(measure), least(raw->alone_s, seconds),
+    *raw = (struct raw){measure->plan.flops, (double)measure->plan.input_bytes,
+                        (double)measure->plan.output_bytes, least(raw->alone_s, seconds),
                         least(raw->each_s, seconds)};
     many = TOGETHER_S / raw->alone_s;
     items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
@@ -203,8 +215,8 @@ static int step_move(struct blasd_measure *measure, struct blasd_err *err) {
         double seconds;
         if (kernel == NULL || !prepare(measure, MOVE_BYTES, 0, BLASD_float64)) continue;
         seconds = time_task(measure, kernel, &code, err);
-        if (seconds > 0)
-            measure->copy_bytes_s = fmax(measure->copy_bytes_s, bytes_moved(measure) / seconds);
+        keep_rate(&measure->copy_bytes_s,
+                  (double)measure->plan.input_bytes + (double)measure->plan.output_bytes, seconds);
         break;
     }
     measure->at = 0;
@@ -221,11 +233,14 @@ int blasd_measure_step(struct blasd_measure *measure, struct blasd_err *err) {
 }
 
 void blasd_measure_cost(const struct blasd_measure *measure, struct blasd_cost *ret) {
-    *ret = (struct blasd_cost){.copy_bytes_s = measure->copy_bytes_s};
+    double up, down;
+    *ret = (struct blasd_cost){.copy_bytes_s = measure->copy_bytes_s,
+                               .upload_bytes_s = measure->upload_bytes_s,
+                               .download_bytes_s = measure->download_bytes_s};
     if (!(measure->copy_bytes_s > 0)) return;
     for (int at = 0; at < ALL; at++) {
         const struct raw *raw = &measure->raw[at];
-        double move = raw->bytes / measure->copy_bytes_s;
+        double move = blasd_cost_move_s(ret, raw->in_bytes, raw->out_bytes, &up, &down);
         /* small tensors lie in caches: moving them costs less than its share */
         if (raw->alone_s > 0)
             blasd_cost_add(&ret->curves[at / OF_OP][at / SIZES % BLASD_COST_PRECISIONS], raw->flops,

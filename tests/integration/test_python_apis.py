@@ -1,7 +1,9 @@
 """The Python client beside one call after the other: asyncio, futures, many jobs in flight, and others' signatures."""
 import asyncio
 import concurrent.futures
+import importlib.util
 import inspect
+import json
 import logging
 import os
 import pickle
@@ -202,6 +204,32 @@ def test_both_clients_have_the_same_methods():
     assert ours.keys() == theirs.keys()
     for name, parameters in ours.items():
         assert sorted(parameters) == sorted(theirs[name]), name
+
+
+def test_methods_have_the_parameters_of_their_operations(client):
+    """By name, for each operation that the service has; a new one has its methods as soon as its descriptor is there."""
+    for op in client.ops():
+        given = inspect.signature(getattr(blasd.Client, op["name"])).parameters
+        named = [one["name"] for one in op["inputs"] + op["params"]]
+        assert set(named) <= set(given) and list(given)[1:1 + len(op["inputs"])] == named[:len(op["inputs"])], op["name"]
+        text = getattr(blasd.Client, op["name"]).__doc__
+        assert all(f"\n        {name}: " in text for name in named), op["name"]
+    options = set(inspect.signature(blasd.Client.run).parameters) - {"self", "op", "params", "inputs"}
+    assert options == set(blasd.named.OPTIONS), "what run takes a method hands on"
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "clients" / "python" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    new = {"name": "spread", "summary": "x, spread", "doc": "One.\nTwo.",
+           "inputs": [{"name": "x", "doc": "Numbers.", "shape": "(n,)", "optional": False}],
+           "params": [{"name": "how", "type": "choice", "doc": "The way.", "choices": ["far", "near"], "default": "far"}]}
+    made = types.ModuleType("blasd.operations_made")
+    exec(generate.text_of([*json.loads((ROOT / "api" / "operations.json").read_text())["ops"], new]), made.__dict__)
+    asked = []
+    instance = made.Operations()
+    instance._named = lambda op, inputs, params, **options: asked.append((op, inputs, params, options["timeout"], options["more"]))
+    instance.spread([1.0], how="near", timeout=5, more=1)
+    assert asked == [("spread", {"x": [1.0]}, {"how": "near"}, 5, 1)]
+    assert inspect.iscoroutinefunction(made.AsyncOperations.spread)
 
 
 def test_arrays_of_an_async_client_in_shared_memory(sharing):

@@ -202,6 +202,7 @@ def test_a_dry_run(make_service):
     assert said["outputs"] == {"c": {"dtype": "float64", "shape": [300, 100], "bytes": 240000}}
     assert said["device"] == "cpu" and "only class" in said["why"]
     assert said["predicted"]["queue_ms"] == 0 and said["predicted"]["compute_ms"] > 0
+    assert said["predicted"]["upload_ms"] == said["predicted"]["download_ms"] == 0, "memory is where a CPU computes"
     assert said["cost"] is None
     assert jobs_listed(service) == []
     assert dry(service, {**job, "device": "cpu"}).json()["why"] == "the job asks for it"

@@ -26,8 +26,8 @@ from .rules import Rule, arange, eye, full, linspace, random
 from .service import Service, serve
 from .tensors import URL, Output, Reference, Tensor
 
-__all__ = ["AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
-           "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
+__all__ = ["URL", "AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error",
+           "Forbidden", "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
            "NumericalError", "Output", "QueueFull", "Reference", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix",
-           "Step", "Tensor", "Timeout", "URL", "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
+           "Step", "Tensor", "Timeout", "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

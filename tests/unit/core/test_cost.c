@@ -25,7 +25,7 @@ static struct blasd_cost device(void) {
 static struct blasd_cost_guess predict(const struct blasd_cost *cost, double flops, double items,
                                        double bytes) {
     struct blasd_cost_work work = {.op = 1, .flops = flops, .items = items, .bytes = bytes};
-    struct blasd_cost_guess guess = {-1, -1};
+    struct blasd_cost_guess guess = {.alone_s = -1};
     assert_true(blasd_cost_predict(cost, &work, &guess));
     assert_true(guess.alone_s > 0 && isfinite(guess.alone_s));
     assert_true(guess.share_s > 0 && guess.share_s <= guess.alone_s * (1 + 1e-12));
@@ -40,6 +40,25 @@ static void at_and_between_points(void **state) {
     assert_near(predict(&cost, 1e5, 1, 0).alone_s, 100e-6 + BLASD_COST_JOB_S); /* in logarithms */
     assert_near(predict(&cost, 1e5, 1, 0).share_s, sqrt(900) * 1e-6 + BLASD_COST_JOB_S);
     assert_near(predict(&cost, 1e6, 1, 1e8).alone_s, 11000e-6 + BLASD_COST_JOB_S);
+}
+
+/* Each way at a rate of its own where both are known. */
+static void phases_apart(void **state) {
+    struct blasd_cost cost = device();
+    struct blasd_cost_work work = {
+        .op = 1, .flops = 1e6, .items = 1, .bytes = 1e8, .out_bytes = 4e7};
+    struct blasd_cost_guess guess;
+    (void)state;
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_true(guess.upload_s == 0 && guess.download_s == 0);
+    cost.upload_bytes_s = 2e9;
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_near(guess.alone_s, 11000e-6 + BLASD_COST_JOB_S);
+    cost.download_bytes_s = 4e9;
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_near(guess.upload_s, 0.03);
+    assert_near(guess.download_s, 0.01);
+    assert_near(guess.alone_s, 0.041 + BLASD_COST_JOB_S);
 }
 
 static void beyond_the_points(void **state) {
@@ -85,7 +104,7 @@ static void work_that_makes_no_sense(void **state) {
 static void what_is_not_known(void **state) {
     struct blasd_cost cost = device(), none = {0}, no_rate = device();
     struct blasd_cost_work work = {.op = 2, .flops = 1, .items = 1, .bytes = 1};
-    struct blasd_cost_guess guess = {7, 7};
+    struct blasd_cost_guess guess = {.alone_s = 7, .share_s = 7};
     (void)state;
     assert_false(blasd_cost_predict(&cost, &work, &guess)); /* no curve */
     work.op = -1;
@@ -234,6 +253,7 @@ static void figures_for_people(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_and_between_points),
+        cmocka_unit_test(phases_apart),
         cmocka_unit_test(beyond_the_points),
         cmocka_unit_test(many_problems_in_a_job),
         cmocka_unit_test(inputs_that_are_made),

@@ -470,6 +470,28 @@ static void lstsq_broadcasts(void **state) {
 }
 
 /* Solutions and scales at the ends of the range. */
+/* x is too small for its dtype: the residuals are those of what is sent. */
+static void lstsq_residuals_are_of_x_as_it_is_sent(void **state) {
+    (void)state;
+    for (int single = 0; single < 2; single++) {
+        const double size = single ? 0x1p-60 : 0x1p-330, steep = single ? 0x1p100 : 0x1p1000;
+        const double a[2] = {steep, steep}, b[2] = {3 * size, size};
+        struct trial *t = trial_new("lstsq");
+        enum blasd_dtype dtype = single ? BLASD_float32 : BLASD_float64;
+        void *in_a = trial_input(t, "a", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){2, 1});
+        void *in_b = trial_input(t, "b", dtype, BLASD_ROW_MAJOR, 1, (int64_t[]){2});
+        for (int i = 0; i < 2; i++) {
+            trial_put(in_a, dtype, i, a[i]);
+            trial_put(in_b, dtype, i, b[i]);
+        }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(trial_value(trial_output(t, "x"), 0) == 0);
+        ASSERT_CLOSE(trial_value(trial_output(t, "residuals"), 0), 10 * size * size,
+                     1e-6 * size * size);
+        trial_free(t);
+    }
+}
+
 static void lstsq_at_the_ends_of_the_range(void **state) {
     static const double scales[][2] = {
         {1e300, 1e300}, {1e-300, 1e-300}, {1e300, 1}, {1e-150, 1e150}, {1e-310, 1e-310}};
@@ -652,6 +674,7 @@ int main(void) {
         cmocka_unit_test(one_of_a_stack_is_not_definite),
         cmocka_unit_test(shortest_solutions),
         cmocka_unit_test(lstsq_broadcasts),
+        cmocka_unit_test(lstsq_residuals_are_of_x_as_it_is_sent),
         cmocka_unit_test(lstsq_at_the_ends_of_the_range),
         cmocka_unit_test(the_other_triangle_is_not_read),
         cmocka_unit_test(values_beyond_the_range),

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 static void there_and_back(void **state) {
-    struct blasd_cost cost = {.copy_bytes_s = 12.5e9}, read;
+    struct blasd_cost cost = {.copy_bytes_s = 12.5e9, .upload_bytes_s = 25e9}, read;
     char *text;
     (void)state;
     for (int i = 0; i < BLASD_COST_POINTS; i++) {
@@ -24,6 +24,7 @@ static void there_and_back(void **state) {
     assert_non_null(text);
     assert_int_equal(blasd_cost_read(text, strlen(text), &read, NULL), 0);
     assert_true(fabs(read.copy_bytes_s - cost.copy_bytes_s) <= 1e-3 * cost.copy_bytes_s);
+    assert_true(read.upload_bytes_s == 25e9 && read.download_bytes_s == 0);
     for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
             const struct blasd_cost_curve *a = &cost.curves[op][p], *b = &read.curves[op][p];
@@ -71,6 +72,8 @@ static void what_is_refused(void **state) {
         "{\"copy_gbytes_s\":1e300,\"curves\":{}}",
         "{\"copy_gbytes_s\":\"1\",\"curves\":{}}",
         "{\"copy_gbytes_s\":1,\"curves\":[]}",
+        "{\"copy_gbytes_s\":1,\"upload_gbytes_s\":-1,\"curves\":{}}",
+        "{\"copy_gbytes_s\":1,\"download_gbytes_s\":\"fast\",\"curves\":{}}",
         WITH("[[1,1]]"),
         WITH("[[1,1,1,1]]"),
         WITH("[[1,1,\"1\"]]"),

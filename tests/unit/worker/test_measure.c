@@ -5,6 +5,7 @@
 #include "worker/cost_file.h"
 #include "worker/measure.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +66,7 @@ static void the_cpu(void **state) {
 static struct {
     int runs, code;
     enum blasd_code task;
-    int64_t most_bytes;
+    double upload_bytes_s, download_bytes_s; /* 0: it has no such phases */
 } toy;
 
 static int toy_run(struct blasd_device *device, struct blasd_task *tasks, int count,
@@ -84,6 +85,11 @@ static int toy_run(struct blasd_device *device, struct blasd_task *tasks, int co
     }
     assert_true((uintptr_t)tasks->outputs[0].data % 64 == 0);
     memset(tasks->outputs[0].data, 0xff, (size_t)blasd_tensor_bytes(&tasks->outputs[0]));
+    if (toy.upload_bytes_s > 0) {
+        tasks->upload_us = (int64_t)((double)tasks->plan->input_bytes * 1e6 / toy.upload_bytes_s);
+        tasks->download_us =
+            (int64_t)((double)tasks->plan->output_bytes * 1e6 / toy.download_bytes_s);
+    }
     if (toy.task != BLASD_OK) blasd_fail(&tasks->err, toy.task, "", "as told");
     if (toy.code != 0) return blasd_fail(ret, (enum blasd_code) - toy.code, "", "as told");
     return 0;
@@ -112,6 +118,17 @@ static void a_backend_with_one_operation(void **state) {
     for (int op = 0; blasd_ops[op] != NULL; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
             assert_int_equal(cost.curves[op][p].count > 0, op == matmul);
+    assert_true(cost.upload_bytes_s == 0 && cost.download_bytes_s == 0);
+}
+
+static void a_device_that_tells_its_phases(void **state) {
+    struct blasd_cost cost;
+    (void)state;
+    toy.upload_bytes_s = 2e9;
+    toy.download_bytes_s = 5e9;
+    assert_int_equal(measure_all(&toy_backend, NULL, &cost), 0);
+    assert_true(fabs(cost.upload_bytes_s - 2e9) < 2e7);
+    assert_true(fabs(cost.download_bytes_s - 5e9) < 5e7);
 }
 
 static void a_kernel_that_fails(void **state) {
@@ -269,6 +286,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_cpu, setup),
         cmocka_unit_test_setup(a_backend_with_one_operation, setup),
+        cmocka_unit_test_setup(a_device_that_tells_its_phases, setup),
         cmocka_unit_test_setup(a_kernel_that_fails, setup),
         FILES(kept_and_found),
         FILES(files_that_are_not_right),
