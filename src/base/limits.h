@@ -73,6 +73,11 @@ struct blasd_err;
     X(pool_bytes, 0, 1, BLASD_TIB, "bytes",                                                        \
       "files of removed blobs kept for up to a minute for the next ones (0: a sixteenth of the "   \
       "blob store; less than 256K: none)")                                                         \
+    X(webhooks, 100000, 1, 10000000, "webhooks",                                                   \
+      "webhooks of jobs that are queued, running, or have ended and are not delivered yet; those " \
+      "that one tenant sends to one host may be a tenth of it")                                    \
+    X(webhook_s, 86400, 1, 2592000, "seconds",                                                     \
+      "how long after its job's end a webhook is tried again")                                     \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \

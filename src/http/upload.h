@@ -20,6 +20,7 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     char labels[BLASD_LABELS_MAX];
+    char *notify;   /* a URL, checked, that is told of its end; owned; NULL: none */
     bool submitted; /* the queue has the job */
     bool repeated;  /* it had it before: the job is that of an earlier request */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */

@@ -99,10 +99,12 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
  * After queue_unavailable it is to be called again with the same endings, or the lease given up. */
 int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
                               int count, bool *lost, struct blasd_err *err);
-/* Reports progress of begun jobs and learns whether any of them is still wanted (not cancelled,
- * expired or taken). Called through the heartbeat's connection. */
+/* Reports progress of begun jobs, and how long they will yet take (-1: not known), and learns
+ * whether any of them is still wanted (not cancelled, expired or taken). Called through the
+ * heartbeat's connection. */
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                                double progress, bool *wanted, struct blasd_err *err);
+                                double progress, int64_t remaining_us, bool *wanted,
+                                struct blasd_err *err);
 
 /* Blobs of either kind, whole. put: makes what was written visible to others (dir: nothing to do).
  * get: opens for reading and maps. remove: deletes. */

@@ -84,6 +84,7 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"keep", options->keep},
         {"results", options->results},
         {"labels", options->labels},
+        {"notify", options->notify},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];
@@ -209,6 +210,10 @@ int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, stru
     if (intake->graph != NULL)
         return blasd_graph_in_job(intake->graph, &intake->fields, &intake->inputs, job, err);
     return blasd_request_fields_job(&intake->fields, &intake->inputs, job, err);
+}
+
+const char *blasd_intake_notify(const struct blasd_intake *intake) {
+    return intake->fields.notify;
 }
 
 void blasd_intake_free(struct blasd_intake *intake) {

@@ -214,7 +214,7 @@ static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store,
     bool ours = false;
     int code;
     if (!blasd_store_has(store, name)) return 0;
-    code = blasd_worker_queue_progress(queue, &id, 1, 0, &ours, err);
+    code = blasd_worker_queue_progress(queue, &id, 1, 0, -1, &ours, err);
     if (code != 0) return code;
     if (!ours)
         return blasd_fail(err, BLASD_E_cancelled, "",

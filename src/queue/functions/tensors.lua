@@ -19,7 +19,12 @@ local function is_held(id) return call('HEXISTS', K.refs, blob_of(id)) == 1 end
 local function bytes_of(tenant) return tonumber(call('HGET', K.tensor_bytes, tenant) or 0) end
 local ALL = ':' -- of all tenants: none has such a name
 
+-- Many jobs of one call may refer to the same tensor: once is enough.
+local touched, touched_at = {}, ''
 local function touch(id, facts)
+    if touched_at ~= now_text then touched, touched_at = {}, now_text end
+    if touched[id] == facts.life then return end
+    touched[id] = facts.life
     call('ZADD', K.tensor_uses, now_text, id)
     call('ZADD', K.tensor_uses .. ':' .. facts.tenant, now_text, id)
     call('ZADD', K.tensor_ends, whole(floor(now / 1000000) + facts.life), id)
@@ -52,6 +57,7 @@ end
 
 -- Its bytes stay as long as a pending job refers to them.
 local function drop(id, facts)
+    touched[id] = nil
     call('HDEL', K.tensors, id)
     call('HDEL', K.tensor_copies, id)
     call('ZREM', K.tensor_uses, id)
