@@ -189,7 +189,7 @@ struct blasd_flight {
 /* Bytes of a task's inputs and outputs. */
 uint64_t blasd_cuda_task_bytes(const struct blasd_task *task);
 
-/* ---- cut.c ---- */
+/* ---- stack_pieces.c ---- */
 
 /* Puts pieces in the place of tasks that are large stacks, if the operation takes them so. */
 void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op);
