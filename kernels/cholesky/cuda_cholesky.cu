@@ -127,4 +127,5 @@ extern "C" const struct blasd_cuda_op blasd_cuda_cholesky = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
+    .cuts_stacks = false,
 };

@@ -168,12 +168,15 @@ struct blasd_cuda_slot {
     int64_t host_us;             /* of packing before the first copy */
 };
 
+struct blasd_cuda_whole;
+
 struct blasd_flight {
     struct blasd_device *device;
-    struct blasd_task *tasks;
+    struct blasd_task *tasks; /* the caller's, or pieces of them */
     int count;
-    int begun, ended; /* tasks that went into a slot, that came out */
-    int most;         /* tasks of a part; falls where memory is short */
+    struct blasd_cuda_whole *whole; /* owned; NULL: nothing was cut */
+    int begun, ended;               /* tasks that went into a slot, that came out */
+    int most;                       /* tasks of a part; falls where memory is short */
     struct blasd_watch *watch;
     double told; /* progress */
     int64_t begun_ns;
@@ -182,6 +185,16 @@ struct blasd_flight {
     struct blasd_err err;
     struct blasd_flight *next;
 };
+
+/* Bytes of a task's inputs and outputs. */
+uint64_t blasd_cuda_task_bytes(const struct blasd_task *task);
+
+/* ---- stack_pieces.c ---- */
+
+/* Puts pieces in the place of tasks that are large stacks, if the operation takes them so. */
+void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op);
+/* All has ended: the tasks are told what became of their pieces. */
+void blasd_cuda_join(struct blasd_flight *flight);
 
 /* Reports progress, which never goes back, and tells whether to go on. */
 bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress);

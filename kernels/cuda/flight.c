@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t task_bytes(const struct blasd_task *task) {
+uint64_t blasd_cuda_task_bytes(const struct blasd_task *task) {
     uint64_t bytes = 0;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++)
         if (task->inputs[i].data != NULL) bytes += blasd_tensor_bytes(&task->inputs[i]);
@@ -354,7 +354,7 @@ static int part_count(const struct blasd_flight *flight) {
     int count = 0, left = flight->count - flight->begun;
     if (left > flight->most) left = flight->most;
     while (count < left) {
-        bytes += task_bytes(&flight->tasks[flight->begun + count]);
+        bytes += blasd_cuda_task_bytes(&flight->tasks[flight->begun + count]);
         if (count > 0 && bytes > flight->device->sizes.part_bytes) break;
         count++;
     }
@@ -446,6 +446,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     while (*link != NULL) link = &(*link)->next;
     *link = flight;
     blasd_cuda_energy_begin(flight);
+    blasd_cuda_cut(flight, find_op(tasks->job->op));
     fill_slots(device);
     /* batches that came first go first; this one has its turn before the caller goes on */
     while (flight->begun == 0 && flight->code == 0) go_on(device);
@@ -475,6 +476,7 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
         go_on(device);
     }
     if (flight->code == 0) blasd_cuda_energy_end(flight);
+    blasd_cuda_join(flight);
     while (*link != flight) link = &(*link)->next;
     *link = flight->next;
     code = flight->code;

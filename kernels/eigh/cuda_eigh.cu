@@ -113,4 +113,5 @@ extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
+    .cuts_stacks = false,
 };

@@ -249,4 +249,5 @@ extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
     .prepare = prepare_products,
     .compute = compute,
     .finish = finish,
+    .cuts_stacks = true,
 };

@@ -5,6 +5,8 @@
  * cuda_matmul.cu. */
 #include "kernels/matmul/products.cuh"
 
+#include <cmath>
+
 int take_host(struct blasd_cuda_job *job, size_t count, size_t size, void **ret,
               struct blasd_err *err) {
     return blasd_cuda_host(job, count * size, ret, err);
@@ -36,6 +38,8 @@ static int read_group(struct group *group, const struct blasd_task *task,
     const struct blasd_matmul *mm = &group->mm;
     int code = read_stack(group, task, err);
     if (code != 0) return code;
+    /* a finite one makes nothing of an empty sum, also where it is infinite in float32 */
+    if (mm->k == 0 && mm->alpha != 0 && std::isfinite(mm->alpha)) group->mm.alpha = 1;
     group->key = &task->plan->key;
     group->elements = blasd_tensor_elements(&task->outputs[0]);
     /* cuBLAS rounds sums of half products once; what is multiplied by 0 afterwards must not have

@@ -131,4 +131,5 @@ extern "C" const struct blasd_cuda_op blasd_cuda_qr = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
+    .cuts_stacks = false,
 };

@@ -191,4 +191,5 @@ extern "C" const struct blasd_cuda_op blasd_cuda_regression = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
+    .cuts_stacks = false,
 };

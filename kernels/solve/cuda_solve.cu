@@ -415,4 +415,5 @@ extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
+    .cuts_stacks = false,
 };

@@ -89,6 +89,16 @@ static int stacks(int i, struct trial **ret) {
     (void)i;
     return 2;
 }
+/* Large enough to come in pieces. */
+static int long_stacks(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = trial_new("matmul");
+        random_input(*ret, "a", BLASD_float64, 3, (int64_t[]){7, 17, 20});
+        random_input(*ret, "b", BLASD_float64, 3, (int64_t[]){7, 20, 18});
+    }
+    (void)i;
+    return 2;
+}
 static int systems(int i, struct trial **ret) {
     if (ret != NULL) {
         double *a;
@@ -137,11 +147,17 @@ static const struct kind {
     int (*make)(int i, struct trial **ret);
     uint64_t memory; /* what the device believes to have; 0: enough */
 } kinds[] = {
-    {"matmul", tiny_products, 0},   {"matmul", large_products, 0},
-    {"matmul", mixed_products, 0},  {"matmul", half_products, 0},
-    {"matmul", stacks, 0},          {"matmul", tiled_products, 8000},
-    {"matmul", tiled_halves, 7000}, {"solve", systems, 0},
-    {"solve", large_systems, 0},    {"distance", distances, 0},
+    {"matmul", tiny_products, 0},
+    {"matmul", large_products, 0},
+    {"matmul", mixed_products, 0},
+    {"matmul", half_products, 0},
+    {"matmul", stacks, 0},
+    {"matmul", long_stacks, 0},
+    {"matmul", tiled_products, 8000},
+    {"matmul", tiled_halves, 7000},
+    {"solve", systems, 0},
+    {"solve", large_systems, 0},
+    {"distance", distances, 0},
     {"regression", regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)

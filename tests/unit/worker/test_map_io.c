@@ -214,6 +214,38 @@ static void test_stored_jobs_that_lie(void **state) {
     expect_refused();
 }
 
+/* A device that knows an input again by its name must know apart what is not the same. */
+static void test_names_tell_inputs_apart(void **state) {
+    struct blasd_input a = item.job.inputs[0], b = a;
+    struct blasd_tensor from = a.tensor, other;
+    const struct blasd_key *name;
+    (void)state;
+    a.source.kind = BLASD_SOURCE_TENSOR;
+    name = blasd_io_name_input(&arena, claim.id, &a, 0, &from, &from);
+    assert_memory_equal(name->bytes, claim.id, BLASD_ID_LEN);
+#define OTHER(id, input, at, from, to)                                                             \
+    assert_false(blasd_key_equal(name, blasd_io_name_input(&arena, id, input, at, from, to)))
+    assert_true(blasd_key_equal(name, blasd_io_name_input(&arena, claim.id, &a, 0, &from, &from)));
+    OTHER("t692fa1b00123456789abcdef0123456789abcdef0", &a, 0, &from, &from);
+    OTHER(claim.id, &a, 64, &from, &from);
+    b.source.kind = BLASD_SOURCE_JOB;
+    OTHER(claim.id, &b, 0, &from, &from);
+    b = a;
+    b.reference.sliced = 2;
+    b.reference.to[0] = 4;
+    OTHER(claim.id, &b, 0, &from, &from);
+    other = blasd_tensor_make(BLASD_float32, 2, from.shape);
+    OTHER(claim.id, &a, 0, &from, &other);
+    OTHER(claim.id, &a, 0, &other, &from);
+    other = from;
+    other.order = BLASD_COLUMN_MAJOR;
+    OTHER(claim.id, &a, 0, &other, &from);
+    other = blasd_tensor_make(BLASD_float64, 2, (int64_t[]){3, 2});
+    OTHER(claim.id, &a, 0, &other, &other);
+    assert_int_equal(map(), 0); /* what came with the request has none */
+    assert_null(task.names[0]);
+}
+
 static void test_no_memory(void **state) {
     (void)state;
     arena.max = 32;
@@ -310,6 +342,7 @@ int main(void) {
         TEST(test_empty_inputs_are_there),
         TEST(test_stored_jobs_that_lie),
         TEST(test_a_slice_is_used_where_it_lies),
+        TEST(test_names_tell_inputs_apart),
         TEST(test_no_memory),
         TEST(test_outputs_lie_one_after_the_other),
         TEST(test_what_a_kernel_moves_itself_is_no_computing),

@@ -1,0 +1,196 @@
+/* One large stack as several smaller ones, so that a part of it computes while the next goes up and
+ * the last comes down. Each is a job of its own to the operation, planned anew; where they begin
+ * and end follows from the job alone. Read next: flight.c. */
+#include "kernels/cuda/device.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_PIECES 256 /* of one task */
+
+/* One piece of a task that was cut. */
+struct cut_job {
+    struct blasd_job job;
+    struct blasd_plan plan;
+    struct blasd_key names[BLASD_MAX_INPUTS];
+};
+
+/* What a batch was before it was cut. */
+struct blasd_cuda_whole {
+    struct blasd_task *tasks; /* the caller's */
+    int count;
+    int *first;                /* owned: of each, its first piece; one more is the end */
+    struct blasd_task *pieces; /* owned */
+    struct cut_job **jobs;     /* owned: of each piece, NULL where its task was not cut */
+};
+
+static bool begins_with(const struct blasd_tensor *tensor, int rank, int64_t length) {
+    return tensor->rank == rank && tensor->shape[0] == length && tensor->order == BLASD_ROW_MAJOR;
+}
+
+static bool can_be_cut(const struct blasd_task *task, int input) {
+    const struct blasd_tensor *out = &task->outputs[0];
+    enum blasd_dtype sent = task->job->inputs[input].tensor.dtype;
+    /* of integers the host tells in words what their largest can lead to: of all of them at once */
+    return begins_with(&task->inputs[input], out->rank, out->shape[0]) &&
+           task->job->inputs[input].tensor.order == BLASD_ROW_MAJOR &&
+           (blasd_dtype_kind(sent) == 'f' || blasd_dtype_kind(sent) == 'c');
+}
+
+/* The length of the stack: that of the first dimension, where all tensors have it. */
+static int64_t stack_length(const struct blasd_task *task) {
+    const struct blasd_tensor *out = &task->outputs[0];
+    if (task->unmade != 0 || out->rank < 3) return 1;
+    for (int o = 1; task->job->op->outputs[o].name != NULL; o++)
+        if (task->outputs[o].rank >= 0) return 1;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+        if (task->inputs[i].data != NULL && !can_be_cut(task, i)) return 1;
+    return out->shape[0];
+}
+
+/* Items of the stack in each piece; INT64_MAX: it is not to be cut. */
+static int64_t items_each(const struct blasd_cuda_op *op, const struct blasd_task *task,
+                          uint64_t part_bytes) {
+    int64_t length = op->cuts_stacks ? stack_length(task) : 1;
+    uint64_t bytes = blasd_cuda_task_bytes(task), pieces = (bytes + part_bytes - 1) / part_bytes;
+    if (pieces > MOST_PIECES) pieces = MOST_PIECES;
+    if (length < 2 || pieces < 2) return INT64_MAX;
+    return (length + (int64_t)pieces - 1) / (int64_t)pieces;
+}
+
+static int piece_count(const struct blasd_task *task, int64_t each) {
+    return each == INT64_MAX ? 1 : (int)((task->outputs[0].shape[0] + each - 1) / each);
+}
+
+/* Items `from` to `from + count` of the tensor. */
+static struct blasd_tensor part_of(const struct blasd_tensor *tensor, int64_t from, int64_t count) {
+    struct blasd_tensor part = *tensor;
+    uint64_t item = blasd_tensor_bytes(tensor) / (uint64_t)tensor->shape[0];
+    part.shape[0] = count;
+    if (tensor->data != NULL) part.data = (char *)tensor->data + (uint64_t)from * item;
+    return part;
+}
+
+static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *whole, int64_t from,
+                      int64_t count, struct blasd_task *piece, struct cut_job *cut,
+                      struct blasd_err *err) {
+    int code;
+    *piece = *whole;
+    piece->job = &cut->job;
+    piece->plan = &cut->plan;
+    cut->job = *whole->job;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        if (whole->inputs[i].data == NULL) continue;
+        piece->inputs[i] = part_of(&whole->inputs[i], from, count);
+        cut->job.inputs[i].tensor.shape[0] = count;
+        if (whole->names[i] == NULL) continue;
+        cut->names[i] = *whole->names[i];
+        blasd_key_add_int(&cut->names[i], from);
+        blasd_key_add_int(&cut->names[i], count);
+        piece->names[i] = &cut->names[i];
+    }
+    piece->outputs[0] = part_of(&whole->outputs[0], from, count);
+    code = blasd_job_plan(&cut->job, &cut->plan, err);
+    if (code == 0 && op->kernel.adapt != NULL) op->kernel.adapt(&cut->job, &cut->plan);
+    return code;
+}
+
+static void whole_free(struct blasd_cuda_whole *whole) {
+    for (int p = 0; whole->jobs != NULL && p < whole->first[whole->count]; p++)
+        free(whole->jobs[p]);
+    free(whole->jobs);
+    free(whole->first);
+    free(whole->pieces);
+    free(whole);
+}
+
+static int cut_task(struct blasd_cuda_whole *whole, int t, const struct blasd_cuda_op *op,
+                    int64_t each) {
+    const struct blasd_task *task = &whole->tasks[t];
+    struct blasd_err ignored;
+    int count = whole->first[t + 1] - whole->first[t];
+    for (int p = 0; p < count; p++) {
+        struct blasd_task *piece = &whole->pieces[whole->first[t] + p];
+        int64_t from = p * each, left;
+        struct cut_job *cut = count > 1 ? calloc(1, sizeof *cut) : NULL;
+        whole->jobs[whole->first[t] + p] = cut;
+        *piece = *task;
+        if (count == 1) continue;
+        left = task->outputs[0].shape[0] - from;
+        if (cut == NULL ||
+            make_piece(op, task, from, left < each ? left : each, piece, cut, &ignored) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op) {
+    uint64_t part_bytes = flight->device->sizes.part_bytes;
+    struct blasd_cuda_whole *whole;
+    int total = 0, code = 0;
+    for (int t = 0; t < flight->count; t++)
+        total += piece_count(&flight->tasks[t], items_each(op, &flight->tasks[t], part_bytes));
+    if (total == flight->count) return;
+    whole = calloc(1, sizeof *whole);
+    if (whole == NULL) return; /* as a whole, then */
+    whole->tasks = flight->tasks;
+    whole->count = flight->count;
+    whole->first = calloc((size_t)flight->count + 1, sizeof *whole->first);
+    whole->pieces = calloc((size_t)total, sizeof *whole->pieces);
+    if (whole->first != NULL && whole->pieces != NULL)
+        whole->jobs = calloc((size_t)total, sizeof *whole->jobs);
+    for (int t = 0; whole->jobs != NULL && code == 0 && t < flight->count; t++) {
+        int64_t each = items_each(op, &flight->tasks[t], part_bytes);
+        whole->first[t + 1] = whole->first[t] + piece_count(&flight->tasks[t], each);
+        code = cut_task(whole, t, op, each);
+    }
+    if (whole->jobs == NULL || code != 0) {
+        if (whole->jobs != NULL) whole->first[whole->count] = total;
+        whole_free(whole);
+        return;
+    }
+    flight->whole = whole;
+    flight->tasks = whole->pieces;
+    flight->count = flight->most = total;
+}
+
+/* What became of the pieces is what became of the task. Parts overlap, so their times may come to
+ * more than it took: then each is its share of that. */
+static void join(struct blasd_task *task, const struct blasd_task *pieces, int count,
+                 int64_t took_us) {
+    int64_t all;
+    blasd_task_reset(task);
+    memcpy(task->method, pieces->method, sizeof task->method);
+    task->energy_joules = pieces->energy_joules;
+    for (int p = 0; p < count; p++) {
+        if (task->err.code == BLASD_OK) task->err = pieces[p].err;
+        task->upload_us += pieces[p].upload_us;
+        task->compute_us += pieces[p].compute_us;
+        task->download_us += pieces[p].download_us;
+    }
+    for (int w = 0; w < pieces->warning_count; w++)
+        blasd_task_warn(task, "%s", pieces->warnings[w]);
+    all = task->upload_us + task->compute_us + task->download_us;
+    if (all <= took_us) return;
+    task->upload_us = (int64_t)((double)task->upload_us * (double)took_us / (double)all);
+    task->compute_us = (int64_t)((double)task->compute_us * (double)took_us / (double)all);
+    task->download_us = (int64_t)((double)task->download_us * (double)took_us / (double)all);
+}
+
+void blasd_cuda_join(struct blasd_flight *flight) {
+    struct blasd_cuda_whole *whole = flight->whole;
+    int64_t took_us = (blasd_clock_ns() - flight->begun_ns) / 1000;
+    if (whole == NULL) return;
+    for (int t = 0; t < whole->count; t++) {
+        int count = whole->first[t + 1] - whole->first[t];
+        const struct blasd_task *pieces = &whole->pieces[whole->first[t]];
+        if (count == 1)
+            whole->tasks[t] = *pieces;
+        else
+            join(&whole->tasks[t], pieces, count, took_us);
+    }
+    flight->whole = NULL;
+    whole_free(whole);
+}
