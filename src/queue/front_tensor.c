@@ -158,12 +158,14 @@ struct tensor_call {
     bool listed;
 };
 
-/* "BYTES LIFE CREATED USED ENDS FORM", and the sum where there is one. */
+/* "BYTES LIFE CREATED USED ENDS FORM", the sum where there is one, and behind a tab the device that
+ * has a copy. */
 static bool read_facts(const char *id, const char *text, struct blasd_stored_tensor *ret) {
-    double used, ends;
     char form[BLASD_FORM_MAX];
+    double used, ends;
     const char *sum = strstr(text, SUM);
     int at = 0;
+    size_t len;
     memset(ret, 0, sizeof *ret);
     if (strlen(id) != BLASD_ID_LEN) return false;
     memcpy(ret->id, id, BLASD_ID_LEN + 1);
@@ -173,11 +175,17 @@ static bool read_facts(const char *id, const char *text, struct blasd_stored_ten
         return false;
     ret->used_us = (int64_t)used;
     ret->expires_us = (int64_t)ends * 1000000;
-    if (sum == NULL)
-        sum = text + strlen(text);
-    else
-        snprintf(ret->sha256, sizeof ret->sha256, "%s", sum + strlen(SUM));
-    snprintf(form, sizeof form, "%.*s", (int)(sum - (text + at)), text + at);
+    text += at;
+    len = strcspn(text, "\t");
+    if (text[len] == '\t') snprintf(ret->device, sizeof ret->device, "%s", text + len + 1);
+    if (sum != NULL) {
+        snprintf(ret->sha256, sizeof ret->sha256, "%.*s",
+                 (int)(text + len - sum) - (int)strlen(SUM), sum + strlen(SUM));
+        len = (size_t)(sum - text);
+    }
+    if (len >= sizeof form) return false;
+    memcpy(form, text, len);
+    form[len] = '\0';
     return blasd_form_read(form, &ret->tensor) && blasd_tensor_bytes(&ret->tensor) == ret->bytes;
 }
 

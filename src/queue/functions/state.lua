@@ -33,7 +33,7 @@ local function key_table(q)
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
-                           'tensor_bytes'}) do
+                           'tensor_bytes', 'tensor_copies'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
