@@ -51,7 +51,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis auth trace queue oip http worker
+FLOORS = base core wire store redis auth trace outgoing queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 # graph is no folder: src/core/graph.c
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c)))) graph
@@ -123,7 +123,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state batch_entries records events metering tensors endings giving recovery upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state batch_entries records events metering webhooks tensors endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@

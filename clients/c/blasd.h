@@ -98,7 +98,8 @@ struct blasd_request {
     const char *labels;     /* "NAME=VALUE,NAME=VALUE", to find it by; NULL: none */
     const char *references; /* inputs that are not sent, a JSON object as text; NULL: none */
     const char *keep;       /* outputs that become tensors, a JSON list; NULL: none */
-    uint64_t reserved[3];
+    const char *notify;     /* a URL that is told of its end; NULL: none */
+    uint64_t reserved[2];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

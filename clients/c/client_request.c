@@ -134,6 +134,7 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own(&to->labels) && good;
     good = own(&to->references) && good;
     good = own(&to->keep) && good;
+    good = own(&to->notify) && good;
     to->inputs = inputs = copy_of(from->inputs, from->input_count, sizeof *inputs);
     to->files = files = copy_of(from->files, from->file_count, sizeof *files);
     if (inputs == NULL) to->input_count = 0;
@@ -166,6 +167,7 @@ void blasd_request_release(struct blasd_request *request) {
     drop(request->labels);
     drop(request->references);
     drop(request->keep);
+    drop(request->notify);
     *request = (struct blasd_request){0};
 }
 
@@ -188,6 +190,7 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
         add_text(words, "priority", request->priority) == 0 &&
         add_text(words, "device", request->device) == 0 &&
         add_text(words, "labels", request->labels) == 0 &&
+        add_text(words, "notify", request->notify) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
         return words;
     blasd_refuse_text(problem);

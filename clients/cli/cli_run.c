@@ -14,6 +14,7 @@
     "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"             \
     "      --label NAME=VALUE     to find the job by, with `blasd jobs --label`; may be "          \
     "repeated\n"                                                                                   \
+    "      --notify URL           a URL that is told of its end; see docs/webhooks.md\n"           \
     "  -s, --share                the service is on this machine, started with --share: inputs "   \
     "and\n"                                                                                        \
     "                             results of a MiB and more go through shared memory\n"            \
@@ -79,7 +80,7 @@ static bool take_assignment(struct order *order, char *argument) {
         return false;
     }
     *value++ = '\0';
-    if (ends_with(value, ".npy")) {
+    if (ends_with(value, ".npy") && !cli_is_url(value)) {
         if (order->request.file_count == MOST_FILES) {
             cli_say(cli, "more than %d inputs", MOST_FILES);
             return false;
@@ -122,6 +123,7 @@ static int take_option(struct order *order, int option) {
         return -1;
     case CLI_OWN + 1: order->request.idempotency_key = optarg; return -1;
     case CLI_OWN + 2: return take_label(order, optarg) ? -1 : CLI_USAGE;
+    case CLI_OWN + 3: order->request.notify = optarg; return -1;
     case 's': order->share = true; return -1;
     case 'q': order->quiet = true; return -1;
     case 'n': order->dry = true; return -1;
@@ -147,6 +149,7 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         {"deadline-ms", required_argument, NULL, CLI_OWN},
         {"idempotency-key", required_argument, NULL, CLI_OWN + 1},
         {"label", required_argument, NULL, CLI_OWN + 2},
+        {"notify", required_argument, NULL, CLI_OWN + 3},
         CLI_OPTIONS};
     int option, status;
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {

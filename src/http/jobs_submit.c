@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "http/admission.h"
 #include "http/jobs.h"
+#include "http/remote_inputs.h"
 #include "http/reply.h"
 #include "http/upload.h"
 #include "http/waiters.h"
@@ -30,6 +31,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
+    if (upload->notify != NULL) http_sum_add(&sum, upload->notify, strlen(upload->notify));
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
     http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
     all = http_sum_end(&sum);
@@ -59,6 +61,7 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
 
 void http_jobs_post_gone(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
+    http_remote_inputs_cancel(upload->remote);
     if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
         exchange->request.idempotency_key != NULL)
         return;
@@ -197,6 +200,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                                           .batch_key = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
+                                          .notify = upload->notify,
                                           .waiter =
                                               upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;

@@ -371,7 +371,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"life_s", HTTP_PARAM_LIFE},
                   {"keep", HTTP_PARAM_KEEP},
                   {"results", HTTP_PARAM_RESULTS},
-                  {"sha256", HTTP_PARAM_SHA256}};
+                  {"sha256", HTTP_PARAM_SHA256},
+                  {"notify", HTTP_PARAM_NOTIFY}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -399,6 +400,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_LIFE: return param_life(request, limits, value, err);
     case HTTP_PARAM_KEEP: request->query.keep = value; break;
     case HTTP_PARAM_RESULTS: request->query.results = value; break;
+    case HTTP_PARAM_NOTIFY: request->query.notify = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

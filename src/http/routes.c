@@ -11,11 +11,11 @@
 #define POST_PARAMS                                                                                \
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP |               \
-     HTTP_PARAM_RESULTS)
+     HTTP_PARAM_RESULTS | HTTP_PARAM_NOTIFY)
 
 #define GRAPH_PARAMS                                                                               \
     (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE |             \
-     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS)
+     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS | HTTP_PARAM_NOTIFY)
 
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \

@@ -45,6 +45,8 @@ NOT_RUN = {
     "build/blasd up": SERVICE,
     "build/blasd api": SERVICE,
     "build/blasd worker": SERVICE,
+    "build/blasd notify": SERVICE + "; test_webhooks.py runs it",
+    "curl -sf localhost:8080/jobs -d '{\"op\":\"solve\",\"inputs\":{\"a\":[[2,1],[1,3]],\"b\":[1,2]},": "leads to another host; test_webhooks.py",
     "build/blasd meter": SERVICE + "; test_metering.py runs it",
     "deploy/install-packages.sh build": INSTALLS,
     "kubectl create": OTHERS,
@@ -67,6 +69,7 @@ NOT_RUN = {
 PROSE = {
     "docs/events.md": ("event: hello",),
     "docs/keys.md": ("[Service]",),
+    "docs/webhooks.md": ("POST /blasd",),
     "docs/devices.md": ("end = work that waits",),
     "kernels/cuda/README.md": ("extern const struct blasd_backend",),  # the head of a test, which the tests have
 }

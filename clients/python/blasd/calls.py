@@ -41,9 +41,9 @@ class Options:
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
-                 results: Iterable[str] | None = None) -> None:
+                 results: Iterable[str] | None = None, notify: str | None = None) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
-                                                             ("device", device)) if value is not None}
+                                                             ("device", device), ("notify", notify)) if value is not None}
         if labels:
             self.fields["labels"] = labels_text(labels)
         if keep:

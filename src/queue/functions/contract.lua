@@ -111,6 +111,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        jobs|failed|device_us|energy_mj|bytes|flops; with an expiry
   {q}:usage_tenants    set of the tenants that have such
   {q}:cloudevents      stream of {event JSON}, where `blasd meter --to redis` writes them
+  {q}:notify           hash ID -> URL: pending jobs whose end is to be told there, by a webhook
+  {q}:hooks            hash ID -> "URL\nRECORD" of those that have ended, until it is delivered or
+                       given up; RECORD ends before its outputs' bytes
+  {q}:hook_lane:LANE   zset ID -> when it is to be tried, in us. LANE: "TENANT SCHEME://HOST:PORT",
+                       what a tenant has told one receiver
+  {q}:hook_due         zset LANE -> when it is the next one's turn, in us: those that have any
+  {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
+                       has it, or it has not got on, since when
+  {q}:hook_counts      hash LANE -> how many of it are in {q}:notify and {q}:hooks
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -159,14 +168,15 @@ Front ends call
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); m=BYTES (what the
-      tenant's tensors may come to, of a job that makes some);
+      tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
+      MOST that may wait in all and a tenth of them for one LANE);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; or, where the key was used for the same request, an array {ID of the
+      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
@@ -189,7 +199,7 @@ Front ends call
       the first page to the last comes once or more often
   stats [MORE]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
-      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...}}
+      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait}
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too
@@ -221,6 +231,17 @@ Front ends call
       -> {FACTS, FREE} or {404}: forgets it; FREE 1: the caller removes the blob
   tensor_list TENANT LIMIT CURSOR
       -> {CURSOR, ID, FACTS, ...}: a page, newest first. CURSOR "" begins, and ends
+
+Who delivers webhooks calls
+  webhook_take MOST EACH LEASE
+      -> {{LANE, ID, "URL\nRECORD", ID, ...}, ...}: of MOST lanes whose turn it is, the longest due
+      first, up to EACH that are due, of one that does not get on 1. A lane is given to nobody else
+      until its webhook_done, or for LEASE us
+  webhook_done LANE LIFE, then 2 for each: ID OUTCOME
+      -> how many were given up. OUTCOME: `delivered`; `never`; or that it failed, as how many seconds
+      it is to wait at the least. It then waits as long again as it has been tried, from a second to
+      an hour, until LIFE seconds after the job's end. Of a lane where all failed, nothing is given
+      away for a while, up to a minute
 
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
 lease is not theirs any more)

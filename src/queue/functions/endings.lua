@@ -2,7 +2,8 @@
 
 local function ending_new()
     return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new()}
+            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
+            hooks = Hook.any()}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -80,6 +81,7 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
     end
     if e.meter then Meter.note(e.meter, job.tenant, pieces) end
+    if e.hooks then Hook.ended(name, job.tenant, pieces) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else

@@ -13,6 +13,7 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, whether labels, 0
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
+local FINISHED_AT = 32
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
@@ -41,6 +42,11 @@ end
 function Record.made(text, at, id)
     if is_record(text, at) then return (struct.unpack('<i8', text, at + CREATED_AT)) end
     return tonumber(sub(id, 2, 9), 16) * 1000000
+end
+
+-- When it ended, in us.
+function Record.finished(text, at)
+    return is_record(text, at) and (struct.unpack('<i8', text, at + FINISHED_AT)) or 0
 end
 
 -- In which segment the outputs of the record at `at` lie, '' where in none, and how many bytes of it
