@@ -68,7 +68,7 @@ test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@ASAN_OPTIONS="$(ASAN_OPTIONS)" BLASD_STANDIN_CARD=8.0 tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
-BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
+BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd power_iteration)
 # for LD_PRELOAD
 PRELOADED = $(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/alloc_fail.so
 $(BUILD)/hang.so $(BUILD)/inside.so: $(BUILD)/%.so: $(BUILD)/obj/tests/integration/%.c.o

@@ -46,6 +46,7 @@ static int put(const struct order *order, struct blasd_client *client) {
         struct blasd_put one = order->put;
         struct blasd_tensor_info tensor;
         struct blasd_problem problem;
+        char id[sizeof tensor.id];
         one.path = order->names[i];
         if (!cli_is_readable(&order->cli, one.path))
             status = CLI_USAGE;
@@ -54,7 +55,7 @@ static int put(const struct order *order, struct blasd_client *client) {
         else if (order->cli.json)
             json_array_append_new(list, cli_tensor(&tensor));
         else
-            puts(tensor.id);
+            puts(cli_plain(tensor.id, id, sizeof id));
     }
     list = json_pack("{s:o}", "tensors", list);
     if (status == CLI_OK && order->cli.json) cli_print_json(list);

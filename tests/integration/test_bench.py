@@ -103,6 +103,22 @@ def test_a_run_of_the_bench_says_what_the_machine_did(tmp_path):
     assert "pipe round trip, both ends on one core, us" in text
 
 
+def test_what_stays_at_the_service_is_measured(tmp_path):
+    """Both ways of each load give right answers, and a figure that its goal is held against."""
+    loads = {"tensors": ("kept", {"blasd", "blasd-kept"}), "reference": ("cost", {"blasd", "blasd-kept"}),
+             "graph": ("time", {"blasd", "direct"})}
+    only = [word for name in loads for word in ("--only", name)]
+    done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", *only, "--rounds", "1", "--seconds", "0.3",
+                           "--build", str(ROOT / "build"), "--out", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())["loads"]
+    for name, (value, subjects) in loads.items():
+        trials = results[name]["trials"]
+        assert {trial["subject"] for trial in trials} == subjects
+        assert all(t["result"] is None or t["result"]["right"] > 0 and not t["result"]["wrong"] for t in trials), trials
+        assert results[name]["values"][value]["median"] > 0
+
+
 def test_a_bench_whose_machine_could_not_be_measured_says_why(tmp_path):
     build = tmp_path / "build"
     (build / "bench").mkdir(parents=True)
