@@ -177,6 +177,8 @@ struct http_dialect {
 /* A route without any is for admins alone. */
 #define HTTP_ROLE(role) (1u << (role))
 #define HTTP_OPEN (1u << 31) /* to everybody, also without a key */
+/* Who shows no valid key gets the row's own answer, as a 401: answer.problem says so to `run`. */
+#define HTTP_SIGN_IN (1u << 30)
 
 struct http_route {
     const char *path; /* {…} stands for one segment; also the label in metrics */
@@ -188,7 +190,7 @@ struct http_route {
     void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
     void (*run)(struct http_exchange *exchange);
     const struct http_body_handlers *jobs; /* NULL: the route takes none in */
-    unsigned roles; /* who may call it beside admins, HTTP_ROLE bits, or HTTP_OPEN */
+    unsigned roles; /* who may call it beside admins, HTTP_ROLE bits, or HTTP_OPEN; HTTP_SIGN_IN */
 };
 
 #define HTTP_CAPTURES 2

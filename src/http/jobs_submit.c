@@ -48,6 +48,7 @@ static void answer_queued(struct http_upload *upload) {
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
     snprintf(queued.op, sizeof queued.op, "%s", upload->op);
     memcpy(queued.labels, upload->labels, sizeof queued.labels);
+    memcpy(queued.trace_id, upload->exchange->request.tracing.trace.id, sizeof queued.trace_id);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
     http_reply_document(upload->exchange, 202, &queued, NULL);
 }

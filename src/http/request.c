@@ -371,6 +371,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"life_s", HTTP_PARAM_LIFE},
                   {"keep", HTTP_PARAM_KEEP},
                   {"results", HTTP_PARAM_RESULTS},
+                  {"sha256", HTTP_PARAM_SHA256},
                   {"notify", HTTP_PARAM_NOTIFY}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
@@ -391,6 +392,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_BEFORE: return read_time(name, value, &request->query.before_us, err);
     case HTTP_PARAM_FORGET: return param_flag(name, value, &request->query.forget, err);
     case HTTP_PARAM_DRY_RUN: return param_flag(name, value, &request->query.dry_run, err);
+    case HTTP_PARAM_SHA256: return param_flag(name, value, &request->query.sha256, err);
     case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
     case HTTP_PARAM_LABEL: return param_label(request, value, err);
     case HTTP_PARAM_LABELS: request->query.labels = value; break;

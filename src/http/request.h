@@ -48,7 +48,8 @@ enum http_param {
     HTTP_PARAM_LIFE = 65536,
     HTTP_PARAM_KEEP = 131072,
     HTTP_PARAM_RESULTS = 262144,
-    HTTP_PARAM_NOTIFY = 524288
+    HTTP_PARAM_SHA256 = 524288,
+    HTTP_PARAM_NOTIFY = 1048576
 };
 
 /* Prefer */
@@ -88,7 +89,7 @@ struct http_query {
         *notify;
     const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
-    bool forget, dry_run;
+    bool forget, dry_run, sha256;
     double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;

@@ -404,7 +404,7 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired,
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_tell_unseen,
                                                   .on_told = http_event_streams_told,
                                                   .trips = &server->metrics[number].redis,
                                                   .arg = loop};

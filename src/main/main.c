@@ -31,6 +31,7 @@ static const struct command {
     {"result", blasd_cli_result, "print or save the results of a job"},
     {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended"},
     {"jobs", blasd_cli_jobs, "list the jobs of a service"},
+    {"tensors", blasd_cli_tensors, "keep tensors at a service, list, fetch and forget them"},
     {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs"},
     {"keys", blasd_cmd_keys, "make, list and revoke keys"},
     {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */

@@ -52,11 +52,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:holds            hash ID -> "BLOB,BLOB...": what that pending job refers to
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
-                       FORM tells dtype, order and shape (core/reference.h). ID begins with t
+                       FORM tells dtype, order and shape (core/reference.h), and behind that
+                       " sha256=SUM" where it was asked for. ID begins with t
   {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
   {q}:tensor_uses:TENANT  the same of that tenant's
   {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
   {q}:tensor_ends      zset ID -> second in which its life ends
+  {q}:tensor_copies    hash ID -> "US<tab>DEVICE": that device has a copy of the tensor, as was said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
@@ -82,7 +84,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        what has ended may stand in it
   {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
                        itself with SET about once a second (worker/phases.h)
-  {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
+  {q}:prog:NAME        hash ID -> "PROGRESS[ US]" of running jobs, where the worker reports any: 0..1,
+                       and when they will have ended, as far as it can tell
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
@@ -97,7 +100,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
-                       worker or a request, for the next front end to log
+                       worker or a request, for the next front end to log; of a job with a trace then a
+                       newline, id 16, span 8, sampled 1, and its record, also of one that a request
+                       has cancelled, where that is sampled
   {q}:metered          there where what jobs use is to be noted, from the first `blasd meter` on
   {q}:usage            stream of {tenant TENANT, records RECORD...}: what has ended and was not yet
                        taken by `blasd meter`; RECORD ends before its outputs' bytes
@@ -220,7 +225,7 @@ Front ends call
       is in use leaves no room
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
-      FORM", USED in us, ENDS a second
+      FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does
   tensor_life TENANT ID LIFE  -> {FACTS or 404}, as it then is
   tensor_drop TENANT ID
       -> {FACTS, FREE} or {404}: forgets it; FREE 1: the caller removes the blob
@@ -243,6 +248,8 @@ lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
+  tensor_copies DEVICE ID...
+      -> 0: that device has copies of these, where they are tensors, for as long as a lease lasts
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
@@ -263,8 +270,8 @@ lease is not theirs any more)
       each output that becomes a tensor, whose blob is there. PIECES may be those of some
       jobs of the batch entry NAME. PIECES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
-  progress NAME EPOCH PROGRESS ID...
-      -> text of a digit for each: 1 still wanted, 0 not
+  progress NAME EPOCH "PROGRESS[ LEFT]" ID...
+      -> text of a digit for each: 1 still wanted, 0 not. LEFT: us to their end, where that is known
 
   begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`

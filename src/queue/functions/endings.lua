@@ -278,16 +278,17 @@ local function ending_commit(e, worker)
     return left
 end
 
-local UNLOGGED = 1000 -- lines that wait for a front end
+local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 
 -- Ends a pending job without a worker; returns its record.
 local function ending_add_summary(e, id, job, state, code, finder)
-    local record = summary(id, job, state, code, finder)
+    local record, trace = summary(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
-    if state ~= 'cancelled' then -- which a request logs
-        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code)
+    if state ~= 'cancelled' or trace and byte(trace, 25) == 1 then -- a request logs that, but it has a span
+        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code ..
+                                  (trace and '\n' .. trace .. record or ''))
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
     e.summaries[#e.summaries + 1] = {id, job.line}

@@ -33,8 +33,8 @@ local function key_table(q)
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
-                           'tensor_bytes', 'notify', 'hooks', 'hook_due', 'hook_counts',
-                           'hook_holds'}) do
+                           'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
+                           'hook_counts', 'hook_holds'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
