@@ -185,7 +185,7 @@ static int run(const struct settings *settings) {
 }
 
 int blasd_cmd_notify(int argc, char **argv) {
-    struct settings settings = {.secrets = getenv("BLASD_WEBHOOK_SECRETS")};
+    struct settings settings = {.secrets = webhook_secrets_given()};
     struct sigaction action = {.sa_handler = on_signal};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;

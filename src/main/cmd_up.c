@@ -364,8 +364,7 @@ done:
 }
 
 int blasd_cmd_up(int argc, char **argv) {
-    struct settings settings = {.listen = "127.0.0.1:8080",
-                                .secrets = getenv("BLASD_WEBHOOK_SECRETS")};
+    struct settings settings = {.listen = "127.0.0.1:8080", .secrets = webhook_secrets_given()};
     struct data_dir dir;
     struct blasd_err err = {0};
     int status;

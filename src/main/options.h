@@ -93,6 +93,9 @@ int option_wrong(const char *command);
 #define PRICE_VARIABLE "BLASD_PRICE"
 int prices_read(struct blasd_prices *ret);
 
+/* What the variable says of the file that webhooks are signed with; NULL: nothing. */
+const char *webhook_secrets_given(void);
+
 /* For --low-latency: asks the kernel, through `device` (BLASD_LATENCY_DEVICE), to let idle cores
  * poll rather than halt, until this process ends. 0, or -1 after a message. */
 #define BLASD_LATENCY_DEVICE "/dev/cpu_dma_latency"

@@ -161,10 +161,10 @@ local function submit_options(id, options, like)
     if r then return nil, r end
     local holds = match(head, ' t=(%S+)')
     if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
-    if most then Tensor.quota(like.tenant, most) end
     local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
     if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
     if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
+    if most then Tensor.quota(like.tenant, most) end
     return deadline, blob, holds, key, key and id .. ' ' .. print, url
 end
 
