@@ -161,6 +161,41 @@ def test_ready_says_no_while_submits_are_refused(server, refuse, allow, word):
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
+def test_failover(server, tmp_path):
+    """The address leads to the replica from now on, which has been promoted; the old master serves on, and refuses."""
+    other = Server(tmp_path / "other")
+    address = tmp_path / "now"
+    try:
+        import socket
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        server.up("--port", str(port), "--bind", "127.0.0.1")
+        other.up("--replicaof", "127.0.0.1", str(port))
+        address.symlink_to(server.socket)
+        service = client(server, server.api("--redis", f"unix:{address}"))
+        worker = server.worker("--redis", f"unix:{address}", "--measured", "none")
+        service.wait_ready()
+        ended = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(20)]
+        wait_for(lambda: all(service.request("GET", f"/jobs/{i}").json()["state"] == "succeeded" for i in ended))
+        worker.send_signal(signal.SIGSTOP)
+        waiting = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(20)]
+        wait_for(lambda: other.ask("HGET", "{blasd}:count", "jobs") == b"20")
+        assert other.ask("REPLICAOF", "NO", "ONE") == b"OK"
+        address.unlink()
+        address.symlink_to(other.socket)
+        server.ask("REPLICAOF", "127.0.0.1", "1")
+        worker.send_signal(signal.SIGCONT)
+        wait_for(lambda: all(service.request("GET", f"/jobs/{i}").json().get("state") == "succeeded" for i in waiting))
+        wait_for(lambda: service.request("GET", "/health/ready").status == 200)
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        assert all(service.request("GET", f"/jobs/{i}").json()["state"] == "succeeded" for i in ended)
+        assert other.ask("HGET", "{blasd}:totals", "matmul succeeded") == b"41"  # each once
+        assert worker.poll() is None
+    finally:
+        other.close()
+
+
 FORGETFUL = [(("--appendonly", "no"), "appendonly"),
              (("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), "maxmemory-policy"),
              (("--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"), "maxmemory-policy")]
