@@ -116,10 +116,12 @@ bool cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page
     "An INPUT is a file.npy, or what the service has, or makes by a rule:\n"                       \
     "  tensor:ID[PART]            a tensor that is kept (`blasd tensors put`, --keep)\n"           \
     "  job:ID/OUTPUT[PART]        an output of a job; a PART is as [0:1000,:]\n"                   \
+    "  https://…                  a .npy file that the service fetches (docs/urls.md)\n"         \
     "  eye:N, full:SHAPE:VALUE    a SHAPE is as 500x20; @DTYPE may stand behind a rule\n"          \
     "  arange:START:STOP:STEP, linspace:START:STOP:N\n"                                            \
     "  random:normal:SHAPE:SEED, random:uniform:SHAPE:SEED\n"
-/* Whether it begins as one: "tensor:", "eye:", … */
+bool cli_is_url(const char *value);
+/* Whether it begins as one: "https://", "tensor:", "eye:", … */
 bool cli_is_reference(const char *value);
 /* What a job has in its place; NULL: it is not well formed. New reference. */
 json_t *cli_reference(const char *value);

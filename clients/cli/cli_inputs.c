@@ -117,12 +117,17 @@ static const struct kind *kind_of(const char *value) {
     return NULL;
 }
 
+bool cli_is_url(const char *value) {
+    return strncmp(value, "https://", 8) == 0 || strncmp(value, "http://", 7) == 0;
+}
+
 bool cli_is_reference(const char *value) {
-    return kind_of(value) != NULL;
+    return cli_is_url(value) || kind_of(value) != NULL;
 }
 
 json_t *cli_reference(const char *value) {
     const struct kind *kind = kind_of(value);
+    if (kind == NULL) return json_pack("{s:s}", "url", value);
     char *text = strdup(value + strlen(kind->name) + 1), *words[MOST_WORDS] = {text};
     char *dtype = text == NULL ? NULL : strrchr(text, '@');
     json_t *made = NULL;

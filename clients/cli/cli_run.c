@@ -80,7 +80,7 @@ static bool take_assignment(struct order *order, char *argument) {
         return false;
     }
     *value++ = '\0';
-    if (ends_with(value, ".npy")) {
+    if (ends_with(value, ".npy") && !cli_is_url(value)) {
         if (order->request.file_count == MOST_FILES) {
             cli_say(cli, "more than %d inputs", MOST_FILES);
             return false;

@@ -74,6 +74,11 @@
     X(url_not_allowed, 422, false, "This service does not go to the address of the URL",           \
       "Name a host that whoever runs the service has listed with --outgoing-hosts, by the scheme " \
       "and port that are listed with it.")                                                         \
+    X(url_refused, 422, false, "What lies at the URL cannot be taken, or put there",               \
+      "Ask for the URL with curl: it must answer 200 with Content-Length, or take the file, "      \
+      "without a redirect.")                                                                       \
+    X(url_unavailable, 502, true, "The server that the URL names does not do its part",            \
+      "Send the request again; `detail` says what went wrong.")                                    \
     X(unknown_input, 422, false, "The operation has no such input",                                \
       "See GET /ops for the names of its inputs.")                                                 \
     X(unknown_step, 422, false, "The graph has no such step",                                      \

@@ -5,6 +5,7 @@
 #include "http/admission.h"
 #include "http/dry_run.h"
 #include "http/jobs.h"
+#include "http/remote_inputs.h"
 #include "http/reply.h"
 #include "http/tensors.h"
 #include "http/upload.h"
@@ -15,6 +16,7 @@
 
 void http_jobs_post_release(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
+    http_remote_inputs_free(upload->remote);
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
@@ -398,7 +400,7 @@ static void finish(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-static void on_gathered(void *arg, const struct blasd_err *err) {
+static void on_fetched(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
     if (!http_exchange_open(exchange))
         discard(exchange->upload);
@@ -406,6 +408,29 @@ static void on_gathered(void *arg, const struct blasd_err *err) {
         refuse(exchange, err);
     else
         finish(exchange);
+    http_exchange_release(exchange);
+}
+
+/* Nothing of the body is still to come; inputs may lie at URLs. */
+static void fetch(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_err err = {0};
+    int rc = http_remote_inputs_gather(exchange, upload->intake, &upload->sink, on_fetched,
+                                       &upload->remote, &err);
+    if (rc < 0)
+        refuse(exchange, &err);
+    else if (rc == 0)
+        finish(exchange);
+}
+
+static void on_gathered(void *arg, const struct blasd_err *err) {
+    struct http_exchange *exchange = arg;
+    if (!http_exchange_open(exchange))
+        discard(exchange->upload);
+    else if (err != NULL)
+        refuse(exchange, err);
+    else
+        fetch(exchange);
     http_exchange_release(exchange);
 }
 
@@ -418,7 +443,7 @@ static void run(struct http_exchange *exchange) {
     if (rc < 0)
         refuse(exchange, &err);
     else if (rc == 0)
-        finish(exchange);
+        fetch(exchange);
 }
 
 /* A job is admitted that was read before. */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "http/admission.h"
 #include "http/jobs.h"
+#include "http/remote_inputs.h"
 #include "http/reply.h"
 #include "http/upload.h"
 #include "http/waiters.h"
@@ -60,6 +61,7 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
 
 void http_jobs_post_gone(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
+    http_remote_inputs_cancel(upload->remote);
     if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
         exchange->request.idempotency_key != NULL)
         return;

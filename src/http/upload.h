@@ -9,9 +9,10 @@
 struct http_upload {
     struct http_exchange *exchange; /* borrowed: the upload is its part */
     struct http_body_sink sink;
-    struct blasd_intake *intake;  /* owned; NULL once the body is read */
-    struct http_shared_file file; /* where the body is a file, while it is read */
-    struct http_stream *unpacker; /* of a body that comes compressed; owned */
+    struct blasd_intake *intake;       /* owned; NULL once the body is read */
+    struct http_shared_file file;      /* where the body is a file, while it is read */
+    struct http_remote_inputs *remote; /* inputs that lie at URLs; owned; NULL: none do */
+    struct http_stream *unpacker;      /* of a body that comes compressed; owned */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */

@@ -140,12 +140,13 @@ static void give_up_rights(const struct settings *settings) {
     const struct listeners *listeners = &settings->listeners;
     const char *signers = doors->tokens.keys;
     bool remote = signers != NULL && strstr(signers, "://") != NULL;
-    const struct confine_files files = {.read = {doors->keys, doors->tls_cert, doors->tls_key,
-                                                 doors->client_ca, remote ? NULL : signers},
-                                        .write = {common_blob_dir(common)},
-                                        .socket = listeners->local ? listeners->host : NULL,
-                                        .network = remote || common_needs_network(common),
-                                        .memory = settings->share};
+    const struct confine_files files = {
+        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca,
+                 remote ? NULL : signers, common->outgoing_ca},
+        .write = {common_blob_dir(common)},
+        .socket = listeners->local ? listeners->host : NULL,
+        .network = remote || common->outgoing_hosts != NULL || common_needs_network(common),
+        .memory = settings->share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
@@ -216,14 +217,14 @@ static int run(struct settings *settings) {
     if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
-    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
-    options.outgoing = outgoing;
     if (code == 0) code = common_check_redis(&queue, &err);
+    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
     if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
         options.auth = auth;
+        options.outgoing = outgoing;
         code = open_telemetry(settings, url, &options.otlp, &err);
         give_up_rights(settings);
         if (code == 0) code = blasd_otlp_start(options.otlp, &err);

@@ -65,6 +65,8 @@ int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err);
 /* The tensors that came; borrowed. After blasd_intake_end. */
 struct blasd_named_inputs;
 const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *intake);
+/* What the readers of its body work on, for remote_in.h; borrowed. */
+const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake);
 /* Ends the body, where that is still to be done, and fills `job`: operation, inputs with dtype,
  * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
  * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */
