@@ -220,7 +220,14 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         return;
     }
     blasd_link_error(r->str, &err);
-    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_DISK) front_refused(queue, &err);
+    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_REPLICA || fault == BLASD_LINK_DISK)
+        front_refused(queue, &err);
+    if (fault == BLASD_LINK_REPLICA) {
+        call_lost(call);
+        queue->standing.ready = false;
+        blasd_async_link_drop(&queue->commands, err.detail);
+        return;
+    }
     answer(call, NULL, &err);
 }
 

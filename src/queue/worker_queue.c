@@ -59,11 +59,11 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
              : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
     if (rc == 0) rc = first_call(queue, err);
-    if (rc < 0) /* else it may be BLASD_QUEUE_UNSURE */
+    if (rc < 0)
         blasd_worker_queue_free(queue);
     else
         *ret = queue;
-    return rc;
+    return rc < 0 ? rc : 0; /* BLASD_QUEUE_UNSURE is for the commands to tell of */
 }
 
 void blasd_worker_queue_free(struct blasd_worker_queue *queue) {

@@ -126,6 +126,7 @@ static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
         if (loaded < 0) rc = loaded;
         break;
     }
+    case BLASD_LINK_REPLICA: blasd_caller_hang_up(caller); break;
     case BLASD_LINK_UNAVAILABLE:
         *again = !strncmp(reply->str, "LOADING", 7) || !strncmp(reply->str, "BUSY ", 5);
         break;

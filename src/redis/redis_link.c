@@ -150,19 +150,12 @@ static bool begins(const char *text, const char *word) {
 }
 
 enum blasd_link_fault blasd_link_fault(const char *text) {
-    static const char *const passing[] = {"LOADING",
-                                          "OOM",
-                                          "READONLY",
-                                          "MISCONF",
-                                          "BUSY ",
-                                          "CLUSTERDOWN",
-                                          "TRYAGAIN",
-                                          "MASTERDOWN",
-                                          "NOREPLICAS",
-                                          "UNBLOCKED",
-                                          "ERR max number of clients"};
+    static const char *const passing[] = {
+        "LOADING",  "OOM",        "MISCONF",    "BUSY ",     "CLUSTERDOWN",
+        "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "ERR max number of clients"};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (begins(text, passing[i])) return BLASD_LINK_UNAVAILABLE;
+    if (begins(text, "READONLY")) return BLASD_LINK_REPLICA;
     if (begins(text, "ERR Function not found")) return BLASD_LINK_NO_LIBRARY;
     if (begins(text, "LOST ")) return BLASD_LINK_LOST;
     if (begins(text, "STORE ")) return BLASD_LINK_STORE;
@@ -173,6 +166,7 @@ enum blasd_link_fault blasd_link_fault(const char *text) {
 int blasd_link_error(const char *text, struct blasd_err *err) {
     switch (blasd_link_fault(text)) {
     case BLASD_LINK_UNAVAILABLE:
+    case BLASD_LINK_REPLICA:
     case BLASD_LINK_NO_LIBRARY:
         return blasd_fail(err, BLASD_E_queue_unavailable, "", "Redis refuses at present: %.120s",
                           text);

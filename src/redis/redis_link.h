@@ -42,12 +42,14 @@ struct blasd_link_library {
 
 /* What an error reply means. */
 enum blasd_link_fault {
-    BLASD_LINK_UNAVAILABLE, /* LOADING, OOM, READONLY, MISCONF, BUSY, CLUSTERDOWN, …: try again */
-    BLASD_LINK_NO_LIBRARY,  /* the functions are not loaded: FUNCTION LOAD, then try again */
-    BLASD_LINK_LOST,        /* the worker's lease has lapsed */
-    BLASD_LINK_STORE,       /* the deployment uses another blob store */
-    BLASD_LINK_DISK,        /* its disk has too little space for more jobs */
-    BLASD_LINK_WRONG,       /* anything else: NOAUTH, WRONGPASS, a mistake of ours */
+    BLASD_LINK_UNAVAILABLE, /* LOADING, OOM, MISCONF, BUSY, CLUSTERDOWN, …: try again */
+    BLASD_LINK_REPLICA,    /* READONLY: the same, over a new connection, for the address may lead to
+                              another server by now */
+    BLASD_LINK_NO_LIBRARY, /* the functions are not loaded: FUNCTION LOAD, then try again */
+    BLASD_LINK_LOST,       /* the worker's lease has lapsed */
+    BLASD_LINK_STORE,      /* the deployment uses another blob store */
+    BLASD_LINK_DISK,       /* its disk has too little space for more jobs */
+    BLASD_LINK_WRONG,      /* anything else: NOAUTH, WRONGPASS, a mistake of ours */
 };
 enum blasd_link_fault blasd_link_fault(const char *text);
 /* Fills `err` from the text of an error reply: queue_unavailable or disk_full where a retry can

@@ -1,5 +1,6 @@
 """A Redis of one's own (`--redis`): away, refusing, forgetful, emptied; and its password, which nobody else reads."""
 import contextlib
+import json
 import os
 import pathlib
 import select
@@ -160,6 +161,41 @@ def test_ready_says_no_while_submits_are_refused(server, refuse, allow, word):
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
+def test_failover(server, tmp_path):
+    """The address leads to the replica from now on, which has been promoted; the old master serves on, and refuses."""
+    other = Server(tmp_path / "other")
+    address = tmp_path / "now"
+    try:
+        import socket
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        server.up("--port", str(port), "--bind", "127.0.0.1")
+        other.up("--replicaof", "127.0.0.1", str(port))
+        address.symlink_to(server.socket)
+        service = client(server, server.api("--redis", f"unix:{address}"))
+        worker = server.worker("--redis", f"unix:{address}", "--measured", "none")
+        service.wait_ready()
+        ended = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(20)]
+        wait_for(lambda: all(service.request("GET", f"/jobs/{i}").json()["state"] == "succeeded" for i in ended))
+        worker.send_signal(signal.SIGSTOP)
+        waiting = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(20)]
+        wait_for(lambda: other.ask("HGET", "{blasd}:count", "jobs") == b"20")
+        assert other.ask("REPLICAOF", "NO", "ONE") == b"OK"
+        address.unlink()
+        address.symlink_to(other.socket)
+        server.ask("REPLICAOF", "127.0.0.1", "1")
+        worker.send_signal(signal.SIGCONT)
+        wait_for(lambda: all(service.request("GET", f"/jobs/{i}").json().get("state") == "succeeded" for i in waiting))
+        wait_for(lambda: service.request("GET", "/health/ready").status == 200)
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        assert all(service.request("GET", f"/jobs/{i}").json()["state"] == "succeeded" for i in ended)
+        assert other.ask("HGET", "{blasd}:totals", "matmul succeeded") == b"41"  # each once
+        assert worker.poll() is None
+    finally:
+        other.close()
+
+
 FORGETFUL = [(("--appendonly", "no"), "appendonly"),
              (("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), "maxmemory-policy"),
              (("--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"), "maxmemory-policy")]
@@ -215,6 +251,53 @@ def test_where_redis_may_not_be_asked_that_is_a_warning(server):
     api = server.api(env={"BLASD_REDIS": f"redis://limited:word@127.0.0.1:{port}"})
     client(server, api)
     assert "INFO" in server.log_text()
+
+
+def least_rights():
+    """What docs/deploying.md has an operator give the service's user of Redis."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+    line = next(line for line in text.splitlines() if line.strip().startswith("ACL SETUSER blasd "))
+    return line.split()
+
+
+@pytest.mark.parametrize("more", [[], ["-info"]], ids=["as_told", "without_info"])
+def test_a_user_with_the_least_rights_is_enough(server, more):
+    """For all that a service does: small jobs, blobs, tensors, lists, cancelling, metering, the sweep."""
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server.up("--port", str(port))
+    words = [f">{SECRET}" if word == ">PASSWORD" else word for word in least_rights()]
+    assert server.ask(*words, *more) == b"OK"
+    env = {"BLASD_REDIS": f"redis://blasd:{SECRET}@127.0.0.1:{port}"}
+    service = client(server, server.api("--limit", "inline_bytes=1000", env=env))
+    server.worker("--measured", "none", env=env)
+    service.wait_ready()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    large = {"a": np.ones((300, 300)), "b": np.eye(300)}
+    job = service.post("matmul", large, wait=60, form="safetensors").json()
+    assert job["state"] == "succeeded", (job, server.log_text())
+    tensor = service.request("POST", "/tensors", "[[1,2],[3,4]]", {"Content-Type": "application/json"})
+    assert tensor.status == 201, tensor.body
+    refers = {"op": "matmul", "inputs": {"a": {"tensor": tensor.json()["id"]}, "b": [[1], [1]]}}
+    assert service.request("POST", "/jobs?wait=60", json.dumps(refers),
+                           {"Content-Type": "application/json"}).json()["outputs"]["c"]["data"] == [[3], [7]]
+    assert len(service.request("GET", "/jobs").json()["jobs"]) == 3
+    assert service.request("DELETE", f"/jobs/{job['id']}?forget=1").status == 200
+    wait_for(lambda: server.ask("HLEN", "{blasd}:blobs") == 1)  # the tensor's: the sweep has taken the rest
+    meter = subprocess.run([BLASD, "meter", "--to", "redis", "--end"], env={**os.environ, **env}, capture_output=True,
+                           text=True, timeout=60)
+    assert meter.returncode == 0, meter.stderr
+    assert SECRET not in server.log_text() and "NOPERM" not in server.log_text()
+    for command in (["FLUSHALL"], ["CONFIG", "GET", "*"], ["GET", "others"]):  # and it is not more than that
+        hand = Redis(server)
+        try:
+            assert hand("AUTH", "blasd", SECRET) == b"OK"
+            with pytest.raises(AssertionError, match="NOPERM"):
+                hand(*command)
+        finally:
+            hand.close()
 
 
 def command_lines(pid):

@@ -598,6 +598,7 @@ static void test_errors(void **state) {
     (void)state;
     assert_int_equal(blasd_link_fault("LOADING Redis is loading"), BLASD_LINK_UNAVAILABLE);
     assert_int_equal(blasd_link_fault("OOM command not allowed"), BLASD_LINK_UNAVAILABLE);
+    assert_int_equal(blasd_link_fault("READONLY You can't write"), BLASD_LINK_REPLICA);
     assert_int_equal(blasd_link_fault("ERR Function not found"), BLASD_LINK_NO_LIBRARY);
     assert_int_equal(blasd_link_fault("WRONGPASS bad"), BLASD_LINK_WRONG);
     bed_open(&bed, &server, "errors");

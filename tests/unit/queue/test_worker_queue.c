@@ -405,6 +405,22 @@ static void test_no_client_reply(void **state) {
     bed_close(&bed);
 }
 
+/* Where it may not ask whether Redis keeps what it is given, a worker serves all the same. */
+static void test_no_info(void **state) {
+    struct bed bed;
+    struct blasd_worker_queue *worker;
+    struct blasd_err err;
+    (void)state;
+    bed_open(&bed, &server, "no-info");
+    redisReply *reply = redisCommand(bed.raw, "ACL SETUSER default -info");
+    assert_string_equal(reply->str, "OK");
+    drop(reply);
+    assert_int_equal(blasd_worker_queue_open(&bed.options, &worker, &err), 0);
+    drop(redisCommand(bed.raw, "ACL SETUSER default +info"));
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 static void test_library_comes_back(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
@@ -422,12 +438,19 @@ static void test_library_comes_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_job),         cmocka_unit_test(test_many_jobs),
-        cmocka_unit_test(test_published),       cmocka_unit_test(test_priorities_and_ageing),
-        cmocka_unit_test(test_classes),         cmocka_unit_test(test_claim_bytes),
-        cmocka_unit_test(test_fenced),          cmocka_unit_test(test_poisoned),
-        cmocka_unit_test(test_given_back),      cmocka_unit_test(test_missed_reply),
-        cmocka_unit_test(test_no_client_reply), cmocka_unit_test(test_library_comes_back),
+        cmocka_unit_test(test_one_job),
+        cmocka_unit_test(test_many_jobs),
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_priorities_and_ageing),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_claim_bytes),
+        cmocka_unit_test(test_fenced),
+        cmocka_unit_test(test_poisoned),
+        cmocka_unit_test(test_given_back),
+        cmocka_unit_test(test_missed_reply),
+        cmocka_unit_test(test_no_client_reply),
+        cmocka_unit_test(test_no_info),
+        cmocka_unit_test(test_library_comes_back),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
