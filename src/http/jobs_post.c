@@ -20,6 +20,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
+    free(upload->sent);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
@@ -356,6 +357,9 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
+    upload->sent = malloc(sizeof job->inputs);
+    if (upload->sent == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    memcpy(upload->sent, job->inputs, sizeof job->inputs);
     return http_references_resolve(upload, on_resolved, err);
 }
 

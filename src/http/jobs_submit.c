@@ -12,6 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* References as they came: what they refer to may lie elsewhere when the request comes again. */
+static void plain_references(const struct http_upload *upload, struct blasd_job *plain) {
+    plain->payload_bytes = 0;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        if (!blasd_source_refers(&upload->sent[i].source)) continue;
+        plain->inputs[i] = upload->sent[i];
+        plain->inputs[i].source.bytes = 0;
+        plain->inputs[i].source.kind = BLASD_SOURCE_AWAITED;
+    }
+}
+
 /* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
  * body came in: it is taken from the job. */
 static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
@@ -27,6 +38,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     plain.most_s = 0;
     memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     plain.trace = (struct blasd_trace){.sampled = false};
+    if (upload->sent != NULL) plain_references(upload, &plain);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
@@ -39,7 +51,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
 }
 
 static void answer_queued(struct http_upload *upload) {
-    struct blasd_record queued = {.state = BLASD_QUEUED,
+    struct blasd_record queued = {.state = upload->awaits ? BLASD_WAITING : BLASD_QUEUED,
                                   .priority = upload->priority,
                                   .device = upload->device,
                                   .created_us = upload->created_us,
@@ -218,6 +230,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
+    upload->awaits = blasd_job_awaits(job) > 0;
     memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;

@@ -83,7 +83,7 @@ static int put_jobs(json_t *totals, struct blasd_buf *out) {
                                   total_of(totals, (*op)->name, "submitted"));
     failed |= http_metric_head(out, METRIC(blasd_jobs_total));
     for (const struct blasd_op *const *op = blasd_ops; *op != NULL; op++)
-        for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++) {
+        for (int state = BLASD_SUCCEEDED; state <= BLASD_EXPIRED; state++) {
             const char *values[] = {(*op)->name, blasd_state_names[state]};
             failed |= http_metric_row(out, METRIC(blasd_jobs_total), values,
                                       state == BLASD_FAILED
