@@ -1,9 +1,12 @@
 """Jobs whose inputs are outputs of jobs that have not ended: they wait, go on, or end with what they waited for."""
 import json
+import subprocess
 
+import blasd
 import numpy as np
 import pytest
-from service import TYPES, Redis, until, wait_for
+from event_stream import EventStream
+from service import BLASD, TYPES, Redis, until, wait_for
 from test_tenants import As, keys
 from test_tensors import ended, files, problem, put, result, run
 
@@ -215,3 +218,24 @@ def test_waiting_jobs_outlive_every_process(make_service):
             if any(name.endswith(b":" + word) for word in (b"waits", b"wanted", b"made", b"due", b"holds", b"refs"))}
     redis.close()
     assert not left, left
+
+
+def test_what_is_told_of_it(make_service):
+    """In the events, the metrics, the C client's tool and the Python client."""
+    service = make_service()
+    client = blasd.Client(service.url)
+    a = RNG.standard_normal((4, 4))
+    with EventStream(service) as stream:
+        with service.worker_held():
+            first = client.submit("matmul", a=a, b=a)
+            second = client.submit("matmul", a=first["c"], b=first["c"][:4])
+            assert second.state == "waiting" and not second.ended
+            wait_for(lambda: service.metrics()["blasd_queue_dependent_jobs"] == 1)
+            listing = subprocess.run([BLASD, "jobs", "--url", service.url, "--state", "waiting"], capture_output=True, check=True)
+            assert second.id in listing.stdout.decode() and first.id not in listing.stdout.decode()
+        np.testing.assert_allclose(second.result(30)["c"], a @ a @ a @ a)
+        stream.job(second.id, "succeeded")
+        told = [event.data["state"] for event in stream.seen if event.kind == "job" and event.data["id"] == second.id]
+        assert told == ["waiting", "queued", "running", "succeeded"]
+    wait_for(lambda: service.metrics()["blasd_queue_dependent_jobs"] == 0)
+    client.close()

@@ -39,9 +39,9 @@ static void submit_behind(struct bed *bed, char id[BLASD_ID_LEN + 1], const char
                           const char *other) {
     char options[160];
     if (other != NULL)
-        snprintf(options, sizeof options, "w=%s:inputs.a,%s:inputs.b", one, other);
+        snprintf(options, sizeof options, "w=%.41s:inputs.a,%.41s:inputs.b", one, other);
     else
-        snprintf(options, sizeof options, "w=%s:inputs.a", one);
+        snprintf(options, sizeof options, "w=%.41s:inputs.a", one);
     assert_int_equal(submit_with(bed, id, options), 0);
 }
 
@@ -94,7 +94,7 @@ static void the_last_one_lets_it_go_on(void **state) {
     assert_int_equal(submit_with(&bed, second, ""), 0);
     assert_int_equal(submit_with(&bed, third, ""), 0);
     submit_behind(&bed, both, first, second);
-    snprintf(options, sizeof options, "w=%s:inputs.a,%s:inputs.b", first, third);
+    snprintf(options, sizeof options, "w=%.41s:inputs.a,%.41s:inputs.b", first, third);
     assert_int_equal(submit_with(&bed, other, options), 0);
     submit_behind(&bed, again, both, both); /* of the same job two inputs */
     expect_state(&bed, both, "waiting");
@@ -213,13 +213,13 @@ static void submitted_too_late(void **state) {
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
     end_as(worker, id[0], BLASD_SUCCEEDED);
     end_as(worker, id[1], BLASD_FAILED);
-    snprintf(options, sizeof options, "w=%s:inputs.a,%s:inputs.b", id[0], id[1]);
+    snprintf(options, sizeof options, "w=%.41s:inputs.a,%.41s:inputs.b", id[0], id[1]);
     assert_int_equal(submit_with(&bed, more, options), 10);
     id_make(id[3], BLASD_ID_ASYNC, 0);
-    snprintf(options, sizeof options, "w=%s:inputs.a", id[3]);
+    snprintf(options, sizeof options, "w=%.41s:inputs.a", id[3]);
     assert_int_equal(submit_with(&bed, more, options), 9);
     tenant = "ann";
-    snprintf(options, sizeof options, "w=%s:inputs.a", id[2]);
+    snprintf(options, sizeof options, "w=%.41s:inputs.a", id[2]);
     assert_int_equal(submit_with(&bed, more, options), 9); /* another's */
     tenant = "anonymous";
     submit_behind(&bed, more, id[0], NULL); /* it need not wait, and has all that it needs */
@@ -342,7 +342,7 @@ static void ends_while_it_waits(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(submit_with(&bed, first, ""), 0);
     submit_behind(&bed, one, first, NULL);
-    snprintf(options, sizeof options, "d=1000 w=%s:inputs.a", first);
+    snprintf(options, sizeof options, "d=1000 w=%.41s:inputs.a", first);
     assert_int_equal(submit_with(&bed, two, options), 0);
     assert_int_equal(pending(&bed), 3);
     assert_int_equal(counted(&bed, "2"), 1);
