@@ -41,6 +41,8 @@ struct blasd_err;
     X(graph_steps, 1000, 1, 2000, "steps", "most steps of a graph")                                \
     X(graph_depth, 1000, 1, 2000, "steps",                                                         \
       "most steps of a graph that follow each other, each reading what the one before it made")    \
+    X(graph_tensors, 7, 0, 7, "tensors",                                                           \
+      "most tensors that are kept, and outputs of other jobs, that the steps of a graph read")     \
     X(graph_results, 40, 0, 40, "outputs", "most outputs that a graph gives as its results")       \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \

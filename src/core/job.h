@@ -29,7 +29,9 @@ enum blasd_source_kind {
     BLASD_SOURCE_STEP = 4,    /* in a step of a graph, an output of an earlier step (graph.h) */
     BLASD_SOURCE_RULE = 5,    /* a rule that makes them where they are used */
     /* an output of a job that had not ended when this one was submitted: `tensor` is as planned */
-    BLASD_SOURCE_AWAITED = 6
+    BLASD_SOURCE_AWAITED = 6,
+    BLASD_SOURCE_GIVEN =
+        7 /* in a step of a graph, input number `step` of the graph, which refers */
 };
 
 struct blasd_source {

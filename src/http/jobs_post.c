@@ -343,6 +343,10 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job *job = upload->job;
     upload->job = NULL;
+    struct blasd_err own = {0};
+    if (err == NULL && blasd_intake_refer(upload->intake, job, &own) != 0) err = &own;
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
     if (!http_exchange_open(exchange))
         discard(upload);
     else if (err != NULL)
@@ -372,12 +376,13 @@ static void finish(struct http_exchange *exchange) {
     job.op = NULL;
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
-    blasd_intake_free(upload->intake);
-    upload->intake = NULL;
-    if (rc == 0 && blasd_job_refers(&job))
+    if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
-    else if (rc == 0)
-        settle(exchange, &job);
+    } else {
+        blasd_intake_free(upload->intake);
+        upload->intake = NULL;
+        if (rc == 0) settle(exchange, &job);
+    }
     if (rc != 0) refuse(exchange, &err);
 }
 

@@ -1,6 +1,7 @@
 /* POST /jobs, from the queue on: the job is submitted, and where the client asked to wait the
  * answer is held until it ends. Read next: waiters.c, results.c. */
 #include "base/clock.h"
+#include "core/graph.h"
 #include "http/admission.h"
 #include "http/jobs.h"
 #include "http/reply.h"
@@ -15,6 +16,10 @@
 /* References as they came: what they refer to may lie elsewhere when the request comes again. */
 static void plain_references(const struct http_upload *upload, struct blasd_job *plain) {
     plain->payload_bytes = 0;
+    if (plain->op->composed) { /* where its steps lie depends on what was brought before them */
+        blasd_input_init(&plain->inputs[0]);
+        plain->params[BLASD_GRAPH_PROGRAM_AT].i = 0;
+    }
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
         if (!blasd_source_refers(&upload->sent[i].source)) continue;
         plain->inputs[i] = upload->sent[i];

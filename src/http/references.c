@@ -237,11 +237,15 @@ int http_references_resolve(struct http_upload *upload,
     http_exchange_hold(upload->exchange);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
         struct lookup *lookup = &all->lookups[i];
-        const struct blasd_source *source = &upload->job->inputs[i].source;
+        struct blasd_input *input = &upload->job->inputs[i];
+        const struct blasd_source *source = &input->source;
         if (!blasd_source_refers(source)) continue;
         lookup->all = all;
         lookup->input = i;
-        snprintf(lookup->field, sizeof lookup->field, "inputs.%s", upload->job->op->inputs[i].name);
+        if (input->reference.field[0] == '\0')
+            snprintf(input->reference.field, sizeof input->reference.field, "inputs.%s",
+                     upload->job->op->inputs[i].name);
+        memcpy(lookup->field, input->reference.field, sizeof lookup->field);
         if (source->kind == BLASD_SOURCE_TENSOR)
             ask_tensor(lookup);
         else

@@ -207,7 +207,7 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
     return s->job->device == BLASD_DEVICE_ANY ? s->chosen : s->job->device;
 }
 
-#define REFERENCE_TEXT (2 * BLASD_REFERRED_NAME + 16 + BLASD_NAME_MAX)
+#define REFERENCE_TEXT (2 * BLASD_REFERRED_NAME + 8 + sizeof((struct blasd_reference *)0)->field)
 
 /* "t=BLOB,BLOB...", what lies in the store already, or "w=JOB:FIELD[:BLOB],...", what is awaited;
  * returns its length, 0 where there is none. */
@@ -229,9 +229,9 @@ static int write_references(const struct blasd_job *job, bool awaited, const cha
         if (!awaited)
             len += snprintf(text + len, size - (size_t)len, "%s", name);
         else
-            len += snprintf(text + len, size - (size_t)len, "%s:inputs.%s%s%s%s",
-                            input->reference.id, job->op->inputs[i].name,
-                            tensor[0] == '\0' ? "" : ":", tensor, tensor[0] == '\0' ? "" : ".in");
+            len += snprintf(text + len, size - (size_t)len, "%s:%s%s%s%s", input->reference.id,
+                            input->reference.field, tensor[0] == '\0' ? "" : ":", tensor,
+                            tensor[0] == '\0' ? "" : ".in");
     }
     return len;
 }

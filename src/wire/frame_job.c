@@ -11,7 +11,8 @@
  *                             blob its id, where in it 8, bytes of the blob 8, 1: 0 or the rank,
  *                             then a stride 8 for each; of one that is awaited the job's id, the
  *                             output, the tensor that it becomes, 1: so many lengths are bounded,
- *                             then from and to 8 8 for each
+ *                             then from and to 8 8 for each; of a step's that the
+ *                             graph is given, which input of the graph 1
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
  *     where outputs are kept or withheld: 1, bits of both 8 8, the tensors' life 4, and for each
@@ -94,6 +95,7 @@ static void put_input(struct frame_writer *w, const struct blasd_port *port,
     frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
     if (refers) put_reference(w, input);
     if (input->source.kind == BLASD_SOURCE_RULE) put_rule(w, &input->source.rule);
+    if (input->source.kind == BLASD_SOURCE_GIVEN) frame_put_u8(w, (unsigned)input->source.step);
 }
 
 static void put_param(struct frame_writer *w, const struct blasd_param *param,
@@ -223,12 +225,16 @@ static int get_rule(struct frame_reader *r, struct blasd_rule *rule, struct blas
 static int get_source(struct frame_reader *r, const struct blasd_job *job,
                       struct blasd_input *input, struct blasd_err *err) {
     struct blasd_source *source = &input->source;
-    bool rule = source->kind == BLASD_SOURCE_RULE;
-    if (source->kind != BLASD_SOURCE_PAYLOAD && !rule && !blasd_source_refers(source))
+    bool rule = source->kind == BLASD_SOURCE_RULE, given = source->kind == BLASD_SOURCE_GIVEN;
+    if (source->kind != BLASD_SOURCE_PAYLOAD && !rule && !given && !blasd_source_refers(source))
         return frame_broken(err, "an input is of a kind that is not known");
     if (source->bytes != (rule ? 0 : blasd_tensor_bytes(&input->tensor)))
         return frame_broken(err, "a tensor's shape and bytes do not agree");
     if (rule) return get_rule(r, &source->rule, err);
+    if (given) source->step = (int)frame_get_u8(r);
+    if (given && (r->bad || source->step == 0 || source->step >= BLASD_MAX_INPUTS))
+        return frame_broken(err, "a step reads an input that a graph does not have");
+    if (given) return 0;
     if (blasd_source_refers(source)) return get_reference(r, input, err);
     if (source->bytes > job->payload_bytes || source->offset > job->payload_bytes - source->bytes)
         return frame_broken(err, "a tensor lies outside the payload");

@@ -69,6 +69,8 @@ const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *
  * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
  * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
+/* Completes a job whose inputs refer to others, once these are described in it. */
+int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
 void blasd_intake_free(struct blasd_intake *intake); /* takes NULL */
 
 #endif

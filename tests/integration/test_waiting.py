@@ -239,3 +239,72 @@ def test_what_is_told_of_it(make_service):
         assert told == ["waiting", "queued", "running", "succeeded"]
     wait_for(lambda: service.metrics()["blasd_queue_dependent_jobs"] == 0)
     client.close()
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def graph(service, steps, wait=30, headers=None, **members):
+    return service.request("POST", f"/graphs?wait={wait}" if wait else "/graphs", json.dumps({"steps": steps, **members}),
+                           {"Content-Type": TYPES["json"], **(headers or {})})
+
+
+def value(service, document, name):
+    path = f"/jobs/{document['id']}/outputs/{name}"
+    return service.request("GET", path, headers={"Accept": TYPES["npy"]}).npy()
+
+
+@pytest.mark.parametrize("n", [3, 60, 250])
+def test_a_graph_on_what_is_there(service, n):
+    a, b = RNG.standard_normal((2, n, n))
+    tensor, whole = put(service, a)["id"], put(service, np.float32(b))["id"]
+    job = run(service, "matmul", {"a": a, "b": b}).json()["id"]
+    steps = {"p": {"op": "matmul", "inputs": {"a": {"tensor": tensor}, "b": of(job)}},
+             "q": {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": {"input": "m"}}},
+             "r": {"op": "matmul", "inputs": {"a": {"tensor": tensor, "slice": [[0, 2], [1, 3]]}, "b": np.eye(2).tolist()}},
+             "s": {"op": "matmul", "inputs": {"a": {"input": "m"}, "b": {"input": "m"}}}}
+    answer = graph(service, steps, inputs={"m": {"tensor": whole}}, results=["q", "r", "s"])
+    assert answer.status == 200 and answer.json()["state"] == "succeeded", answer.body[:500]
+    document = answer.json()
+    np.testing.assert_allclose(value(service, document, "q.c"), a @ a @ b @ np.float32(b), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(value(service, document, "r.c"), a[:2, 1:3])
+    np.testing.assert_allclose(value(service, document, "s.c"), np.float32(b) @ np.float32(b), rtol=1e-3, atol=1e-3)
+
+
+def test_a_graph_waits(waiting):
+    service, a = waiting, RNG.standard_normal((5, 5))
+    steps = {"p": {"op": "matmul", "inputs": {"a": None, "b": np.eye(5).tolist()}},
+             "q": {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": {"step": "p"}}}}
+    headers = {"Idempotency-Key": "graph-once"}
+    with service.worker_held():
+        first = queued(service, "matmul", {"a": a, "b": a})
+        bad = queued(service, "solve", {"a": np.zeros((5, 5)), "b": np.eye(5)})
+        steps["p"]["inputs"]["a"] = of(first)
+        good = graph(service, steps, wait=0, headers=headers)
+        assert good.status == 202 and good.json()["state"] == "waiting", good.body
+        behind = queued(service, "matmul", {"a": of(bad, "x"), "b": np.eye(5)})
+        failing = {"p": {"op": "matmul", "inputs": {"a": of(behind), "b": np.eye(5).tolist()}}}
+        failed = graph(service, failing, wait=0).json()["id"]
+        wrong = {"p": {"op": "matmul", "inputs": {"a": of(first, slice=[[0, 9]]), "b": np.eye(5).tolist()}}}
+        problem(graph(service, wrong, wait=0), 422, "invalid_reference", "steps.p.inputs.a")
+        wrong = {"p": {"op": "matmul", "inputs": {"a": of(first), "b": np.eye(4).tolist()}}}
+        assert "steps.p" in graph(service, wrong, wait=0).json()["field"]
+    until(service, good.json()["id"], ("succeeded",))
+    np.testing.assert_allclose(value(service, good.json(), "q.c"), a @ a @ a @ a)
+    error = until(service, failed, ("failed",))["error"]
+    assert (error["code"], error["field"]) == ("input_failed", "steps.p.inputs.a") and behind in error["detail"]
+    again = graph(service, steps, headers=headers)
+    assert again.status == 200 and again.json()["id"] == good.json()["id"], again.body
+
+
+def test_as_much_as_a_graph_may_refer_to(service):
+    tensors = [put(service, np.full((2, 2), float(i)))["id"] for i in range(8)]
+    steps = {f"s{i}": {"op": "matmul", "inputs": {"a": {"tensor": tensors[i]}, "b": {"tensor": tensors[0]}}} for i in range(8)}
+    seven = {name: step for name, step in steps.items() if name != "s7"}
+    assert graph(service, seven).json()["state"] == "succeeded"
+    problem(graph(service, steps), 422, "invalid_reference", "steps.s7.inputs.a")
+    problem(graph(service, {"p": {"op": "solve", "inputs": {"a": {"tensor": "t" + "0" * 40}, "b": [1]}}}), 422, "reference_not_found",
+            "steps.p.inputs.a")
+    nan = put(service, np.array([[1, np.nan], [0, 1]]))["id"]
+    failed = graph(service, {"p": {"op": "solve", "inputs": {"a": {"tensor": nan}, "b": [1.0, 1.0]}}}).json()
+    assert (failed["error"]["code"], failed["error"]["field"]) == ("not_finite", "steps.p.inputs.a")
