@@ -51,7 +51,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis auth trace queue oip http worker
+FLOORS = base core wire store redis auth trace outgoing queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 # graph is no folder: src/core/graph.c
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c)))) graph
@@ -63,6 +63,7 @@ ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/cli.
 GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/console.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
+.DELETE_ON_ERROR: # half of a generated file is none
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
 help:
 	@sed -n 's/^## \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -122,7 +123,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state batch_entries records events metering tensors endings giving recovery waiting upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state batch_entries records events metering webhooks tensors endings giving recovery waiting upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
@@ -135,10 +136,9 @@ $(BUILD)/gen/openapi_json.h: api/openapi.json
 $(BUILD)/gen/pages.h: api/docs.html api/style.css
 	@mkdir -p $(@D)
 	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
-CONSOLE = $(sort $(wildcard src/http/console/*.*))
-$(BUILD)/gen/console.h: $(CONSOLE) mk/console.sh
+$(BUILD)/gen/console.h: $(wildcard src/http/console/*.*) mk/console.sh mk/console.awk
 	@mkdir -p $(@D)
-	@mk/console.sh $(CONSOLE) >$@
+	@mk/console.sh src/http/console >$@
 
 # in this order: a list in a prerequisite must be known when it is read
 include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
@@ -151,9 +151,11 @@ $(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/wire.a $(BUILD)/l
 generated: $(BUILD)/generate
 	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) > $$f; done
 	@$(PYTHON) api/generate.py
+	@$(PYTHON) clients/python/generate.py
 check-generated: $(BUILD)/generate
 	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) | cmp -s - $$f || { echo "$$f is stale: run make generated"; exit 1; }; done
 	@$(PYTHON) api/generate.py --check
+	@$(PYTHON) clients/python/generate.py --check
 
 .PHONY: new-op
 new-op:

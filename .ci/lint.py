@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "auth": 2, "trace": 2, "kernels": 2, "queue": 3, "oip": 3, "http": 4,
+FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "auth": 2, "trace": 2, "outgoing": 2, "kernels": 2, "queue": 3, "oip": 3, "http": 4,
           "worker": 4, "main": 5}
 HEADERS = {  # header -> the only folders that may include it
     r"(hiredis/)?(hiredis|hiredis_ssl|async|read|sds)\.h": {"src/redis", "src/queue"},
@@ -25,7 +25,7 @@ HEADERS = {  # header -> the only folders that may include it
     r"jansson\.h": {"src/auth", "src/trace", "src/wire", "src/oip", "src/http", "src/main", "src/worker", "clients/c", "clients/cli"},
     r"gnutls/.*": {"src/http"},
     r"(sodium|rhonabwy)\.h": {"src/auth"},
-    r"curl/.*": {"clients/c", "src/main", "src/trace"},
+    r"curl/.*": {"clients/c", "src/main", "src/outgoing", "src/trace"},
     r"zlib\.h": {"src/http"},
 }
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("

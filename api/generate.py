@@ -60,7 +60,8 @@ def of_operation(op):
     shared = {"priority": {"$ref": "#/components/schemas/Priority"},
               "deadline_ms": {"$ref": "#/components/schemas/Deadline"},
               "device": {"$ref": "#/components/schemas/Device"},
-              "labels": {"$ref": "#/components/schemas/Labels"}}
+              "labels": {"$ref": "#/components/schemas/Labels"},
+              "notify": {"$ref": "#/components/schemas/Notify"}}
     outputs = {"type": "array", "items": {"type": "string", "enum": [port["name"] for port in op["outputs"]]}}
     shared["keep"] = {**outputs, "description": "Outputs that become tensors (`outputs.NAME.tensor`); they are not sent."}
     shared["results"] = {**outputs, "description": "Outputs that are sent, in place of all that are not kept."}

@@ -2,7 +2,7 @@
 .PHONY: bench bench-kernels bench-programs bench-micro
 BENCH_C = $(wildcard bench/*/bench_*.c)
 BENCH = $(BENCH_C:%.c=$(BUILD)/%)
-BENCH_PEERS = $(BUILD)/bench/peer_mhd $(BUILD)/bench/direct_blas
+BENCH_PEERS = $(patsubst %,$(BUILD)/bench/%,peer_mhd direct_blas power_iteration)
 bench:
 	@deploy/install-packages.sh build bench
 	@$(MAKE) --no-print-directory -j2 -s all bench-programs

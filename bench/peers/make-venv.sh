@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes virtual environments of Python programs that others wrote, where they are missing, from PyPI: the benchmarks'
 # peers, and clients and checkers that the tests run.
-#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|checks DIR
+#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks DIR
 # Exit status 1 and a reason on standard error where one cannot be made: what needs it then goes on without it.
 set -eu
 group=$1
@@ -14,6 +14,8 @@ case $group in
     openapi) packages="openapi-spec-validator schemathesis openapi-python-client mypy" probe="openapi_spec_validator, schemathesis, openapi_python_client, mypy" ;;
     tutorial) packages="numpy scipy matplotlib nbclient ipykernel" probe="numpy, scipy, matplotlib, nbclient, nbformat, ipykernel" ;;
     arrays) packages="numpy pyarrow polars" probe="numpy, pyarrow, polars" ;;
+    objects) packages="moto[server] boto3" probe="moto.server, boto3" ;;
+    webhooks) packages="standardwebhooks" probe="standardwebhooks" ;;
     checks) packages="numpy ruff mypy" probe="numpy, ruff, mypy" ;;
     otlp) packages="opentelemetry-proto" probe="opentelemetry.proto.collector.trace.v1.trace_service_pb2, google.protobuf.json_format" ;;
     kubernetes) packages="kubernetes-validate" probe="kubernetes_validate, yaml" ;;
@@ -27,7 +29,7 @@ case $group in
             packages="tritonclient==2.48.0 nvidia-cuda-runtime-cu12" probe="tritonclient, nvidia.cuda_runtime"
         fi ;;
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
-    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|checks DIR" >&2; exit 2 ;;
+    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks DIR" >&2; exit 2 ;;
 esac
 if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c "import $probe" >/dev/null 2>&1; then exit 0; fi
 rm -rf "$dir"

@@ -12,7 +12,7 @@ import processes
 import shared
 import subjects as s
 import wheel
-from measure import of, say, spread
+from measure import of, ratios, say, spread
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -87,6 +87,51 @@ def spans(bench):
     plain, rate = median(trials, "blasd"), median(trials, "blasd-spans")
     return {"title": "JSON 4 x 4, 256 connections: without spans, with those of 1 %", "trials": trials,
             "values": {"spans": rate / plain if rate and plain else None}}
+
+
+# --- what stays at the service, and what goes there as one ---------------------------------------------------------------
+
+
+def stored_factor(bench):
+    """One factor for 1,000 products: kept by the service, beside sent each time. The other has 16 columns, so that there is
+    something to gain; the arithmetic is 34 million operations."""
+    rng = np.random.default_rng(22)
+    a, b = payloads.small_whole(rng, 1024, 1024, dtype="float32"), payloads.small_whole(rng, 1024, 16, dtype="float32")
+    job = payloads.Payload(bench.scratch, "stored", "matmul", {"a": a, "b": b}, "c", a @ b, kind="binary")
+
+    def spec(subject):
+        return {"connections": 4, "count": 200 if bench.quick else 1000, "requests": [subject.request(job)], "timeout": 60}
+    trials = bench.turns([s.BlasdKept(bench.build), s.Blasd(bench.build)], spec)
+    return {"title": "1024 x 1024 by 1024 x 16 float32 over TCP, 4 connections: the large factor kept, and sent each time",
+            "trials": trials, "values": {"kept": ratios(trials, "blasd-kept").get("blasd")}}
+
+
+def reference(bench):
+    """What a reference costs a small job: the same product with one factor sent and with it kept."""
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    trials = bench.turns([s.BlasdKept(bench.build), s.Blasd(bench.build)], spec_for(bench, 256, [job]))
+    return {"title": "JSON 4 x 4, 256 connections: one factor kept, and both sent", "trials": trials,
+            "values": {"cost": ratios(trials).get("blasd-kept")}}
+
+
+def graph(bench):
+    """200 steps of power iteration as one graph, its matrix sent with it, beside the loop in C."""
+    n, steps, trials = 1024, 200, []
+    request = payloads.power_iteration(bench.scratch, n, steps)
+    direct = s.Direct(bench.build, n, dtype="float64", program=("power_iteration", steps))
+    for subject in bench.start([s.Blasd(bench.build)]):
+        try:
+            spec = {"connections": 1, "count": 3 if bench.quick else 20, "requests": [request], "timeout": 120}
+            bench.load(dict(spec, port=subject.port))
+            for number in range(bench.rounds):
+                record = bench.turn(subject, spec)
+                trials.append(dict(record, round=number))
+                say(f"  blasd: {record['rate']:.4g}/s, p50 {record['result']['latency_ms']['p50']:.4g} ms")
+                trials.append(bench.direct(direct, number))
+        finally:
+            subject.stop()
+    return {"title": f"power iteration of {steps} steps at n = {n} as one graph; direct: the loop in C with OpenBLAS", "trials": trials,
+            "values": {"time": ratios(trials, "direct").get("blasd")}}
 
 
 # --- 2, 3: binary ---------------------------------------------------------------------------------------------------
@@ -453,6 +498,7 @@ LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
     "keys": doors,
     "spans": spans,
+    "tensors": stored_factor, "reference": reference, "graph": graph,
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
     "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,
     "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),

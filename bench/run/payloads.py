@@ -48,6 +48,13 @@ class Payload:
         return self._file("json", lambda: compact(
             {"op": self.op, "inputs": {k: v.tolist() for k, v in self.inputs.items()}}).encode())
 
+    def referring(self, kept):
+        """The same, but for the inputs that the service keeps: `kept` has their ids."""
+        return Referring(self, kept)
+
+    def _safetensors_body(self):
+        return self._file("safetensors", lambda: safetensors(self.inputs, op=self.op))
+
     def _raw_body(self):
         return self._file("raw", lambda: b"".join(v.tobytes() for v in self.inputs.values()))
 
@@ -66,7 +73,7 @@ class Payload:
             text = f'"data":{compact(whole(self.expected))}' if self.exact else '"state":"succeeded"'
             return self._entry("/jobs" + query, self._json_body(), headers={"Content-Type": "application/json"},
                                contains=text)
-        body = self._file("safetensors", lambda: safetensors(self.inputs, op=self.op))
+        body = self._safetensors_body()
         headers = {"Content-Type": "application/x-safetensors"}
         if not query:  # submitted, not waited for
             return self._entry("/jobs", body, headers=headers)
@@ -151,6 +158,45 @@ def mixed(scratch):
     out.append(Payload(scratch, "regression-50x3-json", "regression", {"x": x, "y": x @ [1.0, 2.0, 3.0] + 4}, "coef",
                        np.array([1.0, 2.0, 3.0]), weight=5, exact=False))
     return out
+
+
+class Referring(Payload):
+    """Inputs that the service keeps are named, and not sent."""
+
+    def __init__(self, payload, kept):
+        vars(self).update(vars(payload))
+        self.name = "-".join([payload.name, *kept.values()])
+        self.sent = {k: v for k, v in payload.inputs.items() if k not in kept}
+        self.said = {k: {"tensor": v} for k, v in kept.items()}
+
+    def _json_body(self):
+        return self._file("json", lambda: compact(
+            {"op": self.op, "inputs": {**self.said, **{k: v.tolist() for k, v in self.sent.items()}}}).encode())
+
+    def _safetensors_body(self):
+        return self._file("safetensors", lambda: safetensors(self.sent, op=self.op, inputs=compact(self.said)))
+
+
+def power_iteration(scratch, n, steps):
+    """As one graph: v = a v, v = v / |v| (the Q of a single column), and the eigenvalue at the end."""
+    rng = np.random.default_rng(n)
+    a, v = small_whole(rng, n, n), np.ones((n, 1))
+    graph, last = {}, {"input": "v"}
+    for i in range(steps):
+        graph[f"w{i}"] = {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": last}}
+        graph[f"v{i}"] = {"op": "qr", "inputs": {"a": {"step": f"w{i}"}}}
+        last = {"step": f"v{i}", "output": "Q"}
+    graph["w"] = {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": last}}
+    graph["value"] = {"op": "matmul", "inputs": {"a": last, "b": {"step": "w"}}, "params": {"transpose_a": True}}
+    body = scratch / f"power-{n}-{steps}.safetensors"
+    body.write_bytes(safetensors({"a": a, "v": v}, steps=compact(graph), results=compact(["value"])))
+    for _ in range(steps):
+        v = a @ v
+        v /= np.linalg.norm(v)
+    answer = scratch / f"power-{n}-{steps}.answer"
+    answer.write_bytes((v.T @ a @ v).tobytes())
+    return {"name": "power", "path": "/graphs?wait=120", "body": str(body), "tail": str(answer), "tail_float": 8, "tolerance": 1e-9,
+            "headers": {"Content-Type": "application/x-safetensors", "Accept": "application/x-safetensors"}}
 
 
 class Distances(Payload):

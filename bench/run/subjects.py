@@ -3,11 +3,15 @@
 A subject's `request(payload)` gives one entry of the load generator's `requests`, or None where it cannot serve it.
 """
 import http.server
+import io
+import json
 import os
 import pathlib
 import threading
 import time
+import urllib.request
 
+import numpy as np
 import processes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -91,6 +95,25 @@ class Blasd(Subject):
 
     def request(self, payload):
         return payload.for_blasd()
+
+
+class BlasdKept(Blasd):
+    """It keeps the left factor of each product; jobs refer to it."""
+    name = "blasd-kept"
+
+    def start(self):
+        super().start()
+        self.kept = {}
+
+    def request(self, payload):
+        if payload.name not in self.kept:
+            file = io.BytesIO()
+            np.save(file, payload.inputs["a"])
+            question = urllib.request.Request(f"http://127.0.0.1:{self.port}/tensors", file.getvalue(),
+                                              {"Content-Type": "application/x-npy"})
+            with urllib.request.urlopen(question, timeout=60) as answer:
+                self.kept[payload.name] = json.load(answer)["id"]
+        return payload.referring({"a": self.kept[payload.name]}).for_blasd()
 
 
 class BlasdKeys(Blasd):
@@ -267,11 +290,11 @@ class Triton(Subject):
 
 
 class Direct:
-    """The library's function in a process of its own: no server, one number."""
+    """The library's function in a process of its own: no server, one number. Or another program that takes the like."""
     name = "direct"
 
-    def __init__(self, build, n, threads=2, dtype="float32"):
-        self.command = [str(pathlib.Path(build) / "bench" / "direct_blas"), str(n)]
+    def __init__(self, build, n, threads=2, dtype="float32", program=("direct_blas",)):
+        self.command = [str(pathlib.Path(build) / "bench" / program[0]), str(n), *map(str, program[1:])]
         self.threads, self.dtype = threads, dtype
 
     def start(self):

@@ -74,6 +74,10 @@ struct blasd_file {
 /* One job of any operation. The inputs come in one of three ways; their names and the parameters
  * are the operation's, as GET /ops and docs/operations.md tell them.
  *
+ * `references` are inputs beside those, which are not sent: what the service has, or makes by a
+ * rule. {"a":{"tensor":ID},"b":{"job":ID,"output":"x","slice":[[0,100]]},"c":{"eye":500}}, as
+ * docs/tensors.md and docs/rules.md tell.
+ *
  * Or a graph of several steps (docs/graphs.md): `steps` and no op; the inputs are then the data
  * that steps name by {"input":NAME}, and the reply's arrays are called STEP.OUTPUT. */
 struct blasd_request {
@@ -89,9 +93,13 @@ struct blasd_request {
     int64_t deadline_ms;               /* milliseconds from submission; 0: none */
     const char *idempotency_key;       /* NULL: none; the same job is not queued twice under one */
     const char *steps;                 /* of a graph, a JSON object as text; else NULL */
-    const char *results;               /* and what it gives, a JSON list; NULL: what is not read */
-    const char *labels;                /* "NAME=VALUE,NAME=VALUE", to find it by; NULL: none */
-    uint64_t reserved[5];
+    const char *results;    /* what is sent, a JSON list; NULL: of a job all that is not kept, of a
+                               graph what no step reads */
+    const char *labels;     /* "NAME=VALUE,NAME=VALUE", to find it by; NULL: none */
+    const char *references; /* inputs that are not sent, a JSON object as text; NULL: none */
+    const char *keep;       /* outputs that become tensors, a JSON list; NULL: none */
+    const char *notify;     /* a URL that is told of its end; NULL: none */
+    uint64_t reserved[2];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code
@@ -181,6 +189,12 @@ int blasd_client_forget(struct blasd_client *client, const char *id, struct blas
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem);
 
+/* What the service would do with a job, or a graph, without doing it: the reply's document has
+ * flops, bytes, peak_bytes, outputs, device and why, predicted, cost. A request that would be
+ * refused is refused. */
+int blasd_client_dry_run(struct blasd_client *client, const struct blasd_request *request,
+                         struct blasd_reply **ret, struct blasd_problem *problem);
+
 /* Replies whose document (blasd_reply_document) is that of GET /ops, GET /devices, or GET /jobs;
  * `query` narrows the list, such as "state=queued&limit=20", and may be NULL. */
 int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
@@ -191,6 +205,57 @@ int blasd_client_jobs(struct blasd_client *client, const char *query, struct bla
                       struct blasd_problem *problem);
 /* Whether jobs are taken and run: 0, or -1 and why not. */
 int blasd_client_ready(struct blasd_client *client, struct blasd_problem *problem);
+
+/* --- blasd_tensor: tensors that stay at the service */
+
+/* What the service says of one. Filled whole by the function that is given it. */
+struct blasd_tensor_info {
+    char id[64]; /* a job's input refers to it so: {"tensor":ID} */
+    char dtype[16];
+    int rank;
+    int64_t shape[BLASD_ARRAY_RANK];
+    int64_t bytes;
+    int64_t life_s;      /* so long it lives from each use on; 0: it was not told */
+    char expires_at[40]; /* UTC, as 2026-01-31T12:00:00.000000Z */
+    char location[32];   /* "host" */
+    char sha256[72];     /* of its elements' bytes, in hexadecimal; "": nobody asked for it */
+    uint64_t reserved[8];
+};
+
+/* One that is to be kept: an array, or a .npy file. */
+struct blasd_put {
+    const struct blasd_array *array; /* its name is not looked at; or */
+    const char *path;                /* of the file */
+    int64_t life_s;                  /* so long from each use on; 0: as long as the service likes */
+    bool sha256;                     /* the service sums its bytes */
+    uint64_t reserved[6];
+};
+
+/* Sends it. Where no answer comes it may be kept all the same, until its life is over. */
+int blasd_tensor_put(struct blasd_client *client, const struct blasd_put *put,
+                     struct blasd_tensor_info *ret, struct blasd_problem *problem);
+/* What is known of it now. tensor_not_found, tensor_expired. */
+int blasd_tensor_look(struct blasd_client *client, const char *id, struct blasd_tensor_info *ret,
+                      struct blasd_problem *problem);
+/* From now on it lives so long from each use on. */
+int blasd_tensor_prolong(struct blasd_client *client, const char *id, int64_t life_s,
+                         struct blasd_tensor_info *ret, struct blasd_problem *problem);
+/* A reply with one array, blasd_reply_array_at(reply, 0), named by its id; of no job. One that came
+ * in Fortran order is not_acceptable: save it. */
+int blasd_tensor_get(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                     struct blasd_problem *problem);
+/* Writes it to a .npy file; a file of that name stays as it is where the service refuses. */
+int blasd_tensor_save(struct blasd_client *client, const char *id, const char *path,
+                      struct blasd_problem *problem);
+/* Forgets it; jobs that refer to it already still find it. */
+int blasd_tensor_delete(struct blasd_client *client, const char *id, struct blasd_problem *problem);
+/* A reply whose document is that of GET /tensors; `query` is such as "limit=20", and may be NULL.
+ */
+int blasd_client_tensors(struct blasd_client *client, const char *query, struct blasd_reply **ret,
+                         struct blasd_problem *problem);
+/* The tensor that an output of a job has become; false: it was not kept. */
+bool blasd_reply_tensor(const struct blasd_reply *reply, const char *output,
+                        struct blasd_tensor_info *ret);
 
 /* --- blasd_async: many jobs in flight, in a program's own event loop */
 

@@ -77,7 +77,8 @@ static bool prepare_submit(struct blasd_errand *errand, struct blasd_exchange *e
     double left = errand->end - blasd_now_seconds();
     double wait = errand->stopped ? 0 : errand->waits ? least(left, errand->step) : errand->step;
     if (wait < 0) wait = 0;
-    if (!errand->by_body && errand->request.shared == NULL && share != NULL) {
+    if (!errand->by_body && errand->request.shared == NULL && share != NULL &&
+        blasd_request_fits_file(&errand->request)) {
         if (errand->copy == NULL) errand->copy = blasd_shared_copy(share, &errand->request);
         file = errand->copy;
     }
@@ -103,7 +104,8 @@ static bool prepare_of_job(struct blasd_errand *errand, struct blasd_exchange *e
         method = "DELETE";
         limit = CANCEL_LIMIT;
     }
-    if (blasd_job_path(path, blasd_reply_id(errand->reply), rest, &errand->problem) != 0)
+    if (blasd_id_path(path, BLASD_OF_JOB, blasd_reply_id(errand->reply), rest, &errand->problem) !=
+        0)
         return false;
     blasd_exchange_open(exchange, errand->client, curl, wait, limit);
     blasd_exchange_ask(exchange, method, path, accept);

@@ -148,15 +148,15 @@ void blasd_wait_text(char text[32], double seconds) {
     snprintf(text, 32, "%lld.%03lld", ms / 1000, ms % 1000);
 }
 
-int blasd_job_path(char path[BLASD_PATH], const char *id, const char *rest,
-                   struct blasd_problem *problem) {
+int blasd_id_path(char path[BLASD_PATH], const char *of, const char *id, const char *rest,
+                  struct blasd_problem *problem) {
     size_t len = id == NULL ? 0 : strlen(id);
     bool good = len > 0 && len <= 64;
     for (size_t i = 0; good && i < len; i++)
         good = isalnum((unsigned char)id[i]) || id[i] == '-' || id[i] == '_';
-    if (good && snprintf(path, BLASD_PATH, "/jobs/%s%s", id, rest) < BLASD_PATH) return 0;
-    return blasd_problem_set(problem, "invalid_request", "'%.80s' is not the id of a job",
-                             id == NULL ? "" : id);
+    if (good && snprintf(path, BLASD_PATH, "/%ss/%s%s", of, id, rest) < BLASD_PATH) return 0;
+    return blasd_problem_set(problem, "invalid_request", "'%.80s' is not the id of a %s",
+                             id == NULL ? "" : id, of);
 }
 
 void blasd_exchange_ask(struct blasd_exchange *exchange, const char *method, const char *path,
@@ -220,7 +220,6 @@ static int post_body(struct blasd_exchange *exchange, const struct blasd_request
     const struct blasd_shared *shared = request->shared; /* that the service did not take */
     struct blasd_upload *upload = &exchange->upload;
     int count = shared == NULL ? request->input_count : shared->array_count;
-    add_header(exchange, "Accept: " SAFETENSORS ", application/json;q=0.5");
     if (shared == NULL && request->file_count > 0)
         return post_files(exchange, request, words, problem);
     upload->arrays = shared == NULL ? request->inputs : shared->arrays;
@@ -254,10 +253,20 @@ static char *path_of_words(CURL *curl, const json_t *words, const char *wait) {
     return NULL;
 }
 
+static void finish_headers(struct blasd_exchange *exchange) {
+    add_header(exchange, "Expect:");
+    curl_easy_setopt(exchange->curl, CURLOPT_HTTPHEADER, exchange->headers);
+}
+
 static int post_name(struct blasd_exchange *exchange, const struct blasd_shared *file,
-                     const json_t *words, const char *wait, struct blasd_problem *problem) {
+                     const struct blasd_request *request, const char *wait,
+                     struct blasd_problem *problem) {
     char line[16 + sizeof file->name];
-    char *path = path_of_words(exchange->curl, words, wait);
+    json_t *words = blasd_request_words(request, problem);
+    char *path;
+    if (words == NULL) return -1;
+    path = path_of_words(exchange->curl, words, wait);
+    json_decref(words);
     if (path == NULL) return out_of_memory(problem);
     set_path(exchange, path);
     free(path);
@@ -268,7 +277,23 @@ static int post_name(struct blasd_exchange *exchange, const struct blasd_shared 
     add_header(exchange, line);
     curl_easy_setopt(exchange->curl, CURLOPT_POST, 1L);
     curl_easy_setopt(exchange->curl, CURLOPT_POSTFIELDS, "");
+    finish_headers(exchange);
     return 0;
+}
+
+int blasd_exchange_send(struct blasd_exchange *exchange, const char *path, const char *accept,
+                        const struct blasd_request *request, struct blasd_problem *problem) {
+    char line[128];
+    json_t *words = blasd_request_words(request, problem);
+    int code;
+    if (words == NULL) return -1;
+    set_path(exchange, path);
+    snprintf(line, sizeof line, "Accept: %s", accept);
+    add_header(exchange, line);
+    code = post_body(exchange, request, words, problem);
+    json_decref(words);
+    finish_headers(exchange);
+    return code;
 }
 
 int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_request *request,
@@ -276,27 +301,17 @@ int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_requ
                         struct blasd_problem *problem) {
     const char *route = request->steps == NULL ? "/jobs" : "/graphs";
     char seconds[32], path[64], line[192];
-    json_t *words = blasd_request_words(request, problem);
-    int code;
-    if (words == NULL) return -1;
-    blasd_wait_text(seconds, wait);
-    if (file != NULL && request->steps == NULL) /* a graph comes whole */
-        code = post_name(exchange, file, words, seconds, problem);
-    else {
-        snprintf(path, sizeof path, "%s%s%s", route, wait > 0 ? "?wait=" : "",
-                 wait > 0 ? seconds : "");
-        set_path(exchange, path);
-        code = post_body(exchange, request, words, problem);
-    }
-    json_decref(words);
-    add_header(exchange, "Expect:");
     exchange->once = request->idempotency_key == NULL;
     if (!exchange->once) {
         snprintf(line, sizeof line, "Idempotency-Key: %s", request->idempotency_key);
         add_header(exchange, line);
     }
-    curl_easy_setopt(exchange->curl, CURLOPT_HTTPHEADER, exchange->headers);
-    return code;
+    blasd_wait_text(seconds, wait);
+    if (file != NULL && blasd_request_fits_file(request))
+        return post_name(exchange, file, request, seconds, problem);
+    snprintf(path, sizeof path, "%s%s%s", route, wait > 0 ? "?wait=" : "", wait > 0 ? seconds : "");
+    return blasd_exchange_send(exchange, path, SAFETENSORS ", application/json;q=0.5", request,
+                               problem);
 }
 
 /* --- what came of it */
@@ -358,7 +373,7 @@ int blasd_exchange_end(struct blasd_exchange *exchange, CURLcode code,
     curl_easy_getinfo(exchange->curl, CURLINFO_RESPONSE_CODE, &status);
     if (exchange->path != NULL && status == 200 && !wrote)
         return blasd_problem_set(problem, "bad_answer", "the service's answer is empty");
-    if (status == 200 || status == 202) return 0;
+    if (status == 200 || status == 201 || status == 202) return 0;
     blasd_problem_parse(problem, status, exchange->data, exchange->len);
     if (curl_easy_getinfo(exchange->curl, CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK)
         problem->retry_after = (double)seconds;

@@ -17,7 +17,7 @@ static bool is_zero(const uint64_t *words, size_t count) {
 #define HAS_RESERVED(object)                                                                       \
     (!is_zero((object)->reserved, sizeof(object)->reserved / sizeof *(object)->reserved))
 
-static int refuse_reserved(const char *what, struct blasd_problem *problem) {
+int blasd_refuse_reserved(const char *what, struct blasd_problem *problem) {
     return blasd_problem_set(
         problem, "invalid_request",
         "%s has `reserved` that is not zero: it was not initialized, or is meant "
@@ -25,20 +25,25 @@ static int refuse_reserved(const char *what, struct blasd_problem *problem) {
         what, blasd_library_version());
 }
 
+int blasd_input_check(const struct blasd_array *array, struct blasd_problem *problem) {
+    if (blasd_array_check(array, problem) != 0) return -1;
+    if (HAS_RESERVED(array)) return blasd_refuse_reserved("an input", problem);
+    if (array->data == NULL && blasd_array_bytes(array) > 0)
+        return blasd_problem_set(problem, "invalid_tensor", "the input '%s' has no data",
+                                 array->name);
+    return 0;
+}
+
 static int check_inputs(const struct blasd_request *request, struct blasd_problem *problem) {
     for (int i = 0; i < request->file_count; i++) {
         const struct blasd_file *file = &request->files[i];
         if (file->name == NULL || file->path == NULL)
             return blasd_problem_set(problem, "invalid_request", "a file has no name or no path");
-        if (HAS_RESERVED(file)) return refuse_reserved("a file", problem);
+        if (HAS_RESERVED(file)) return blasd_refuse_reserved("a file", problem);
     }
     for (int i = 0; i < request->input_count; i++) {
         const struct blasd_array *array = &request->inputs[i];
-        if (blasd_array_check(array, problem) != 0) return -1;
-        if (HAS_RESERVED(array)) return refuse_reserved("an input", problem);
-        if (array->data == NULL && blasd_array_bytes(array) > 0)
-            return blasd_problem_set(problem, "invalid_tensor", "the input '%s' has no data",
-                                     array->name);
+        if (blasd_input_check(array, problem) != 0) return -1;
         for (int j = 0; j < i; j++)
             if (strcmp(array->name, request->inputs[j].name) == 0)
                 return blasd_problem_set(problem, "invalid_request",
@@ -59,14 +64,13 @@ static int check_key(const char *key, struct blasd_problem *problem) {
 }
 
 /* What would be followed or sent blindly. */
-static int check(const struct blasd_request *request, struct blasd_problem *problem) {
-    if (HAS_RESERVED(request)) return refuse_reserved("the request", problem);
+int blasd_request_check(const struct blasd_request *request, struct blasd_problem *problem) {
+    if (HAS_RESERVED(request)) return blasd_refuse_reserved("the request", problem);
     if (request->op == NULL && request->steps == NULL)
         return blasd_problem_set(problem, "invalid_request", "the request has no op");
-    if (request->steps == NULL ? request->results != NULL
-                               : request->op != NULL || request->params != NULL)
+    if (request->steps != NULL && (request->op != NULL || request->params != NULL))
         return blasd_problem_set(problem, "invalid_request",
-                                 "a job has op and params, a graph steps and results");
+                                 "a job has op and params, a graph steps, and neither both");
     if (request->input_count < 0 || request->file_count < 0 ||
         (request->input_count > 0 && request->inputs == NULL) ||
         (request->file_count > 0 && request->files == NULL))
@@ -118,7 +122,7 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     struct blasd_file *files;
     bool good;
     *to = (struct blasd_request){0};
-    if (check(from, problem) != 0) return -1;
+    if (blasd_request_check(from, problem) != 0) return -1;
     *to = *from;
     good = own(&to->op);
     good = own(&to->params) && good;
@@ -128,6 +132,9 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own(&to->steps) && good;
     good = own(&to->results) && good;
     good = own(&to->labels) && good;
+    good = own(&to->references) && good;
+    good = own(&to->keep) && good;
+    good = own(&to->notify) && good;
     to->inputs = inputs = copy_of(from->inputs, from->input_count, sizeof *inputs);
     to->files = files = copy_of(from->files, from->file_count, sizeof *files);
     if (inputs == NULL) to->input_count = 0;
@@ -158,6 +165,9 @@ void blasd_request_release(struct blasd_request *request) {
     drop(request->steps);
     drop(request->results);
     drop(request->labels);
+    drop(request->references);
+    drop(request->keep);
+    drop(request->notify);
     *request = (struct blasd_request){0};
 }
 
@@ -175,9 +185,12 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
         add_text(words, "params", request->params) == 0 &&
         add_text(words, "steps", request->steps) == 0 &&
         add_text(words, "results", request->results) == 0 &&
+        add_text(words, "inputs", request->references) == 0 &&
+        add_text(words, "keep", request->keep) == 0 &&
         add_text(words, "priority", request->priority) == 0 &&
         add_text(words, "device", request->device) == 0 &&
         add_text(words, "labels", request->labels) == 0 &&
+        add_text(words, "notify", request->notify) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
         return words;
     blasd_refuse_text(problem);

@@ -24,24 +24,34 @@ static void sleep_seconds(double seconds) {
 
 /* --- single requests */
 
-/* `to`: the file that the answer goes to, or NULL; then `ret` takes it. */
-static int ask(struct blasd_client *client, const char *method, const char *path,
-               const char *accept, double wait, const char *to, struct blasd_reply **ret,
-               struct blasd_problem *problem) {
+static int open_question(struct blasd_exchange *exchange, const struct blasd_question *question,
+                         struct blasd_problem *problem) {
+    const char *accept = question->accept == NULL ? "application/json" : question->accept;
+    exchange->path = question->to;
+    if (question->body != NULL)
+        return blasd_exchange_send(exchange, question->path, accept, question->body, problem);
+    blasd_exchange_ask(exchange, question->method, question->path, accept);
+    return 0;
+}
+
+int blasd_client_ask(struct blasd_client *client, const struct blasd_question *question,
+                     struct blasd_reply **ret, struct blasd_problem *problem) {
     CURL *curl;
     int code = blasd_client_check(client, problem);
+    if (ret != NULL) *ret = NULL;
     if (code != 0) return code;
     curl = blasd_handle_take(client);
     if (curl == NULL) return no_handle(problem);
     for (int attempt = 0;; attempt++) {
         struct blasd_exchange exchange;
         CURLcode sent;
-        blasd_exchange_open(&exchange, client, curl, wait, 0);
-        exchange.path = to;
-        blasd_exchange_ask(&exchange, method, path, accept);
-        sent = exchange.failed ? CURLE_OUT_OF_MEMORY : curl_easy_perform(curl);
-        code = to != NULL ? blasd_exchange_end(&exchange, sent, problem)
-                          : blasd_exchange_reply(&exchange, sent, ret, problem);
+        blasd_exchange_open(&exchange, client, curl, question->wait, 0);
+        code = open_question(&exchange, question, problem);
+        if (code == 0) {
+            sent = exchange.failed ? CURLE_OUT_OF_MEMORY : curl_easy_perform(curl);
+            code = question->to != NULL ? blasd_exchange_end(&exchange, sent, problem)
+                                        : blasd_exchange_reply(&exchange, sent, ret, problem);
+        }
         blasd_exchange_close(&exchange);
         if (code == 0 || !problem->retry || attempt >= client->retries) break;
         sleep_seconds(blasd_backoff(attempt, problem->retry_after));
@@ -50,18 +60,20 @@ static int ask(struct blasd_client *client, const char *method, const char *path
     return code;
 }
 
-int blasd_client_ask(struct blasd_client *client, const char *method, const char *path, double wait,
-                     struct blasd_reply **ret, struct blasd_problem *problem) {
-    *ret = NULL;
-    return ask(client, method, path, "application/json", wait, NULL, ret, problem);
+static int look(struct blasd_client *client, const char *method, const char *path, double wait,
+                struct blasd_reply **ret, struct blasd_problem *problem) {
+    struct blasd_question question = {.method = method, .path = path, .wait = wait};
+    return blasd_client_ask(client, &question, ret, problem);
 }
 
 /* The whole result, as bytes. */
 static int fetch(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                  struct blasd_problem *problem) {
     char path[BLASD_PATH];
-    if (blasd_job_path(path, id, "/result", problem) != 0) return -1;
-    return ask(client, "GET", path, "application/x-safetensors", 0, NULL, ret, problem);
+    struct blasd_question question = {
+        .method = "GET", .path = path, .accept = "application/x-safetensors"};
+    if (blasd_id_path(path, BLASD_OF_JOB, id, "/result", problem) != 0) return -1;
+    return blasd_client_ask(client, &question, ret, problem);
 }
 
 int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
@@ -70,8 +82,8 @@ int blasd_client_get(struct blasd_client *client, const char *id, double wait_se
     *ret = NULL;
     blasd_wait_text(seconds, wait_seconds);
     if (wait_seconds > 0) snprintf(rest, sizeof rest, "?wait=%s", seconds);
-    if (blasd_job_path(path, id, rest, problem) != 0) return -1;
-    return blasd_client_ask(client, "GET", path, wait_seconds, ret, problem);
+    if (blasd_id_path(path, BLASD_OF_JOB, id, rest, problem) != 0) return -1;
+    return look(client, "GET", path, wait_seconds, ret, problem);
 }
 
 int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
@@ -90,8 +102,8 @@ static int end_job(struct blasd_client *client, const char *id, const char *quer
                    struct blasd_reply **ret, struct blasd_problem *problem) {
     char path[BLASD_PATH];
     *ret = NULL;
-    if (blasd_job_path(path, id, query, problem) != 0) return -1;
-    return blasd_client_ask(client, "DELETE", path, 0, ret, problem);
+    if (blasd_id_path(path, BLASD_OF_JOB, id, query, problem) != 0) return -1;
+    return look(client, "DELETE", path, 0, ret, problem);
 }
 
 int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
@@ -106,32 +118,46 @@ int blasd_client_forget(struct blasd_client *client, const char *id, struct blas
 
 int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
                      struct blasd_problem *problem) {
-    return blasd_client_ask(client, "GET", "/ops", 0, ret, problem);
+    return look(client, "GET", "/ops", 0, ret, problem);
 }
 
 int blasd_client_devices(struct blasd_client *client, struct blasd_reply **ret,
                          struct blasd_problem *problem) {
-    return blasd_client_ask(client, "GET", "/devices", 0, ret, problem);
+    return look(client, "GET", "/devices", 0, ret, problem);
 }
 
-int blasd_client_jobs(struct blasd_client *client, const char *query, struct blasd_reply **ret,
-                      struct blasd_problem *problem) {
-    char path[1024];
+int blasd_client_list(struct blasd_client *client, const char *path, const char *query,
+                      struct blasd_reply **ret, struct blasd_problem *problem) {
+    char whole[1024];
     *ret = NULL;
     if (query == NULL) query = "";
     for (const char *at = query; *at != '\0'; at++)
         if (!isgraph((unsigned char)*at) || *at == '#')
             return blasd_problem_set(problem, "invalid_request",
                                      "a query is made of visible characters; write others as %%XX");
-    if (snprintf(path, sizeof path, "/jobs%s%s", *query != '\0' ? "?" : "", query) >=
-        (int)sizeof path)
+    if (snprintf(whole, sizeof whole, "%s%s%s", path, *query != '\0' ? "?" : "", query) >=
+        (int)sizeof whole)
         return blasd_problem_set(problem, "invalid_request", "the query is too long");
-    return blasd_client_ask(client, "GET", path, 0, ret, problem);
+    return look(client, "GET", whole, 0, ret, problem);
+}
+
+int blasd_client_jobs(struct blasd_client *client, const char *query, struct blasd_reply **ret,
+                      struct blasd_problem *problem) {
+    return blasd_client_list(client, "/jobs", query, ret, problem);
+}
+
+int blasd_client_dry_run(struct blasd_client *client, const struct blasd_request *request,
+                         struct blasd_reply **ret, struct blasd_problem *problem) {
+    struct blasd_question question = {
+        .path = request->steps == NULL ? "/jobs?dry_run=1" : "/graphs?dry_run=1", .body = request};
+    *ret = NULL;
+    if (blasd_request_check(request, problem) != 0) return -1;
+    return blasd_client_ask(client, &question, ret, problem);
 }
 
 int blasd_client_ready(struct blasd_client *client, struct blasd_problem *problem) {
     struct blasd_reply *reply;
-    int code = blasd_client_ask(client, "GET", "/health/ready", 0, &reply, problem);
+    int code = look(client, "GET", "/health/ready", 0, &reply, problem);
     blasd_reply_free(reply);
     return code;
 }
@@ -139,6 +165,8 @@ int blasd_client_ready(struct blasd_client *client, struct blasd_problem *proble
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem) {
     char rest[96], url_path[BLASD_PATH];
+    struct blasd_question question = {
+        .method = "GET", .path = url_path, .accept = "application/x-npy", .to = path};
     size_t len = output == NULL ? 0 : strlen(output);
     for (size_t i = 0; i < len; i++)
         if (!isalnum((unsigned char)output[i]) && output[i] != '_' && output[i] != '-') len = 0;
@@ -146,8 +174,8 @@ int blasd_client_save(struct blasd_client *client, const char *id, const char *o
         return blasd_problem_set(problem, "unknown_output", "'%.80s' is not the name of an output",
                                  output == NULL ? "" : output);
     snprintf(rest, sizeof rest, "/outputs/%s", output);
-    if (blasd_job_path(url_path, id, rest, problem) != 0) return -1;
-    return ask(client, "GET", url_path, "application/x-npy", 0, path, NULL, problem);
+    if (blasd_id_path(url_path, BLASD_OF_JOB, id, rest, problem) != 0) return -1;
+    return blasd_client_ask(client, &question, NULL, problem);
 }
 
 /* --- jobs */
@@ -242,7 +270,7 @@ int blasd_client_share(struct blasd_client *client, struct blasd_problem *proble
     const char *directory, *prefix;
     int code = -1;
     atomic_store(&client->sharing, false);
-    if (blasd_client_ask(client, "GET", "/share", 0, &reply, problem) != 0) return -1;
+    if (look(client, "GET", "/share", 0, &reply, problem) != 0) return -1;
     directory = json_string_value(json_object_get(reply->document, "directory"));
     prefix = json_string_value(json_object_get(reply->document, "prefix"));
     if (directory == NULL)

@@ -69,6 +69,16 @@ int blasd_problem_set(struct blasd_problem *problem, const char *code, const cha
 
 /* --- client_request.c: what is asked for */
 
+/* Whether its inputs may come in a file: what the file does not have the URL's query says, and that
+ * has neither steps nor references. */
+static inline bool blasd_request_fits_file(const struct blasd_request *request) {
+    return request->steps == NULL && request->references == NULL;
+}
+/* Whether it can be sent as it is. */
+int blasd_request_check(const struct blasd_request *request, struct blasd_problem *problem);
+int blasd_input_check(const struct blasd_array *array, struct blasd_problem *problem);
+/* `what` has something in its reserved members. */
+int blasd_refuse_reserved(const char *what, struct blasd_problem *problem);
 /* A copy of a request, of everything but the arrays' data and `shared`. -1 and `problem` where it
  * cannot be sent as it is. */
 int blasd_request_copy(struct blasd_request *to, const struct blasd_request *from,
@@ -169,16 +179,22 @@ void blasd_exchange_ask(struct blasd_exchange *exchange, const char *method, con
 int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_request *request,
                         const struct blasd_shared *file, double wait,
                         struct blasd_problem *problem);
-/* What came of it: 0, or -1 and `problem` unless the status is 200 or 202. */
+/* POST of a body: inputs and words of a request that may have no op. */
+int blasd_exchange_send(struct blasd_exchange *exchange, const char *path, const char *accept,
+                        const struct blasd_request *request, struct blasd_problem *problem);
+/* What came of it: 0, or -1 and `problem` unless the status is 200, 201 or 202. */
 int blasd_exchange_end(struct blasd_exchange *exchange, CURLcode code,
                        struct blasd_problem *problem);
 /* The same, and the answer as a reply. */
 int blasd_exchange_reply(struct blasd_exchange *exchange, CURLcode code, struct blasd_reply **ret,
                          struct blasd_problem *problem);
-/* The path of a job: "/jobs/ID" and what follows. -1 and `problem` where `id` is none. */
+/* The path of a job or a tensor: "/jobs/ID" and what follows. -1 and `problem` where `id` is none.
+ */
 #define BLASD_PATH 256
-int blasd_job_path(char path[BLASD_PATH], const char *id, const char *rest,
-                   struct blasd_problem *problem);
+#define BLASD_OF_JOB "job"
+#define BLASD_OF_TENSOR "tensor"
+int blasd_id_path(char path[BLASD_PATH], const char *of, const char *id, const char *rest,
+                  struct blasd_problem *problem);
 /* "12.345", whatever the locale says of decimal points. */
 void blasd_wait_text(char text[32], double seconds);
 
@@ -231,10 +247,21 @@ double blasd_backoff(int attempt, double retry_after);
 
 /* --- client_run.c: the blocking ways */
 
-/* A request and its reply, sent again as often as the client is to. `path` NULL: `problem` says why
- * already. */
-int blasd_client_ask(struct blasd_client *client, const char *method, const char *path, double wait,
+/* All borrowed. */
+struct blasd_question {
+    const char *method, *path;
+    const char *accept;               /* NULL: JSON */
+    double wait;                      /* seconds for which the service may be silent on purpose */
+    const char *to;                   /* the file that the answer goes to, or NULL */
+    const struct blasd_request *body; /* what is sent, by POST; or NULL */
+};
+/* A question and its answer, asked again as often as the client is to. `ret` takes the answer
+ * unless a file does. */
+int blasd_client_ask(struct blasd_client *client, const struct blasd_question *question,
                      struct blasd_reply **ret, struct blasd_problem *problem);
+/* A list; `query` narrows it, and may be NULL. */
+int blasd_client_list(struct blasd_client *client, const char *path, const char *query,
+                      struct blasd_reply **ret, struct blasd_problem *problem);
 
 /* --- client_share.c: files in the service's directory */
 

@@ -21,6 +21,7 @@ int blasd_cli_result(int argc, char **argv);
 int blasd_cli_cancel(int argc, char **argv);
 int blasd_cli_jobs(int argc, char **argv);
 int blasd_cli_devices(int argc, char **argv); /* `blasd devices --url` */
+int blasd_cli_tensors(int argc, char **argv);
 int blasd_cli_top(int argc, char **argv);
 
 /* Exit statuses; by a signal it is 128 and its number. */
@@ -84,6 +85,10 @@ void cli_print_array(const struct blasd_array *array);
 void cli_print_timing(const struct blasd_reply *reply);
 /* One job on lines of its own. */
 void cli_print_job(const json_t *job);
+/* Its outputs that are kept, one a line. */
+void cli_print_kept(const json_t *job);
+/* What a job would do. */
+void cli_print_dry_run(const json_t *document);
 /* One job in a row of a table, without the line's end; cut to `width` columns. */
 void cli_format_job(const json_t *job, char *out, size_t room);
 extern const char cli_job_heads[];
@@ -91,8 +96,35 @@ void cli_format_bytes(double bytes, char out[16]);
 /* A JSON string of whatever bytes. New reference. */
 json_t *cli_string(const char *text);
 void cli_print_json(const json_t *document);
+/* What is known of a tensor, as the service writes it. New reference. */
+json_t *cli_tensor(const struct blasd_tensor_info *tensor);
 /* The document of a reply. New reference; never NULL. */
 json_t *cli_document(const struct blasd_reply *reply);
+
+/* --- cli_jobs.c */
+
+typedef int (*cli_page_fn)(struct blasd_client *client, const char *query, struct blasd_reply **ret,
+                           struct blasd_problem *problem);
+/* Page after page of `member` into `list`, up to `most`; `filters` go before each page's own query,
+ * with & behind each. False, and a complaint, where one cannot be read. */
+bool cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
+                    const char *member, const char *filters, int most, json_t *list);
+
+/* --- cli_inputs.c: inputs that are no files */
+
+#define CLI_INPUTS                                                                                 \
+    "An INPUT is a file.npy, or what the service has, or makes by a rule:\n"                       \
+    "  tensor:ID[PART]            a tensor that is kept (`blasd tensors put`, --keep)\n"           \
+    "  job:ID/OUTPUT[PART]        an output of a job; a PART is as [0:1000,:]\n"                   \
+    "  https://…                  a .npy file that the service fetches (docs/urls.md)\n"         \
+    "  eye:N, full:SHAPE:VALUE    a SHAPE is as 500x20; @DTYPE may stand behind a rule\n"          \
+    "  arange:START:STOP:STEP, linspace:START:STOP:N\n"                                            \
+    "  random:normal:SHAPE:SEED, random:uniform:SHAPE:SEED\n"
+bool cli_is_url(const char *value);
+/* Whether it begins as one: "https://", "tensor:", "eye:", … */
+bool cli_is_reference(const char *value);
+/* What a job has in its place; NULL: it is not well formed. New reference. */
+json_t *cli_reference(const char *value);
 
 /* --- cli_devices.c */
 

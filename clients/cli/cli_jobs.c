@@ -267,32 +267,32 @@ static int parse_list(struct list_order *order, int argc, char **argv) {
     return CLI_USAGE;
 }
 
-/* Page after page into `jobs`; false, and a complaint, where one cannot be read. */
-static bool read_pages(const struct list_order *order, struct blasd_client *client, json_t *jobs) {
+bool cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
+                    const char *member, const char *filters, int most, json_t *list) {
     char cursor[128] = "", query[1000], limit[16];
     struct blasd_reply *reply;
     struct blasd_problem problem;
     do {
-        int left = order->count - (int)json_array_size(jobs);
+        int left = most - (int)json_array_size(list);
         const char *next;
-        json_t *page;
-        snprintf(query, sizeof query, "%s", order->query);
+        json_t *document;
+        snprintf(query, sizeof query, "%s", filters);
         snprintf(limit, sizeof limit, "%d", left < 100 ? left : 100);
         if (!add_filter(query, sizeof query, "limit", limit) ||
             (cursor[0] != '\0' && !add_filter(query, sizeof query, "cursor", cursor)))
             return false;
         query[strlen(query) - 1] = '\0';
-        if (blasd_client_jobs(client, query, &reply, &problem) != 0) {
-            cli_complain(&order->cli, &problem);
+        if (page(client, query, &reply, &problem) != 0) {
+            cli_complain(cli, &problem);
             return false;
         }
-        page = cli_document(reply);
+        document = cli_document(reply);
         blasd_reply_free(reply);
-        json_array_extend(jobs, json_object_get(page, "jobs"));
-        next = json_string_value(json_object_get(page, "cursor"));
+        json_array_extend(list, json_object_get(document, member));
+        next = json_string_value(json_object_get(document, "cursor"));
         snprintf(cursor, sizeof cursor, "%s", next == NULL ? "" : next);
-        json_decref(page);
-    } while (cursor[0] != '\0' && (int)json_array_size(jobs) < order->count);
+        json_decref(document);
+    } while (cursor[0] != '\0' && (int)json_array_size(list) < most);
     return true;
 }
 
@@ -307,7 +307,10 @@ int blasd_cli_jobs(int argc, char **argv) {
     client = cli_connect(&order.cli);
     if (client == NULL) return CLI_FAILED;
     jobs = json_array();
-    status = read_pages(&order, client, jobs) ? CLI_OK : CLI_FAILED;
+    status = cli_read_pages(&order.cli, client, blasd_client_jobs, "jobs", order.query, order.count,
+                            jobs)
+                 ? CLI_OK
+                 : CLI_FAILED;
     if (status == CLI_OK && !order.cli.json) {
         puts(cli_job_heads);
         json_array_foreach(jobs, i, job) {

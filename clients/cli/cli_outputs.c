@@ -65,8 +65,12 @@ void cli_report(const struct cli *cli, const struct cli_saves *saves, bool quiet
                 const struct blasd_reply *reply) {
     if (cli->json)
         puts(blasd_reply_document(reply));
-    else if (saves->count == 0)
-        for (int i = 0; i < blasd_reply_array_count(reply); i++)
+    else {
+        json_t *job = cli_document(reply);
+        for (int i = 0; saves->count == 0 && i < blasd_reply_array_count(reply); i++)
             cli_print_array(blasd_reply_array_at(reply, i));
+        cli_print_kept(job);
+        json_decref(job);
+    }
     if (!quiet) cli_print_timing(reply);
 }

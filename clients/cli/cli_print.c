@@ -179,8 +179,22 @@ static void print_outputs(const json_t *outputs) {
         printf("%s (", cli_plain(text_of(output, "dtype"), text, sizeof text));
         json_array_foreach(json_object_get(output, "shape"), i, length)
             printf("%s%lld", i == 0 ? "" : ", ", (long long)json_integer_value(length));
-        printf(")\n");
+        printf(")");
+        if (json_is_object(json_object_get(output, "tensor")))
+            printf(", kept as tensor:%s",
+                   cli_plain(text_of(json_object_get(output, "tensor"), "id"), text, sizeof text));
+        putchar('\n');
     }
+}
+
+void cli_print_kept(const json_t *job) {
+    const char *name;
+    json_t *output, *kept = json_object();
+    json_object_foreach(json_object_get(job, "outputs"), name,
+                        output) if (json_is_object(json_object_get(output, "tensor")))
+        json_object_set(kept, name, output);
+    print_outputs(kept);
+    json_decref(kept);
 }
 
 static void print_labels(const json_t *labels) {
@@ -212,6 +226,47 @@ void cli_print_job(const json_t *job) {
         write_timing(stdout, job);
     }
     write_warnings(stdout, job);
+}
+
+static double number_of(const json_t *object, const char *name) {
+    return json_number_value(json_object_get(object, name));
+}
+
+/* "12.5 ms", or "not known". */
+static const char *milliseconds(const json_t *value, char text[32]) {
+    if (!json_is_number(value)) return "not known";
+    snprintf(text, 32, "%.3f ms", json_number_value(value));
+    return text;
+}
+
+void cli_print_dry_run(const json_t *document) {
+    const json_t *predicted = json_object_get(document, "predicted");
+    const json_t *cost = json_object_get(document, "cost");
+    char device[32], why[256], bytes[16], peak[16], queue[32], compute[32], currency[16];
+    cli_format_bytes(number_of(document, "bytes"), bytes);
+    cli_format_bytes(number_of(document, "peak_bytes"), peak);
+    printf("on %s: %s\n", cli_plain(text_of(document, "device"), device, sizeof device),
+           cli_plain(text_of(document, "why"), why, sizeof why));
+    print_outputs(json_object_get(document, "outputs"));
+    printf("  %.4g operations, %s bytes in and out, %s of memory\n", number_of(document, "flops"),
+           bytes, peak);
+    printf("  predicted: %s in the queue, %s of computing\n",
+           milliseconds(json_object_get(predicted, "queue_ms"), queue),
+           milliseconds(json_object_get(predicted, "compute_ms"), compute));
+    if (json_is_number(json_object_get(cost, "amount")))
+        printf("  cost: %.6g %s\n", number_of(cost, "amount"),
+               cli_plain(text_of(cost, "currency"), currency, sizeof currency));
+}
+
+json_t *cli_tensor(const struct blasd_tensor_info *tensor) {
+    json_t *shape = json_array();
+    for (int i = 0; i < tensor->rank; i++)
+        json_array_append_new(shape, json_integer(tensor->shape[i]));
+    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o*}", "id", cli_string(tensor->id), "dtype",
+                     cli_string(tensor->dtype), "shape", shape, "bytes", (json_int_t)tensor->bytes,
+                     "life_s", (json_int_t)tensor->life_s, "expires_at",
+                     cli_string(tensor->expires_at), "location", cli_string(tensor->location),
+                     "sha256", tensor->sha256[0] == '\0' ? NULL : cli_string(tensor->sha256));
 }
 
 const char cli_job_heads[] =

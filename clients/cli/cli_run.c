@@ -14,27 +14,34 @@
     "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"             \
     "      --label NAME=VALUE     to find the job by, with `blasd jobs --label`; may be "          \
     "repeated\n"                                                                                   \
+    "      --notify URL           a URL that is told of its end; see docs/webhooks.md\n"           \
     "  -s, --share                the service is on this machine, started with --share: inputs "   \
     "and\n"                                                                                        \
-    "                             results of a MiB and more go through shared memory\n"
+    "                             results of a MiB and more go through shared memory\n"            \
+    "  -k, --keep OUTPUT          it stays at the service as a tensor, in place of being sent; "   \
+    "may "                                                                                         \
+    "be\n"                                                                                         \
+    "                             repeated\n"
 
 static const char run_usage[] =
-    "usage: blasd run OP name=file.npy … [param=value …] [-o [output=]out.npy] …\n"
+    "usage: blasd run OP name=INPUT … [param=value …] [-o [output=]out.npy] …\n"
     "\n"
     "Sends one job to a running service and prints its outputs, or saves them as .npy files.\n"
     "  -o, --output [NAME=]FILE   save an output (without a name: the first); may be repeated\n"
     "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
+    "  -n, --dry-run              only tell what the job would do: shapes, bytes, device, time, "
+    "cost\n"
     "  -q, --quiet                no progress and no timing\n" ORDER_OPTIONS "%\n"
-    "\n"
+    "\n" CLI_INPUTS "\n"
     "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n"
     "Ctrl-C cancels the job.\n";
 static const char submit_usage[] =
-    "usage: blasd submit OP name=file.npy … [param=value …]\n"
+    "usage: blasd submit OP name=INPUT … [param=value …]\n"
     "\n"
     "Sends one job to a running service and prints its id, without waiting for its end: `blasd "
     "get`,\n"
     "`blasd result` and `blasd cancel` take the id.\n" ORDER_OPTIONS "%\n"
-    "\n"
+    "\n" CLI_INPUTS "\n"
     "Example: blasd submit solve a=a.npy b=b.npy\n";
 
 struct order {
@@ -42,11 +49,11 @@ struct order {
     struct blasd_request request;
     struct blasd_file files[MOST_FILES];
     struct cli_saves saves;
-    json_t *params;    /* owned */
-    char *params_text; /* owned */
+    json_t *params, *references, *keep; /* owned */
+    char *texts[3];                     /* owned: the same as JSON */
     char labels[512];
     double timeout;
-    bool quiet, share;
+    bool quiet, share, dry;
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -54,17 +61,26 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* name=file.npy is an input, name=anything a parameter: a JSON value, or a plain word. */
+static bool take_reference(struct order *order, const char *name, const char *value) {
+    json_t *reference = cli_reference(value);
+    if (json_object_set_new(order->references, name, reference) == 0) return true;
+    cli_say(&order->cli, "%s=%s is no input: `blasd help %s` tells how they are written", name,
+            value, order->cli.name);
+    return false;
+}
+
+/* name=file.npy and name=tensor:… are inputs, name=anything a parameter: a JSON value, or a plain
+ * word. */
 static bool take_assignment(struct order *order, char *argument) {
     const struct cli *cli = &order->cli;
     char *value = strchr(argument, '=');
     json_t *parsed;
     if (value == NULL || value == argument) {
-        cli_say(cli, "'%s' is not name=file.npy or param=value", argument);
+        cli_say(cli, "'%s' is not name=file.npy, name=tensor:ID or param=value", argument);
         return false;
     }
     *value++ = '\0';
-    if (ends_with(value, ".npy")) {
+    if (ends_with(value, ".npy") && !cli_is_url(value)) {
         if (order->request.file_count == MOST_FILES) {
             cli_say(cli, "more than %d inputs", MOST_FILES);
             return false;
@@ -74,6 +90,7 @@ static bool take_assignment(struct order *order, char *argument) {
             (struct blasd_file){.name = argument, .path = value};
         return true;
     }
+    if (cli_is_reference(value)) return take_reference(order, argument, value);
     parsed = json_loads(value, JSON_DECODE_ANY, NULL);
     if (parsed == NULL) parsed = json_string(value);
     if (parsed != NULL && json_object_set_new(order->params, argument, parsed) == 0) return true;
@@ -106,8 +123,14 @@ static int take_option(struct order *order, int option) {
         return -1;
     case CLI_OWN + 1: order->request.idempotency_key = optarg; return -1;
     case CLI_OWN + 2: return take_label(order, optarg) ? -1 : CLI_USAGE;
+    case CLI_OWN + 3: order->request.notify = optarg; return -1;
     case 's': order->share = true; return -1;
     case 'q': order->quiet = true; return -1;
+    case 'n': order->dry = true; return -1;
+    case 'k':
+        if (json_array_append_new(order->keep, json_string(optarg)) == 0) return -1;
+        cli_say(cli, "'%s' is not valid text", optarg);
+        return CLI_USAGE;
     default: return cli_take(cli, option);
     }
 }
@@ -121,9 +144,12 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         {"timeout", required_argument, NULL, 't'},
         {"share", no_argument, NULL, 's'},
         {"quiet", no_argument, NULL, 'q'},
+        {"keep", required_argument, NULL, 'k'},
+        {"dry-run", no_argument, NULL, 'n'},
         {"deadline-ms", required_argument, NULL, CLI_OWN},
         {"idempotency-key", required_argument, NULL, CLI_OWN + 1},
         {"label", required_argument, NULL, CLI_OWN + 2},
+        {"notify", required_argument, NULL, CLI_OWN + 3},
         CLI_OPTIONS};
     int option, status;
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
@@ -140,13 +166,16 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
     order->request.op = argv[optind++];
     for (; optind < argc; optind++)
         if (!take_assignment(order, argv[optind])) return CLI_USAGE;
-    if (order->request.file_count == 0) {
-        cli_say(&order->cli, "no input was given as name=file.npy");
+    if (order->request.file_count == 0 && json_object_size(order->references) == 0) {
+        cli_say(&order->cli, "no input was given, as name=file.npy or name=tensor:ID");
         return CLI_USAGE;
     }
     order->request.files = order->files;
-    order->params_text = json_dumps(order->params, JSON_COMPACT);
-    order->request.params = order->params_text;
+    order->request.params = order->texts[0] = json_dumps(order->params, JSON_COMPACT);
+    if (json_object_size(order->references) > 0)
+        order->request.references = order->texts[1] = json_dumps(order->references, JSON_COMPACT);
+    if (json_array_size(order->keep) > 0)
+        order->request.keep = order->texts[2] = json_dumps(order->keep, JSON_COMPACT);
     return -1;
 }
 
@@ -217,6 +246,24 @@ static void complain(const struct order *order, const struct blasd_problem *prob
         cli_say(&order->cli, "without --share the arrays are sent");
 }
 
+static int dry_run(const struct order *order, struct blasd_client *client) {
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    json_t *document;
+    if (blasd_client_dry_run(client, &order->request, &reply, &problem) != 0) {
+        complain(order, &problem);
+        return CLI_FAILED;
+    }
+    document = cli_document(reply);
+    if (order->cli.json)
+        puts(blasd_reply_document(reply));
+    else
+        cli_print_dry_run(document);
+    json_decref(document);
+    blasd_reply_free(reply);
+    return CLI_OK;
+}
+
 /* Returns the exit status. */
 static int run(const struct order *order, struct blasd_client *client) {
     bool bar = isatty(STDERR_FILENO) && !order->quiet;
@@ -224,6 +271,7 @@ static int run(const struct order *order, struct blasd_client *client) {
     struct blasd_reply *reply = NULL;
     int status = CLI_FAILED;
     if (!has_outputs(order, client)) return CLI_USAGE;
+    if (order->dry) return dry_run(order, client);
     cli_catch_signals();
     if (blasd_client_run(client, &order->request, order->timeout, show_progress, &bar, &reply,
                          &problem) == 0 &&
@@ -259,6 +307,8 @@ static int begin(struct order *order, const char *letters, int argc, char **argv
     struct blasd_problem problem;
     int status;
     order->params = json_object();
+    order->references = json_object();
+    order->keep = json_array();
     status = parse(order, letters, argc, argv);
     if (status >= 0) goto done;
     status = CLI_FAILED;
@@ -271,16 +321,18 @@ static int begin(struct order *order, const char *letters, int argc, char **argv
 done:
     blasd_client_free(client);
     json_decref(order->params);
-    free(order->params_text);
+    json_decref(order->references);
+    json_decref(order->keep);
+    for (int i = 0; i < 3; i++) free(order->texts[i]);
     return cli_end(&order->cli, status);
 }
 
 int blasd_cli_run(int argc, char **argv) {
     struct order order = {.cli = {.name = "run", .usage = run_usage}, .timeout = 3600};
-    return begin(&order, "o:d:p:t:sq" CLI_SHORT, argc, argv, run);
+    return begin(&order, "o:d:p:t:sqk:n" CLI_SHORT, argc, argv, run);
 }
 
 int blasd_cli_submit(int argc, char **argv) {
     struct order order = {.cli = {.name = "submit", .usage = submit_usage}};
-    return begin(&order, "d:p:s" CLI_SHORT, argc, argv, submit);
+    return begin(&order, "d:p:sk:" CLI_SHORT, argc, argv, submit);
 }

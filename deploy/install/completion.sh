@@ -4,6 +4,8 @@
 set -eu
 shell=$1 blasd=$2 here=$(dirname "$0")
 options() { "$blasd" "$1" --help 2>&1 | grep -o -E '^ +(-[a-z], |    )?--[a-z-]+' | grep -o -E -e '--[a-z-]+' | sort -u | tr '\n' ' '; }
+# words behind the command, of one that has several ways: "blasd keys add NAME"
+verbs() { "$blasd" "$1" --help 2>&1 | sed -n "s/^\\(usage:\\|      \\) blasd $1 \\([a-z]*\\)\\( .*\\|\\)\$/\\2/p" | tr '\n' ' '; }
 names=$("$here/commands.sh" "$blasd" | cut -d' ' -f1 | tr '\n' ' ')
 if [ "$shell" = zsh ]; then
     echo '#compdef blasd'
@@ -24,9 +26,9 @@ fi
 for command in $names; do
     case $command in version|help) continue ;; esac
     if [ "$shell" = zsh ]; then
-        echo "$command) compadd -- $(options "$command");;"
+        echo "$command) compadd -- $(verbs "$command")$(options "$command");;"
     else
-        echo "    $command) words='$(options "$command")' ;;"
+        echo "    $command) words='$(verbs "$command")$(options "$command")' ;;"
     fi
 done
 if [ "$shell" = zsh ]; then

@@ -18,7 +18,7 @@ function finish(  file, count, list, i) {
     print ".SH SYNOPSIS\n.nf\n#include <blasd.h>\n\ncc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs blasd)\n.fi" >file
     printf ".SH DESCRIPTION\n%s", body >file
     print ".SH SEE ALSO\n.BR libblasd (3),\n.BR blasd_client (3),\n.BR blasd_job (3),\n.BR blasd_async (3)," >file
-    print ".BR blasd_shared (3),\n.BR blasd_reply (3),\n.BR blasd (1)" >file
+    print ".BR blasd_tensor (3),\n.BR blasd_shared (3),\n.BR blasd_reply (3),\n.BR blasd (1)" >file
     close(file)
     count = split(names, list, ", ")
     for (i = 1; i <= count; i++) if (list[i] != "" && list[i] != page) {

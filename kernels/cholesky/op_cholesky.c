@@ -8,9 +8,7 @@ static const struct blasd_port inputs[] = {
      .shape = "(..., n, n)",
      .doc = "Symmetric positive definite matrices: one or a stack of them. One triangle is read; a "
             "warning says where the other differs.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-     BLASD_STACK_LENGTHS(2),
-     .finite = true},
+     BLASD_STACK_INPUT},
     {.name = NULL}};
 
 static const struct blasd_port outputs[] = {
@@ -19,23 +17,18 @@ static const struct blasd_port outputs[] = {
                           .doc =
                               "The factor, with zeros in its other triangle; NaN for a matrix of "
                               "a stack that has none.",
-                          .dtypes = BLASD_DTYPES_FLOAT,
-                          BLASD_STACK_LENGTHS(2)},
+                          BLASD_STACK_OUTPUT(2)},
     [BLASD_CHOLESKY_INFO] = {.name = "info",
-                             .shape = "(...)",
                              .doc = "For each matrix: 0, or k, counted from 1, where the leading "
                                     "minor of order k is not positive.",
-                             .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
-                             BLASD_STACK_LENGTHS(0)},
+                             BLASD_STACK_FIGURE(BLASD_int64)},
     [BLASD_CHOLESKY_RESIDUAL] = {.name = "residual",
-                                 .shape = "(...)",
                                  .doc =
                                      "For each matrix: ||a - L L'|| / ||a||, each element over "
                                      "the square root of the product of its two diagonal "
                                      "elements first, in the Frobenius norm, with what measuring "
                                      "it may have rounded; NaN where info is not 0.",
-                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                 BLASD_STACK_LENGTHS(0)},
+                                 BLASD_STACK_FIGURE(BLASD_float64)},
     {.name = NULL}};
 
 static const struct blasd_param params[] = {

@@ -72,6 +72,7 @@ static void cuda_device_close(struct blasd_device *device) {
         free(slot->up.pieces);
         free(slot->down.pieces);
     }
+    blasd_cuda_cache_clear(device);
     calls->stream_close(device->up);
     calls->stream_close(device->down);
     blasd_cuda_ring_release(device, &device->ring);
@@ -257,5 +258,6 @@ const struct blasd_backend blasd_backend = {
     .device_open = cuda_device_open,
     .device_close = cuda_device_close,
     .device_info = cuda_device_info,
+    .device_kept = blasd_cuda_cache_ids,
     .kernels = blasd_cuda_kernels,
 };

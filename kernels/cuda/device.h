@@ -3,8 +3,8 @@
  *
  * A slot is what one batch occupies from its upload to its last downloaded byte. Uploads of all
  * slots share one stream and one ring of pinned chunks, downloads share a stream, and each slot
- * computes on a stream of its own. Read next: transfer.c, memory.c, flight.c, cuda_backend.c;
- * then energy.c. */
+ * computes on a stream of its own. Read next: transfer.c, memory.c, cache.c, flight.c,
+ * cuda_backend.c; then energy.c. */
 #ifndef BLASD_KERNELS_CUDA_DEVICE_H
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
@@ -86,6 +86,38 @@ struct blasd_cuda_scrap; /* a piece of host memory, in a list */
 void *blasd_cuda_scrap_take(struct blasd_cuda_scrap **list, size_t bytes);
 void blasd_cuda_scrap_release(struct blasd_cuda_scrap **list);
 
+/* ---- cache.c ---- */
+
+#define BLASD_CUDA_COPIES 512
+struct blasd_cuda_copy {
+    struct blasd_key key; /* the input's name */
+    uint64_t hash;        /* of it */
+    char *memory;         /* owned, on the device */
+    size_t room;          /* bytes there */
+    const void *from;     /* on the device, what it is to be filled from; NULL: it is filled */
+    bool in_use;          /* by the part that is being put on its streams */
+    uint64_t used;        /* the turn in which it was used last */
+};
+struct blasd_cuda_cache {
+    struct blasd_cuda_copy copies[BLASD_CUDA_COPIES];
+    int count;
+    uint64_t bytes, turn;
+};
+/* An input of that name is to lie at `place` (key NULL: it has none). True: there is, or will be, a
+ * copy to make it from; false: it is to be uploaded, and may become one. */
+bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *key,
+                           const void *place, size_t bytes);
+/* After the uploads, for the same inputs in the same order: puts the copy, either way, on the
+ * upload stream. */
+int blasd_cuda_cache_copy(struct blasd_device *device, const struct blasd_key *key, void *place,
+                          size_t bytes, struct blasd_err *err);
+/* The part is on its streams, or has failed. */
+void blasd_cuda_cache_settle(struct blasd_device *device);
+void blasd_cuda_cache_clear(struct blasd_device *device);
+/* For the backend's device_kept. */
+int blasd_cuda_cache_ids(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1],
+                         int most);
+
 /* ---- energy.c ---- */
 
 struct blasd_cuda_reading {
@@ -163,6 +195,7 @@ struct blasd_device {
     struct blasd_gpu_stream *up, *down;
     struct blasd_cuda_ring ring; /* of uploads */
     struct blasd_cuda_slot slots[BLASD_CUDA_SLOTS];
+    struct blasd_cuda_cache cache;
     int oldest, busy;             /* slots in use, a ring too: the oldest is ended first */
     struct blasd_flight *flights; /* owned; open ones in the order they came */
     struct blasd_nvml *nvml;      /* owned; NULL where there is none */

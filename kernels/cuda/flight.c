@@ -75,6 +75,14 @@ static bool is_unmade(const struct blasd_task *task, int input) {
     return (task->unmade >> input & 1) != 0;
 }
 
+/* Whether an input gets to where it is to lie without an upload: made there, or copied. */
+static bool comes_otherwise(struct blasd_cuda_slot *slot, const struct blasd_task *task, int input,
+                            const char *place) {
+    return is_unmade(task, input) ||
+           blasd_cuda_cache_hold(slot->device, task->names[input], place,
+                                 blasd_tensor_bytes(&task->inputs[input]));
+}
+
 /* Offsets become addresses, and what lies there becomes pieces to copy. */
 static int settle_column(struct blasd_cuda_slot *slot, const struct place *place, char *base,
                          struct blasd_cuda_list *list, struct blasd_err *err) {
@@ -84,7 +92,9 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         int code;
         if (*entry == NULL) continue;
         *entry = base + ((uintptr_t)*entry - 1);
-        if (place->tensor == input_of && is_unmade(&slot->job.tasks[t], place->column)) continue;
+        if (place->tensor == input_of &&
+            comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
+            continue;
         code = blasd_cuda_list_add(list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;
     }
@@ -167,6 +177,7 @@ static void slot_abandon(struct blasd_cuda_slot *slot) {
     (void)device->calls->stream_wait(device->up, &ignored);
     if (slot->run != NULL) (void)device->calls->stream_wait(slot->run, &ignored);
     (void)device->calls->stream_wait(device->down, &ignored);
+    blasd_cuda_cache_settle(device);
     slot_clear(slot);
 }
 
@@ -177,12 +188,16 @@ static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return code;
 }
 
+static char *place_of_input(const struct blasd_cuda_slot *slot, int task, int input) {
+    return slot->inputs[(size_t)task * BLASD_MAX_INPUTS + (size_t)input];
+}
+
 /* Elements that rules make, where the others are copied to. */
 static int make_inputs(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     for (int t = 0; t < slot->job.count; t++) {
         const struct blasd_task *task = &slot->job.tasks[t];
         for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-            void *to = slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i];
+            void *to = place_of_input(slot, t, i);
             int code = !is_unmade(task, i) || to == NULL
                            ? 0
                            : blasd_cuda_make(slot->device->up, &task->job->inputs[i].source.rule,
@@ -193,6 +208,21 @@ static int make_inputs(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return 0;
 }
 
+/* To the copies that stay, and from them; in the order of the layout. */
+static int copy_inputs(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    int code = 0;
+    for (int i = 0; code == 0 && i < BLASD_MAX_INPUTS; i++)
+        for (int t = 0; code == 0 && t < slot->job.count; t++) {
+            const struct blasd_task *task = &slot->job.tasks[t];
+            char *place = place_of_input(slot, t, i);
+            if (place == NULL || is_unmade(task, i)) continue;
+            code = blasd_cuda_cache_copy(slot->device, task->names[i], place,
+                                         blasd_tensor_bytes(&task->inputs[i]), err);
+        }
+    blasd_cuda_cache_settle(slot->device);
+    return code;
+}
+
 static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
     struct blasd_gpu_stream *up = slot->device->up;
@@ -200,6 +230,7 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     slot->queued_ns = blasd_clock_ns();
     if (code == 0) code = make_inputs(slot, err);
     if (code == 0) code = blasd_cuda_upload(slot->device, &slot->up, err);
+    if (code == 0) code = copy_inputs(slot, err);
     if (code == 0) code = calls->event_record(slot->up_to, up, err);
     if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
     return code;
@@ -313,6 +344,7 @@ static void give_up_memory(struct blasd_device *device) {
     for (int s = 0; s < BLASD_CUDA_SLOTS; s++)
         if (device->slots[s].state == BLASD_SLOT_IDLE)
             blasd_cuda_arena_release(device, &device->slots[s].arena);
+    blasd_cuda_cache_clear(device);
     for (int s = 0; s < BLASD_CUDA_SLOTS; s++) device->slots[s].arena.want = 0;
 }
 

@@ -11,6 +11,8 @@ struct blasd_cuda_sizes {
     size_t chunk_bytes; /* of a pinned chunk */
     size_t part_bytes;  /* inputs and outputs of a part of a batch, about */
     size_t block_bytes; /* least device allocation */
+    size_t cache_least; /* of an input that stays on the device: less goes up with others */
+    size_t cache_bytes; /* of all that do; 0: a quarter of what was free at first */
 };
 extern struct blasd_cuda_sizes blasd_cuda_sizes;
 

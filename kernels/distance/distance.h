@@ -57,7 +57,7 @@ enum distance_rows {
 /* The array that a metric takes beside x and y. */
 enum distance_extra { EXTRA_NONE, EXTRA_W, EXTRA_V, EXTRA_VI };
 
-/* The order is that of the parameter's choices. */
+/* The choices of output. */
 enum distance_output { OUTPUT_FULL, OUTPUT_CONDENSED, OUTPUT_ARGMIN, OUTPUT_TOPK, OUTPUT_WITHIN };
 
 /* Positions in the descriptor. */

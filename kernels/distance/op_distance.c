@@ -25,7 +25,9 @@ static const char *const metric_names[] = {
     DISTANCE_METRICS(X)
 #undef X
         NULL};
-static const char *const output_names[] = {"full", "condensed", "argmin", "topk", "within", NULL};
+static const char *const output_names[] = {
+    [OUTPUT_FULL] = "full", [OUTPUT_CONDENSED] = "condensed", [OUTPUT_ARGMIN] = "argmin",
+    [OUTPUT_TOPK] = "topk", [OUTPUT_WITHIN] = "within",       NULL};
 
 static const struct blasd_port inputs[] = {
     [IN_X] = {"x", "(..., m, k)", "Points, one a row.", POINTS, 2, BLASD_MAX_RANK, false, false, 0},

@@ -9,9 +9,7 @@ static const struct blasd_port inputs[] = {
      .doc =
          "Symmetric matrices: one or a stack of them. One triangle is read; a warning says where "
          "the other differs.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-     BLASD_STACK_LENGTHS(2),
-     .finite = true},
+     BLASD_STACK_INPUT},
     {.name = NULL}};
 
 static const struct blasd_port outputs[] = {
@@ -19,31 +17,26 @@ static const struct blasd_port outputs[] = {
                            .shape = "(..., n)",
                            .doc = "The eigenvalues, from the least to the largest. Each is within "
                                   "residual times ||a|| of the exact one of its place.",
-                           .dtypes = BLASD_DTYPES_FLOAT,
-                           BLASD_STACK_LENGTHS(1)},
+                           BLASD_STACK_OUTPUT(1)},
     [BLASD_EIGH_VECTORS] = {.name = "eigenvectors",
                             .shape = "(..., n, n)",
                             .doc = "Column i is the eigenvector of eigenvalue i, of length 1.",
-                            .dtypes = BLASD_DTYPES_FLOAT,
-                            BLASD_STACK_LENGTHS(2),
+                            BLASD_STACK_OUTPUT(2),
                             .optional = true},
     [BLASD_EIGH_RESIDUAL] = {.name = "residual",
-                             .shape = "(...)",
                              .doc = "With vectors, for each matrix: ||a V - V diag(w)|| / ||a|| in "
                                     "the Frobenius norm, with what measuring it may have rounded.",
-                             .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                             BLASD_STACK_LENGTHS(0),
+                             BLASD_STACK_FIGURE(BLASD_float64),
                              .optional = true},
     [BLASD_EIGH_ORTHOGONALITY] = {.name = "orthogonality",
-                                  .shape = "(...)",
                                   .doc = "With vectors, for each matrix: ||V' V - 1|| in the "
                                          "Frobenius norm, with what measuring it may have rounded.",
-                                  .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                  BLASD_STACK_LENGTHS(0),
+                                  BLASD_STACK_FIGURE(BLASD_float64),
                                   .optional = true},
     {.name = NULL}};
 
-static const char *const triangles[] = {"lower", "upper", NULL};
+static const char *const triangles[] = {
+    [BLASD_EIGH_LOWER] = "lower", [BLASD_EIGH_UPPER] = "upper", NULL};
 
 static const struct blasd_param params[] = {
     [BLASD_EIGH_UPLO] = {.name = "uplo",

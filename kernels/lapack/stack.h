@@ -27,6 +27,13 @@ struct blasd_stack {
 /* Of a port: `lengths` (0 to 2) for each matrix of the stack. */
 #define BLASD_STACK_LENGTHS(lengths)                                                               \
     .min_rank = (lengths), .max_rank = BLASD_MAX_RANK - 2 + (lengths)
+/* Ports but for their names, shapes and texts: the matrices, something made of each of them, and a
+ * number that is said of each. */
+#define BLASD_STACK_INPUT                                                                          \
+    .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER, BLASD_STACK_LENGTHS(2), .finite = true
+#define BLASD_STACK_OUTPUT(lengths) .dtypes = BLASD_DTYPES_FLOAT, BLASD_STACK_LENGTHS(lengths)
+#define BLASD_STACK_FIGURE(dtype)                                                                  \
+    .shape = "(...)", .dtypes = BLASD_DTYPE_BIT(dtype), BLASD_STACK_LENGTHS(0)
 
 /* Reads input 0, which has passed the checks of its port. square: m must be n. */
 int blasd_stack_read(const struct blasd_job *job, bool square, struct blasd_stack *ret,

@@ -13,10 +13,7 @@ static const struct blasd_port inputs[] = {
     {.name = "a",
      .shape = "(..., m, n)",
      .doc = "Matrices of any shape and rank: one or a stack of them.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-     .min_rank = 2,
-     .max_rank = BLASD_MAX_RANK,
-     .finite = true},
+     BLASD_STACK_INPUT},
     {.name = "b",
      .shape = "(m,) or (..., m, k)",
      .doc = "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
@@ -40,27 +37,21 @@ static const struct blasd_port outputs[] = {
                                .dtypes = BLASD_DTYPES_FLOAT,
                                .max_rank = BLASD_MAX_RANK - 1},
     [BLASD_LSTSQ_RANK] = {.name = "rank",
-                          .shape = "(...)",
                           .doc =
                               "For each matrix how many singular values were kept; -1: it has no "
                               "result.",
-                          .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
-                          .max_rank = BLASD_MAX_RANK - 2},
+                          BLASD_STACK_FIGURE(BLASD_int64)},
     [BLASD_LSTSQ_S] = {.name = "s",
                        .shape = "(..., min(m, n))",
                        .doc = "The singular values of a, from the largest to the least.",
-                       .dtypes = BLASD_DTYPES_FLOAT,
-                       .min_rank = 1,
-                       .max_rank = BLASD_MAX_RANK - 1},
+                       BLASD_STACK_OUTPUT(1)},
     [BLASD_LSTSQ_OPTIMALITY] = {.name = "optimality",
-                                .shape = "(...)",
                                 .doc =
                                     "For each matrix the largest ||a' (b - a x)|| / (||a|| (||a|| "
                                     "||x|| + ||b||)) of its right-hand sides, in the Frobenius "
                                     "norm, with what measuring it may have rounded: 0 where x is "
                                     "exact, up to rcond where singular values were left out.",
-                                .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                .max_rank = BLASD_MAX_RANK - 2},
+                                BLASD_STACK_FIGURE(BLASD_float64)},
     {.name = NULL}};
 
 static const struct blasd_param params[] = {

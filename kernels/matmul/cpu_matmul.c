@@ -485,7 +485,8 @@ static bool run_job(const struct work *work, void *out) {
         /* BLAS would skip the product where alpha is 0, and lose the NaNs in it */
         clear(out, (size_t)elements * blasd_dtype_size(work->dtype));
         if (mm->k > 0 && !run_stack(work, out, 1, 0)) return false;
-        scale(part, out, elements * blasd_dtype_parts(work->dtype), mm->alpha);
+        if (mm->k > 0 || !isfinite(mm->alpha)) /* a finite one may be infinite in float32 */
+            scale(part, out, elements * blasd_dtype_parts(work->dtype), mm->alpha);
         if (mm->add_c) spread(c, shape, out, mm->beta, true);
         return true;
     }

@@ -49,7 +49,10 @@ static const struct blasd_port outputs[] = {
      .max_rank = BLASD_MAX_RANK},
     {.name = NULL}};
 
-static const char *const precisions[] = {"native", "tf32", "bf16", NULL};
+static const char *const precisions[] = {[BLASD_MATMUL_NATIVE] = "native",
+                                         [BLASD_MATMUL_TF32] = "tf32",
+                                         [BLASD_MATMUL_BF16] = "bf16",
+                                         NULL};
 
 static const struct blasd_param params[] = {
     [BLASD_MATMUL_TRANSPOSE_A] = {.name = "transpose_a",

@@ -6,43 +6,38 @@
 static const struct blasd_port inputs[] = {{.name = "a",
                                             .shape = "(..., m, n)",
                                             .doc = "Matrices of any shape: one or a stack of them.",
-                                            .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-                                            BLASD_STACK_LENGTHS(2),
-                                            .finite = true},
+                                            BLASD_STACK_INPUT},
                                            {.name = NULL}};
 
 static const struct blasd_port outputs[] = {
     [BLASD_QR_Q] = {.name = "Q",
                     .shape = "(..., m, k) or (..., m, m)",
                     .doc = "Orthonormal columns; k is the lesser of m and n.",
-                    .dtypes = BLASD_DTYPES_FLOAT,
-                    BLASD_STACK_LENGTHS(2),
+                    BLASD_STACK_OUTPUT(2),
                     .optional = true},
     [BLASD_QR_R] = {.name = "R",
                     .shape = "(..., k, n) or (..., m, n)",
                     .doc = "Upper triangular, with LAPACK's signs: numbers on the diagonal may be "
                            "negative.",
-                    .dtypes = BLASD_DTYPES_FLOAT,
-                    BLASD_STACK_LENGTHS(2)},
+                    BLASD_STACK_OUTPUT(2)},
     [BLASD_QR_RESIDUAL] = {.name = "residual",
-                           .shape = "(...)",
                            .doc = "Where there is Q, for each matrix: ||a - Q R|| / ||a|| in the "
                                   "Frobenius norm, columns far from 1 in size scaled by powers of "
                                   "two first, with what measuring it may have rounded.",
-                           .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                           BLASD_STACK_LENGTHS(0),
+                           BLASD_STACK_FIGURE(BLASD_float64),
                            .optional = true},
     [BLASD_QR_ORTHOGONALITY] = {.name = "orthogonality",
-                                .shape = "(...)",
                                 .doc = "Where there is Q, for each matrix: ||Q' Q - 1|| in the "
                                        "Frobenius norm, of the products with the first k columns, "
                                        "with what measuring it may have rounded.",
-                                .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                BLASD_STACK_LENGTHS(0),
+                                BLASD_STACK_FIGURE(BLASD_float64),
                                 .optional = true},
     {.name = NULL}};
 
-static const char *const modes[] = {"reduced", "complete", "r", NULL};
+static const char *const modes[] = {[BLASD_QR_REDUCED] = "reduced",
+                                    [BLASD_QR_COMPLETE] = "complete",
+                                    [BLASD_QR_R_ALONE] = "r",
+                                    NULL};
 
 static const struct blasd_param params[] = {
     [BLASD_QR_MODE] = {.name = "mode",

@@ -11,7 +11,7 @@ enum blasd_qr_mode {
     BLASD_QR_REDUCED,
     BLASD_QR_COMPLETE,
     BLASD_QR_R_ALONE
-}; /* of mode, in order */
+}; /* the choices of mode */
 
 struct blasd_qr {
     struct blasd_stack stack;

@@ -99,8 +99,16 @@ static const struct blasd_port outputs[] = {
                          FLOAT64, 1, BLASD_MAX_RANK, true, false, 0},
     {0}};
 
-static const char *const method_names[] = {"ols", "ridge", "lasso", "elastic_net", "gd", NULL};
-static const char *const cov_names[] = {"nonrobust", "HC0", "HC1", "HC2", "HC3", NULL};
+static const char *const method_names[] = {
+    [METHOD_OLS] = "ols",     [METHOD_RIDGE] = "ridge",
+    [METHOD_LASSO] = "lasso", [METHOD_ELASTIC_NET] = "elastic_net",
+    [METHOD_GD] = "gd",       NULL};
+static const char *const cov_names[] = {[COV_NONROBUST] = "nonrobust",
+                                        [COV_HC0] = "HC0",
+                                        [COV_HC1] = "HC1",
+                                        [COV_HC2] = "HC2",
+                                        [COV_HC3] = "HC3",
+                                        NULL};
 
 static const struct blasd_param params[] = {
     [PARAM_METHOD] = {.name = "method",

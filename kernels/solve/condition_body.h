@@ -87,8 +87,8 @@ static void estimate_rcond(struct blasd_engine *e) {
 
 /* ---- of a solution ---- */
 
-/* v := F inverse(A)' v in units of x's largest element, or v := inverse(A) F v, where F has
- * |A| |x| + |b| on its diagonal. */
+/* v := F inverse(A)' v in units of x's largest element, or v := inverse(A) F v, where F has what is
+ * left of b and what rounding hides on its diagonal. */
 static void apply_condition(struct blasd_engine *e, double *v, bool transposed) {
     for (lapack_int i = 0; transposed && i < e->n; i++) v[i] *= e->sum[i];
     apply_between(e, v, !transposed, transposed ? NULL : e->column_scale,
@@ -96,51 +96,51 @@ static void apply_condition(struct blasd_engine *e, double *v, bool transposed) 
     for (lapack_int i = 0; !transposed && i < e->n; i++) v[i] *= e->sum[i];
 }
 
-/* Whether errors of the last digit in A and b may change all of x: its condition, |inverse(A)|
- * (|A| |x| + |b|) against |x| in the largest element, does not depend on how rows are scaled, as
- * rcond does. */
+/* Adds what column c leaves of b, |b - A x|, to e->sum, and by how much errors of the last digit in
+ * A and b may change that, u (|A| |x| + |b|); both over `size`, and the larger of it and what is
+ * there. */
+static void take_errors(struct blasd_engine *e, lapack_int c, double size) {
+    const REAL *x = at(e->x, e->n, 0, c), *b = at(e->b, e->n, 0, c), *r = at(e->r, e->n, 0, c);
+    double *sum = e->v;
+    for (lapack_int i = 0; i < e->n; i++)
+        sum[i] = fabs((double)r[i]) + (double)UNIT * fabs((double)b[i]);
+    for (lapack_int j = 0; j < e->n; j++) {
+        const REAL *column = at(e->matrix, e->n, 0, j);
+        double by = (double)UNIT * fabs((double)x[j]);
+        for (lapack_int i = 0; i < e->n; i++) sum[i] += fabs((double)column[i]) * by;
+    }
+    for (lapack_int i = 0; i < e->n; i++) e->sum[i] = fmax(e->sum[i], sum[i] / size);
+}
+
+/* Whether x may have no correct digit: a bound on its error, |inverse(A)| times what the equations
+ * are off and may be off, against its largest element. It does not depend on how rows are scaled,
+ * as rcond does; and what factors lost that a small row needs shows in what is left of b. */
 static bool doubtful(struct blasd_engine *e, const struct blasd_block *block, lapack_int c) {
-    const REAL *x = at(e->x, e->n, 0, c), *b = at(e->b, e->n, 0, c);
-    double size = 0, condition;
+    const REAL *x = at(e->x, e->n, 0, c);
+    double size = 0;
     int most = INT_MIN;
     for (lapack_int i = 0; i < e->n; i++) {
         int exponent = exponent_of((double)x[i]) + e->column_scale[i];
         if (x[i] != 0 && exponent > most) most = exponent;
-        e->sum[i] = fabs((double)b[i]);
     }
     if (most == INT_MIN || !isfinite(block->error[c])) return false;
-    for (lapack_int j = 0; j < e->n; j++) {
-        const REAL *column = at(e->matrix, e->n, 0, j);
+    for (lapack_int j = 0; j < e->n; j++)
         size = fmax(size, ldexp(fabs((double)x[j]), e->column_scale[j] - most));
-        for (lapack_int i = 0; i < e->n; i++)
-            e->sum[i] += fabs((double)column[i]) * fabs((double)x[j]);
-    }
+    memset(e->sum, 0, (size_t)e->n * sizeof *e->sum);
+    take_errors(e, c, 1);
     e->unit_exponent = most;
-    condition = blasd_engine_norm_inverse(e, apply_condition) / size;
-    return !(condition * (double)UNIT < DOUBT);
+    return !(blasd_engine_norm_inverse(e, apply_condition) / size < DOUBT);
 }
 
-/* Whether some x of a block may be doubtful: one estimate, with the largest that each element of x
- * and b has in any column against its column's size, in place of one for each column. */
+/* Whether some x of a block may be doubtful: one estimate, with the largest of each row in any
+ * column against its column's size, in place of one for each column. */
 static bool some_doubtful(struct blasd_engine *e, const struct blasd_block *block) {
-    REAL *most = e->r;
     if (e->scaled || block->k < 3) return true;
-    memset(most, 0, (size_t)e->n * sizeof *most);
     memset(e->sum, 0, (size_t)e->n * sizeof *e->sum);
     for (lapack_int c = 0; c < block->k; c++) {
-        const REAL *x = at(e->x, e->n, 0, c), *b = at(e->b, e->n, 0, c);
-        double size = NAME(largest)(x, e->n);
-        if (size == 0 || !isfinite(block->error[c])) continue;
-        for (lapack_int i = 0; i < e->n; i++) {
-            most[i] = (REAL)fmax((double)most[i], fabs((double)x[i]) / size);
-            e->sum[i] = fmax(e->sum[i], fabs((double)b[i]) / size);
-        }
-    }
-    for (lapack_int j = 0; j < e->n; j++) {
-        const REAL *column = at(e->matrix, e->n, 0, j);
-        for (lapack_int i = 0; i < e->n; i++)
-            e->sum[i] += fabs((double)column[i]) * (double)most[j];
+        double size = NAME(largest)(at(e->x, e->n, 0, c), e->n);
+        if (size > 0 && isfinite(block->error[c])) take_errors(e, c, size);
     }
     e->unit_exponent = 0;
-    return !(blasd_engine_norm_inverse(e, apply_condition) * (double)UNIT < DOUBT);
+    return !(blasd_engine_norm_inverse(e, apply_condition) < DOUBT);
 }

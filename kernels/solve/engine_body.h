@@ -87,6 +87,8 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
         system->rcond = e->rcond;
         if (!(e->rcond < 2 * e->n * (double)UNIT)) continue;
         if (!refactor(e, system->a)) return false; /* QR may have left nothing */
+        for (lapack_int c = 0; c < block->k && blasd_wanted(); c++)
+            NAME(residual)(e, e->x, e->b, e->r, &c, 1);
         if (!some_doubtful(e, block)) continue;
         for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
             system->doubtful = doubtful(e, block, c);

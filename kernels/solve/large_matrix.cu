@@ -413,10 +413,12 @@ int large_matrix_estimate(struct solve_large *l, struct blasd_err *err) {
 template <class T>
 static int take_f(struct solve_large *l, int c, double *size, struct blasd_err *err) {
     const T *x = OF(const T, l->x) + (int64_t)c * l->n, *b = OF(const T, l->b) + (int64_t)c * l->n;
+    const T *r = OF(const T, l->r) + (int64_t)c * l->n;
     T *own = (T *)(void *)l->v;
     int most = INT_MIN;
     TRY(blasd_launch(large_condition_f<T>, spread(l, (l->n + 127) / 128), dim3(128), 0,
-                     l->job->stream, err, l->n, OF(const T, l->matrix), x, b, l->sizes));
+                     l->job->stream, err, l->n, OF(const T, l->matrix), x, b, r,
+                     l->sizes));
     TRY(size_row(l, 0, l->f, err));
     TRY(large_bring_back(l, own, x, (size_t)l->n * sizeof(T), err));
     for (int i = 0; i < l->n; i++) {
@@ -430,16 +432,15 @@ static int take_f(struct solve_large *l, int c, double *size, struct blasd_err *
             *size, ldexp(fabs((double)own[i]), (l->state.scaled ? l->column_scale[i] : 0) - most));
     return 0;
 }
-/* Whether errors of the last digit in A and b may change all of x in column c, as in
- * engine_body.h. Factors in float32 that converge say that they may not. */
+/* Whether x in column c may have no correct digit, by what it leaves of b (in l->r), as in
+ * engine_body.h. */
 int large_matrix_doubtful(struct solve_large *l, int c, bool *ret, struct blasd_err *err) {
     double size = 0, condition;
     *ret = false;
-    if (l->narrow) return 0;
     TRY(l->single ? take_f<float>(l, c, &size, err) : take_f<double>(l, c, &size, err));
     if (size == 0) return 0;
     TRY(norm_of_inverse(l, SOLVE_CONDITION, &condition, err));
-    *ret = !(condition / size * unit_of(l) < 0x1p-4);
+    *ret = !(condition / size < 0x1p-4);
     return 0;
 }
 

@@ -87,10 +87,17 @@ static const struct blasd_port outputs[] = {
                                  .optional = true},
     {.name = NULL}};
 
-static const char *const assumes[] = {
-    "general",   "symmetric", "positive_definite", "lower_triangular", "upper_triangular",
-    "hermitian", NULL};
-static const char *const refinements[] = {"auto", "extended", "none", NULL};
+static const char *const assumes[] = {[BLASD_ASSUME_GENERAL] = "general",
+                                      [BLASD_ASSUME_SYMMETRIC] = "symmetric",
+                                      [BLASD_ASSUME_POSITIVE_DEFINITE] = "positive_definite",
+                                      [BLASD_ASSUME_LOWER_TRIANGULAR] = "lower_triangular",
+                                      [BLASD_ASSUME_UPPER_TRIANGULAR] = "upper_triangular",
+                                      [BLASD_ASSUME_HERMITIAN] = "hermitian",
+                                      NULL};
+static const char *const refinements[] = {[BLASD_REFINE_AUTO] = "auto",
+                                          [BLASD_REFINE_EXTENDED] = "extended",
+                                          [BLASD_REFINE_NONE] = "none",
+                                          NULL};
 
 static const struct blasd_param params[] = {
     [BLASD_SOLVE_ASSUME_A] =

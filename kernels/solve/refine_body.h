@@ -55,7 +55,8 @@ static bool load_block(struct blasd_engine *e, struct blasd_block *block, int ba
     return more;
 }
 
-/* x, or what this band adds to it. What leaves the range on the way is an error without bound. */
+/* x, or what this band adds to it: what that sum loses is an error of its own. What leaves the
+ * range on the way is an error without bound. */
 static void store_block(const struct blasd_engine *e, struct blasd_block *block, int band) {
     REAL *x = block->system->x;
     int64_t columns = e->shape.columns;
@@ -63,14 +64,21 @@ static void store_block(const struct blasd_engine *e, struct blasd_block *block,
         const REAL *from = at(e->x, e->n, 0, c);
         REAL *to = x + block->first + c;
         bool plain = !e->scaled && block->exponent[c] == 0;
+        double lost = 0;
         if (band > 0 && block->norm_b[c] == 0) continue;
         for (lapack_int i = 0; i < e->n; i++) {
             REAL value =
                 plain ? from[i]
                       : (REAL)ldexp((double)from[i], e->column_scale[i] + block->exponent[c]);
-            to[i * columns] = band > 0 ? to[i * columns] + value : value;
+            if (band > 0) {
+                REAL old = to[i * columns], sum = old + value, added = sum - old;
+                lost = fmax(lost, fabs((double)((old - (sum - added)) + (value - added))));
+                value = sum;
+            }
+            to[i * columns] = value;
             if (!isfinite((double)to[i * columns])) block->error[c] = INFINITY;
         }
+        block->all_r[c] += e->norm_inf * (long double)lost;
     }
 }
 

@@ -16,7 +16,7 @@ enum {
 };
 enum { BLASD_SOLVE_ASSUME_A, BLASD_SOLVE_TRANSPOSED, BLASD_SOLVE_REFINEMENT, BLASD_SOLVE_CERTIFY };
 
-/* The choices of assume_a, in order. */
+/* The choices of assume_a. */
 enum blasd_assume {
     BLASD_ASSUME_GENERAL,
     BLASD_ASSUME_SYMMETRIC,
@@ -25,7 +25,7 @@ enum blasd_assume {
     BLASD_ASSUME_UPPER_TRIANGULAR,
     BLASD_ASSUME_HERMITIAN /* of complex systems alone: for real ones it is symmetric */
 };
-/* The choices of refinement, in order. */
+/* The choices of refinement. */
 enum blasd_refinement { BLASD_REFINE_AUTO, BLASD_REFINE_EXTENDED, BLASD_REFINE_NONE };
 
 /* How a system was solved: the values of the output `method`. */

@@ -12,6 +12,7 @@ struct solve_column {
     int exponent;              /* b is in units of 2^exponent */
     struct wide norm_b, below; /* of the job's b, and what errors are relative to, in those units */
     double error, first_error, last;
+    double lost; /* of an element of x, where this was added to what was there */
     int steps;
     bool done, converged;
 };
@@ -143,20 +144,29 @@ static __device__ __noinline__ bool load_column(solver<Team, T> &s, const T *fro
     return more != 0;
 }
 
-/* x, or what this band adds to it. What leaves the range on the way is an error without bound. */
+/* x, or what this band adds to it: what that sum loses is an error of its own. What leaves the range
+ * on the way is an error without bound. */
 template <class Team, class T>
 static __device__ __noinline__ void store_column(solver<Team, T> &s, T *to, bool add,
                                                  struct solve_column &c) {
     int64_t step = s.shape.columns;
     bool plain = !s.state.scaled && c.exponent == 0;
     int beyond = 0;
+    double lost = 0;
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
         int scale = s.state.scaled ? s.room.column_scale[i] : 0;
         T value = s.room.x[i];
         value = plain ? value : (T)ldexp((double)value, scale + c.exponent);
-        to[i * step] = value = add ? to[i * step] + value : value;
+        if (add) {
+            T old = to[i * step], sum = old + value, added = sum - old;
+            double off = size_of((double)((old - (sum - added)) + (value - added)));
+            lost = off > lost ? off : lost;
+            value = sum;
+        }
+        to[i * step] = value;
         beyond |= !is_finite((double)value);
     }
+    c.lost = s.team.most(lost);
     if (s.team.any(beyond)) c.error = precision<T>::infinity();
     s.team.sync();
 }
@@ -298,14 +308,18 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
             struct wide below = wide_make(c.below.m, c.below.e + c.exponent, true);
             struct wide own = wide_make(c.error * below.m, below.e, true);
             all_r = own.m > 0 ? wide_sum(all_r, own) : all_r;
+            own = wide_make(c.lost * s.state.norm_inf.m, s.state.norm_inf.e, true);
+            all_r = own.m > 0 ? wide_sum(all_r, own) : all_r;
             if (below.e > all_below.e || (below.e == all_below.e && below.m > all_below.m))
                 all_below = below;
         } else {
             beyond = true;
         }
         if (c.steps > ret->steps) ret->steps = c.steps;
-        if (!ret->doubtful && is_finite(c.error) && s.state.rcond < 2 * s.n() * s.unit)
+        if (!ret->doubtful && is_finite(c.error) && s.state.rcond < 2 * s.n() * s.unit) {
+            residual(s);
             ret->doubtful = s.doubtful();
+        }
     }
     error = beyond ? precision<T>::infinity() : wide_ratio(all_r, all_below);
     if (!(error <= ret->error)) ret->error = error;

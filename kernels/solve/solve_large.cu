@@ -62,6 +62,7 @@ static int store_block(struct solve_large *l, struct large_block *block, bool ad
         long double below = ldexpl(block->below[c], block->window[c].exponent);
         if (block->window[c].beyond != 0) block->error[c] = INFINITY;
         if (below > block->all_below[c]) block->all_below[c] = below;
+        if (add && below > 0) block->all_r[c] += unit_of(l) * block->all_below[c]; /* of the sum */
         block->all_r[c] = std::isfinite(block->error[c]) ? block->all_r[c] + block->error[c] * below
                                                          : (long double)INFINITY;
         block->window[c].top = block->window[c].floor; /* a plain column has nothing below that */
@@ -268,7 +269,9 @@ static int solve_by_qr(struct solve_large *l, struct large_block *block, struct 
 
 static int look_for_doubt(struct solve_large *l, const struct large_block *block, bool *ret,
                           struct blasd_err *err) {
-    if (!(l->state.rcond < 2 * l->n * unit_of(l))) return 0;
+    /* factors in float32 that converge say that x has its digits */
+    if (!(l->state.rcond < 2 * l->n * unit_of(l)) || l->narrow) return 0;
+    TRY(residuals(l, block, err));
     for (int c = 0; c < block->k && !*ret; c++)
         if (std::isfinite(block->error[c])) TRY(large_matrix_doubtful(l, c, ret, err));
     return 0;

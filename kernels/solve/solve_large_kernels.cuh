@@ -237,15 +237,15 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/* |A| |x| + |b| of a column. */
+/* |r| + u (|A| |x| + |b|) of a column. */
 template <class T>
 __global__ void __launch_bounds__(128)
-    large_condition_f(int n, const T *a, const T *x, const T *b, double *ret) {
+    large_condition_f(int n, const T *a, const T *x, const T *b, const T *r, double *ret) {
     for (int i = (int)(blockIdx.x * 128 + threadIdx.x); i < n; i += (int)gridDim.x * 128) {
         double sum = size_of((double)b[i]);
         for (int j = 0; j < n; j++)
             sum += size_of((double)a[(int64_t)j * n + i]) * size_of((double)x[j]);
-        ret[i] = sum;
+        ret[i] = size_of((double)r[i]) + precision<T>::unit * sum;
     }
 }
 

@@ -503,8 +503,8 @@ template <class Team, class T> struct solver {
         }
         state.contraction = 4 * unit * growth() / state.own_rcond;
     }
-    /* Whether errors of the last digit in A and b may change all of x, whose condition does not
-     * depend on how rows are scaled, as rcond does. Of b nothing is left. */
+    /* Whether x may have no correct digit, by what it leaves of b (in room.r) and what rounding
+     * hides of that, as in engine_body.h. Of b nothing is left. */
     __device__ __noinline__ bool doubtful() {
         double most = -100000, size = 0;
         for (int i = team.rank(); i < n(); i += team.size()) {
@@ -522,6 +522,7 @@ template <class Team, class T> struct solver {
             double sum = size_of((double)room.b[i]);
             for (int j = 0; j < n(); j++)
                 sum += size_of((double)matrix(i, j)) * size_of((double)room.x[j]);
+            sum = size_of((double)room.r[i]) + unit * sum;
             size = own > size ? own : size;
             most = sum > most ? sum : most;
             room.v[i] = sum;
@@ -532,7 +533,7 @@ template <class Team, class T> struct solver {
             room.b[i] = (T)ldexp(room.v[i], -f_exponent);
         team.sync();
         inverse = SOLVE_CONDITION;
-        return !(norm_of_inverse() / size * unit < 0x1p-4);
+        return !(norm_of_inverse() / size < 0x1p-4);
     }
 };
 

@@ -6,45 +6,36 @@
 static const struct blasd_port inputs[] = {{.name = "a",
                                             .shape = "(..., m, n)",
                                             .doc = "Matrices of any shape: one or a stack of them.",
-                                            .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-                                            BLASD_STACK_LENGTHS(2),
-                                            .finite = true},
+                                            BLASD_STACK_INPUT},
                                            {.name = NULL}};
 
 static const struct blasd_port outputs[] = {
     [BLASD_SVD_U] = {.name = "U",
                      .shape = "(..., m, m) or (..., m, k)",
                      .doc = "The left singular vectors, as columns; k is the lesser of m and n.",
-                     .dtypes = BLASD_DTYPES_FLOAT,
-                     BLASD_STACK_LENGTHS(2),
+                     BLASD_STACK_OUTPUT(2),
                      .optional = true},
     [BLASD_SVD_S] = {.name = "S",
                      .shape = "(..., k)",
                      .doc = "The singular values, from the largest to the least. Each is within "
                             "residual times ||a|| of the exact one of its place.",
-                     .dtypes = BLASD_DTYPES_FLOAT,
-                     BLASD_STACK_LENGTHS(1)},
+                     BLASD_STACK_OUTPUT(1)},
     [BLASD_SVD_VH] = {.name = "Vh",
                       .shape = "(..., n, n) or (..., k, n)",
                       .doc = "The right singular vectors, as rows.",
-                      .dtypes = BLASD_DTYPES_FLOAT,
-                      BLASD_STACK_LENGTHS(2),
+                      BLASD_STACK_OUTPUT(2),
                       .optional = true},
     [BLASD_SVD_RESIDUAL] = {.name = "residual",
-                            .shape = "(...)",
                             .doc = "With vectors, for each matrix: ||a - U diag(S) Vh|| / ||a|| in "
                                    "the Frobenius norm, with what measuring it may have rounded.",
-                            .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                            BLASD_STACK_LENGTHS(0),
+                            BLASD_STACK_FIGURE(BLASD_float64),
                             .optional = true},
     [BLASD_SVD_ORTHOGONALITY] = {.name = "orthogonality",
-                                 .shape = "(...)",
                                  .doc = "With vectors, for each matrix: the larger of ||U' U - 1|| "
                                         "and ||Vh Vh' - 1|| in the Frobenius norm, of the products "
                                         "with the first k vectors, with what measuring it may have "
                                         "rounded.",
-                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                 BLASD_STACK_LENGTHS(0),
+                                 BLASD_STACK_FIGURE(BLASD_float64),
                                  .optional = true},
     {.name = NULL}};
 

@@ -71,6 +71,14 @@
     X(unknown_field, 422, false, "The job has a member that is not known", "Remove it.")           \
     X(invalid_field, 422, false, "A member of the job has a value it cannot take",                 \
       "Correct the member that `field` names.")                                                    \
+    X(url_not_allowed, 422, false, "This service does not go to the address of the URL",           \
+      "Name a host that whoever runs the service has listed with --outgoing-hosts, by the scheme " \
+      "and port that are listed with it.")                                                         \
+    X(url_refused, 422, false, "What lies at the URL cannot be taken, or put there",               \
+      "Ask for the URL with curl: it must answer 200 with Content-Length, or take the file, "      \
+      "without a redirect.")                                                                       \
+    X(url_unavailable, 502, true, "The server that the URL names does not do its part",            \
+      "Send the request again; `detail` says what went wrong.")                                    \
     X(unknown_input, 422, false, "The operation has no such input",                                \
       "See GET /ops for the names of its inputs.")                                                 \
     X(unknown_step, 422, false, "The graph has no such step",                                      \
@@ -124,6 +132,8 @@
     X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
       "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
       "then send the request again.")                                                              \
+    X(too_many_webhooks, 429, true, "Too many webhooks wait to be delivered",                      \
+      "Send the job without `notify`, or again once the receiver has taken some.")                 \
     X(tensor_too_large, 413, false, "The tensors are larger than may be kept",                     \
       "Send smaller ones, or raise the limit that `detail` names.")                                \
     X(tensors_full, 429, true, "Tensors in use leave no room for new ones",                        \

@@ -77,6 +77,15 @@ struct blasd_err;
     X(pool_bytes, 0, 1, BLASD_TIB, "bytes",                                                        \
       "files of removed blobs kept for up to a minute for the next ones (0: a sixteenth of the "   \
       "blob store; less than 256K: none)")                                                         \
+    X(url_s, 600, 1, 86400, "seconds", "how long an input may take to come from its URL")          \
+    X(url_transfers, 64, 1, 10000, "transfers",                                                    \
+      "inputs that one front end fetches by URL at a time; with keys a quarter of them for one "   \
+      "tenant, and the rest wait")                                                                 \
+    X(webhooks, 100000, 1, 10000000, "webhooks",                                                   \
+      "webhooks of jobs that are queued, running, or have ended and are not delivered yet; those " \
+      "that one tenant sends to one host may be a tenth of it")                                    \
+    X(webhook_s, 86400, 1, 2592000, "seconds",                                                     \
+      "how long after its job's end a webhook is tried again")                                     \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \

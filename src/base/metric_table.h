@@ -52,6 +52,10 @@
     X(blasd_tensors, gauge, "", deployment, "Tensors that are kept.")                              \
     X(blasd_tensor_bytes, gauge, "", deployment, "Bytes of tensors that are kept.")                \
     X(blasd_tensors_evicted_total, counter, "", deployment, "Tensors that made way for others.")   \
+    X(blasd_webhooks_waiting, gauge, "", deployment,                                               \
+      "Webhooks of jobs that have ended, which are not delivered yet.")                            \
+    X(blasd_webhooks_total, counter, "outcome", deployment,                                        \
+      "Tries to deliver webhooks: delivered, failed (it is tried again), or given_up.")            \
     X(blasd_workers, gauge, "class", deployment, "Live workers by device class.")                  \
     X(blasd_jobs_submitted_total, counter, "op", deployment, "Jobs taken in.")                     \
     X(blasd_jobs_total, counter, "op state", deployment, "Jobs that have ended, by final state.")  \

@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 9
+#define BLASD_BACKEND_ABI 10
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -20,6 +20,10 @@ struct blasd_task {
     /* of these, a bit each, those whose memory holds anything yet: the backend makes the elements
      * by the job's rule, there or where it computes. Only of its kernel's makes_inputs */
     unsigned unmade;
+    /* names of what the inputs hold, each beginning with the id of the tensor or job it is from:
+     * inputs of the same name have the same bytes, whenever; NULL: nobody has named it. Borrowed.
+     */
+    const struct blasd_key *names[BLASD_MAX_INPUTS];
     /* dense, row-major, data aligned to 64 bytes; rank -1: absent. The memory holds anything. */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
 
@@ -123,6 +127,9 @@ struct blasd_backend {
     /* `measure`: also time the device, which takes up to a second. */
     int (*device_info)(struct blasd_device *device, bool measure, struct blasd_device_info *info,
                        struct blasd_err *err);
+    /* Optional. The ids that the names of inputs begin with of which the device keeps a copy, the
+     * one used last first; returns how many. */
+    int (*device_kept)(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1], int most);
     const struct blasd_kernel *const *kernels; /* ended by NULL; all static */
     /* one ordinal may be opened twice, and the two run batches at once from two threads: the worker
      * then has a slow pool of its own for what takes long */

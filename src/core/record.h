@@ -73,6 +73,7 @@ struct blasd_record {
                                        has begun, execution.device says more */
     int64_t created_us, started_us, finished_us; /* wall clock; 0: not yet */
     double progress;                             /* 0 to 1 */
+    int64_t remaining_us; /* of one that runs: to its end, as far as can be told; -1: not known */
     struct blasd_timing timing;
     struct blasd_execution execution;
     struct blasd_err error;                         /* code BLASD_OK: none */

@@ -54,12 +54,16 @@ static inline bool blasd_withholds(const struct blasd_keeping *keeping, int outp
 void blasd_keeping_id(const struct blasd_keeping *keeping, const char *job, int output,
                       char id[BLASD_ID_LEN + 1]);
 
+#define BLASD_SHA256_MAX 65
+
 /* What is known of a tensor that is kept. */
 struct blasd_stored_tensor {
     char id[BLASD_ID_LEN + 1];
     struct blasd_tensor tensor;
     uint64_t bytes, life_s;
     int64_t created_us, used_us, expires_us;
+    char sha256[BLASD_SHA256_MAX]; /* of its bytes, in hexadecimal; "": nobody asked for it */
+    char device[16]; /* that has a copy, too, as it said a moment ago; "": none */
 };
 
 /* What the blob of a tensor of so many bytes has: none is empty. */

@@ -1,4 +1,4 @@
-/* The door. Every path is behind it but for what HTTP_OPEN is for. */
+/* The door. Every path is behind it but for /health/live. */
 #include "http/authenticate.h"
 
 #include "base/clock.h"

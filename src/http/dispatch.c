@@ -151,6 +151,17 @@ static bool has_body(const struct http_exchange *exchange) {
     return exchange->request.framing.chunked || exchange->request.framing.content_length > 0;
 }
 
+static void refuse(struct http_exchange *exchange, const struct blasd_err *problem) {
+    const struct http_route *route = exchange->route;
+    if (problem->code != BLASD_E_unauthorized || route == NULL ||
+        (route->roles & HTTP_SIGN_IN) == 0) {
+        http_reply_problem(exchange, problem);
+        return;
+    }
+    exchange->answer.problem = *problem;
+    route->run(exchange);
+}
+
 /* Finds the route and refuses what can be refused from the headers alone. */
 static void begin(struct http_exchange *exchange, const char *url, const char *method,
                   const char *version) {
@@ -168,7 +179,7 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
     if (collecting.err.code != BLASD_OK) {
-        http_reply_problem(exchange, &collecting.err);
+        refuse(exchange, &collecting.err);
     } else if (exchange->route == NULL) {
         if (exchange->allow != 0 && request->method == HTTP_OPTIONS)
             http_reply_options(exchange);

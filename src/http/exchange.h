@@ -29,10 +29,12 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
+struct blasd_fetcher;
 struct blasd_intake_options;
 struct http_events;
 struct http_exchange;
 struct http_inference;
+struct http_remote_inputs;
 struct http_shared_file;
 struct http_loop;
 struct http_upload;
@@ -57,8 +59,9 @@ struct http_server {
     struct http_loop *loops;      /* owned */
     struct http_metrics *metrics; /* owned; one a loop */
     struct http_regions regions;
-    struct http_events *events;   /* owned */
-    _Atomic uint64_t intake_used; /* bytes of bodies being received */
+    struct http_events *events;    /* owned */
+    struct blasd_fetcher *fetcher; /* of inputs by URL; owned; NULL: no host is listed */
+    _Atomic uint64_t intake_used;  /* bytes of bodies being received */
     _Atomic uint64_t
         intake_of[HTTP_INTAKE_PLACES];      /* the same of tenants, by a hash of their names */
     _Atomic uint64_t intake_limit;          /* what they may be */
@@ -122,7 +125,11 @@ struct http_loop {
     struct http_admission admission;
     struct {
         struct http_shared_file *first, *last;
-    } shared_files;      /* shared_files.c */
+    } shared_files; /* shared_files.c */
+    struct {
+        struct blasd_watcher watcher;
+        _Atomic(struct http_remote_inputs *) ended; /* those whose fetch has */
+    } remote;                                       /* inputs by URL: remote_inputs.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct {
         struct blasd_list open; /* by their nodes */
@@ -177,6 +184,8 @@ struct http_dialect {
 /* A route without any is for admins alone. */
 #define HTTP_ROLE(role) (1u << (role))
 #define HTTP_OPEN (1u << 31) /* to everybody, also without a key */
+/* Who shows no valid key gets the row's own answer, as a 401: answer.problem says so to `run`. */
+#define HTTP_SIGN_IN (1u << 30)
 
 struct http_route {
     const char *path; /* {…} stands for one segment; also the label in metrics */
@@ -188,7 +197,7 @@ struct http_route {
     void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
     void (*run)(struct http_exchange *exchange);
     const struct http_body_handlers *jobs; /* NULL: the route takes none in */
-    unsigned roles; /* who may call it beside admins, HTTP_ROLE bits, or HTTP_OPEN */
+    unsigned roles; /* who may call it beside admins, HTTP_ROLE bits, or HTTP_OPEN; HTTP_SIGN_IN */
 };
 
 #define HTTP_CAPTURES 2

@@ -9,6 +9,7 @@
 #include "auth/auth.h"
 #include "base/err.h"
 #include "core/price.h"
+#include "outgoing/outgoing.h"
 #include "queue/queue.h"
 
 /* Paths of PEM files. */
@@ -38,6 +39,9 @@ struct blasd_http_options {
     /* The read end of a pipe, not blocking: the byte SIGHUP means that certificates are to be read
      * anew; any other that it is time to drain, the next one that it is time to end. Borrowed. */
     int stop_fd;
+    bool webhooks; /* somebody delivers them: jobs may have "notify" */
+    const struct blasd_outgoing
+        *outgoing;           /* where clients' URLs may lead; NULL: nowhere. Borrowed */
     bool share;              /* clients on this machine may hand in files, see shared_files.c */
     bool audit;              /* a line is logged for each job that is taken */
     struct blasd_otlp *otlp; /* where spans go; NULL: nowhere. Borrowed */

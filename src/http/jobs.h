@@ -60,7 +60,6 @@ void http_docs_style(struct http_exchange *exchange);
 void http_error_page(struct http_exchange *exchange);
 /* console.c */
 void http_console_page(struct http_exchange *exchange);
-void http_console_file(struct http_exchange *exchange);
 /* event_streams.c */
 void http_events_get(struct http_exchange *exchange);
 /* shared_files.c */

@@ -5,6 +5,7 @@
 #include "http/admission.h"
 #include "http/dry_run.h"
 #include "http/jobs.h"
+#include "http/remote_inputs.h"
 #include "http/reply.h"
 #include "http/tensors.h"
 #include "http/upload.h"
@@ -15,12 +16,14 @@
 
 void http_jobs_post_release(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
+    http_remote_inputs_free(upload->remote);
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
     free(upload->sent);
+    free(upload->notify);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
@@ -114,6 +117,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .results = request->query.results,
                                            .graph = upload->exchange->form.graph,
                                            .labels = request->query.labels,
+                                           .notify = request->query.notify,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
@@ -223,7 +227,7 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0;
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->notify == NULL;
     upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->small) upload->batch_key = plan->key;
 }
@@ -367,6 +371,24 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     return http_references_resolve(upload, on_resolved, err);
 }
 
+/* Takes the URL that is to be told, where the operator lets clients name it. */
+static int take_notify(struct http_upload *upload, struct blasd_err *err) {
+    const struct blasd_http_options *options = upload->exchange->home->server->options;
+    const char *url = blasd_intake_notify(upload->intake);
+    char plain[BLASD_OUTGOING_URL];
+    int rc;
+    if (url == NULL) return 0;
+    if (!options->webhooks)
+        return blasd_fail(err, BLASD_E_url_not_allowed, "notify",
+                          "this service sends no webhooks: it was started without "
+                          "--webhook-secrets");
+    rc = blasd_outgoing_check(options->outgoing, url, strlen(url), "notify", plain, err);
+    if (rc != 0) return rc;
+    upload->notify = strdup(plain);
+    if (upload->notify != NULL) return 0;
+    return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+}
+
 /* Nothing of the body, or of what belongs to it, is still to come. */
 static void finish(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
@@ -376,6 +398,7 @@ static void finish(struct http_exchange *exchange) {
     job.op = NULL;
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
+    if (rc == 0) rc = take_notify(upload, &err);
     if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
     } else {
@@ -386,7 +409,7 @@ static void finish(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-static void on_gathered(void *arg, const struct blasd_err *err) {
+static void on_fetched(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
     if (!http_exchange_open(exchange))
         discard(exchange->upload);
@@ -394,6 +417,29 @@ static void on_gathered(void *arg, const struct blasd_err *err) {
         refuse(exchange, err);
     else
         finish(exchange);
+    http_exchange_release(exchange);
+}
+
+/* Nothing of the body is still to come; inputs may lie at URLs. */
+static void fetch(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_err err = {0};
+    int rc = http_remote_inputs_gather(exchange, upload->intake, &upload->sink, on_fetched,
+                                       &upload->remote, &err);
+    if (rc < 0)
+        refuse(exchange, &err);
+    else if (rc == 0)
+        finish(exchange);
+}
+
+static void on_gathered(void *arg, const struct blasd_err *err) {
+    struct http_exchange *exchange = arg;
+    if (!http_exchange_open(exchange))
+        discard(exchange->upload);
+    else if (err != NULL)
+        refuse(exchange, err);
+    else
+        fetch(exchange);
     http_exchange_release(exchange);
 }
 
@@ -406,7 +452,7 @@ static void run(struct http_exchange *exchange) {
     if (rc < 0)
         refuse(exchange, &err);
     else if (rc == 0)
-        finish(exchange);
+        fetch(exchange);
 }
 
 /* A job is admitted that was read before. */

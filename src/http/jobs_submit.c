@@ -4,6 +4,7 @@
 #include "core/graph.h"
 #include "http/admission.h"
 #include "http/jobs.h"
+#include "http/remote_inputs.h"
 #include "http/reply.h"
 #include "http/upload.h"
 #include "http/waiters.h"
@@ -47,6 +48,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
+    if (upload->notify != NULL) http_sum_add(&sum, upload->notify, strlen(upload->notify));
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
     http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
     all = http_sum_end(&sum);
@@ -64,6 +66,7 @@ static void answer_queued(struct http_upload *upload) {
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
     snprintf(queued.op, sizeof queued.op, "%s", upload->op);
     memcpy(queued.labels, upload->labels, sizeof queued.labels);
+    memcpy(queued.trace_id, upload->exchange->request.tracing.trace.id, sizeof queued.trace_id);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
     http_reply_document(upload->exchange, 202, &queued, NULL);
 }
@@ -75,6 +78,7 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
 
 void http_jobs_post_gone(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
+    http_remote_inputs_cancel(upload->remote);
     if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
         exchange->request.idempotency_key != NULL)
         return;
@@ -213,6 +217,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                                           .batch_key = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
+                                          .notify = upload->notify,
                                           .waiter =
                                               upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;

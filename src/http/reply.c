@@ -185,7 +185,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     http_exchange_answer(exchange, status, response);
 }
 
-void http_reply_file(struct http_exchange *exchange, const char *type,
+void http_reply_file(struct http_exchange *exchange, unsigned status, const char *type,
                      const char *const (*headers)[2], const char *body, size_t len) {
     struct MHD_Response *response;
     struct blasd_buf copy;
@@ -198,7 +198,7 @@ void http_reply_file(struct http_exchange *exchange, const char *type,
     if (response != NULL) add(response, "Content-Type", type);
     for (; response != NULL && (*headers)[0] != NULL; headers++)
         add(response, (*headers)[0], (*headers)[1]);
-    http_exchange_answer(exchange, 200, response);
+    http_exchange_answer(exchange, status, response);
 }
 
 const char *http_retry_after(enum blasd_code code) {
@@ -318,26 +318,13 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
     http_reply_problem(exchange, &err);
 }
 
-/* Of a job that no worker has ended Redis knows no trace, but who has just submitted it does. */
-static bool knows_trace(const struct http_exchange *exchange, const struct blasd_record *record) {
-    return exchange->upload != NULL && !exchange->upload->repeated &&
-           blasd_trace_given(exchange->request.tracing.trace.id) &&
-           !blasd_trace_given(record->trace_id);
-}
-
 struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,
                                                   const struct blasd_record *record,
                                                   const void *payload) {
     struct MHD_Response *response;
-    struct blasd_record own;
     struct blasd_buf body;
     bool located = exchange->request.method == HTTP_POST || status == 202, written;
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
-    if (knows_trace(exchange, record)) {
-        own = *record;
-        memcpy(own.trace_id, exchange->request.tracing.trace.id, sizeof own.trace_id);
-        record = &own;
-    }
     written =
         blasd_buf_reserve(&body, DOCUMENT_BYTES_USUAL) == 0 &&
         blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,

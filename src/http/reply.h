@@ -26,7 +26,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
 /* The same, with headers of its own (ended by NULL, static) in place of those that go with the
  * type.
  */
-void http_reply_file(struct http_exchange *exchange, const char *type,
+void http_reply_file(struct http_exchange *exchange, unsigned status, const char *type,
                      const char *const (*headers)[2], const char *body, size_t len);
 /* The value of Retry-After where the problem has one, or NULL. Static. */
 const char *http_retry_after(enum blasd_code code);

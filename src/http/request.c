@@ -371,7 +371,9 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"label", HTTP_PARAM_LABEL},
                   {"life_s", HTTP_PARAM_LIFE},
                   {"keep", HTTP_PARAM_KEEP},
-                  {"results", HTTP_PARAM_RESULTS}};
+                  {"results", HTTP_PARAM_RESULTS},
+                  {"sha256", HTTP_PARAM_SHA256},
+                  {"notify", HTTP_PARAM_NOTIFY}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -391,6 +393,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_BEFORE: return read_time(name, value, &request->query.before_us, err);
     case HTTP_PARAM_FORGET: return param_flag(name, value, &request->query.forget, err);
     case HTTP_PARAM_DRY_RUN: return param_flag(name, value, &request->query.dry_run, err);
+    case HTTP_PARAM_SHA256: return param_flag(name, value, &request->query.sha256, err);
     case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
     case HTTP_PARAM_LABEL: return param_label(request, value, err);
     case HTTP_PARAM_LABELS: request->query.labels = value; break;
@@ -398,6 +401,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_LIFE: return param_life(request, limits, value, err);
     case HTTP_PARAM_KEEP: request->query.keep = value; break;
     case HTTP_PARAM_RESULTS: request->query.results = value; break;
+    case HTTP_PARAM_NOTIFY: request->query.notify = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

@@ -47,7 +47,9 @@ enum http_param {
     HTTP_PARAM_LABEL = 32768,
     HTTP_PARAM_LIFE = 65536,
     HTTP_PARAM_KEEP = 131072,
-    HTTP_PARAM_RESULTS = 262144
+    HTTP_PARAM_RESULTS = 262144,
+    HTTP_PARAM_SHA256 = 524288,
+    HTTP_PARAM_NOTIFY = 1048576
 };
 
 /* Prefer */
@@ -83,10 +85,11 @@ struct http_framing {
 /* Query parameters. */
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results,
+        *notify;
     const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
-    bool forget, dry_run;
+    bool forget, dry_run, sha256;
     double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;

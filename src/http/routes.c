@@ -11,11 +11,11 @@
 #define POST_PARAMS                                                                                \
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP |               \
-     HTTP_PARAM_RESULTS)
+     HTTP_PARAM_RESULTS | HTTP_PARAM_NOTIFY)
 
 #define GRAPH_PARAMS                                                                               \
     (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE |             \
-     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS)
+     HTTP_PARAM_DRY_RUN | HTTP_PARAM_LABELS | HTTP_PARAM_NOTIFY)
 
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
@@ -51,8 +51,8 @@ const struct http_route http_routes[] = {
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
     {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
-    {"/tensors", HTTP_POST, HTTP_PARAM_LIFE, http_tensors_post_begin, http_tensors_post_body,
-     http_tensors_post_run, NULL, WRITES},
+    {"/tensors", HTTP_POST, HTTP_PARAM_LIFE | HTTP_PARAM_SHA256, http_tensors_post_begin,
+     http_tensors_post_body, http_tensors_post_run, NULL, WRITES},
     {"/tensors", READ, HTTP_PARAM_LIMIT | HTTP_PARAM_CURSOR, NULL, NULL, http_tensors_list, NULL,
      READS},
     {"/tensors/{id}", READ, 0, NULL, NULL, http_tensors_get, NULL, READS},
@@ -74,8 +74,7 @@ const struct http_route http_routes[] = {
     {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
-    {"/", READ, 0, NULL, NULL, http_console_page, NULL, HTTP_OPEN},
-    {"/console/{name}", READ, 0, NULL, NULL, http_console_file, NULL, HTTP_OPEN},
+    {"/", READ, 0, NULL, NULL, http_console_page, NULL, ANY_KEY | HTTP_SIGN_IN},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
     {"/docs", READ, 0, NULL, NULL, http_docs, NULL, ANY_KEY},
     {"/docs/style.css", READ, 0, NULL, NULL, http_docs_style, NULL, ANY_KEY},

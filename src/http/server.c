@@ -14,11 +14,13 @@
 #include "http/event_streams.h"
 #include "http/events.h"
 #include "http/peer.h"
+#include "http/remote_inputs.h"
 #include "http/routes.h"
 #include "http/timeouts.h"
 #include "http/tls.h"
 #include "http/upload.h"
 #include "http/waiters.h"
+#include "outgoing/fetch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -404,7 +406,7 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired,
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_tell_unseen,
                                                   .on_told = http_event_streams_told,
                                                   .trips = &server->metrics[number].redis,
                                                   .arg = loop};
@@ -434,7 +436,8 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     if (rc != 0) return rc;
     loop->stopping.quit = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
     loop->stopping.told = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_told};
-    if (blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
+    if (http_remote_inputs_open(loop) != 0 ||
+        blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stopping.told, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
     loop->ticking.timer.fire = on_tick;
@@ -459,6 +462,7 @@ static void loop_stop(struct http_loop *loop) {
         exchange_of(node)->pending = 1;
         http_exchange_release(exchange_of(node));
     }
+    http_remote_inputs_close(loop);
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
     blasd_freelist_release(&loop->freelists.exchanges);
@@ -526,9 +530,12 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
         server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
     if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
+    if (rc == 0 && options->outgoing != NULL)
+        rc = blasd_fetcher_start(options->outgoing, server.limits, &server.fetcher, err);
     for (; rc == 0 && started < options->loops; started++)
         rc = loop_start(&server.loops[started], &server, started, err);
     if (rc == 0) rc = run_all(&server, err);
+    blasd_fetcher_stop(server.fetcher); /* which writes to what the loops have */
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);

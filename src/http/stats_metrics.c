@@ -212,6 +212,20 @@ static int put_tensors(const json_t *document, struct blasd_buf *out) {
                            number_of(json_object_get(document, "totals"), "tensors evicted"));
 }
 
+static int put_webhooks(const json_t *document, struct blasd_buf *out) {
+    static const char *const outcomes[] = {"delivered", "failed", "given_up"};
+    const json_t *waiting = json_object_get(document, "webhooks");
+    int failed = 0;
+    if (!json_is_number(waiting)) return 0; /* of an earlier version */
+    failed = http_metric_one(out, METRIC(blasd_webhooks_waiting), json_number_value(waiting)) |
+             http_metric_head(out, METRIC(blasd_webhooks_total));
+    for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++)
+        failed |=
+            http_metric_row(out, METRIC(blasd_webhooks_total), &outcomes[i],
+                            total_of(json_object_get(document, "totals"), "webhooks", outcomes[i]));
+    return failed;
+}
+
 int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
     json_t *document = json_loadb(stats, len, 0, NULL);
     json_t *workers = json_object_get(document, "workers");
@@ -223,6 +237,7 @@ int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
                   put_all_counted(false, figures, workers, out) | put_spans(figures, out);
     failed |= put_tenants(json_object_get(document, "tenants"), out);
     failed |= put_tensors(document, out);
+    failed |= put_webhooks(document, out);
     json_decref(document);
     return failed;
 }

@@ -1,12 +1,15 @@
 /* POST /tensors: each tensor of the body goes to a blob of its own, as it comes, and then all are
  * put at once. Read next: tensors_get.c. */
 #include "base/clock.h"
+#include "base/hex.h"
 #include "http/body_sink.h"
 #include "http/reply.h"
 #include "http/tensors.h"
 #include "wire/tensor_body.h"
 #include "wire/tensor_document.h"
 
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +22,7 @@
 struct arriving {
     char id[BLASD_ID_LEN + 1];
     struct http_body_sink sink;
+    gnutls_hash_hd_t sum; /* owned; NULL: nobody asked for it */
 };
 
 struct tensors_upload {
@@ -44,6 +48,7 @@ static void release(struct http_side *side) {
     blasd_intake_free(upload->intake);
     for (int i = 0; i < upload->count; i++) {
         http_body_sink_release(&upload->of[i]->sink);
+        if (upload->of[i]->sum != NULL) gnutls_hash_deinit(upload->of[i]->sum, NULL);
         free(upload->of[i]);
     }
     free(upload);
@@ -85,6 +90,10 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal, BLASD_ID_TENSOR,
                          one->id);
+    if (exchange->request.query.sha256 && gnutls_hash_init(&one->sum, GNUTLS_DIG_SHA256) != 0) {
+        free(one);
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    }
     http_body_sink_init(&one->sink, exchange);
     one->sink.id = one->id;
     http_body_sink_expect(&one->sink, &exchange->request, upload->body_limit);
@@ -100,7 +109,9 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
                       struct blasd_err *err) {
     struct tensors_upload *upload =
         (struct tensors_upload *)(void *)((char *)base - offsetof(struct tensors_upload, sink));
-    struct blasd_sink *sink = &upload->of[offset >> PLACE_BITS]->sink.base;
+    struct arriving *one = upload->of[offset >> PLACE_BITS];
+    struct blasd_sink *sink = &one->sink.base;
+    if (one->sum != NULL) gnutls_hash(one->sum, bytes, len); /* they come in order */
     return sink->write(sink, offset & ((UINT64_C(1) << PLACE_BITS) - 1), bytes, len, err);
 }
 
@@ -187,6 +198,14 @@ static int store(struct arriving *one, uint64_t bytes, struct blasd_err *err) {
     return blasd_blob_fit(&sink->blob, blasd_stored_bytes(bytes), err);
 }
 
+static void write_sum(const struct arriving *one, char text[BLASD_SHA256_MAX]) {
+    unsigned char sum[BLASD_SHA256_MAX / 2];
+    if (one->sum == NULL) return;
+    gnutls_hash_output(one->sum, sum);
+    for (size_t i = 0; i < sizeof sum; i++) text = blasd_hex_write(text, sum[i], 2);
+    *text = '\0';
+}
+
 static int finish(struct tensors_upload *upload, struct blasd_err *err) {
     const struct blasd_named_inputs *inputs;
     int rc = blasd_intake_end(upload->intake, err);
@@ -201,6 +220,7 @@ static int finish(struct tensors_upload *upload, struct blasd_err *err) {
         memcpy(upload->puts[i].id, one->id, sizeof one->id);
         upload->puts[i].tensor = item->input.tensor;
         upload->puts[i].blob = &one->sink.blob;
+        write_sum(one, upload->puts[i].sha256);
         if (item->input.tensor.dtype == BLASD_bool && item->input.first_nonfinite >= 0)
             return blasd_fail(err, BLASD_E_invalid_tensor, item->name,
                               "a byte of a bool is neither 0 nor 1");
@@ -225,6 +245,7 @@ static int write_documents(const struct tensors_upload *upload, int count, struc
                                              .created_us = now,
                                              .used_us = now};
         memcpy(stored.id, upload->puts[i].id, sizeof stored.id);
+        memcpy(stored.sha256, upload->puts[i].sha256, sizeof stored.sha256);
         stored.expires_us = (now / 1000000 + (int64_t)stored.life_s) * 1000000;
         if (upload->named) {
             failed |= blasd_buf_puts(out, i == 0 ? "" : ",");

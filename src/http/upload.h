@@ -9,9 +9,10 @@
 struct http_upload {
     struct http_exchange *exchange; /* borrowed: the upload is its part */
     struct http_body_sink sink;
-    struct blasd_intake *intake;  /* owned; NULL once the body is read */
-    struct http_shared_file file; /* where the body is a file, while it is read */
-    struct http_stream *unpacker; /* of a body that comes compressed; owned */
+    struct blasd_intake *intake;       /* owned; NULL once the body is read */
+    struct http_shared_file file;      /* where the body is a file, while it is read */
+    struct http_remote_inputs *remote; /* inputs that lie at URLs; owned; NULL: none do */
+    struct http_stream *unpacker;      /* of a body that comes compressed; owned */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */
@@ -22,6 +23,7 @@ struct http_upload {
     char labels[BLASD_LABELS_MAX];
     bool awaits;              /* and that it waits for others until then */
     struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others */
+    char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
     bool submitted;           /* the queue has the job */
     bool repeated;            /* it had it before: the job is that of an earlier request */
     bool held; /* it waits for admission: until the queue has the job, `body` is the body */

@@ -7,6 +7,7 @@
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
+#include "trace/spans.h"
 #include "wire/frame.h"
 
 #include <stdio.h>
@@ -56,20 +57,44 @@ void http_wait_time_up(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
-static void log_ended(const char *id, const char *op, const char *state, const char *code) {
-    const struct blasd_log_field fields[] = {
-        {"id", id, false}, {"code", code, false}, {"op", op, false}};
+static void log_ended(const char *id, const char *op, const char *state, const char *code,
+                      const char *trace) {
+    const struct blasd_log_field fields[] = {{"id", id, false},
+                                             {"code", code, false},
+                                             {"op", op, false},
+                                             {"trace_id", trace, false}};
     char event[32];
+    if (strcmp(state, "cancelled") == 0) return; /* the request that did it is logged */
     snprintf(event, sizeof event, "job %s", state);
     blasd_log_job_event(BLASD_LOG_INFO, event, fields, sizeof fields / sizeof *fields);
 }
 
-void http_log_expired(void *arg, const char *line, size_t len) {
-    char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256];
-    (void)arg;
-    if (len >= sizeof text) return;
-    memcpy(text, line, len);
-    text[len] = '\0';
+/* What follows the line of a job that has a trace: queue/functions/contract.lua, {q}:unlogged. */
+static bool read_traced(const char *bytes, size_t len, struct blasd_trace *trace,
+                        struct blasd_record *record) {
+    const size_t head = sizeof trace->id + sizeof trace->span + 1;
+    struct blasd_err err;
+    size_t payload_at;
+    if (len < head) return false;
+    memcpy(trace->id, bytes, sizeof trace->id);
+    memcpy(trace->span, bytes + sizeof trace->id, sizeof trace->span);
+    trace->sampled = bytes[head - 1] == 1;
+    return blasd_record_decode(bytes + head, len - head, record, &payload_at, &err) == 0;
+}
+
+void http_tell_unseen(void *arg, const char *line, size_t len) {
+    const struct http_loop *loop = arg;
+    const char *end = memchr(line, '\n', len);
+    size_t line_len = end == NULL ? len : (size_t)(end - line);
+    char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256], digits[BLASD_TRACE_TEXT];
+    struct blasd_trace trace = {.sampled = false};
+    struct blasd_record record;
+    bool traced = end != NULL && read_traced(end + 1, len - line_len - 1, &trace, &record);
+    if (line_len >= sizeof text) return;
+    memcpy(text, line, line_len);
+    text[line_len] = '\0';
+    blasd_trace_text(trace.id, digits);
     if (sscanf(text, "%41s %63s %15s %63s", id, op, state, code) == 4)
-        log_ended(id, op, state, code);
+        log_ended(id, op, state, code, traced ? digits : NULL);
+    if (traced) blasd_spans_unfinished(loop->server->options->otlp, &trace, &record);
 }

@@ -9,7 +9,8 @@
 void http_wait_begin(struct http_exchange *exchange, double seconds);
 /* The time is up (or the service ends). */
 void http_wait_time_up(struct http_exchange *exchange);
-/* The queue's hook: logs a job that no worker and no request has ended. */
-void http_log_expired(void *arg, const char *line, size_t len);
+/* The queue's hook: tells in the log, and to the collector of spans, of a job that no worker has
+ * ended; `arg` is the loop. */
+void http_tell_unseen(void *arg, const char *line, size_t len);
 
 #endif

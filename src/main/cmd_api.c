@@ -36,6 +36,8 @@ static const char usage[] =
     "  --price TEXT           what a device's time and energy cost, as in\n"
     "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
     "                         have a cost [BLASD_PRICE]\n"
+    "  --webhooks             jobs may have \"notify\": a `blasd notify` delivers, to "
+    "--outgoing-hosts\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n"
     "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
@@ -49,7 +51,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, audit, access_log, metrics_tenants, low_latency, has_prices;
+    bool share, audit, access_log, metrics_tenants, low_latency, has_prices, webhooks;
     struct blasd_prices prices;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
@@ -71,6 +73,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'G': settings->access_log = true; return 0;
     case 'T': settings->metrics_tenants = true; return 0;
     case 'L': settings->low_latency = true; return 0;
+    case 'w': settings->webhooks = true; return 0;
     case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
@@ -92,6 +95,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"metrics-tenants", no_argument, NULL, 'T'},
                                             {"price", required_argument, NULL, 'P'},
                                             {"low-latency", no_argument, NULL, 'L'},
+                                            {"webhooks", no_argument, NULL, 'w'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
     struct command_line line = {.command = "api",
@@ -136,12 +140,13 @@ static void give_up_rights(const struct settings *settings) {
     const struct listeners *listeners = &settings->listeners;
     const char *signers = doors->tokens.keys;
     bool remote = signers != NULL && strstr(signers, "://") != NULL;
-    const struct confine_files files = {.read = {doors->keys, doors->tls_cert, doors->tls_key,
-                                                 doors->client_ca, remote ? NULL : signers},
-                                        .write = {common_blob_dir(common)},
-                                        .socket = listeners->local ? listeners->host : NULL,
-                                        .network = remote || common_needs_network(common),
-                                        .memory = settings->share};
+    const struct confine_files files = {
+        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca,
+                 remote ? NULL : signers, common->outgoing_ca},
+        .write = {common_blob_dir(common)},
+        .socket = listeners->local ? listeners->host : NULL,
+        .network = remote || common->outgoing_hosts != NULL || common_needs_network(common),
+        .memory = settings->share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
@@ -190,6 +195,7 @@ static int run(struct settings *settings) {
                                          .audit = settings->audit,
                                          .access_log = settings->access_log,
                                          .metrics_tenants = settings->metrics_tenants,
+                                         .webhooks = settings->webhooks,
                                          .prices = settings->has_prices ? &settings->prices : NULL,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
@@ -199,6 +205,7 @@ static int run(struct settings *settings) {
                                          .on_alive = child_tell_alive,
                                          .on_quiet = child_tell_quiet,
                                          .arg = settings};
+    struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
     int code;
     if (options.stop_fd < 0) {
@@ -211,11 +218,13 @@ static int run(struct settings *settings) {
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
     if (code == 0) code = common_check_redis(&queue, &err);
+    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
     if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
         options.auth = auth;
+        options.outgoing = outgoing;
         code = open_telemetry(settings, url, &options.otlp, &err);
         give_up_rights(settings);
         if (code == 0) code = blasd_otlp_start(options.otlp, &err);
@@ -224,6 +233,7 @@ static int run(struct settings *settings) {
     }
     listeners_remove(&settings->listeners);
     blasd_auth_free(auth);
+    blasd_outgoing_free(outgoing);
     blasd_store_free(queue.store);
     close(options.stop_fd);
     if (code == 0) return BLASD_EXIT_OK;

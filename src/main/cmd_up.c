@@ -49,6 +49,9 @@ static const char usage[] =
     "  --price TEXT           what a device's time and energy cost, as in\n"
     "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
     "                         have a cost [BLASD_PRICE]\n"
+    "  --webhook-secrets FILE jobs may have \"notify\": starts `blasd notify`, which signs with "
+    "these; needs\n"
+    "                         --outgoing-hosts [BLASD_WEBHOOK_SECRETS]\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n";
 static const char notes[] = "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
@@ -67,7 +70,7 @@ struct unusable_devices {
 struct settings {
     struct common_options common;
     struct door_options doors;
-    const char *listen, *data;
+    const char *listen, *data, *secrets;
     int workers, loops; /* 0: chosen here */
     bool durable, share, audit, access_log, metrics_tenants, pin, low_latency;
     struct text_list hosts, origins;
@@ -88,6 +91,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
+    case 'W': settings->secrets = value; return 0;
     case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
@@ -119,6 +123,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"price", required_argument, NULL, 'P'},
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
+                                            {"webhook-secrets", required_argument, NULL, 'W'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
     const struct common_options *common = &settings->common;
@@ -135,6 +140,11 @@ static int parse(struct settings *settings, int argc, char **argv) {
     if (prices_read(&prices) < 0) return option_wrong("up"); /* the front end inherits the text */
     if (settings->share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
+              stderr);
+        return option_wrong("up");
+    }
+    if (settings->secrets != NULL && common->outgoing_hosts == NULL) {
+        fputs("blasd up: --webhook-secrets needs --outgoing-hosts, where webhooks may go\n",
               stderr);
         return option_wrong("up");
     }
@@ -199,6 +209,7 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
     if (settings->audit) failed |= text_list_add(words, "--audit");
     if (settings->access_log) failed |= text_list_add(words, "--access-log");
     if (settings->metrics_tenants) failed |= text_list_add(words, "--metrics-tenants");
+    if (settings->secrets != NULL) failed |= text_list_add(words, "--webhooks");
     failed |= doors_words(&settings->doors, words);
     failed |= add_options(words, "--allow-host", settings->hosts.texts);
     failed |= add_options(words, "--allow-origin", settings->origins.texts);
@@ -282,7 +293,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
-    struct supervisor up = {.common = common, .listeners = &listeners, .doors = &settings->doors};
+    struct supervisor up = {.common = common,
+                            .listeners = &listeners,
+                            .doors = &settings->doors,
+                            .webhooks = settings->secrets != NULL};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};
     char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8];
@@ -302,7 +316,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         blob_dir_restore(blobs, dir);
         common->blobs = blobs;
     }
-    if (common_export(common) != 0) {
+    if (common_export(common) != 0 ||
+        (up.webhooks && setenv("BLASD_WEBHOOK_SECRETS", settings->secrets, 1) != 0)) {
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
     }
@@ -343,7 +358,8 @@ done:
 }
 
 int blasd_cmd_up(int argc, char **argv) {
-    struct settings settings = {.listen = "127.0.0.1:8080"};
+    struct settings settings = {.listen = "127.0.0.1:8080",
+                                .secrets = getenv("BLASD_WEBHOOK_SECRETS")};
     struct data_dir dir;
     struct blasd_err err = {0};
     int status;

@@ -10,7 +10,7 @@
 /* What is within reach beside the system's own and the libraries in use. All borrowed; any
  * may be NULL. */
 struct confine_files {
-    const char *read[5];  /* files, with all beside them: one that is written anew is another one */
+    const char *read[6];  /* files, with all beside them: one that is written anew is another one */
     const char *write[2]; /* directories, made where they are missing */
     const char *socket;   /* that will be removed; NULL: none */
     bool network;         /* false: this process needs neither TCP nor names of hosts */

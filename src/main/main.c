@@ -23,6 +23,7 @@ static const struct command {
     {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
     {"meter", blasd_cmd_meter, "writes what each job used to where it is billed"},
+    {"notify", blasd_cmd_notify, "delivers the webhooks of jobs that have ended"},
     {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers"},
     {"run", blasd_cli_run, "send one job from files and print or save its results"},
     {"submit", blasd_cli_submit, "send one job from files and print its id"},
@@ -30,6 +31,7 @@ static const struct command {
     {"result", blasd_cli_result, "print or save the results of a job"},
     {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended"},
     {"jobs", blasd_cli_jobs, "list the jobs of a service"},
+    {"tensors", blasd_cli_tensors, "keep tensors at a service, list, fetch and forget them"},
     {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs"},
     {"keys", blasd_cmd_keys, "make, list and revoke keys"},
     {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */

@@ -29,7 +29,14 @@ static const char common_usage[] =
     "  --no-confine           the front end and workers keep all rights of this user, for "
     "debuggers "
     "and\n"
-    "                         profilers; see SECURITY.md [BLASD_NO_CONFINE=1]\n";
+    "                         profilers; see SECURITY.md [BLASD_NO_CONFINE=1]\n"
+    "  --outgoing-hosts LIST  where URLs that clients name may lead to: HOST[:PORT], *.HOST or an "
+    "address,\n"
+    "                         with commas between; https unless http:// stands before it; +private "
+    "behind\n"
+    "                         what lies in a private network [BLASD_OUTGOING_HOSTS]\n"
+    "  --outgoing-ca FILE     certificates to trust there beside the system's "
+    "[BLASD_OUTGOING_CA]\n";
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -104,6 +111,8 @@ static int common_init(struct common_options *common) {
                                       .no_confine = is_set("BLASD_NO_CONFINE"),
                                       .queue = from_environment("BLASD_QUEUE"),
                                       .blobs = from_environment("BLASD_BLOBS"),
+                                      .outgoing_hosts = from_environment("BLASD_OUTGOING_HOSTS"),
+                                      .outgoing_ca = from_environment("BLASD_OUTGOING_CA"),
                                       .log_level = BLASD_LOG_INFO};
     if (common->queue == NULL) common->queue = "blasd";
     blasd_limits_init(&common->limits);
@@ -126,6 +135,8 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
     case OPTION_FREE: common->no_confine = true; return 0;
+    case OPTION_OUTGOING: common->outgoing_hosts = value; return 0;
+    case OPTION_OUTGOING_CA: common->outgoing_ca = value; return 0;
     case OPTION_LIMIT:
         if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
         fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);
@@ -144,6 +155,24 @@ int option_wrong(const char *command) {
     return BLASD_EXIT_USAGE;
 }
 
+int common_outgoing(const struct common_options *common, struct blasd_outgoing **ret,
+                    struct blasd_err *err) {
+    *ret = NULL;
+    if (common->outgoing_hosts == NULL) return 0;
+    return blasd_outgoing_new(common->outgoing_hosts, common->outgoing_ca, ret, err);
+}
+
+static int check_outgoing(const struct common_options *common) {
+    struct blasd_outgoing *outgoing;
+    struct blasd_err err = {0};
+    if (common_outgoing(common, &outgoing, &err) != 0) {
+        fprintf(stderr, "blasd: --outgoing-hosts: %s\n", err.detail);
+        return -1;
+    }
+    blasd_outgoing_free(outgoing);
+    return 0;
+}
+
 int command_line_read(const struct command_line *line, int argc, char **argv) {
     int option;
     if (common_init(line->common) != 0) return BLASD_EXIT_USAGE;
@@ -160,7 +189,8 @@ int command_line_read(const struct command_line *line, int argc, char **argv) {
         fprintf(stderr, "blasd %s: '%s' is not an option\n", line->command, argv[optind]);
         return option_wrong(line->command);
     }
-    if (telemetry_check(&line->common->telemetry) != 0) return option_wrong(line->command);
+    if (telemetry_check(&line->common->telemetry) != 0 || check_outgoing(line->common) != 0)
+        return option_wrong(line->command);
     if (line->needs_redis && line->common->redis == NULL) {
         fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
         return option_wrong(line->command);
@@ -214,6 +244,9 @@ int common_export(const struct common_options *common) {
     if (common->may_lose_jobs) failed |= setenv("BLASD_REDIS_MAY_LOSE_JOBS", "1", 1);
     if (common->blobs != NULL) failed |= setenv("BLASD_BLOBS", common->blobs, 1);
     if (common->no_confine) failed |= setenv("BLASD_NO_CONFINE", "1", 1);
+    if (common->outgoing_hosts != NULL)
+        failed |= setenv("BLASD_OUTGOING_HOSTS", common->outgoing_hosts, 1);
+    if (common->outgoing_ca != NULL) failed |= setenv("BLASD_OUTGOING_CA", common->outgoing_ca, 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
     failed |= telemetry_export(&common->telemetry);

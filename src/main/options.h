@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "core/price.h"
 #include "main/telemetry.h"
+#include "outgoing/outgoing.h"
 #include "queue/queue.h"
 
 #include <getopt.h>
@@ -19,6 +20,8 @@ struct common_options {
     const char *queue;  /* --queue, BLASD_QUEUE; "blasd" */
     const char *blobs;  /* --blobs, BLASD_BLOBS; NULL: not given */
     bool no_confine;    /* --no-confine, BLASD_NO_CONFINE=1 */
+    const char *outgoing_hosts; /* --outgoing-hosts, BLASD_OUTGOING_HOSTS; NULL: none */
+    const char *outgoing_ca;    /* --outgoing-ca, BLASD_OUTGOING_CA; NULL: the system's alone */
     struct blasd_limits limits;
     enum blasd_log_level log_level; /* --log-level, BLASD_LOG_LEVEL; info */
     struct telemetry_options telemetry;
@@ -32,7 +35,9 @@ enum {
     OPTION_BLOBS,
     OPTION_LIMIT,
     OPTION_LOG,
-    OPTION_FREE
+    OPTION_FREE,
+    OPTION_OUTGOING,
+    OPTION_OUTGOING_CA
 };
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
@@ -44,6 +49,8 @@ enum {
     {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
     {"log-level", required_argument, NULL, OPTION_LOG},                                            \
     {"no-confine", no_argument, NULL, OPTION_FREE},                                                \
+    {"outgoing-hosts", required_argument, NULL, OPTION_OUTGOING},                                  \
+    {"outgoing-ca", required_argument, NULL, OPTION_OUTGOING_CA},                                  \
     TELEMETRY_OPTIONS,                                                                             \
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
@@ -70,6 +77,9 @@ int common_export(const struct common_options *common);
 void common_log(const struct common_options *common, const char *process);
 /* Whether its Redis, or a collector of spans, is reached over a network. */
 bool common_needs_network(const struct common_options *common);
+/* Whom requests of the service may go to on a client's word; *ret is NULL where that is nobody. */
+int common_outgoing(const struct common_options *common, struct blasd_outgoing **ret,
+                    struct blasd_err *err);
 /* The directory of the blob store; NULL: it is of another kind. */
 const char *common_blob_dir(const struct common_options *common);
 

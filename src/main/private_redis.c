@@ -20,7 +20,11 @@
 #define SYNC_NS (1000 * BLASD_MS)
 #define TELL_NS (1000 * BLASD_MS)
 #define REWRITE_NS (20000 * BLASD_MS) /* between attempts to get space by a rewrite */
-#define PAUSE_MS 6000   /* for one: a lease of lease_ms, renewed before, does not lapse */
+#define PAUSE_MS 6000 /* for one: a lease of lease_ms, renewed before, does not lapse */
+/* Where Redis' child is slower than that: leases lapse, but what is written meanwhile could take
+ * the copy's room, and then nothing could free any. */
+#define PAUSE_MOST_MS 60000
+#define COPYING_NS (200 * BLASD_MS) /* between two looks at it */
 #define REFUSED_MS 5000 /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
@@ -170,7 +174,7 @@ void private_redis_repair(struct private_redis *redis) {
     redis->synced_bytes = -1;  /* a rewrite under way may have left files of another size behind */
     redis->room.ahead_end = 0; /* cutting the file takes that with it */
     redis->told_bytes = 0;
-    redis->paused = redis->room.rewriting = redis->heard = false;
+    redis->paused = redis->copying = redis->room.rewriting = redis->heard = false;
     files_of(redis, path);
     if (blasd_aof_repair(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -207,8 +211,21 @@ static void log_space(struct private_redis *redis) {
                   redis->dir->path);
 }
 
+static void looked(struct probe *probe) {
+    struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
+    redis->copying = strstr(probe->got, "aof_rewrite_in_progress:1") != NULL ||
+                     strstr(probe->got, "aof_rewrite_scheduled:1") != NULL;
+}
+
+/* It is under way, or could not begin: Redis is asked on and on until the pause is over. */
 static void asked(struct probe *probe) {
-    (void)probe;
+    struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
+    redis->copying = true;
+    probe->question = "INFO persistence\r\n";
+    probe->answer = "$";
+    probe->every_ns = COPYING_NS;
+    probe->good = looked;
+    probe_start(probe);
 }
 
 /* Redis has heard; where it pauses for a rewrite only the copy can take what the ballast held. */
@@ -234,8 +251,9 @@ static bool wants_pause(const struct private_redis *redis, int64_t now) {
 }
 
 static bool pause_is_over(const struct private_redis *redis, int64_t now) {
-    return redis->paused && (!blasd_aof_room_rewritable(&redis->room) ||
-                             now - redis->rewritten_ns >= PAUSE_MS * BLASD_MS);
+    int64_t most = (redis->copying ? PAUSE_MOST_MS : PAUSE_MS) * BLASD_MS;
+    return redis->paused &&
+           (!blasd_aof_room_rewritable(&redis->room) || now - redis->rewritten_ns >= most);
 }
 
 /* The size from which it rewrites its file, and whether jobs are refused; as commands to be sent
@@ -252,7 +270,7 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
     if (!moved && !over && !pause && redis->told_short == room->is_short &&
         !(room->is_short && now - redis->told_ns >= TELL_NS))
         return;
-    if (over) redis->paused = room->rewriting = false;
+    if (over) redis->paused = redis->copying = room->rewriting = false;
     redis->told_bytes = rewrite;
     redis->told_short = room->is_short;
     redis->told_ns = now;
@@ -260,7 +278,7 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
     probe_stop(&redis->teller);
     len = (size_t)snprintf(redis->words, sizeof redis->words,
                            "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n",
-                           over ? "CLIENT UNPAUSE\r\n" : "", rewrite);
+                           pause ? "" : "CLIENT UNPAUSE\r\n", rewrite);
     if (!room->is_short)
         snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n", queue);
     else
@@ -273,13 +291,14 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
         redis->rewritten_ns = now;
         redis->paused = true;
         snprintf(redis->words + len, sizeof redis->words - len, "CLIENT PAUSE %d WRITE\r\n",
-                 PAUSE_MS);
+                 PAUSE_MOST_MS);
     }
     memcpy(address.sun_path, redis->socket, sizeof address.sun_path);
     memcpy(&redis->teller.address, &address, sizeof address);
     redis->teller.address_len = sizeof address;
     redis->teller.question = redis->words;
     redis->teller.answer = "+OK";
+    redis->teller.every_ns = 0;
     redis->teller.good = told;
     probe_start(&redis->teller);
 }

@@ -29,7 +29,8 @@ struct private_redis {
     bool told_short, said_short;
     bool heard; /* it has answered to that, since it was started */
     int64_t told_ns, rewritten_ns;
-    bool paused; /* Redis takes no writes until the file is rewritten */
+    bool paused;  /* Redis takes no writes until the file is rewritten */
+    bool copying; /* its child does that still, as it told last */
     struct probe teller;
     char words[400];
 };

@@ -7,7 +7,7 @@
 
 #include <sys/socket.h>
 
-#define PROBE_ANSWER 256
+#define PROBE_ANSWER 1024
 
 struct probe {
     /* set before probe_start, borrowed until it has answered or was stopped */

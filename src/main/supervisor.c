@@ -23,7 +23,8 @@
 #define HEARD_NS (20 * BLASD_MS)   /* until it is seen again whether Redis has heard of the disk */
 #define ADOPT_NS (1000 * BLASD_MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
-#define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
+#define NOTIFY_GRACE_MS 15000 /* what is on its way is answered, or takes too long */
+#define WORKER_GRACE_MS 5000  /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
 #define API_DELAY_NS                                                                               \
     (1000 * BLASD_MS)   /* the longest that the front end waits for the first worker */
@@ -79,6 +80,8 @@ static void advance(struct supervisor *up) {
     if (!up->shutdown.refused_enough) child_stop(&up->api_child, API_GRACE_MS);
     up->shutdown.refused_enough = true;
     if (up->api_child.pid != 0) return;
+    if (!up->notify_child.stopping) child_stop(&up->notify_child, NOTIFY_GRACE_MS);
+    if (up->notify_child.pid != 0) return;
     probe_stop(&up->redis_alive);
     if (!up->redis_child.stopping) child_stop(&up->redis_child, REDIS_GRACE_MS);
     if (up->redis_child.pid == 0) up->shutdown.done = true;
@@ -98,6 +101,7 @@ static void on_api_quiet(struct child *child) {
 static void hurry(struct supervisor *up) {
     blasd_log(BLASD_LOG_WARN, "told again to end: killing what still runs");
     child_signal(&up->api_child, SIGKILL);
+    child_signal(&up->notify_child, SIGKILL);
     for (int i = 0; i < up->worker_count; i++) child_signal(&up->workers[i].child, SIGKILL);
     if (up->shutdown.told > 2) child_signal(&up->redis_child, SIGKILL);
 }
@@ -105,6 +109,7 @@ static void hurry(struct supervisor *up) {
 static struct child *find_child(struct supervisor *up, pid_t pid) {
     if (up->redis_child.pid == pid) return &up->redis_child;
     if (up->api_child.pid == pid) return &up->api_child;
+    if (up->notify_child.pid == pid) return &up->notify_child;
     for (int i = 0; i < up->worker_count; i++)
         if (up->workers[i].child.pid == pid) return &up->workers[i].child;
     return NULL;
@@ -180,6 +185,7 @@ static void api_due(struct blasd_timer *timer) {
 static void start_rest(struct supervisor *up) {
     up->rest_starts = true;
     for (int i = 0; i < up->worker_count; i++) child_start(&up->workers[i].child);
+    if (up->webhooks) child_start(&up->notify_child);
     up->api_due.fire = api_due;
     blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
 }
@@ -240,6 +246,7 @@ static void care_due(struct blasd_timer *timer) {
 static const struct child_events redis_events = {.on_exit = on_redis_exit};
 static const struct child_events api_events = {
     .on_serving = on_api_serving, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
+static const struct child_events notify_events = {.on_exit = on_child_exit};
 static const struct child_events worker_events = {.on_ready = on_worker_ready,
                                                   .on_exit = on_child_exit};
 
@@ -288,6 +295,19 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.arg = up;
 }
 
+static void prepare_notify(struct supervisor *up) {
+    static char program[] = "blasd", command[] = "notify";
+    static char *const argv[] = {program, command, NULL};
+    up->notify_child.loop = up->loop;
+    up->notify_child.label = "blasd notify";
+    up->notify_child.argv = argv;
+    up->notify_child.notifies = true;
+    up->notify_child.silence_s = (int)up->common->limits.silence_s;
+    up->notify_child.start_s = START_LONGER * up->notify_child.silence_s;
+    up->notify_child.events = &notify_events;
+    up->notify_child.arg = up;
+}
+
 static void prepare_workers(struct supervisor *up) {
     /* Idle threads of the library spin before they sleep, on cores that the queue and the front end
      * need: 2^4 turns in place of 2^26 took two thirds of the system time a mixed load spent in the
@@ -326,6 +346,7 @@ int supervisor_run(struct supervisor *up) {
     prepare_redis(up);
     prepare_api(up);
     prepare_workers(up);
+    prepare_notify(up);
     if (up->redis != NULL) {
         private_redis_repair(up->redis);
         child_start(&up->redis_child);

@@ -45,12 +45,13 @@ struct supervisor {
     const struct door_options *doors;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
+    bool webhooks;      /* somebody is to deliver them */
     struct worker_plan *workers;
     int worker_count;
 
     /* its own; zero */
     struct blasd_loop *loop;
-    struct child redis_child, api_child;
+    struct child redis_child, api_child, notify_child;
     struct blasd_watcher signals;
     struct blasd_timer care, api_due;
     struct probe redis_probe, redis_alive;

@@ -403,7 +403,7 @@ static int read_parameter(struct oip_reader *reader, const char *name, json_t *v
     if (strcmp(name, "labels") == 0 && json_is_string(value))
         return blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, name,
                                          json_string_value(value), json_string_length(value), err);
-    if (strcmp(name, "device") == 0 || strcmp(name, "labels") == 0)
+    if (strcmp(name, "device") == 0 || strcmp(name, "labels") == 0 || strcmp(name, "notify") == 0)
         return blasd_request_fields_value(reader->body->fields, BLASD_IN_BODY, name, value, err);
     if (strncmp(name, "sequence_", 9) == 0)
         return blasd_fail(err, BLASD_E_invalid_field, "parameters",

@@ -53,6 +53,8 @@ struct blasd_submission {
     /* of the request, to tell reuse of a key by another one; the first half is all that a front end
      * before this one kept, and is compared alone with what it has kept */
     uint64_t fingerprint, fingerprint_more;
+    const char
+        *notify; /* a URL that is told of the job's end; NULL: none. Borrowed during the call */
     struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
@@ -69,6 +71,7 @@ struct blasd_submission {
  * same request (*repeated; the waiter then waits for that one, and a record that is already final
  * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
  * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
+ * too_many_webhooks,
  * no_such_device, idempotency_conflict, inputs_lost. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
@@ -238,6 +241,7 @@ struct blasd_tensor_put {
     char id[BLASD_ID_LEN + 1];
     struct blasd_tensor tensor;
     struct blasd_blob *blob; /* borrowed until the answer: ID.in, whole */
+    char sha256[BLASD_SHA256_MAX]; /* "": not summed */
 };
 /* Keeps all of them or, in a store of kind dir, none; gives none back. Errors: tensor_too_large,
  * tensors_full, queue_unavailable. */

@@ -8,6 +8,7 @@
 #include "queue/front.h"
 
 #include "base/text.h"
+#include "queue/webhooks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -110,12 +111,17 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
                    "results that were promised take all the %" PRIu64
                    " bytes there are for them (limit record_bytes)",
                    view->kept_limit);
-    else if (code == 10)
+    else if (code == 11)
         blasd_fail(&err, BLASD_E_input_failed, "inputs",
                    "a job whose output an input is has just ended without a result");
     else if (code == 9)
         blasd_fail(&err, BLASD_E_reference_not_found, "inputs",
                    "what an input refers to was there a moment ago, and is not kept any more");
+    else if (code == 10)
+        blasd_fail(&err, BLASD_E_too_many_webhooks, "notify",
+                   "webhooks that wait are as many as may be: %" PRIu64
+                   " in all, and a tenth of them for one host (limit webhooks)",
+                   queue->limits.webhooks);
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
     else
@@ -240,7 +246,7 @@ static int write_references(const struct blasd_job *job, bool awaited, const cha
 static void add_options(struct front_submit *submit, struct item *item,
                         const struct blasd_principal *principal, const struct blasd_submission *s) {
     struct front_call *call = &submit->call;
-    char text[160 + BLASD_MAX_INPUTS * REFERENCE_TEXT];
+    char text[200 + BLASD_MAX_INPUTS * REFERENCE_TEXT + BLASD_WEBHOOK_URL_MAX];
     const char *gap = "", *key = s->idempotency_key;
     int len = 0;
     text[0] = '\0';
@@ -260,6 +266,11 @@ static void add_options(struct front_submit *submit, struct item *item,
     if (s->job->keeping.keep != 0) {
         len += snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64, gap,
                         front_tensor_quota(call->queue, principal));
+        gap = " ";
+    }
+    if (s->notify != NULL) {
+        len += snprintf(text + len, sizeof text - (size_t)len, "%sn=%" PRIu64 ":%.*s", gap,
+                        call->queue->limits.webhooks, BLASD_WEBHOOK_URL_MAX - 1, s->notify);
         gap = " ";
     }
     if (key != NULL)
@@ -358,7 +369,8 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     struct front_entry like;
     char head[BLASD_ID_ENTRY];
     if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
-        s->idempotency_key != NULL || s->job->keeping.keep != 0 || blasd_job_refers(s->job))
+        s->idempotency_key != NULL || s->notify != NULL || s->job->keeping.keep != 0 ||
+        blasd_job_refers(s->job))
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     memcpy(head, id, sizeof head);

@@ -107,11 +107,17 @@ static struct put_call *put_call_new(struct blasd_front_queue *queue, struct put
     return c;
 }
 
+/* Behind the form, of what was summed. */
+#define SUM " sha256="
+
 static void add_tensor(struct front_call *call, const struct blasd_tensor_put *one) {
-    char form[BLASD_FORM_MAX];
+    char form[BLASD_FORM_MAX], text[BLASD_FORM_MAX + sizeof SUM + BLASD_SHA256_MAX];
+    bool summed = one->sha256[0] != '\0';
     front_call_arg(call, one->id, BLASD_ID_LEN);
     front_call_number(call, blasd_tensor_bytes(&one->tensor));
-    front_call_text(call, blasd_form_write(&one->tensor, form));
+    snprintf(text, sizeof text, "%s%s%s", blasd_form_write(&one->tensor, form), summed ? SUM : "",
+             one->sha256);
+    front_call_text(call, text);
 }
 
 void blasd_front_queue_tensor_put(struct blasd_front_queue *queue,
@@ -152,10 +158,14 @@ struct tensor_call {
     bool listed;
 };
 
-/* "BYTES LIFE CREATED USED ENDS FORM" */
+/* "BYTES LIFE CREATED USED ENDS FORM", the sum where there is one, and behind a tab the device that
+ * has a copy. */
 static bool read_facts(const char *id, const char *text, struct blasd_stored_tensor *ret) {
+    char form[BLASD_FORM_MAX];
     double used, ends;
+    const char *sum = strstr(text, SUM);
     int at = 0;
+    size_t len;
     memset(ret, 0, sizeof *ret);
     if (strlen(id) != BLASD_ID_LEN) return false;
     memcpy(ret->id, id, BLASD_ID_LEN + 1);
@@ -165,8 +175,18 @@ static bool read_facts(const char *id, const char *text, struct blasd_stored_ten
         return false;
     ret->used_us = (int64_t)used;
     ret->expires_us = (int64_t)ends * 1000000;
-    return blasd_form_read(text + at, &ret->tensor) &&
-           blasd_tensor_bytes(&ret->tensor) == ret->bytes;
+    text += at;
+    len = strcspn(text, "\t");
+    if (text[len] == '\t') snprintf(ret->device, sizeof ret->device, "%s", text + len + 1);
+    if (sum != NULL) {
+        snprintf(ret->sha256, sizeof ret->sha256, "%.*s",
+                 (int)(text + len - sum) - (int)strlen(SUM), sum + strlen(SUM));
+        len = (size_t)(sum - text);
+    }
+    if (len >= sizeof form) return false;
+    memcpy(form, text, len);
+    form[len] = '\0';
+    return blasd_form_read(form, &ret->tensor) && blasd_tensor_bytes(&ret->tensor) == ret->bytes;
 }
 
 static void not_there(const struct tensor_call *c, struct blasd_err *err) {

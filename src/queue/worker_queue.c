@@ -149,6 +149,15 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     return rc < 0 ? rc : 0;
 }
 
+int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *device,
+                              const char (*ids)[BLASD_ID_LEN + 1], int count,
+                              struct blasd_err *err) {
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("tensor_copies"));
+    blasd_caller_text(&queue->caller, device);
+    for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);
+    return blasd_caller_do(&queue->caller, err);
+}
+
 int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
                                struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX], ms[24];

@@ -61,6 +61,11 @@ void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count);
  * others now and the worker must register anew. */
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err);
+/* Says that the device has copies of these tensors, until a lease that was renewed now would lapse;
+ * ids of anything else are passed over. */
+int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *device,
+                              const char (*ids)[BLASD_ID_LEN + 1], int count,
+                              struct blasd_err *err);
 /* Publishes what the worker has counted, a JSON object, for some seconds. */
 int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
                                struct blasd_err *err);
@@ -94,10 +99,12 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
  * After queue_unavailable it is to be called again with the same endings, or the lease given up. */
 int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
                               int count, bool *lost, struct blasd_err *err);
-/* Reports progress of begun jobs and learns whether any of them is still wanted (not cancelled,
- * expired or taken). Called through the heartbeat's connection. */
+/* Reports progress of begun jobs, and how long they will yet take (-1: not known), and learns
+ * whether any of them is still wanted (not cancelled, expired or taken). Called through the
+ * heartbeat's connection. */
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                                double progress, bool *wanted, struct blasd_err *err);
+                                double progress, int64_t remaining_us, bool *wanted,
+                                struct blasd_err *err);
 
 /* Blobs of either kind, whole. put: makes what was written visible to others (dir: nothing to do).
  * get: opens for reading and maps. remove: deletes. */

@@ -481,13 +481,17 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
 }
 
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                                double progress, bool *wanted, struct blasd_err *err) {
-    char text[32];
+                                double progress, int64_t remaining_us, bool *wanted,
+                                struct blasd_err *err) {
+    char text[64];
+    int len;
     redisReply *reply;
     *wanted = false;
     if (!(progress >= 0)) progress = 0;
     if (progress > 1) progress = 1;
-    snprintf(text, sizeof text, "%.6g", progress);
+    len = snprintf(text, sizeof text, "%.6g", progress);
+    if (remaining_us >= 0)
+        snprintf(text + len, sizeof text - (size_t)len, " %" PRId64, remaining_us);
     blasd_worker_leased(queue, BLASD_QUEUE_FN("progress"));
     blasd_caller_text(&queue->caller, text);
     for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);

@@ -59,13 +59,14 @@ static const struct blasd_span_link *join_batch(struct blasd_batch_span *batch,
     return &batch->self;
 }
 
-void blasd_spans_job(struct blasd_batch_span *batch, const struct blasd_trace *trace,
-                     const struct blasd_record *record) {
+/* Adds the job's own span, which is *ret; false where it is to have none. */
+static bool add_job(struct blasd_otlp *otlp, const struct blasd_trace *trace,
+                    const struct blasd_record *record, struct blasd_span *ret) {
     const struct blasd_execution *execution = &record->execution;
     struct blasd_span span = {.kind = BLASD_SPAN_CONSUMER,
                               .start_us = record->created_us - record->timing.receive_us,
                               .end_us = record->finished_us};
-    if (batch->otlp == NULL || !trace->sampled || !blasd_trace_given(trace->id)) return;
+    if (otlp == NULL || !trace->sampled || !blasd_trace_given(trace->id)) return false;
     memcpy(span.trace, trace->id, sizeof span.trace);
     memcpy(span.parent, trace->span, sizeof span.parent);
     blasd_trace_job_span(record->id, span.id);
@@ -79,8 +80,23 @@ void blasd_spans_job(struct blasd_batch_span *batch, const struct blasd_trace *t
     blasd_span_number(&span, "blasd.batch_size", execution->batch_size);
     blasd_span_number(&span, "blasd.attempts", execution->attempts);
     blasd_span_number(&span, "blasd.bytes", (int64_t)execution->bytes);
-    blasd_otlp_add(batch->otlp, &span);
-    add_phases(batch->otlp, &span, record, join_batch(batch, &span));
+    blasd_otlp_add(otlp, &span);
+    *ret = span;
+    return true;
+}
+
+void blasd_spans_job(struct blasd_batch_span *batch, const struct blasd_trace *trace,
+                     const struct blasd_record *record) {
+    struct blasd_span span;
+    if (add_job(batch->otlp, trace, record, &span))
+        add_phases(batch->otlp, &span, record, join_batch(batch, &span));
+}
+
+void blasd_spans_unfinished(struct blasd_otlp *otlp, const struct blasd_trace *trace,
+                            const struct blasd_record *record) {
+    struct blasd_span span;
+    if (add_job(otlp, trace, record, &span))
+        add_phase(otlp, &span, "queue", record->created_us, record->timing.queue_us, NULL);
 }
 
 void blasd_spans_batch_end(struct blasd_batch_span *batch, const char *op, const char *device,

@@ -19,6 +19,9 @@ void blasd_spans_batch_begin(struct blasd_batch_span *batch, struct blasd_otlp *
  * download; of a job that is not sampled none. `batch` may have none. */
 void blasd_spans_job(struct blasd_batch_span *batch, const struct blasd_trace *trace,
                      const struct blasd_record *record);
+/* A job that no worker has ended: its span and, below it, queue; `otlp` may be NULL. */
+void blasd_spans_unfinished(struct blasd_otlp *otlp, const struct blasd_trace *trace,
+                            const struct blasd_record *record);
 /* The batch's own span, where it has sampled jobs: of `count` jobs, between two points in time. */
 void blasd_spans_batch_end(struct blasd_batch_span *batch, const char *op, const char *device,
                            int count, int64_t start_us, int64_t end_us);

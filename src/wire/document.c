@@ -232,6 +232,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                  record->id, record->op, blasd_state_names[record->state],
                  blasd_priority_names[record->priority], device_of(record), record->created_us,
                  record->started_us, record->finished_us, record->progress);
+    if (record->state == BLASD_RUNNING && record->remaining_us >= 0)
+        json_out_put(out, ",\"remaining_ms\":%f", (double)record->remaining_us / 1000);
     write_labels(out, record->labels);
     write_trace(out, record->trace_id);
     write_outputs(out, record, data);

@@ -6,6 +6,7 @@
  *     device, device_name, method, as many warnings as the head says
  *     outputs              as many as the head says; of each: its name, the tensor
  *     trace                its id, 16 bytes, only where the head says so
+ *     remaining_us         8, of one that runs
  *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
  *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
  * id
@@ -170,6 +171,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     }
     room[offsetof(struct head, outputs)] = head.outputs;
     if (head.traced) frame_put(&w, record->trace_id, sizeof record->trace_id);
+    if (record->state == BLASD_RUNNING) frame_put(&w, &record->remaining_us, sizeof(int64_t));
     put_keeping(&w, op, record);
     return frame_end(&w, room, out, err);
 }
@@ -302,6 +304,7 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
         return frame_broken(err, "its labels are none");
     code = get_outputs(r, head->outputs, record, err);
     if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));
     if (code == 0) code = get_keeping(r, record, err);
     return code;
 }

@@ -5,6 +5,7 @@
 #include "core/graph.h"
 #include "wire/frame_graph.h"
 #include "wire/json_tensor.h"
+#include "wire/remote_in.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,7 +150,15 @@ static int read_input(void *arg, const char *quote, const char *name, const char
     (void)quote;
     if (rc != 0) return rc;
     if (is_reference(reading->text, value)) return read_reference(reading, value, to, next, err);
-    return blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
+    rc = blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
+    if (rc == 0 && to->remote != NULL) {
+        blasd_remote_free(to->remote);
+        to->remote = NULL;
+        return blasd_fail(err, BLASD_E_invalid_reference, "",
+                          "a step has no input by URL: put it among the inputs of the graph, and "
+                          "name it here with {\"input\":NAME}");
+    }
+    return rc;
 }
 
 static int read_inputs(struct reading *reading, const char *value, const char **next,

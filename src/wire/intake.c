@@ -6,6 +6,7 @@
 #include "wire/body_reader.h"
 #include "wire/graph_in.h"
 #include "wire/part_header.h"
+#include "wire/remote_in.h"
 #include "wire/sanitize.h"
 
 #include <stdlib.h>
@@ -84,6 +85,7 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"keep", options->keep},
         {"results", options->results},
         {"labels", options->labels},
+        {"notify", options->notify},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];
@@ -202,6 +204,10 @@ const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *
     return &intake->inputs;
 }
 
+const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake) {
+    return &intake->body;
+}
+
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
     int rc = blasd_intake_end(intake, err);
     if (rc != 0) return rc;
@@ -219,9 +225,15 @@ int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struc
     return rc;
 }
 
+const char *blasd_intake_notify(const struct blasd_intake *intake) {
+    return intake->fields.notify;
+}
+
 void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
+    for (int i = 0; i < intake->inputs.count; i++)
+        blasd_remote_free(intake->inputs.items[i].remote);
     blasd_request_fields_release(&intake->fields);
     blasd_graph_in_free(intake->graph);
     if (intake->freelist != NULL)

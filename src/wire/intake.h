@@ -35,7 +35,7 @@ struct blasd_intake_options {
     const char *content_type; /* may be NULL: then JSON is assumed where the body starts with { */
     /* from the URL's query, each NULL where it is not there; the body's own members win over none
      * of them: the same member in both places is an error (invalid_field) */
-    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels;
+    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels, *notify;
     const char *keep, *results;
     bool graph; /* the body is a graph: graph_in.h */
     /* bytes of the body where that is known, else 0: a header that describes more than comes is
@@ -65,12 +65,17 @@ int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err);
 /* The tensors that came; borrowed. After blasd_intake_end. */
 struct blasd_named_inputs;
 const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *intake);
+/* What the readers of its body work on, for remote_in.h; borrowed. */
+const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake);
 /* Ends the body, where that is still to be done, and fills `job`: operation, inputs with dtype,
  * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
  * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
 /* Completes a job whose inputs refer to others, once these are described in it. */
 int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
+/* Where the request wants the job's end told, as it was given; NULL: nowhere. Borrowed until
+ * blasd_intake_free. */
+const char *blasd_intake_notify(const struct blasd_intake *intake);
 void blasd_intake_free(struct blasd_intake *intake); /* takes NULL */
 
 #endif

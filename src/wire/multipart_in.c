@@ -59,10 +59,11 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
     snprintf(field, sizeof field, "inputs.%s", shown);
     if (memcmp(reader->text.data, BLASD_NPY_MAGIC, BLASD_NPY_MAGIC_LEN) != 0) {
         if (!part->is_file)
-            return blasd_fail(err, BLASD_E_unknown_field, shown,
-                              "the part '%s' is neither a .npy file nor op, params, params.NAME, "
-                              "priority, deadline_ms, device, labels, inputs, keep or results",
-                              shown);
+            return blasd_fail(
+                err, BLASD_E_unknown_field, shown,
+                "the part '%s' is neither a .npy file nor op, params, params.NAME, "
+                "priority, deadline_ms, device, labels, inputs, keep, results or notify",
+                shown);
         return blasd_fail(err, BLASD_E_malformed_npy, field,
                           "the file of part '%s' does not begin as .npy files do", shown);
     }

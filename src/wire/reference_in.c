@@ -1,22 +1,27 @@
 /* References in JSON. What they refer to is not looked for here. */
 #include "wire/reference_in.h"
 
+#include "wire/json_list.h"
 #include "wire/number.h"
+#include "wire/remote_in.h"
 #include "wire/sanitize.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct reading {
     const struct blasd_json_text *text;
     struct blasd_named_input *to;
     const char *field;
-    bool tensor, job, output, slice, dtype; /* the members that were there */
+    bool tensor, job, output, slice, dtype, url, shape; /* the members that were there */
+    struct blasd_remote remote;                         /* what they say where there is a URL */
+    const char *id; /* where the tensor's id begins, or, beside a URL, its name */
 };
 
 bool blasd_reference_begins(const char *name) {
     return strcmp(name, "tensor") == 0 || strcmp(name, "job") == 0 || strcmp(name, "output") == 0 ||
-           strcmp(name, "slice") == 0;
+           strcmp(name, "slice") == 0 || strcmp(name, "url") == 0;
 }
 
 static int wrong(const struct reading *reading, struct blasd_err *err, const char *what) {
@@ -117,6 +122,18 @@ static int read_dtype(struct reading *reading, const char *p, const char **next,
     return 0;
 }
 
+static int read_url(struct reading *reading, const char *p, const char **next,
+                    struct blasd_err *err) {
+    if (*p != '"') return wrong(reading, err, "has a URL that is no string");
+    return blasd_json_string(reading->text, p, &reading->remote.url, next, err);
+}
+
+static int read_shape(struct reading *reading, const char *p, const char **next,
+                      struct blasd_err *err) {
+    struct blasd_tensor *raw = &reading->remote.raw;
+    return blasd_json_lengths(reading->text, p, reading->field, &raw->rank, raw->shape, next, err);
+}
+
 static int read_member(void *arg, const char *quote, const char *name, const char *p,
                        const char **next, struct blasd_err *err) {
     struct reading *reading = arg;
@@ -125,20 +142,73 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
                 : strcmp(name, "output") == 0 ? &reading->output
                 : strcmp(name, "slice") == 0  ? &reading->slice
                 : strcmp(name, "dtype") == 0  ? &reading->dtype
+                : strcmp(name, "url") == 0    ? &reading->url
+                : strcmp(name, "shape") == 0  ? &reading->shape
                                               : NULL;
     char shown[BLASD_SANITIZED_MAX];
     (void)quote;
     if (was == NULL)
         return blasd_fail(err, BLASD_E_invalid_reference, reading->field,
-                          "a reference has no member '%s'; it has tensor, or job and output, and "
-                          "may have slice and dtype",
+                          "a reference has no member '%s'; it has tensor, or job and output, or "
+                          "url, and may have slice and dtype",
                           blasd_sanitize(shown, name, strlen(name)));
     if (*was) return wrong(reading, err, "has a member twice");
     *was = true;
     if (was == &reading->output) return read_output(reading, p, next, err);
     if (was == &reading->slice) return read_slice(reading, p, next, err);
     if (was == &reading->dtype) return read_dtype(reading, p, next, err);
-    return read_id(reading, p, was == &reading->tensor, next, err);
+    if (was == &reading->url) return read_url(reading, p, next, err);
+    if (was == &reading->shape) return read_shape(reading, p, next, err);
+    if (was == &reading->job) return read_id(reading, p, false, next, err);
+    reading->id = p; /* what it is tells a URL, which may follow */
+    return blasd_json_skip(reading->text, p, next, err);
+}
+
+/* What it says of a URL becomes the input's. */
+static int finish_remote(struct reading *reading, struct blasd_err *err) {
+    struct blasd_remote *remote = &reading->remote;
+    const char *next;
+    int rc = 0;
+    if (reading->job || reading->output || reading->slice)
+        return wrong(reading, err, "has a URL, so that it has no job, output or slice");
+    remote->typed = reading->dtype;
+    remote->dtype = reading->to->input.tensor.dtype;
+    if (reading->shape && (!reading->dtype || reading->tensor))
+        return wrong(reading, err,
+                     "has a shape, which goes with a URL and a dtype, of plain bytes");
+    if (reading->tensor && *reading->id != '"')
+        return wrong(reading, err, "names a tensor of a file by what is no string");
+    if (reading->tensor)
+        rc = blasd_json_string(reading->text, reading->id, &remote->tensor, &next, err);
+    remote->format = reading->tensor  ? BLASD_REMOTE_SAFETENSORS
+                     : reading->shape ? BLASD_REMOTE_RAW
+                                      : BLASD_REMOTE_NPY;
+    if (rc == 0 && reading->shape) {
+        remote->raw = blasd_tensor_make(remote->dtype, remote->raw.rank, remote->raw.shape);
+        rc = blasd_tensor_check(&remote->raw, reading->field, err);
+    }
+    if (rc != 0) return rc;
+    reading->to->remote = malloc(sizeof *remote);
+    if (reading->to->remote == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    *reading->to->remote = *remote;
+    memset(remote, 0, sizeof *remote);
+    return 0;
+}
+
+static int finish_reference(struct reading *reading, struct blasd_err *err) {
+    struct blasd_source *source = &reading->to->input.source;
+    const char *next;
+    if (reading->shape) return wrong(reading, err, "has a shape, which only one by URL may have");
+    if (reading->tensor == reading->job)
+        return wrong(reading, err,
+                     "must name a tensor, or a job and its output, or a URL, and only one of them");
+    if (reading->job != reading->output)
+        return wrong(reading, err,
+                     reading->job ? "names a job and not which of its outputs"
+                                  : "names an output and no job");
+    source->kind = reading->tensor ? BLASD_SOURCE_TENSOR : BLASD_SOURCE_JOB;
+    return reading->tensor ? read_id(reading, reading->id, true, &next, err) : 0;
 }
 
 int blasd_reference_read(const struct blasd_json_text *text, const char *p,
@@ -146,13 +216,8 @@ int blasd_reference_read(const struct blasd_json_text *text, const char *p,
                          struct blasd_err *err) {
     struct reading reading = {.text = text, .to = to, .field = field};
     int rc = blasd_json_members(text, p, read_member, &reading, next, err);
-    if (rc != 0) return rc;
-    if (reading.tensor == reading.job)
-        return wrong(&reading, err, "must name a tensor, or a job and its output, and not both");
-    if (reading.job != reading.output)
-        return wrong(&reading, err,
-                     reading.job ? "names a job and not which of its outputs"
-                                 : "names an output and no job");
-    to->input.source.kind = reading.tensor ? BLASD_SOURCE_TENSOR : BLASD_SOURCE_JOB;
-    return 0;
+    if (rc == 0) rc = reading.url ? finish_remote(&reading, err) : finish_reference(&reading, err);
+    json_decref(reading.remote.url);
+    json_decref(reading.remote.tensor);
+    return rc;
 }

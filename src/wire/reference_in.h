@@ -1,5 +1,5 @@
-/* A reference in JSON: {"tensor": ID} or {"job": ID, "output": NAME}, each with "slice" or without.
- */
+/* A reference in JSON: {"tensor": ID} or {"job": ID, "output": NAME}, each with "slice" or without,
+ * or {"url": URL}, which remote_in.h tells of. */
 #ifndef BLASD_WIRE_REFERENCE_IN_H
 #define BLASD_WIRE_REFERENCE_IN_H
 

@@ -7,12 +7,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, KEEP, RESULTS, MEMBERS };
+enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, KEEP, RESULTS, NOTIFY, MEMBERS };
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {"op",     "params", "priority", "deadline_ms",
-                                             "device", "labels", "keep",     "results"};
+static const char *const members[MEMBERS] = {
+    "op", "params", "priority", "deadline_ms", "device", "labels", "keep", "results", "notify"};
 #define PARAM_PREFIX "params."
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
@@ -27,6 +28,8 @@ void blasd_request_fields_release(struct blasd_request_fields *fields) {
     json_decref(fields->texts);
     json_decref(fields->keep);
     json_decref(fields->sent);
+    free(fields->notify);
+    fields->notify = NULL;
     fields->params = fields->texts = fields->keep = fields->sent = NULL;
     blasd_buf_release(&fields->steps);
     blasd_buf_release(&fields->results);
@@ -141,6 +144,16 @@ static int set_labels(struct blasd_request_fields *fields, json_t *value, struct
     return rc;
 }
 
+/* What it leads to is looked at by who knows where it may. */
+static int set_notify(struct blasd_request_fields *fields, const char *text, size_t len,
+                      struct blasd_err *err) {
+    if (memchr(text, '\0', len) != NULL)
+        return blasd_fail(err, BLASD_E_invalid_field, "notify", "notify must be a URL");
+    fields->notify = strndup(text, len);
+    if (fields->notify != NULL) return 0;
+    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+}
+
 static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
@@ -233,10 +246,11 @@ static int unknown_name(enum blasd_code code, const char *prefix, const char *ow
 
 static int unknown_member(const struct blasd_request_fields *fields, const char *name,
                           struct blasd_err *err) {
-    static const char *const job[] = {"op",     "inputs", "params", "priority", "deadline_ms",
-                                      "device", "labels", "keep",   "results",  NULL};
-    static const char *const graph[] = {"steps",       "results", "inputs", "priority",
-                                        "deadline_ms", "device",  "labels", NULL};
+    static const char *const job[] = {"op",          "inputs", "params", "priority",
+                                      "deadline_ms", "device", "labels", "keep",
+                                      "results",     "notify", NULL};
+    static const char *const graph[] = {"steps",  "results", "inputs", "priority", "deadline_ms",
+                                        "device", "labels",  "notify", NULL};
     return unknown_name(BLASD_E_unknown_field, "", fields->graph ? "a graph" : "a job", "member",
                         name, fields->graph ? graph : job, err);
 }
@@ -285,6 +299,7 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
     case KEEP:
     case RESULTS: return set_names_text(fields, member, text, len, err);
+    case NOTIFY: return set_notify(fields, text, len, err);
     case LABELS: return blasd_labels_read(fields->labels, text, len, err);
     default: return set_device(fields, text, len, err);
     }

@@ -1,6 +1,6 @@
 /* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device, labels,
- * keep, results. It is gathered from the query, the body or both, in any order, and becomes a job
- * once all is there. Read next: param_read.h for the parameters' values. */
+ * keep, results, notify. It is gathered from the query, the body or both, in any order, and becomes
+ * a job once all is there. Read next: param_read.h for the parameters' values. */
 #ifndef BLASD_WIRE_REQUEST_FIELDS_H
 #define BLASD_WIRE_REQUEST_FIELDS_H
 
@@ -12,7 +12,7 @@
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
-#define BLASD_REQUEST_FIELDS 8
+#define BLASD_REQUEST_FIELDS 9
 
 struct blasd_request_fields {
     const struct blasd_limits *limits; /* borrowed */
@@ -22,6 +22,7 @@ struct blasd_request_fields {
     enum blasd_device_class device;
     int64_t deadline_ms;
     char labels[BLASD_LABELS_MAX];
+    char *notify;        /* a URL, not yet looked at, or NULL; owned */
     json_t *params;      /* object or NULL; owned */
     json_t *keep, *sent; /* lists of strings or NULL; owned: keep, results */
     json_t *texts;       /* object of strings or NULL, parameters that came as text; owned */

@@ -3,11 +3,11 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms, device, labels, keep and results as strings, and inputs (a JSON text, of
+ * deadline_ms, device, labels, keep, results and notify as strings, and inputs (a JSON text, of
  * references); what else stands there is other programs' business and ignored. */
-#include "base/buf.h"
+#include "wire/safetensors_in.h"
+
 #include "base/text.h"
-#include "wire/body_reader.h"
 #include "wire/dtype_codes.h"
 #include "wire/inputs_text.h"
 #include "wire/json_text.h"
@@ -164,28 +164,36 @@ static int take_offsets(const struct list *offsets, const char *field, struct en
                       (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
 
-static int read_entry(struct safetensors_reader *reader, const struct blasd_json_text *text,
-                      const char *name, const char *value, const char **next,
-                      struct blasd_err *err) {
-    struct entry *entry = &reader->entries[reader->count];
+/* What an entry says of its tensor, at `value`. */
+static int read_description(const struct blasd_json_text *text, const char *value,
+                            const char *field, struct entry *entry, const char **next,
+                            struct blasd_err *err) {
+    struct blasd_tensor *tensor = &entry->to->input.tensor;
     struct members members;
-    char field[64];
-    int rc = blasd_named_inputs_add(reader->body->inputs, name, strlen(name), &entry->to, err);
-    if (rc != 0) return rc;
+    int rc;
     members.text = text;
     members.seen = 0;
     members.has_dtype = false;
-    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
     rc = *value == '{' ? blasd_json_members(text, value, read_member, &members, next, err)
                        : blasd_json_skip(text, value, next, err);
     if (rc != 0) return rc;
     if (members.seen != ALL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s must be an object of dtype, shape and data_offsets", field);
-    rc = find_dtype(members.has_dtype ? members.dtype : NULL, field, &entry->to->input.tensor.dtype,
-                    err);
-    if (rc == 0) rc = take_shape(&members.shape, field, &entry->to->input.tensor, err);
-    if (rc == 0) rc = take_offsets(&members.offsets, field, entry, err);
+    rc = find_dtype(members.has_dtype ? members.dtype : NULL, field, &tensor->dtype, err);
+    if (rc == 0) rc = take_shape(&members.shape, field, tensor, err);
+    return rc == 0 ? take_offsets(&members.offsets, field, entry, err) : rc;
+}
+
+static int read_entry(struct safetensors_reader *reader, const struct blasd_json_text *text,
+                      const char *name, const char *value, const char **next,
+                      struct blasd_err *err) {
+    struct entry *entry = &reader->entries[reader->count];
+    char field[64];
+    int rc = blasd_named_inputs_add(reader->body->inputs, name, strlen(name), &entry->to, err);
+    if (rc != 0) return rc;
+    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
+    rc = read_description(text, value, field, entry, next, err);
     if (rc == 0) reader->count++;
     return rc;
 }
@@ -419,6 +427,53 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
 static void free_reader(struct blasd_body_reader *base) {
     struct safetensors_reader *reader = (struct safetensors_reader *)base;
     blasd_buf_release(&reader->header);
+}
+
+/* The one entry that is looked for in a header, all else of which is stepped over. */
+struct search {
+    struct blasd_json_text text;
+    const char *name, *field;
+    struct entry entry;
+    bool found;
+};
+
+static int look_at(void *arg, const char *quote, const char *name, const char *value,
+                   const char **next, struct blasd_err *err) {
+    struct search *search = arg;
+    (void)quote;
+    if (strcmp(name, search->name) != 0 || *value != '{')
+        return blasd_json_skip(&search->text, value, next, err);
+    search->found = true;
+    return read_description(&search->text, value, search->field, &search->entry, next, err);
+}
+
+int blasd_safetensors_find(struct blasd_buf *header, const struct blasd_limits *limits,
+                           const char *name, struct blasd_named_input *to, uint64_t *begin,
+                           uint64_t *end, struct blasd_err *err) {
+    struct search search = {.name = name, .entry = {.to = to}};
+    char field[64], shown[BLASD_SANITIZED_MAX];
+    const char *p;
+    int rc;
+    if (blasd_buf_add(header, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the header");
+    header->len -= BLASD_JSON_SLACK;
+    search.text = (struct blasd_json_text){header->data + 8, header->data + header->len,
+                                           (int)limits->json_depth};
+    blasd_text_join(field, sizeof field, "inputs.", to->name, NULL);
+    search.field = field;
+    p = blasd_json_space(search.text.start);
+    rc = *p == '{' ? blasd_json_members(&search.text, p, look_at, &search, &p, err)
+                   : blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                                "the header of the file is no JSON object");
+    if (rc != 0 && err->code == BLASD_E_malformed_json)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "the header of the file is not valid JSON");
+    if (rc == 0 && !search.found)
+        return blasd_fail(err, BLASD_E_invalid_reference, field, "the file has no tensor '%s'",
+                          blasd_sanitize(shown, name, strlen(name)));
+    *begin = search.entry.begin;
+    *end = search.entry.end;
+    return rc;
 }
 
 struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *body) {

@@ -14,9 +14,12 @@ int blasd_tensor_document(const struct blasd_stored_tensor *tensor, struct blasd
     document_tensor(&out, &tensor->tensor);
     json_out_put(&out,
                  ",\"order\":%s,\"bytes\":%u,\"created_at\":%t,\"used_at\":%t,\"expires_at\":%t,"
-                 "\"life_s\":%u,\"location\":\"host\"}",
+                 "\"life_s\":%u,\"location\":%s",
                  tensor->tensor.order == BLASD_ROW_MAJOR ? "C" : "F", tensor->bytes,
-                 tensor->created_us, tensor->used_us, tensor->expires_us, tensor->life_s);
+                 tensor->created_us, tensor->used_us, tensor->expires_us, tensor->life_s,
+                 tensor->device[0] != '\0' ? tensor->device : "host");
+    if (tensor->sha256[0] != '\0') json_out_put(&out, ",\"sha256\":%s", tensor->sha256);
+    json_out_put(&out, "}");
     return document_end(&out, before);
 }
 

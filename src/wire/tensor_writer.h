@@ -14,13 +14,16 @@
 #define BLASD_NAMED_INPUTS_MAX (BLASD_MAX_INPUTS + 8)
 #define BLASD_GRAPH_INPUTS_MAX 32 /* of a graph, beside what stands in its steps */
 
+struct blasd_remote;
 struct blasd_named_input {
-    char name[BLASD_NAME_MAX]; /* printable ASCII */
-    bool any;                  /* some input of any name may get it: everything is looked for */
+    char name[BLASD_NAME_MAX];   /* printable ASCII */
+    bool any;                    /* some input of any name may get it: everything is looked for */
+    struct blasd_remote *remote; /* where it is still to be fetched from (remote_in.h); owned by
+                                    whoever has the inputs; NULL: from nowhere */
     struct blasd_input input;
 };
 
-/* The tensors of one request by name. Owns nothing. */
+/* The tensors of one request by name. */
 struct blasd_named_inputs {
     struct blasd_sink *sink; /* borrowed */
     bool any;                /* of each that is added: they are a graph's */

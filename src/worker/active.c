@@ -63,24 +63,38 @@ void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
+void blasd_heartbeat_kept(struct blasd_heartbeat *heartbeat, const char (*ids)[BLASD_ID_LEN + 1],
+                          int count) {
+    pthread_mutex_lock(&heartbeat->lock);
+    memcpy(heartbeat->kept, ids, (size_t)count * sizeof *ids);
+    heartbeat->kept_count = count;
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost) {
     pthread_mutex_lock(&heartbeat->lock);
     heartbeat->cost = *cost;
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
-                                   const struct blasd_plan *plan) {
+double blasd_active_estimate_ns(const struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
+                                const struct blasd_plan *plan) {
     struct blasd_cost_work work;
     struct blasd_cost_guess guess;
-    bool known;
     blasd_cost_work(plan, blasd_op_position(op), &work);
+    return blasd_cost_predict(&heartbeat->cost, &work, &guess)
+               ? guess.alone_s * 1e9
+               : work.flops * NS_PER_FLOP +
+                     (work.bytes + (double)plan->workspace_bytes) * NS_PER_BYTE;
+}
+
+double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
+                                   const struct blasd_plan *plan) {
+    double ns;
     pthread_mutex_lock(&heartbeat->lock);
-    known = blasd_cost_predict(&heartbeat->cost, &work, &guess);
+    ns = blasd_active_estimate_ns(heartbeat, op, plan);
     pthread_mutex_unlock(&heartbeat->lock);
-    return known ? guess.alone_s * 1e9
-                 : work.flops * NS_PER_FLOP +
-                       (work.bytes + (double)plan->workspace_bytes) * NS_PER_BYTE;
+    return ns;
 }
 
 void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd_task *tasks,

@@ -23,6 +23,7 @@ struct running {
     struct blasd_task *task; /* of the graph */
     struct blasd_graph graph;
     struct blasd_tensor *made;  /* owned; of each value what it really is */
+    int *uses;                  /* owned; of each value, by how many inputs */
     unsigned char *memory;      /* of values that are no results */
     struct blasd_arena scratch; /* inputs that had to be converted for the step */
     struct blasd_buf report;
@@ -89,6 +90,21 @@ static int find_inputs(struct running *running, struct blasd_job *job,
         }
     }
     return 0;
+}
+
+/* Names what more steps may read, so that a device need not be sent it again. */
+static const struct blasd_key *name_input(struct running *running, const struct blasd_input *input,
+                                          const struct blasd_tensor *from,
+                                          const struct blasd_tensor *to) {
+    int64_t at = (int64_t)input->source.offset;
+    if (input->source.kind == BLASD_SOURCE_STEP) {
+        at = blasd_graph_value(&running->graph, input->source.step, input->source.output) -
+             running->graph.values;
+        if (running->uses[at] < 2) return NULL;
+    } else if (input->source.kind != BLASD_SOURCE_PAYLOAD) {
+        return NULL;
+    }
+    return blasd_io_name_input(&running->scratch, running->task->job->id, input, at, from, to);
 }
 
 static unsigned char *place_of(const struct running *running,
@@ -175,9 +191,12 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
     code = find_inputs(running, job, from, err);
     if (code == 0) code = blasd_job_plan(job, &plan, err);
     if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, &plan);
-    for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++)
-        if (blasd_job_has(job, i))
-            code = blasd_io_map_input(&running->scratch, job, &plan, i, &from[i], &task, err);
+    for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++) {
+        if (!blasd_job_has(job, i)) continue;
+        code = blasd_io_map_input(&running->scratch, job, &plan, i, &from[i], &task, err);
+        if (code == 0)
+            task.names[i] = name_input(running, &job->inputs[i], &from[i], &task.inputs[i]);
+    }
     if (code == 0) code = map_outputs(running, at, &plan, &task, err);
     if (code != 0) return code;
     mapped_ns = blasd_clock_ns();
@@ -193,6 +212,19 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
 }
 
 /* ---- all of them ---- */
+
+static void count_uses(struct running *running) {
+    const struct blasd_graph *graph = &running->graph;
+    for (int s = 0; s < graph->step_count; s++) {
+        const struct blasd_job *job = &graph->steps[s].job;
+        for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+            const struct blasd_source *source = &job->inputs[i].source;
+            if (source->kind == BLASD_SOURCE_STEP)
+                running->uses[blasd_graph_value(graph, source->step, source->output) -
+                              graph->values]++;
+        }
+    }
+}
 
 static int open_graph(struct running *running, struct blasd_arena *arena, struct blasd_err *err) {
     const struct blasd_task *task = running->task;
@@ -212,12 +244,14 @@ static int open_graph(struct running *running, struct blasd_arena *arena, struct
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "this worker plans the graph differently from who took it in");
     running->made = calloc((size_t)graph->value_count + 1, sizeof *running->made);
+    running->uses = calloc((size_t)graph->value_count + 1, sizeof *running->uses);
     running->memory = blasd_arena_take(arena, graph->memory_bytes);
     blasd_buf_init(&running->report, (size_t)graph->report_bytes);
-    if (running->made == NULL || running->memory == NULL)
+    if (running->made == NULL || running->uses == NULL || running->memory == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "",
                           "no memory for %llu bytes of intermediate values",
                           (unsigned long long)graph->memory_bytes);
+    count_uses(running);
     return blasd_graph_report_begin(graph->step_count, blasd_graph_results(graph), &running->report,
                                     err);
 }
@@ -278,6 +312,7 @@ int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *de
     snprintf(task->method, sizeof task->method, "%d steps", running.graph.step_count);
     blasd_graph_release(&running.graph);
     free(running.made);
+    free(running.uses);
     blasd_buf_release(&running.report);
     blasd_arena_release(&running.scratch);
     return code;

@@ -28,6 +28,10 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat);
 /* What the device is, for that object; called before the first lease, and later to refresh it. */
 void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
                             const struct blasd_device_info *info);
+/* The tensors and jobs, by id, of which the device keeps a copy. */
+#define BLASD_KEPT_MOST 256
+void blasd_heartbeat_kept(struct blasd_heartbeat *heartbeat, const char (*ids)[BLASD_ID_LEN + 1],
+                          int count);
 /* What jobs cost on the device, as it was measured; for that object too. */
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost);
 /* Notes that a call with these tasks, one or more of one operation, took `ns`. */

@@ -65,6 +65,8 @@ struct blasd_heartbeat {
     int64_t epoch; /* 0: no lease */
     struct active active[BLASD_SLOTS];
     struct blasd_device_info device;
+    char kept[BLASD_KEPT_MOST][BLASD_ID_LEN + 1];
+    int kept_count;
     uint64_t host_memory;
     struct tally tally;
     struct blasd_cost cost;
@@ -72,6 +74,9 @@ struct blasd_heartbeat {
 
 /* For active[].watch. */
 bool blasd_active_go_on(struct blasd_watch *watch, double progress);
+/* As blasd_heartbeat_estimate_ns. With the lock. */
+double blasd_active_estimate_ns(const struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
+                                const struct blasd_plan *plan);
 /* Jobs of the batches that run. With the lock. */
 int blasd_active_jobs(const struct blasd_heartbeat *heartbeat);
 /* How long ago the main thread gave a sign that it owes. With the lock. */

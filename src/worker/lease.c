@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "queue/worker_queue.h"
 #include "worker/heartbeat_state.h"
+#include "worker/remaining.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,22 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     free(info);
 }
 
+/* Says what the device has copies of: GET /tensors/ID shows it. */
+static void tell_copies(struct blasd_heartbeat *heartbeat) {
+    char ids[BLASD_KEPT_MOST][BLASD_ID_LEN + 1], device[sizeof heartbeat->device.id];
+    struct blasd_err err = {0};
+    int count;
+    pthread_mutex_lock(&heartbeat->lock);
+    count = heartbeat->kept_count;
+    memcpy(ids, heartbeat->kept, (size_t)count * sizeof *ids);
+    memcpy(device, heartbeat->device.id, sizeof device);
+    pthread_mutex_unlock(&heartbeat->lock);
+    if (count > 0 &&
+        blasd_worker_queue_copies(heartbeat->lease.queue, device,
+                                  (const char(*)[BLASD_ID_LEN + 1]) ids, count, &err) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot tell what the device keeps: %s", err.detail);
+}
+
 /* Publishes what was counted of jobs, where any have ended since, or the last text is about to
  * expire. */
 static void tell_phases(struct blasd_heartbeat *heartbeat, int64_t now) {
@@ -53,11 +70,22 @@ static void tell_phases(struct blasd_heartbeat *heartbeat, int64_t now) {
     blasd_buf_release(&text);
 }
 
+/* How long the batch will yet take. With the lock. */
+static int64_t remaining_us(const struct blasd_heartbeat *heartbeat, const struct active *active) {
+    double estimate_ns = 0, elapsed_ns = (double)(blasd_clock_ns() - active->began_ns);
+    for (int i = 0; i < active->count; i++)
+        estimate_ns += blasd_active_estimate_ns(heartbeat, active->jobs[i]->job.op,
+                                                &active->jobs[i]->plan);
+    return (int64_t)(1e6 * blasd_remaining_s(estimate_ns * 1e-9, elapsed_ns * 1e-9,
+                                             atomic_load(&active->progress)));
+}
+
 /* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
  * Called with the lock, which is left while Redis is asked. */
 static void report_progress(struct blasd_heartbeat *heartbeat, struct active *active) {
     uint64_t batch = active->batch;
     int count = active->count;
+    int64_t left_us = remaining_us(heartbeat, active);
     bool wanted = true;
     struct blasd_err err = {0};
     char(*copies)[BLASD_ID_LEN + 1] = calloc((size_t)count, sizeof *copies);
@@ -69,7 +97,7 @@ static void report_progress(struct blasd_heartbeat *heartbeat, struct active *ac
     }
     pthread_mutex_unlock(&heartbeat->lock);
     if (blasd_worker_queue_progress(heartbeat->lease.queue, ids, count,
-                                    atomic_load(&active->progress), &wanted, &err) != 0)
+                                    atomic_load(&active->progress), left_us, &wanted, &err) != 0)
         wanted = true; /* nothing was learnt */
     pthread_mutex_lock(&heartbeat->lock);
     if (!wanted && active->batch == batch) atomic_store(&active->told, BLASD_UNWANTED);
@@ -116,6 +144,7 @@ static void tick(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         heartbeat->lease.renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
         renew(heartbeat, epoch);
+        tell_copies(heartbeat);
         tell_phases(heartbeat, now);
         pthread_mutex_lock(&heartbeat->lock);
     }

@@ -163,6 +163,23 @@ static int find_elements(struct blasd_arena *arena, const struct blasd_item *ite
     return 0;
 }
 
+const struct blasd_key *blasd_io_name_input(struct blasd_arena *arena, const char *id,
+                                            const struct blasd_input *input, int64_t at,
+                                            const struct blasd_tensor *from,
+                                            const struct blasd_tensor *to) {
+    struct blasd_key *key = blasd_arena_take(arena, sizeof *key);
+    if (key == NULL) return NULL; /* nothing but a copy is lost by it */
+    key->len = 0;
+    blasd_key_add(key, id, BLASD_ID_LEN);
+    blasd_key_add_int(key, input->source.kind);
+    blasd_key_add_int(key, at);
+    for (int i = 0; i < input->reference.sliced; i++)
+        blasd_key_add_int(key, input->reference.to[i]);
+    blasd_key_add_tensor(key, from);
+    blasd_key_add_tensor(key, to);
+    return key;
+}
+
 static int map_input(struct blasd_worker_queue *queue, struct blasd_arena *arena,
                      const struct blasd_item *item, int i, unsigned char *payload,
                      struct blasd_task *task, unsigned makes_inputs, struct blasd_io *io,
@@ -176,7 +193,12 @@ static int map_input(struct blasd_worker_queue *queue, struct blasd_arena *arena
                    : find_elements(arena, item, i, payload, leave, &from, err);
     if (code != 0) return code;
     if (leave) task->unmade |= 1u << i;
-    return blasd_io_map_input(arena, &item->job, &item->plan, i, &from, task, err);
+    code = blasd_io_map_input(arena, &item->job, &item->plan, i, &from, task, err);
+    if (code == 0 && blasd_source_refers(&input->source))
+        task->names[i] =
+            blasd_io_name_input(arena, input->reference.id, input, (int64_t)input->source.offset,
+                                &from, &task->inputs[i]);
+    return code;
 }
 
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
@@ -184,7 +206,10 @@ int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *ar
                         struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
     unsigned char *payload = NULL;
     int code = map_payload(queue, arena, item, io, &payload, err);
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        task->inputs[i].data = NULL;
+        task->names[i] = NULL;
+    }
     task->unmade = 0;
     for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
         if (blasd_job_has(&item->job, i))
@@ -205,7 +230,7 @@ static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store,
     bool ours = false;
     int code;
     if (!blasd_store_has(store, name)) return 0;
-    code = blasd_worker_queue_progress(queue, &id, 1, 0, &ours, err);
+    code = blasd_worker_queue_progress(queue, &id, 1, 0, -1, &ours, err);
     if (code != 0) return code;
     if (!ours)
         return blasd_fail(err, BLASD_E_cancelled, "",

@@ -37,6 +37,12 @@ int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *ar
 int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
                        const struct blasd_plan *plan, int i, const struct blasd_tensor *input,
                        struct blasd_task *task, struct blasd_err *err);
+/* Names what an input holds (task->names): of that id, from byte or value `at`, `from` as it lies
+ * there and `to` as the kernel gets it. NULL where memory has run out. */
+const struct blasd_key *blasd_io_name_input(struct blasd_arena *arena, const char *id,
+                                            const struct blasd_input *input, int64_t at,
+                                            const struct blasd_tensor *from,
+                                            const struct blasd_tensor *to);
 /* Fills task->outputs: in a slice where there is one for that many bytes, else in the arena where
  * they fit the limit inline_bytes together, else for the new blob "ID.out", in it or, until
  * blasd_io_settle, in the arena. Errors: no_space, out_of_memory, internal_error, cancelled

@@ -138,7 +138,9 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     struct blasd_err err = {0};
     blasd_ending_record(item, task, io, error, times, &place, &record);
     blasd_phases_job(blasd_heartbeat_phases(batcher->heartbeat), &record);
-    if (item->job.op != NULL) blasd_spans_job(&batcher->span, &item->job.trace, &record);
+    /* one that was cancelled, or has expired, was ended by Redis: who hears of that has its span */
+    if (item->job.op != NULL && record.error.code != BLASD_E_cancelled)
+        blasd_spans_job(&batcher->span, &item->job.trace, &record);
     if (blasd_endings_add(&batcher->endings, &record, item, io, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);

@@ -200,6 +200,15 @@ static void adapt(struct worker *worker, int count, int64_t took_ns) {
     }
 }
 
+static void refresh_kept(struct worker *worker) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    char ids[BLASD_KEPT_MOST][BLASD_ID_LEN + 1];
+    int count;
+    if (worker->options->backend->device_kept == NULL) return;
+    count = worker->options->backend->device_kept(batcher->device, ids, BLASD_KEPT_MOST);
+    blasd_heartbeat_kept(batcher->heartbeat, (const char(*)[BLASD_ID_LEN + 1]) ids, count);
+}
+
 /* What the device has left changes; GET /devices shows it. */
 static void refresh(struct worker *worker) {
     blasd_log_job_tick();
@@ -209,6 +218,7 @@ static void refresh(struct worker *worker) {
     int64_t now = blasd_clock_ns();
     if (now - worker->refreshed_ns < REFRESH_NS) return;
     worker->refreshed_ns = now;
+    refresh_kept(worker);
     if (worker->options->backend->device_info(batcher->device, false, &info, &ignored) != 0) return;
     batcher->info.memory_free_bytes = info.memory_free_bytes;
     batcher->info.busy_percent = info.busy_percent;

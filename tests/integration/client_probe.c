@@ -238,6 +238,90 @@ static int graph(struct blasd_client *client) {
     return 0;
 }
 
+/* --- tensors */
+
+static int print_tensor(const char *what, const struct blasd_tensor_info *tensor) {
+    printf("%s %s %d %lld %lld %lld %s\n", what, tensor->dtype, tensor->rank,
+           (long long)tensor->shape[0], (long long)tensor->bytes, (long long)tensor->life_s,
+           tensor->sha256[0] == '\0' ? "-" : tensor->sha256);
+    return 0;
+}
+
+/* A job whose inputs are a tensor, an output of a job and what a rule makes, beside an array. */
+static int refer(struct blasd_client *client, const char *id) {
+    const double one[4] = {1, 1, 1, 1};
+    struct blasd_array array = {
+        .name = "c", .dtype = "float64", .rank = 2, .shape = {2, 2}, .data = one};
+    struct blasd_request request = {.op = "matmul", .keep = "[\"c\"]"};
+    struct blasd_tensor_info kept;
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    char references[256], output[64];
+    snprintf(references, sizeof references,
+             "{\"a\":{\"tensor\":\"%s\",\"slice\":[[1,3]]},\"b\":{\"eye\":2}}", id);
+    request.references = references;
+    if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) != 0)
+        return complain(&problem);
+    if (!blasd_reply_tensor(reply, "c", &kept) || blasd_reply_tensor(reply, "d", &kept)) return 1;
+    if (blasd_reply_array_count(reply) != 0 || !blasd_reply_tensor(reply, "c", &kept)) return 1;
+    print_tensor("kept", &kept);
+    snprintf(output, sizeof output, "%s", blasd_reply_id(reply));
+    blasd_reply_free(reply);
+    snprintf(references, sizeof references,
+             "{\"a\":{\"job\":\"%s\",\"output\":\"c\"},\"b\":{\"full\":[2,2],\"value\":2}}",
+             output);
+    request.keep = NULL;
+    request.results = "[\"c\"]";
+    request.inputs = &array;
+    request.input_count = 1;
+    if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) != 0)
+        return complain(&problem);
+    for (int i = 0; i < 4; i++)
+        printf("%g%c", ((const double *)blasd_reply_array(reply, "c")->data)[i],
+               i < 3 ? ' ' : '\n');
+    blasd_reply_free(reply);
+    if (blasd_client_dry_run(client, &request, &reply, &problem) != 0) return complain(&problem);
+    printf("%d\n", strstr(blasd_reply_document(reply), "\"predicted\"") != NULL);
+    blasd_reply_free(reply);
+    request.references =
+        "{\"a\":{\"tensor\":\"t0000000000000000000000000000000000000000\"},\"b\":{\"eye\":2}}";
+    if (blasd_client_dry_run(client, &request, &reply, &problem) == 0) return 1;
+    printf("%s %s\n", problem.code, problem.field);
+    return 0;
+}
+
+/* `path`: where a .npy file may be written. */
+static int tensors(struct blasd_client *client, const char *path) {
+    const double a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    struct blasd_array array = {.dtype = "float64", .rank = 2, .shape = {4, 2}, .data = a};
+    struct blasd_put put = {.array = &array, .sha256 = true};
+    struct blasd_tensor_info tensor, other;
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    if (blasd_tensor_put(client, &put, &tensor, &problem) != 0) return complain(&problem);
+    print_tensor("put", &tensor);
+    if (refer(client, tensor.id) != 0) return 1;
+    if (blasd_tensor_prolong(client, tensor.id, 77, &other, &problem) != 0 ||
+        blasd_tensor_look(client, tensor.id, &other, &problem) != 0 ||
+        blasd_tensor_save(client, tensor.id, path, &problem) != 0 ||
+        blasd_tensor_get(client, tensor.id, &reply, &problem) != 0)
+        return complain(&problem);
+    print_tensor("look", &other);
+    printf("%d %d\n", blasd_reply_array_count(reply),
+           memcmp(blasd_reply_array_at(reply, 0)->data, a, sizeof a));
+    blasd_reply_free(reply);
+    put = (struct blasd_put){.path = path, .life_s = 5};
+    if (blasd_tensor_put(client, &put, &other, &problem) != 0) return complain(&problem);
+    print_tensor("file", &other);
+    if (blasd_client_tensors(client, "limit=100", &reply, &problem) != 0) return complain(&problem);
+    printf("%d\n", strstr(blasd_reply_document(reply), other.id) != NULL);
+    blasd_reply_free(reply);
+    if (blasd_tensor_delete(client, tensor.id, &problem) != 0) return complain(&problem);
+    if (blasd_tensor_get(client, tensor.id, &reply, &problem) == 0) return 1;
+    printf("%s %d\n", problem.code, problem.status);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     struct blasd_client *client = blasd_client_new(NULL);
     const char *what = argc > 1 ? argv[1] : "";
@@ -249,6 +333,8 @@ int main(int argc, char **argv) {
         return complain(&problem);
     if (retries != NULL && blasd_client_set_retries(client, atoi(retries), &problem) != 0)
         return complain(&problem);
+    if (getenv("PROBE_SHARE") != NULL && blasd_client_share(client, &problem) != 0)
+        return complain(&problem);
     if (strcmp(what, "threads") == 0)
         code = threads(client, ca == NULL);
     else if (strcmp(what, "forks") == 0)
@@ -257,6 +343,8 @@ int main(int argc, char **argv) {
         code = many(client, atoi(argv[2]), atoi(argv[3]));
     else if (strcmp(what, "graph") == 0)
         code = graph(client);
+    else if (strcmp(what, "tensors") == 0 && argc > 2)
+        code = tensors(client, argv[2]);
     else if (strcmp(what, "ends") == 0)
         code = ends(client);
     else if (strcmp(what, "once") == 0 && argc > 2)

@@ -255,8 +255,8 @@ class Service:
         return (self.folder / "log").read_text(errors="replace")[-8000:]
 
     def part(self, name):
-        """The pid of a part: redis-server, api, worker."""
-        pattern = {"redis": "redis-server", "api": "blasd api", "worker": "blasd worker"}[name]
+        """The pid of a part: redis, api, worker, notify."""
+        pattern = {"redis": "redis-server", "api": "blasd api", "worker": "blasd worker", "notify": "blasd notify"}[name]
         for pid in children(self.process.pid):
             if command_line(pid).startswith(pattern):
                 return pid

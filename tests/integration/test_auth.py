@@ -119,7 +119,6 @@ def test_without_a_key(guarded):
     assert guarded.request("POST", "/jobs", PRODUCT).status == 401
     assert guarded.request("DELETE", "/ops").status == 401  # a key first, then the method
     assert guarded.request("GET", "/health/live").status == 200
-    assert guarded.request("GET", "/").status == 200  # where one signs in; what it shows it asks for with a key
 
 
 def test_a_large_body_is_not_read_for_it(guarded):
@@ -153,14 +152,14 @@ def routes():
 
 
 MAY = {"WRITES": {"user", "admin"}, "READS": {"read", "user", "admin"}, "ANY_KEY": set(ROLES),
-       "WATCHES": {"metrics", "admin"}, "HTTP_OPEN": set(ROLES), "0": {"admin"}}
+       "WATCHES": {"metrics", "admin"}, "ANY_KEY | HTTP_SIGN_IN": set(ROLES), "HTTP_OPEN": set(ROLES)}
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])
 def test_every_route_has_its_roles(guarded, role):
     walked = 0
     for path, method, who in routes():
-        real = "/console/app.js" if path.startswith("/console") else re.sub(r"\{[a-z]+\}", "x", path)
+        real = re.sub(r"\{[a-z]+\}", "x", path)
         if path == "/events" and role in MAY[who]:  # an answer without an end: test_events.py reads it
             continue
         answer = guarded.request(method, real, PRODUCT if (path, method) == ("/jobs", "POST") else None,
@@ -176,6 +175,40 @@ def test_every_route_has_its_roles(guarded, role):
             assert answer.status == 403, (method, path, answer.body)
         walked += 1
     assert walked >= 60
+
+
+def challenged(answer):
+    return (answer.status, answer.headers.get("WWW-Authenticate")) == (401, 'Bearer realm="blasd"')
+
+
+def test_the_door_has_one_exception(guarded):
+    """Whatever the path, the method and what else is wrong: 401 with WWW-Authenticate, but for /health/live."""
+    paths = {re.sub(r"\{[a-z]+\}", "x", path) for path, _, _ in routes()} - {"/health/live"}
+    paths |= {"/nothing", "/console/app.js", "/console/style.css", "/console/", "/favicon.ico", "/health/live/", "/health", "//", "/v3", "/v2/nothing", "/docs/x",
+              "/jobs/x/y/z", "/?x=1", "/jobs?limit=nonsense", "/health/ready?x"}
+    assert len(paths) > 50
+    for path in sorted(paths):
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"):
+            answer = guarded.request(method, path, check=False)
+            assert challenged(answer), (method, path, answer.status)
+    for method in ("POST", "DELETE", "OPTIONS"):  # nor is that open to more than reading
+        assert challenged(guarded.request(method, "/health/live", check=False)) or method == "OPTIONS", method
+    for method in ("GET", "HEAD"):
+        assert guarded.request(method, "/health/live").status == 200
+
+
+def test_signing_in_is_the_one_page(guarded):
+    """The body of its 401 is the page, for a browser shows no key for one; with a key it is the same with 200."""
+    page = guarded.request("GET", "/", headers=bearer(guarded.keys["read"]))
+    assert page.status == 200 and "WWW-Authenticate" not in page.headers and page.body.startswith(b"<!DOCTYPE html>")
+    for headers in ({}, {"Accept": "application/json"}, {"Authorization": "Basic YWxpY2U6eA=="}):
+        refused = guarded.request("GET", "/", headers=headers)
+        assert challenged(refused) and refused.body == page.body
+        assert refused.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert refused.headers["Content-Security-Policy"] == page.headers["Content-Security-Policy"]
+    assert guarded.request("POST", "/").json()["code"] == "unauthorized"
+    metrics = guarded.request("GET", "/metrics", headers=bearer(guarded.keys["metrics"])).body.decode()
+    assert re.search(r'blasd_http_requests_total\{route="/",method="GET",status="401"\} [1-9]', metrics)
 
 
 def test_what_others_do_is_not_told(guarded):

@@ -1,4 +1,5 @@
 """The C client as programs use it: threads, an event loop, retries, keys, TLS; its examples under valgrind."""
+import hashlib
 import os
 import re
 import shutil
@@ -41,6 +42,26 @@ def test_threads_share_a_client_and_a_fork_takes_it_along(service):
 
 def test_a_graph(service):
     assert run(PROBE, "graph", url=service.url).stdout == "1 1\ninvalid_request\nunknown_step results\n"
+
+
+def tensors_said(path):
+    a = np.arange(1.0, 9).reshape(4, 2)
+    summed = hashlib.sha256(a.tobytes()).hexdigest()
+    return [f"put float64 2 4 64 3600 {summed}", "kept float64 2 2 32 0 -", "15 15 23 23", "1", "reference_not_found inputs.a",
+            f"look float64 2 4 64 77 {summed}", "1 0", "file float64 2 4 64 5 -", "1", "tensor_expired 410"]
+
+
+def test_tensors_references_rules_and_dry_runs(service, tmp_path):
+    """Kept, referred to by jobs that keep in turn, looked at, saved, fetched, listed, forgotten."""
+    path = tmp_path / "a.npy"
+    assert run(PROBE, "tensors", path, url=service.url).stdout.splitlines() == tensors_said(path)
+    np.testing.assert_array_equal(np.load(path), np.arange(1.0, 9).reshape(4, 2))
+
+
+def test_references_where_memory_is_shared(sharing, tmp_path):
+    """Files are shared with the service; what is referred to is said in a body all the same."""
+    said = run(PROBE, "tensors", tmp_path / "a.npy", url=sharing.url, PROBE_SHARE="1").stdout.splitlines()
+    assert said == tensors_said(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize("count, connections", [(500, 64), (40, 1), (5, 0)])

@@ -1,6 +1,7 @@
 """The commands that speak to a running service: what they print for people and for programs, how they end, and `blasd top`."""
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pty
@@ -60,6 +61,75 @@ def test_every_operation_by_its_names(service, tmp_path):
         job = json.loads(run(service.url, "run", op["name"], *files, "--json", "-q").stdout)
         shown = run(service.url, "result", job["id"], "-q").stdout
         assert job["outputs"] and all(f"{name}: " in shown for name in job["outputs"]), op["name"]
+
+
+# --- what stays at the service -----------------------------------------------------------------------------------------
+
+
+def test_tensors_from_their_coming_to_their_going(service, tmp_path):
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(4, dtype="int16")
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    ids = run(service.url, "tensors", "put", tmp_path / "a.npy", tmp_path / "b.npy").stdout.split()
+    assert len(ids) == 2 and all(re.fullmatch("t[0-9a-f]{40}", one) for one in ids)
+    assert run(service.url, "tensors", "get", ids[0]).stdout == f"{ids[0]}: float64 (2, 3)\n  0 1 2\n  3 4 5\n"
+    assert run(service.url, "tensors", "get", ids[1], "-o", tmp_path / "c.npy").stdout == ""
+    assert np.array_equal(np.load(tmp_path / "c.npy"), b)
+    listed = run(service.url, "tensors", "list").stdout.splitlines()
+    rows = {row.split()[0]: row.split()[1:] for row in listed[1:]}  # of one second in no order
+    assert listed[0].startswith("ID ") and [rows[one][:2] + rows[one][-1:] for one in ids] == \
+        [["float64", "48", "2x3"], ["int16", "8", "4"]]
+    [kept] = json.loads(run(service.url, "tensors", "put", "--life", 77, "--sha256", "--json", tmp_path / "a.npy").stdout)["tensors"]
+    assert kept["life_s"] == 77 and kept["sha256"] == hashlib.sha256(a.tobytes()).hexdigest() and kept["shape"] == [2, 3]
+    assert kept["sha256"] in run(service.url, "tensors", "list").stdout
+    assert len(json.loads(run(service.url, "tensors", "list", "-n", 2, "--json").stdout)["tensors"]) == 2
+    done = run(service.url, "tensors", "rm", ids[0], "t" + "0" * 40, kept["id"], "--json", status=1)
+    gone = json.loads(done.stdout)["tensors"]
+    assert [one.get("error", {}).get("code") for one in gone] == [None, "tensor_not_found", None] and done.stderr.count("\n") == 1
+    assert "not kept any more" in run(service.url, "tensors", "get", kept["id"], status=1).stderr
+    run(service.url, "tensors", "rm", ids[1])
+
+
+@pytest.mark.parametrize("words", [["put"], ["get"], ["rm"], ["list", "x"], ["get", "a", "b"], ["push", "a.npy"], [],
+                                   ["put", "nowhere.npy"], ["put", "--life", "0", "a.npy"]])
+def test_tensors_asked_for_wrongly(words):
+    assert run("http://127.0.0.1:9", "tensors", *words, status=2).stdout == ""
+
+
+def test_inputs_that_are_no_files(service, files, tmp_path):
+    """A tensor, a part of it, an output of a job that was kept, and rules."""
+    a = np.array([[1.5, 2], [3, 4]])
+    [tensor] = run(service.url, "tensors", "put", tmp_path / "a.npy").stdout.split()
+
+    def product(*inputs, name="c"):
+        run(service.url, "run", "matmul", *inputs, "-q", "-o", f"{name}={tmp_path}/out.npy")
+        return np.load(tmp_path / "out.npy")
+    assert np.array_equal(product(f"a=tensor:{tensor}", files[1]), a @ a)
+    assert np.array_equal(product(f"a=tensor:{tensor}[1:,:]", "b=eye:2"), a[1:])
+    assert np.array_equal(product("a=full:2x3:1.5", "b=full:3x1:2@float32"), np.full((2, 1), 9.0))
+    assert np.array_equal(product("a=arange:0:3:1", "b=linspace:0:1:3"), 2.5)
+    assert product("a=random:normal:2x3:7", "b=random:uniform:3x2:8@float32").shape == (2, 2)
+    done = run(service.url, "run", "matmul", f"a=tensor:{tensor}", f"b=tensor:{tensor}", "--keep", "c", "-q")
+    kept = re.fullmatch(r"  c: float64 \(2, 2\), kept as (tensor:t[0-9a-f]{40})\n", done.stdout).group(1)
+    job = run(service.url, "submit", "matmul", f"a={kept}", "b=eye:2", "-k", "c").stdout.strip()
+    assert "kept as tensor:t" in run(service.url, "get", job, "--wait", 30).stdout
+    assert np.array_equal(product(f"a=job:{job}/c[0:1,:]", "b=eye:2"), (a @ a)[:1])
+
+
+@pytest.mark.parametrize("wrong", ["job:s1", "tensor:t1[0:1", "tensor:t1[0]", "tensor:t1[a:b]", "tensor:t1[]", "eye:x", "eye:", "eye:1:2",
+                                   "full:2x:1", "full:2:x", "full:2", "arange:0:1", "random:normal:2x2", "linspace:0:1:2:3"])
+def test_inputs_written_wrongly(wrong):
+    """Are told so before anything is sent."""
+    done = run("http://127.0.0.1:9", "run", "matmul", f"a={wrong}", "b=eye:2", status=2)
+    assert wrong in done.stderr and "is no input" in done.stderr
+
+
+def test_what_a_job_would_do(service, files):
+    said = run(service.url, "run", "matmul", *files, "--dry-run").stdout
+    assert said.startswith("on cpu: ") and "c: float64 (2, 2)" in said and "predicted: " in said
+    document = json.loads(run(service.url, "run", "matmul", "a=eye:3000", "b=eye:3000", "-n", "--json").stdout)
+    assert document["outputs"]["c"]["shape"] == [3000, 3000] and "predicted" in document
+    assert "shape" in run(service.url, "run", "matmul", "a=eye:3", "b=eye:4", "-n", status=1).stderr
 
 
 def test_a_job_that_fails(service, files, tmp_path):

@@ -36,11 +36,14 @@ def works(service):
     assert service.run("solve", {"a": a, "b": a[0]}, form="safetensors")[1]["state"] == "succeeded"
 
 
-def test_every_thread_is_confined(make_service):
-    service = make_service("--workers", "2")
+def test_every_thread_is_confined(make_service, tmp_path):
+    (tmp_path / "secrets").touch(0o600)
+    (tmp_path / "secrets").write_text("whsec_" + "A" * 32)
+    service = make_service("--workers", "2", "--webhook-secrets", tmp_path / "secrets", "--outgoing-hosts", "127.0.0.1")
     works(service)
-    found = statuses(service, "blasd api", "blasd worker")
-    assert set(found) == {"blasd api", "blasd worker"}
+    parts = {"blasd api", "blasd worker", "blasd notify"}
+    found = statuses(service, *parts)
+    assert set(found) == parts
     for name, threads in found.items():
         for fields in threads:
             assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2"), (name, fields)

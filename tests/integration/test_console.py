@@ -1,8 +1,11 @@
 """The page at `/`, in a real Chromium: what it shows is what the service says, and everyone can use it."""
+import base64
+import hashlib
 import http.client
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import threading
 
@@ -22,30 +25,44 @@ JOBS = [("matmul", {"a": A, "b": A}), ("solve", {"a": A, "b": A[0]}), ("solve", 
 # --- what is served -----------------------------------------------------------------------------------------------
 
 
-def test_the_page_and_its_files(service):
+def hashed(text):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_page_is_one_document(service):
+    """All that it is made of stands in it, and its policy lets in that alone, by hash."""
     answer = service.request("GET", "/", headers={"Accept": "*/*"})
     assert answer.status == 200 and answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert service.request("HEAD", "/").status == 200
-    policy = answer.headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "connect-src 'self'" in policy
-    assert "unsafe" not in policy and "*" not in policy and "http" not in policy and "data:" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff" and service.request("HEAD", "/").status == 200
     page = answer.body.decode()
-    assert not re.search(r"<style|\sstyle=|<script(?![^>]*src=)|\son[a-z]+=", page), "something inline"
-    wanted = set(re.findall(r'(?:src|href)="(/console/[^"]+)"', page))
-    for script in CONSOLE.glob("*.js"):
-        wanted |= set(re.findall(r'from "(/console/[^"]+)"', script.read_text()))
-    assert {pathlib.Path(path).name for path in wanted} == {file.name for file in CONSOLE.iterdir()} - {"index.html"}
-    types = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-    for path in wanted:
-        file = service.request("GET", path)
-        assert (file.status, file.headers["Content-Type"]) == (200, types[pathlib.Path(path).suffix])
-        assert file.body == (CONSOLE / pathlib.Path(path).name).read_bytes()
-        assert file.headers["X-Content-Type-Options"] == "nosniff" and file.headers["Content-Security-Policy"] == policy
-    for file in CONSOLE.iterdir():
-        text = file.read_text().replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"https?://|//cdn|@import", text), f"{file.name} names another host"
-    assert service.request("GET", "/console/nothing.js").status == 404
-    assert service.request("POST", "/").status == 405
+    styles, scripts = (re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
+    assert len(styles) == len(scripts) == 1
+    policy = dict(one.strip().split(" ", 1) for one in answer.headers["Content-Security-Policy"].split(";"))
+    assert policy == {"default-src": "'none'", "script-src": hashed(scripts[0]), "style-src": hashed(styles[0]), "img-src": "data:",
+                      "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
+    outside = page.replace(scripts[0], "").replace(styles[0], "")
+    assert not re.search(r"\sstyle=|\son[a-z]+=", outside), "something inline that no hash lets in"
+    assert all(at.startswith(("data:image/svg+xml;base64,", "/docs", "#")) for at in re.findall(r'\s(?:src|href)="([^"]*)"', outside))
+    assert styles[0] == (CONSOLE / "style.css").read_text()
+    for module in CONSOLE.glob("*.js"):  # as it stands, but for what names other modules
+        text = re.sub(r"^export ", "", module.read_text(), flags=re.MULTILINE)
+        assert text.rpartition('.js";\n')[2] in scripts[0], module.name
+    assert not re.search(r"^(?:import|export)\b", scripts[0], re.MULTILINE)
+    assert not re.search(r"https?://|//cdn|@import", re.sub(r"http://www\.w3\.org/2000/svg", "", page)), "it names another host"
+    assert service.request("GET", "/console/app.js").status == 404 and service.request("POST", "/").status == 405
+
+
+def test_modules_of_a_form_that_is_not_known_are_refused(tmp_path):
+    """What puts them together guesses at nothing: the build fails."""
+    folder = tmp_path / "console"
+    for line in ('import "./page.js";', 'import page from "./page.js";', 'import { a as b } from "./page.js";', "export default 1;",
+                 "export let x = 1;", "export { $ };", 'const text = "</script>";', 'import { $ } from "./missing.js";'):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(CONSOLE, folder)
+        with (folder / "send.js").open("a") as file:
+            file.write(line + "\n")
+        done = subprocess.run([ROOT / "mk/console.sh", folder], capture_output=True, text=True, check=False)
+        assert done.returncode != 0 and "what is this in" in done.stderr, line
 
 
 # --- in a browser -------------------------------------------------------------------------------------------------

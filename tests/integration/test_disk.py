@@ -240,11 +240,12 @@ def slow_children(pid, stopped_s):
     looker.join()
 
 
-def test_a_rewrite_that_is_slow_wedges_nothing(make_service, small_disk):
+@pytest.mark.parametrize("stopped_s", [1.5, 9])
+def test_a_rewrite_that_is_slow_wedges_nothing(make_service, small_disk, stopped_s):
     """What is written while Redis' child rewrites the file does not take the room that the child needs."""
     service = small_disk(make_service(start=False), 48).start()
     redis = Redis(service)
-    with slow_children(service.part("redis"), 1.5):
+    with slow_children(service.part("redis"), stopped_s):
         end = time.monotonic() + 20
         while time.monotonic() < end:
             with contextlib.suppress(AssertionError):

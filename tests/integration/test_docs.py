@@ -1,6 +1,6 @@
 """What README and docs print runs as printed: every block of commands, Python, C and JSON, against a real service.
 
-Only HOST:PORT is replaced. A command that cannot be run in a test stands in NOT_RUN with its reason, and is checked
+Only HOST:PORT is replaced, and sizes that stand in SMALLER. A command that cannot be run in a test stands in NOT_RUN with its reason, and is checked
 as far as that goes: its syntax, its make targets, its options. What is neither run nor listed fails.
 """
 import itertools
@@ -45,6 +45,8 @@ NOT_RUN = {
     "build/blasd up": SERVICE,
     "build/blasd api": SERVICE,
     "build/blasd worker": SERVICE,
+    "build/blasd notify": SERVICE + "; test_webhooks.py runs it",
+    "curl -sf localhost:8080/jobs -d '{\"op\":\"solve\",\"inputs\":{\"a\":[[2,1],[1,3]],\"b\":[1,2]},": "leads to another host; test_webhooks.py",
     "build/blasd meter": SERVICE + "; test_metering.py runs it",
     "deploy/install-packages.sh build": INSTALLS,
     "kubectl create": OTHERS,
@@ -67,8 +69,17 @@ NOT_RUN = {
 PROSE = {
     "docs/events.md": ("event: hello",),
     "docs/keys.md": ("[Service]",),
+    "docs/webhooks.md": ("POST /blasd",),
     "docs/devices.md": ("end = work that waits",),
     "kernels/cuda/README.md": ("extern const struct blasd_backend",),  # the head of a test, which the tests have
+}
+
+# Sizes that are worth a figure, and those that show in a moment that it works.
+SMALLER = {
+    "docs/howto/ridge-path.md": {"100_000, 200": "2_000, 20"},
+    "docs/howto/neighbours.md": {"100_000, 64, 50": "1_000, 8, 5"},
+    "docs/howto/refinement.md": {"2_000": "100"},
+    "docs/howto/power-iteration.md": {"1_024, 200": "100, 200"},
 }
 
 # What stands around a C snippet.
@@ -263,6 +274,8 @@ def check_json(text, answer):
 
 
 def run_python(text, space, service, document, line):
+    for size, smaller in SMALLER.get(document, {}).items():
+        text = text.replace(size, smaller)
     code = compile("\n" * line + with_port(text, service), document, "exec")
     exec(code, space)
 
@@ -332,6 +345,11 @@ def test_the_program_at_the_head_of_the_c_header(service, tree):
     (tree / "head.c").write_text('#include "clients/c/blasd.h"\n#include <stdio.h>\nint main(void) {\n' + text + "\n}\n")
     run_command("cc -I. head.c -Lbuild -lblasd_client -lcurl -ljansson -o head", service, tree)
     assert run_command("./head", service, tree) == "19 22 43 50"
+
+
+def test_what_is_made_smaller_is_there():
+    for document, sizes in SMALLER.items():
+        assert all((ROOT / document).read_text().count(size) == 1 for size in sizes), document
 
 
 # --- the test itself --------------------------------------------------------------------------------------------------

@@ -147,6 +147,8 @@ def test_completion_offers_commands_and_their_options(dest):
         return run("bash", "-c", line).stdout.split()
     assert offered("blasd", "d") == ["devices"] and offered("blasd", "to") == ["top"]
     assert "--forget" in offered("blasd", "cancel", "--f")
+    assert set(offered("blasd", "tensors", "")) >= {"put", "list", "get", "rm"} and offered("blasd", "tensors", "p") == ["put"]
+    assert set(offered("blasd", "keys", "")) >= {"add", "list", "revoke"}
     assert "--listen" in offered("blasd", "up", "--li") and "--name" in offered("blasd", "worker", "--n")
     if shutil.which("zsh"):
         assert run("zsh", "-n", f"{dest}{PREFIX}/share/zsh/site-functions/_blasd").returncode == 0

@@ -1,4 +1,5 @@
 """Tensors that are kept, and the jobs that refer to them: by every form, at the limits, while processes die."""
+import hashlib
 import json
 import os
 import pathlib
@@ -68,6 +69,32 @@ def test_what_is_put_is_what_is_got(service, array):
     assert service.request("DELETE", path).status == 200
     problem(service.request("GET", path), 410, "tensor_expired")
     problem(service.request("DELETE", path), 410, "tensor_expired")
+
+
+def test_the_sum_of_what_is_kept(service):
+    """Of the bytes that lie there: the same however they came, and in whatever pieces; told for as long as it is kept."""
+    a = RNG.standard_normal((700, 300)).astype("float32")
+    sum_of = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in (("a", a), ("empty", a[:0]))}
+    one = put(service, a, "?sha256=1")
+    assert one["sha256"] == sum_of["a"]
+    assert put(service, a.astype(">f4"), "?sha256=1&life_s=60")["sha256"] == sum_of["a"]
+    path = f"/tensors/{one['id']}"
+    assert service.request("GET", path).json()["sha256"] == sum_of["a"]
+    assert service.request("PATCH", path, '{"life_s": 9}', {"Content-Type": TYPES["json"]}).json()["sha256"] == sum_of["a"]
+    assert service.request("DELETE", path).json()["sha256"] == sum_of["a"]
+    bodies = {TYPES["json"]: json.dumps({"tensors": {name: {"dtype": "float32", "shape": array.shape, "data": array.ravel().tolist()}
+                                                    for name, array in (("a", a), ("empty", a[:0]))}}),
+              TYPES["safetensors"]: safetensors({"a": a, "empty": a[:0]}),
+              f"multipart/form-data; boundary={BOUNDARY}": multipart({"a": npy(a), "empty": npy(a[:0])})}
+    for kind, body in bodies.items():
+        made = service.request("POST", "/tensors?sha256=1", body, {"Content-Type": kind}).json()["tensors"]
+        assert {name: tensor["sha256"] for name, tensor in made.items()} == sum_of, kind
+    assert "sha256" not in put(service, a) and "sha256" not in put(service, a, "?sha256=0")
+    kept = service.request("POST", "/jobs?wait=30", json.dumps({"op": "matmul", "keep": ["c"], "params": {"transpose_a": True},
+                           "inputs": {"a": {"tensor": put(service, a, "?sha256=1")["id"]}, "b": {"eye": 700, "dtype": "float32"}}}),
+                           {"Content-Type": TYPES["json"]})
+    assert kept.json()["state"] == "succeeded"
+    problem(service.request("POST", "/tensors?sha256=yes", npy(a), {"Content-Type": TYPES["npy"]}), 400, "malformed_query", "sha256")
 
 
 def test_every_form_of_body(service):

@@ -136,6 +136,59 @@ def test_the_trace_stands_in_documents_and_log(make_service):
     assert len(re.findall(f"job accepted: .* trace_id={trace(7)}$", log, re.M)) == 1
 
 
+def test_a_job_that_redis_ended_has_its_trace(make_service, collector, venv, tmp_path):
+    """Cancelled and expired in the queue and while they ran, given up: in the document, the log and as one span, as others'."""
+    service = make_service("--otlp", collector.url, "--otlp-sample", "0", "--limit", "attempts=1")
+    long = json.dumps({"op": "svd", "inputs": {"a": {"random": "normal", "seed": 1, "shape": [2500, 2500]}}})
+    wanted = {}
+
+    def ended(number, job, state, code):
+        document = service.request("GET", f"/jobs/{job['id']}?wait=30").json()
+        assert (document["state"], document["error"]["code"], document["trace_id"]) == (state, code, trace(number)), document
+        wanted[number] = (job, code)
+
+    def running(number, path="/jobs", **members):
+        job = ask(service, number, path, body=json.dumps({**json.loads(long), **members}))
+        wait_for(lambda: service.request("GET", f"/jobs/{job['id']}").json()["state"] == "running", "it runs", 60)
+        assert service.request("GET", f"/jobs/{job['id']}").json()["trace_id"] == trace(number)
+        return job
+    with service.worker_held():
+        alone, *others = (ask(service, n, "/jobs") for n in (1, 2, 3))  # one, or a batch entry
+        for number, job in enumerate((alone, *others), 1):
+            assert service.request("GET", f"/jobs/{job['id']}").json()["trace_id"] == trace(number)
+        assert {job["trace_id"] for job in service.list_jobs()} == {trace(1), trace(2), trace(3)}
+        assert service.request("DELETE", f"/jobs/{alone['id']}").json()["trace_id"] == trace(1)
+        ended(1, alone, "cancelled", "cancelled")
+        late = ask(service, 4, "/jobs", body=json.dumps({**json.loads(BODY), "deadline_ms": 100}))
+        ended(4, late, "expired", "deadline_exceeded")
+        unsampled = ask(service, 5, "/jobs", sampled=False, body=json.dumps({**json.loads(BODY), "deadline_ms": 100}))
+        ended(5, unsampled, "expired", "deadline_exceeded")
+    ended(6, running(6, deadline_ms=3000), "expired", "deadline_exceeded")
+    job = running(7)
+    service.request("DELETE", f"/jobs/{job['id']}")
+    ended(7, job, "cancelled", "cancelled")
+    job = running(8)
+    service.kill("worker")
+    ended(8, job, "failed", "poisoned")
+    sampled = set(wanted) - {5}
+    wait_for(lambda: all(any(span["name"].startswith("job ") for span in collector.of(n)) for n in sampled), "their spans come", 60)
+    for number in sampled:
+        job, code = wanted[number]
+        mine = [span for span in collector.of(number) if span["name"].startswith("job ") and span.get("status") == {"code": 2, "message": code}]
+        assert len(mine) == 1, (number, collector.of(number))
+        assert attributes(mine[0])["blasd.job.id"] == job["id"]
+        post = next(span for span in collector.of(number) if span["name"] == "POST /jobs")
+        assert mine[0]["parentSpanId"] == post["spanId"]
+        if number > 3:  # which a worker that stood still had been given: it may have computed them all the same
+            assert [span["name"] for span in collector.of(number) if span["parentSpanId"] == mine[0]["spanId"]] == ["queue"]
+    assert not collector.of(5)
+    log = (service.folder / "log").read_text()
+    for number, what in ((4, "expired"), (5, "expired"), (6, "expired"), (8, "failed")):
+        assert len(re.findall(f"job {what}: .* trace_id={trace(number)}$", log, re.M)) == 1
+    assert not re.search(f"job cancelled: .*trace_id={trace(1)}", log)
+    judge(venv, tmp_path, collector)
+
+
 def test_a_repeated_request_is_told_the_first_ones_trace(make_service):
     service = make_service()
     key = {"Idempotency-Key": "one"}

@@ -24,10 +24,10 @@ from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
 from .rules import Rule, arange, eye, full, linspace, random
 from .service import Service, serve
-from .tensors import Output, Reference, Tensor
+from .tensors import URL, Output, Reference, Tensor
 
 __all__ = ["AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
            "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
            "NumericalError", "Output", "QueueFull", "Reference", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix",
-           "Step", "Tensor", "Timeout", "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
+           "Step", "Tensor", "Timeout", "URL", "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from . import named
 from .arrays import Array
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk, given, matmul_job, solve_job
-from .decompositions import Decompositions, Named
+from .calls import Calls, Labels, Options, Progress, Talk
 from .errors import Error
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
+from .operations import AsyncOperations
 from .protocol import Answer, Request, Settings, Sleep, problem_of
 from .results import Result
 from .tensors import AsyncTensors
@@ -215,7 +216,7 @@ class AsyncPool:
         raise problem_of(status, headers, bytes(body))
 
 
-class AsyncClient(Decompositions):
+class AsyncClient(AsyncOperations):
     """Jobs from asyncio. The arguments and methods are those of Client, to be awaited; one client belongs to one event
     loop. connections: most at a time; further requests wait for one.
 
@@ -277,18 +278,18 @@ class AsyncClient(Decompositions):
                   progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                   device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                   out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
-                  results: Iterable[str] | None = None, **inputs: Any) -> Result:
+                  results: Iterable[str] | None = None, notify: str | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result; cancelled, it cancels the job. See Client.run."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
         with JobBar(progress, op) as show:
             return await self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     async def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                      deadline_ms: int | None = None, device: str | None = None,
                      idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
-                     results: Iterable[str] | None = None, **inputs: Any) -> AsyncJob:
+                     results: Iterable[str] | None = None, notify: str | None = None, **inputs: Any) -> AsyncJob:
         """Queues a job and returns it at once."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
         arrays = self._calls.checked(op, params, inputs)
         document = await self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
@@ -316,61 +317,20 @@ class AsyncClient(Decompositions):
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0,
-                     progress: bool | Progress = False, priority: str | None = None,
-                     deadline_ms: int | None = None, device: str | None = None,
-                     idempotency_key: str | None = None,
-                     labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
-        """See Client.matmul."""
-        inputs, params = matmul_job(a, b, c, params)
-        return (await self.run("matmul", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                               device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs))["c"]
-
-    async def solve(self, a: Any, b: Any, *, timeout: float = 3600.0,
-                    progress: bool | Progress = False, priority: str | None = None,
-                    deadline_ms: int | None = None, device: str | None = None,
-                    idempotency_key: str | None = None,
-                    labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
-        """See Client.solve."""
-        inputs, params = solve_job(a, b, params)
-        return (await self.run("solve", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                               device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs))["x"]
-
-    async def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None,
-                       timeout: float = 3600.0,
-                       progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                       device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                       out: Array | None = None, **params: Any) -> Array | Result:
-        """See Client.distance."""
-        result = await self.run("distance", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                device=device, idempotency_key=idempotency_key, labels=labels, out=out,
-                                **given(x=x, y=y, w=w, V=V, VI=VI))
-        return result if "index" in result else result["d"]
-
-    async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
-                         progress: bool | Progress = False,
-                         priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                         idempotency_key: str | None = None,
-                         labels: Labels | None = None, out: Mapping[str, Array] | None = None,
-                         **params: Any) -> Result:
-        """See Client.regression."""
-        return await self.run("regression", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                              device=device, idempotency_key=idempotency_key, labels=labels, out=out,
-                              **given(x=x, y=y, sample_weight=sample_weight))
-
     def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-              labels: Labels | None = None) -> AsyncGraph:
+              labels: Labels | None = None, notify: str | None = None) -> AsyncGraph:
         """Records steps that feed each other: `async with client.graph() as g:`. See Client.graph."""
-        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout, progress)
+        return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels, notify=notify), timeout, progress)
 
     async def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
         with JobBar(progress, "graph") as show:
             return await self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))
 
-    async def _named(self, job: Named, options: dict[str, Any]) -> Any:
-        return job.unpack(await self.run(job.op, job.params, **options, **job.inputs))
+    async def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
+        job = named.job_of(op, inputs, params, options)
+        return named.value_of(op, await self.run(op, job.params, **job.options, **job.inputs), job)
 
     async def shared(self, **specs: Any) -> Any:
         """See Client.shared."""

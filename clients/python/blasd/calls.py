@@ -41,9 +41,9 @@ class Options:
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
-                 results: Iterable[str] | None = None) -> None:
+                 results: Iterable[str] | None = None, notify: str | None = None) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
-                                                             ("device", device)) if value is not None}
+                                                             ("device", device), ("notify", notify)) if value is not None}
         if labels:
             self.fields["labels"] = labels_text(labels)
         if keep:
@@ -330,39 +330,3 @@ def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
         place[...] = value
         result[name] = place
     return result
-
-
-def given(**inputs: Any) -> dict[str, Any]:
-    """The inputs that are not left out."""
-    return {name: value for name, value in inputs.items() if value is not None}
-
-
-# --- the operations by name ---------------------------------------------------------------------------------------------
-
-
-def matmul_job(a: Any, b: Any, c: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs and parameters. A matrix in Fortran order goes as its transpose, which lies in the wire's order."""
-    inputs = given(a=a, b=b, c=c)
-    params = dict(params)
-    for name in "ab":
-        flipped = _flipped(inputs[name])
-        if flipped is not None:
-            inputs[name] = flipped
-            params[f"transpose_{name}"] = not params.get(f"transpose_{name}", False)
-    return inputs, params
-
-
-def solve_job(a: Any, b: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs and parameters. A general matrix in Fortran order goes as its transpose."""
-    flipped = _flipped(a) if params.get("assume_a", "general") == "general" else None
-    if flipped is None:
-        return {"a": a, "b": b}, params
-    return {"a": flipped, "b": b}, {**params, "transposed": not params.get("transposed", False)}
-
-
-def _flipped(value: Any) -> Array | None:
-    """The transpose of a large matrix in Fortran order, which needs no copy; else None."""
-    if type(value) is np.ndarray and value.ndim == 2 and value.nbytes > 1 << 16 and value.flags.f_contiguous and \
-            not value.flags.c_contiguous:
-        return value.T
-    return None

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import named
 from .arrays import Array
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk, given, matmul_job, solve_job
-from .decompositions import Decompositions, Named
+from .calls import Calls, Labels, Options, Progress, Talk
 from .graphs import Graph, Steps
 from .jobs import Job
+from .operations import Operations
 from .protocol import Settings, Sleep
 from .results import Result
 from .tensors import Tensors
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(Decompositions):
+class Client(Operations):
     """Connections to a service. Threads and forked processes may share one. A pickled one connects anew where it is
     unpickled. As a context manager it closes its connections at the end.
 
@@ -100,7 +101,7 @@ class Client(Decompositions):
             progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
             device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
             out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
-            results: Iterable[str] | None = None, **inputs: Any) -> Result:
+            results: Iterable[str] | None = None, notify: str | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result.
 
         inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: names
@@ -108,18 +109,19 @@ class Client(Decompositions):
         the outputs that are sent; default: all that are not kept. Arrays: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
         not. params: dict. timeout: seconds; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
         a tqdm bar; a function is called with (state, fraction). out: an array for the first output, or arrays by name,
-        which the results are written to. labels: strings by name, to find the job by. Raises Error.
+        which the results are written to. labels: strings by name, to find the job by. notify: a URL
+        that is told of its end (docs/webhooks.md). Raises Error.
         """
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
         with JobBar(progress, op) as show:
             return self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                labels: Labels | None = None, keep: Iterable[str] = (), results: Iterable[str] | None = None,
-               **inputs: Any) -> Job:
+               notify: str | None = None, **inputs: Any) -> Job:
         """Queues a job and returns it as a Job, which is a future, at once. See run for the arguments."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
         arrays = self._calls.checked(op, params, inputs)
         document = self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
@@ -138,49 +140,9 @@ class Client(Decompositions):
                 bar.step()
                 yield result
 
-    def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
-               priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-               idempotency_key: str | None = None,
-               labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
-        """The matrix product a @ b, or alpha * a @ b + beta * c. Returns an array. Parameters: see ops()."""
-        inputs, params = matmul_job(a, b, c, params)
-        return self.run("matmul", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                        device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs)["c"]
-
-    def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, progress: bool | Progress = False,
-              priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-              idempotency_key: str | None = None,
-              labels: Labels | None = None, out: Array | None = None, **params: Any) -> Array:
-        """x with a @ x = b, for one system or a stack of them. Returns an array."""
-        inputs, params = solve_job(a, b, params)
-        return self.run("solve", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                        device=device, idempotency_key=idempotency_key, labels=labels, out=out, **inputs)["x"]
-
-    def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None, timeout: float = 3600.0,
-                 progress: bool | Progress = False, priority: str | None = None,
-                 deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                 labels: Labels | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **params: Any) -> Any:
-        """Distances between the rows of x, or from the rows of x to those of y. Returns an array, or the Result
-        where the output asked for has an index beside the distances (argmin, topk, within)."""
-        result = self.run("distance", params, timeout=timeout, progress=progress, priority=priority,
-                          deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, labels=labels, out=out,
-                          **given(x=x, y=y, w=w, V=V, VI=VI))
-        return result if "index" in result else result["d"]
-
-    def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
-                   progress: bool | Progress = False, priority: str | None = None,
-                   deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                   labels: Labels | None = None,
-                   out: Mapping[str, Array] | None = None, **params: Any) -> Result:
-        """Fits y = x @ coef + intercept. Returns the Result (coef, intercept and the statistics); print shows a table."""
-        return self.run("regression", params, timeout=timeout, progress=progress, priority=priority,
-                        deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, labels=labels, out=out,
-                        **given(x=x, y=y, sample_weight=sample_weight))
-
     def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-              labels: Labels | None = None) -> Graph:
+              labels: Labels | None = None, notify: str | None = None) -> Graph:
         """Records steps that feed each other, and runs them as one job where the block ends:
 
             with client.graph() as g:
@@ -190,15 +152,16 @@ class Client(Decompositions):
 
         See Graph, and run for the arguments.
         """
-        return Graph(self, Options(priority, deadline_ms, device, idempotency_key, labels), timeout, progress)
+        return Graph(self, Options(priority, deadline_ms, device, idempotency_key, labels, notify=notify), timeout, progress)
 
     def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
         with JobBar(progress, "graph") as show:
             return self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))
 
-    def _named(self, job: Named, options: dict[str, Any]) -> Any:
-        return job.unpack(self.run(job.op, job.params, **options, **job.inputs))
+    def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
+        job = named.job_of(op, inputs, params, options)
+        return named.value_of(op, self.run(op, job.params, **job.options, **job.inputs), job)
 
     # --- jobs and service -------------------------------------------------------------------------------------------
 

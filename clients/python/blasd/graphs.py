@@ -10,6 +10,7 @@ import numpy as np
 
 from .arrays import Array, inputs_of
 from .errors import Error, InputError
+from .operations import INPUTS
 from .protocol import plain
 
 if TYPE_CHECKING:
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .results import Result
 
-# the inputs of the operations, in the order in which they may be given without their names
-_INPUTS = {"matmul": ("a", "b", "c"), "solve": ("a", "b"), "distance": ("x", "y", "w", "V", "VI"),
-           "regression": ("x", "y", "sample_weight"), "eigh": ("a",), "svd": ("a",), "qr": ("a",), "cholesky": ("a",),
-           "lstsq": ("a", "b")}
 _INLINE = 1024  # bytes of an array that goes into its step's text: what is smaller needs no place of its own
 
 
@@ -96,11 +93,11 @@ class Steps:
         self._results = [output.label for output in outputs]
 
     def __getattr__(self, op: str) -> Any:
-        if op not in _INPUTS:
+        if op not in INPUTS:
             raise AttributeError(f"{type(self).__name__} has no {op!r}; step({op!r}, …) records any operation")
 
         def record(*inputs: Any, name: str | None = None, **rest: Any) -> Step:
-            names = _INPUTS[op]
+            names = INPUTS[op]
             if len(inputs) > len(names):
                 raise TypeError(f"{op} takes {len(names)} inputs, not {len(inputs)}")
             given = {key: value for key, value in zip(names, inputs) if value is not None}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .arrays import Array
-from .decompositions import EighResult, LstsqResult, QRResult, SVDResult
 from .default import client
+from .named import EighResult, LstsqResult, QRResult, SVDResult
 
 __all__ = ["EighResult", "LstsqResult", "QRResult", "SVDResult", "cholesky", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "qr",
            "solve", "svd", "svdvals"]

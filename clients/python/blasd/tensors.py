@@ -1,7 +1,7 @@
 """Tensors that the service keeps, and what a job may refer to: nothing of it is sent again."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .arrays import Array
@@ -45,6 +45,21 @@ class Output(Reference):
 
     def __init__(self, job_id: str, name: str) -> None:
         super().__init__({"job": job_id, "output": name})
+
+
+class URL(Reference):
+    """A file that the service fetches: a .npy file, one `tensor` of a safetensors file, or, with dtype and shape, its bytes."""
+
+    def __init__(self, url: str, *, tensor: str | None = None, dtype: str | None = None,
+                 shape: Sequence[int] | None = None) -> None:
+        said = {"url": url, "tensor": tensor, "dtype": dtype, "shape": None if shape is None else list(shape)}
+        super().__init__({name: value for name, value in said.items() if value is not None})
+
+    def __getitem__(self, key: Any) -> Reference:
+        raise InputError("slice", "a file is fetched whole: keep it as a tensor to use parts of it", "invalid_reference")
+
+    def __repr__(self) -> str:
+        return f"<blasd.URL {self._of['url'].partition('?')[0]}>"  # what follows may be a signature
 
 
 class Tensor(Reference):

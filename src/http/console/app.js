@@ -1,10 +1,10 @@
 // The page of the service: who looks on, the stream of events, and which part hears what.
-import { follow, getJson, key } from "/console/api.js";
-import * as figures from "/console/figures.js";
-import * as jobs from "/console/jobs.js";
-import { $, clock, forgetTheme, say, setText } from "/console/page.js";
-import * as send from "/console/send.js";
-import * as tasks from "/console/tasks.js";
+import { follow, getJson, key } from "./api.js";
+import * as figures from "./figures.js";
+import * as jobs from "./jobs.js";
+import { $, clock, forgetTheme, say, setText } from "./page.js";
+import * as send from "./send.js";
+import * as tasks from "./tasks.js";
 
 const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] };
 let lost = 0;

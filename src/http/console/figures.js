@@ -1,6 +1,6 @@
 // Rates, totals, the queue, batch sizes and devices: from the `devices` event of each second, and where the key may
 // not know everybody's, from its own jobs' events.
-import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, make, ms, opColour, rate, setText } from "/console/page.js";
+import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, make, ms, opColour, rate, setText } from "./page.js";
 
 const SECONDS = 120;
 const ENDS = ["succeeded", "failed", "cancelled", "expired"];

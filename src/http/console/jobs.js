@@ -1,7 +1,7 @@
 // The list of jobs, and one of them opened.
-import { fetchGood, getJson, key } from "/console/api.js";
-import { $, FINAL, clock, make, ms, say, setText } from "/console/page.js";
-import { sample } from "/console/send.js";
+import { fetchGood, getJson, key } from "./api.js";
+import { $, FINAL, clock, make, ms, say, setText } from "./page.js";
+import { sample } from "./send.js";
 
 const MOST = 1000; // jobs that are kept here
 const PAGE = 50;

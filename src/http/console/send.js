@@ -1,6 +1,6 @@
 // The form that sends a small job of any operation: all it knows of them it has from GET /ops.
-import { Problem, headers } from "/console/api.js";
-import { $, learnOps, make } from "/console/page.js";
+import { Problem, headers } from "./api.js";
+import { $, learnOps, make } from "./page.js";
 
 let ops = [];
 

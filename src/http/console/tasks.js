@@ -1,6 +1,6 @@
 // The stream of tasks: one bar a job on the row of its device, coloured by phase. However many jobs come, at most
 // MOST of them are kept and drawn, and a picture is drawn when one is due, not when an event comes.
-import { $, BAD, FINAL, clock, colours, context, ms } from "/console/page.js";
+import { $, BAD, FINAL, clock, colours, context, ms } from "./page.js";
 
 const MOST = 4000;
 const ROW_GAP = 8;

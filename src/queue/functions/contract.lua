@@ -60,11 +60,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        waited for them, as long as one of these is pending; it counts in {q}:refs
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
-                       FORM tells dtype, order and shape (core/reference.h). ID begins with t
+                       FORM tells dtype, order and shape (core/reference.h), and behind that
+                       " sha256=SUM" where it was asked for. ID begins with t
   {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
   {q}:tensor_uses:TENANT  the same of that tenant's
   {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
   {q}:tensor_ends      zset ID -> second in which its life ends
+  {q}:tensor_copies    hash ID -> "US<tab>DEVICE": that device has a copy of the tensor, as was said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
@@ -90,7 +92,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        what has ended may stand in it
   {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
                        itself with SET about once a second (worker/phases.h)
-  {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
+  {q}:prog:NAME        hash ID -> "PROGRESS[ US]" of running jobs, where the worker reports any: 0..1,
+                       and when they will have ended, as far as it can tell
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
@@ -105,7 +108,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
-                       worker or a request, for the next front end to log
+                       worker or a request, for the next front end to log; of a job with a trace then a
+                       newline, id 16, span 8, sampled 1, and its record, also of one that a request
+                       has cancelled, where that is sampled
   {q}:metered          there where what jobs use is to be noted, from the first `blasd meter` on
   {q}:usage            stream of {tenant TENANT, records RECORD...}: what has ended and was not yet
                        taken by `blasd meter`; RECORD ends before its outputs' bytes
@@ -114,6 +119,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        jobs|failed|device_us|energy_mj|bytes|flops; with an expiry
   {q}:usage_tenants    set of the tenants that have such
   {q}:cloudevents      stream of {event JSON}, where `blasd meter --to redis` writes them
+  {q}:notify           hash ID -> URL: pending jobs whose end is to be told there, by a webhook
+  {q}:hooks            hash ID -> "URL\nRECORD" of those that have ended, until it is delivered or
+                       given up; RECORD ends before its outputs' bytes
+  {q}:hook_lane:LANE   zset ID -> when it is to be tried, in us. LANE: "TENANT SCHEME://HOST:PORT",
+                       what a tenant has told one receiver
+  {q}:hook_due         zset LANE -> when it is the next one's turn, in us: those that have any
+  {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
+                       has it, or it has not got on, since when
+  {q}:hook_counts      hash LANE -> how many of it are in {q}:notify and {q}:hooks
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -163,14 +177,16 @@ Front ends call
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...
       (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=BYTES (what the
-      tenant's tensors may come to, of a job that makes some);
+      tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
+      MOST that may wait in all and a tenth of them for one LANE);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 a job that it refers to has no result; or, where the key was used for the same request, an array {ID of the
+      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; 11 a job
+      that it refers to has no result; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
@@ -194,7 +210,7 @@ Front ends call
       the first page to the last comes once or more often
   stats [MORE]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
-      "bytes":...,"running":...,"waiting":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...}}
+      "bytes":...,"running":...,"waiting":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait}
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too
@@ -220,18 +236,31 @@ Front ends call
       is in use leaves no room
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
-      FORM", USED in us, ENDS a second
+      FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does
   tensor_life TENANT ID LIFE  -> {FACTS or 404}, as it then is
   tensor_drop TENANT ID
       -> {FACTS, FREE} or {404}: forgets it; FREE 1: the caller removes the blob
   tensor_list TENANT LIMIT CURSOR
       -> {CURSOR, ID, FACTS, ...}: a page, newest first. CURSOR "" begins, and ends
 
+Who delivers webhooks calls
+  webhook_take MOST EACH LEASE
+      -> {{LANE, ID, "URL\nRECORD", ID, ...}, ...}: of MOST lanes whose turn it is, the longest due
+      first, up to EACH that are due, of one that does not get on 1. A lane is given to nobody else
+      until its webhook_done, or for LEASE us
+  webhook_done LANE LIFE, then 2 for each: ID OUTCOME
+      -> how many were given up. OUTCOME: `delivered`; `never`; or that it failed, as how many seconds
+      it is to wait at the least. It then waits as long again as it has been tried, from a second to
+      an hour, until LIFE seconds after the job's end. Of a lane where all failed, nothing is given
+      away for a while, up to a minute
+
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
 lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
+  tensor_copies DEVICE ID...
+      -> 0: that device has copies of these, where they are tensors, for as long as a lease lasts
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
@@ -252,8 +281,8 @@ lease is not theirs any more)
       each output that becomes a tensor, whose blob is there. PIECES may be those of some
       jobs of the batch entry NAME. PIECES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
-  progress NAME EPOCH PROGRESS ID...
-      -> text of a digit for each: 1 still wanted, 0 not
+  progress NAME EPOCH "PROGRESS[ LEFT]" ID...
+      -> text of a digit for each: 1 still wanted, 0 not. LEFT: us to their end, where that is known
 
   begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`

@@ -2,7 +2,8 @@
 
 local function ending_new()
     return {count = 0, names = {}, pieces = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new()}
+            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
+            hooks = Hook.any()}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -80,6 +81,7 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
     end
     if e.meter then Meter.note(e.meter, job.tenant, pieces) end
+    if e.hooks then Hook.ended(name, job.tenant, pieces) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
@@ -279,16 +281,17 @@ local function ending_commit(e, worker)
     return left
 end
 
-local UNLOGGED = 1000 -- lines that wait for a front end
+local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 
 -- Ends a pending job without a worker; returns its record.
 local function ending_add_summary(e, id, job, state, code, finder, why)
-    local record = summary(id, job, state, code, finder, why)
+    local record, trace = summary(id, job, state, code, finder, why)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
-    if state ~= 'cancelled' then -- which a request logs
-        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code)
+    if state ~= 'cancelled' or trace and byte(trace, 25) == 1 then -- a request logs that, but it has a span
+        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code ..
+                                  (trace and '\n' .. trace .. record or ''))
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
     if not job.waiting then e.summaries[#e.summaries + 1] = {id, job.line} end

@@ -146,11 +146,12 @@ end
 local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
--- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, and its
--- Idempotency-Key with the value.
+-- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, its
+-- Idempotency-Key with the value, and where its end is told.
 local function submit_options(id, options, like)
-    local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
-    head = ' ' .. (head or options)
+    options = ' ' .. options
+    local head, print, key = match(options, '^(.-) k=([^:]*):(.*)$')
+    head = head or options
     local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
@@ -169,7 +170,10 @@ local function submit_options(id, options, like)
         holds = concat(found.holds, ',')
     end
     if most then Tensor.quota(like.tenant, most) end
-    return deadline, blob, holds, found, key, key and id .. ' ' .. print
+    local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
+    if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
+    if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
+    return deadline, blob, holds, found, key, key and id .. ' ' .. print, url
 end
 
 -- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
@@ -229,10 +233,10 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, holds, found, key, value = t.meta, '0', '0', nil, nil, nil, nil
+    local meta, deadline, blob, holds, found, key, value, url = t.meta, '0', '0'
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, holds, found, key, value = submit_options(id, options, t.like)
+        deadline, blob, holds, found, key, value, url = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
@@ -251,6 +255,7 @@ local function submit_one(t, id, frame, options)
         Wait.begin(id, found)
         t.entries[#t.entries].made = Wait.made(id)
     end
+    if url then Hook.promise(id, t.like.tenant, url) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
@@ -545,13 +550,14 @@ stats = function(keys, args)
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
     return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s}}',
+                  '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
                   counted('jobs'), whole(counted('bytes')), running, call('HLEN', K.waits),
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
-                  call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0')
+                  call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
+                  call('HLEN', K.hooks))
 end
 
 end

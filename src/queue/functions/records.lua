@@ -13,6 +13,7 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, whether labels, 0
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
+local FINISHED_AT = 32
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5,
                  waiting = 6}
@@ -44,6 +45,11 @@ end
 function Record.made(text, at, id)
     if is_record(text, at) then return (struct.unpack('<i8', text, at + CREATED_AT)) end
     return tonumber(sub(id, 2, 9), 16) * 1000000
+end
+
+-- When it ended, in us.
+function Record.finished(text, at)
+    return is_record(text, at) and (struct.unpack('<i8', text, at + FINISHED_AT)) or 0
 end
 
 -- In which segment the outputs of the record at `at` lie, '' where in none, and how many bytes of it
@@ -91,9 +97,39 @@ local function explain(code, began, attempts, total)
     return '', ''
 end
 
+-- What the frame of a job at `at` says of its trace: id 16, span 8, sampled 1, as wire/frame_job.c
+-- puts them; nil where it says nothing, or is none.
+local TRACED, TRACE = 128, 25
+function Record.trace(frame, at)
+    if sub(frame, at, at + 3) ~= 'BLJF' or (byte(frame, at + 12) or 0) < TRACED then return nil end
+    local from = at + 16
+    for _ = 1, 2 do from = from + 1 + (byte(frame, from) or 0) end -- id, operation
+    from = from + 32
+    if byte(frame, from) == IN_SEGMENT then from = from + 1 + (byte(frame, from + 1) or 0) + 12 end
+    local trace = sub(frame, from + 1, from + TRACE)
+    return #trace == TRACE and trace or nil
+end
+
+-- The same of the pending job that is called so, also where it lies in a batch entry.
+function Record.trace_of(id)
+    local frame = call('HGET', K.frames, id)
+    if frame then return Record.trace(frame, 1) end
+    frame = call('HGET', K.frames, sub(id, 1, BATCH_ENTRY)) or ''
+    local at = find_piece(frame, id)
+    return at and Record.trace(frame, at + PIECE_HEAD)
+end
+
+-- What a worker has reported of a job: its progress, and microseconds to its end where that is known.
+function Record.report(worker, id)
+    local progress, ends = match(call('HGET', K.prog_of .. worker, id) or '0', '^(%S+) ?(%d*)$')
+    ends = tonumber(ends)
+    return max(0, min(tonumber(progress) or 0, 1)), ends and max(ends - now, 0)
+end
+
 -- The bytes of a record. r: state (name), priority and class (by the order of the enums), id, op, labels,
--- created, started, finished (us, 0: not yet), progress, attempts, code or '', device or ''; `why`, where the
--- code does not say it: field and detail.
+-- created, started, finished (us, 0: not yet), progress, attempts, code or '', device or '', trace (nil:
+-- none), remaining (us, of one that runs; nil: not known); `why`, where the code does not say it: field and
+-- detail.
 function Record.pack(r)
     local total = r.finished > 0 and max(r.finished - r.created, 0) or 0
     local queued = r.started > 0 and max(r.started - r.created, 0) or total
@@ -101,12 +137,15 @@ function Record.pack(r)
     if r.why then detail, field = r.why.detail, r.why.field end
     local labels = r.labels ~= '' and Record.text(r.labels) or ''
     local texts = concat({labels, Record.text(r.code), Record.text(field), Record.text(detail),
-                          Record.text(r.device), '\0\0'}) -- without name and method
+                          Record.text(r.device), '\0\0', -- without name and method
+                          r.trace and sub(r.trace, 1, 16) or '',
+                          r.state == 'running' and struct.pack('<i8', r.remaining or -1) or ''})
     local fill = -(HEAD + #texts) % 64
     return struct.pack(FORM, 'BLRF', SCHEMA, 0, HEAD + #texts + fill,
                        Record.STATES[r.state], r.priority, r.class, 0,
                        r.created, r.started, r.finished, r.progress, 0, queued, 0, 0, 0, 0, total,
-                       0, r.attempts, 0, 0, 0, 0, 0, 0, 0, 0, labels ~= '' and 1 or 0, 0,
+                       0, r.attempts, 0, 0, 0, 0, 0, 0, 0, 0, labels ~= '' and 1 or 0,
+                       r.trace and 1 or 0,
                        Record.zeros(16), Record.padded(r.id, 48),
                        Record.padded(sub(r.op, 1, 31), 32)) ..
            texts .. Record.zeros(fill)
@@ -114,14 +153,14 @@ end
 
 end
 
--- The record of a job that no worker has ended: waiting, queued or running where `state` is nil.
+-- The record of a job that no worker has ended, waiting, queued or running where `state` is nil; and its trace.
 local function summary(id, job, state, code, finder, why)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
-    local progress, device = 0, ''
+    local progress, remaining, device, trace = 0, nil, '', Record.trace_of(id)
     if worker then
         if state ~= 'failed' then attempts = attempts + 1 end
-        progress = tonumber(call('HGET', K.prog_of .. worker, id) or 0) or 0
+        progress, remaining = Record.report(worker, id)
         device = device_of(worker)
     end
     local is = worker and 'running' or job.waiting and 'waiting' or 'queued'
@@ -129,6 +168,7 @@ local function summary(id, job, state, code, finder, why)
                         labels = job.labels,
                         priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
                         created = tonumber(job.us), started = tonumber(started or 0),
-                        finished = state and now or 0, progress = max(0, min(progress, 1)),
-                        attempts = attempts, code = code or '', device = sub(device, 1, 15)})
+                        finished = state and now or 0, progress = progress,
+                        remaining = remaining, trace = trace, attempts = attempts,
+                        code = code or '', device = sub(device, 1, 15)}), trace
 end

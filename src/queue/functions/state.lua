@@ -33,12 +33,13 @@ local function key_table(q)
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
-                           'tensor_bytes', 'waits', 'wanted', 'made', 'due'}) do
+                           'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
+                           'hook_counts', 'hook_holds', 'waits', 'wanted', 'made', 'due'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage', 'figures'}) do
+                           'tenants', 'usage', 'figures', 'hook_lane'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do

@@ -20,7 +20,12 @@ local function is_held(id) return call('HEXISTS', K.refs, blob_of(id)) == 1 end
 local function bytes_of(tenant) return tonumber(call('HGET', K.tensor_bytes, tenant) or 0) end
 local ALL = ':' -- of all tenants: none has such a name
 
+-- Many jobs of one call may refer to the same tensor: once is enough.
+local touched, touched_at = {}, ''
 local function touch(id, facts)
+    if touched_at ~= now_text then touched, touched_at = {}, now_text end
+    if touched[id] == facts.life then return end
+    touched[id] = facts.life
     call('ZADD', K.tensor_uses, now_text, id)
     call('ZADD', K.tensor_uses .. ':' .. facts.tenant, now_text, id)
     call('ZADD', K.tensor_ends, whole(floor(now / 1000000) + facts.life), id)
@@ -53,7 +58,9 @@ end
 
 -- Its bytes stay as long as a pending job refers to them.
 local function drop(id, facts)
+    touched[id] = nil
     call('HDEL', K.tensors, id)
+    call('HDEL', K.tensor_copies, id)
     call('ZREM', K.tensor_uses, id)
     call('ZREM', K.tensor_ends, id)
     call('ZREM', K.tensor_uses .. ':' .. facts.tenant, id)
@@ -119,10 +126,28 @@ local function owned(tenant, id)
     return facts and facts.tenant == tenant and facts or nil
 end
 
+-- The device that keeps a copy, with a tab before it, or "".
+local function copy_of(id)
+    local ends, device = match(call('HGET', K.tensor_copies, id) or '', '^(%d+)(\t.+)$')
+    return ends and tonumber(ends) > now and device or ''
+end
+
 local function told(id, facts)
     return concat({whole(facts.bytes), whole(facts.life), facts.created,
                    call('ZSCORE', K.tensor_uses, id) or facts.created,
-                   call('ZSCORE', K.tensor_ends, id) or '0', facts.form}, ' ')
+                   call('ZSCORE', K.tensor_ends, id) or '0', facts.form}, ' ') .. copy_of(id)
+end
+
+-- What a worker says its device has copies of; it says so again while that is so.
+function Tensor.copies(keys, args)
+    start(keys, args)
+    local text = whole(now + L.lease_ms * 1000) .. '\t' .. args[2]
+    for i = 3, #args do
+        if call('HEXISTS', K.tensors, args[i]) == 1 then
+            call('HSET', K.tensor_copies, args[i], text)
+        end
+    end
+    return 0
 end
 
 -- Of what is asked for to be used the life begins anew.

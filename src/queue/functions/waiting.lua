@@ -35,7 +35,7 @@ function Wait.find(text, tenant, recorded)
         if not meta then
             record, piece = recorded(id, tenant)
             if not record or blob ~= '' and not Tensor.there(blob, tenant) then return nil, 9 end
-            if Record.state(record, 1) ~= 'succeeded' then return nil, 10 end
+            if Record.state(record, 1) ~= 'succeeded' then return nil, 11 end
         end
         if not seen[id] then
             if meta then found.wants[#found.wants + 1] = id .. ' ' .. field end

@@ -222,15 +222,17 @@ local function progress(keys, args)
     start(keys, args)
     local lost = lapsed(args[2], args[3])
     if lost then return lost end
-    local progress = tonumber(args[4])
-    if not (progress and progress >= 0 and progress <= 1) then
+    local text, left = match(args[4], '^(%S+) ?(%d*)$')
+    local progress = tonumber(text)
+    if not (progress and progress >= 0 and progress <= 1) or #left > 15 then
         return redis.error_reply('ERR progress: no number from 0 to 1')
     end
+    if left ~= '' then text = text .. ' ' .. whole(now + left) end
     local digits, fields = {}, {}
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
         local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, BATCH_ENTRY))
         digits[i] = whole_meta and '1' or '0'
-        if meta then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
+        if meta then fields[#fields + 1], fields[#fields + 2] = args[4 + i], text end
     end
     call_many('HSET', K.prog_of .. args[2], fields)
     if Record.events.watched() then

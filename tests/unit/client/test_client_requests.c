@@ -103,6 +103,67 @@ static void stop(struct pretender *p) {
     close(p->listener);
 }
 
+/* --- tensors */
+
+static void expect_kept_is_refused(const struct blasd_put *put, const char *words) {
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:9");
+    struct blasd_problem problem = {0};
+    struct blasd_tensor_info tensor;
+    assert_int_equal(blasd_tensor_put(client, put, &tensor, &problem), -1);
+    if (strstr(problem.message, words) == NULL) fail_msg("%s, not %s", problem.message, words);
+    assert_string_equal(tensor.id, "");
+    blasd_client_free(client);
+}
+
+static void test_what_cannot_be_kept_is_not_sent(void **state) {
+    static const double one[1] = {1};
+    struct blasd_array array = {.dtype = "float64", .rank = 1, .shape = {1}, .data = one};
+    (void)state;
+    expect_kept_is_refused(&(struct blasd_put){.life_s = 1}, "one of them");
+    expect_kept_is_refused(&(struct blasd_put){.array = &array, .path = "a.npy"}, "one of them");
+    expect_kept_is_refused(&(struct blasd_put){.array = &array, .life_s = -1}, "a life of -1");
+    expect_kept_is_refused(&(struct blasd_put){.array = &array, .reserved = {1}}, "`reserved`");
+    array.reserved[0] = 1;
+    expect_kept_is_refused(&(struct blasd_put){.array = &array}, "`reserved`");
+    array = (struct blasd_array){.dtype = "float65", .rank = 1, .shape = {1}, .data = one};
+    expect_kept_is_refused(&(struct blasd_put){.array = &array}, "float65");
+    array = (struct blasd_array){.dtype = "float64", .rank = 1, .shape = {1}};
+    expect_kept_is_refused(&(struct blasd_put){.array = &array}, "no data");
+}
+
+static void test_what_is_the_id_of_no_tensor_is_not_asked_for(void **state) {
+    static const char *const bad[] = {NULL, "", "../jobs", "t 1", "t?x"};
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:9");
+    struct blasd_tensor_info tensor;
+    struct blasd_problem problem;
+    struct blasd_reply *reply;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(blasd_tensor_look(client, bad[i], &tensor, &problem), -1);
+        assert_int_equal(blasd_tensor_get(client, bad[i], &reply, &problem), -1);
+        assert_null(reply);
+        assert_int_equal(blasd_tensor_delete(client, bad[i], &problem), -1);
+        assert_non_null(strstr(problem.message, "is not the id of a tensor"));
+    }
+    blasd_client_free(client);
+}
+
+/* What waits for another job has not ended. */
+static void test_a_job_that_waits_has_not_ended(void **state) {
+    static const char *const states[] = {"waiting", "queued", "running", "succeeded", "failed"};
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        char *text = NULL;
+        struct blasd_problem problem;
+        struct blasd_reply *reply;
+        assert_true(asprintf(&text, "{\"id\":\"x\",\"state\":\"%s\"}", states[i]) > 0);
+        reply = blasd_reply_parse((unsigned char *)text, strlen(text), false, &problem);
+        assert_non_null(reply);
+        assert_int_equal(blasd_reply_ended(reply), i >= 3);
+        blasd_reply_free(reply);
+    }
+}
+
 /* --- requests */
 
 static double one[1] = {1};
@@ -167,8 +228,8 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     request.op = "matmul";
     TRY("'a' is given twice", bad[1].name = "a");
     TRY("an input has `reserved`", bad[1].reserved[1] = 1);
-    TRY("the request has `reserved`", request.reserved[4] = 1);
-    request.reserved[4] = 0;
+    TRY("the request has `reserved`", request.reserved[2] = 1);
+    request.reserved[2] = 0;
     TRY("deadline of -5", request.deadline_ms = -5);
     request.deadline_ms = 0;
     TRY("idempotency key", request.idempotency_key = "k\r\nHost: x");
@@ -351,6 +412,9 @@ static void test_problems_read_as_sentences(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_cannot_be_kept_is_not_sent),
+        cmocka_unit_test(test_what_is_the_id_of_no_tensor_is_not_asked_for),
+        cmocka_unit_test(test_a_job_that_waits_has_not_ended),
         cmocka_unit_test(test_bad_inputs_are_named_with_what_is_wrong),
         cmocka_unit_test(test_ids_and_names_that_are_none),
         cmocka_unit_test(test_what_a_client_is_not_set_to),

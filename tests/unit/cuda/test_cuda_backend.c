@@ -87,11 +87,13 @@ static void close_device(struct blasd_device *device) {
 
 /* A device with little room, so that small jobs show what large ones do elsewhere. */
 static void small_sizes(void) {
-    blasd_cuda_sizes = (struct blasd_cuda_sizes){4096, 16384, 4096};
+    blasd_cuda_sizes =
+        (struct blasd_cuda_sizes){.chunk_bytes = 4096, .part_bytes = 16384, .block_bytes = 4096};
 }
 static void usual_sizes(void) {
-    blasd_cuda_sizes =
-        (struct blasd_cuda_sizes){(size_t)4 << 20, (size_t)64 << 20, (size_t)64 << 20};
+    blasd_cuda_sizes = (struct blasd_cuda_sizes){.chunk_bytes = (size_t)4 << 20,
+                                                 .part_bytes = (size_t)64 << 20,
+                                                 .block_bytes = (size_t)64 << 20};
 }
 
 static void what_a_device_says_of_itself(void **state) {

@@ -466,6 +466,7 @@ int main(void) {
         cmocka_unit_test(bad_tasks_fail_alone),
         cmocka_unit_test(faults_are_errors_and_no_more),
     };
-    blasd_cuda_sizes = (struct blasd_cuda_sizes){4096, (size_t)1 << 20, 4096};
+    blasd_cuda_sizes = (struct blasd_cuda_sizes){
+        .chunk_bytes = 4096, .part_bytes = (size_t)1 << 20, .block_bytes = 4096};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,6 +273,7 @@ int main(void) {
         cmocka_unit_test(halves_travel_as_they_are),
         cmocka_unit_test(halves_are_rounded_once),
     };
-    blasd_cuda_sizes = (struct blasd_cuda_sizes){1024, (size_t)1 << 20, 4096};
+    blasd_cuda_sizes = (struct blasd_cuda_sizes){
+        .chunk_bytes = 1024, .part_bytes = (size_t)1 << 20, .block_bytes = 4096};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

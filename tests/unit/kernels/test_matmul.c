@@ -369,6 +369,22 @@ static void what_is_not_finite(void **state) {
     trial_free(t);
 }
 
+/* Nothing times a finite alpha is nothing, also where alpha is infinite in the result's dtype. */
+static void an_empty_sum_is_zero(void **state) {
+    static const enum blasd_dtype dtypes[] = {BLASD_float64, BLASD_float32, BLASD_float16,
+                                              BLASD_complex64};
+    (void)state;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        struct trial *t = trial_new("matmul");
+        trial_input(t, "a", dtypes[d], BLASD_ROW_MAJOR, 2, (int64_t[]){3, 0});
+        trial_input(t, "b", dtypes[d], BLASD_ROW_MAJOR, 2, (int64_t[]){0, 2});
+        trial_set_float(t, "alpha", -1e200);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int i = 0; i < 6; i++) assert_true(trial_value(trial_output(t, "c"), i) == 0);
+        trial_free(t);
+    }
+}
+
 /* (3 x 4 by 4 x 2) of elements -x, with 4 x^2 as large as float64 holds integers where x is 2^25.5
  */
 static int warnings_of(enum blasd_dtype a, enum blasd_dtype b, int64_t x, double alpha) {
@@ -419,6 +435,7 @@ int main(void) {
         cmocka_unit_test(a_large_result_in_tiles_and_quarters),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
+        cmocka_unit_test(an_empty_sum_is_zero),
         cmocka_unit_test(sums_of_integers_beyond_float64_are_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

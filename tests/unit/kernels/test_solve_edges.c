@@ -271,6 +271,107 @@ static void a_warning_comes_where_no_digit_is_sure(void **state) {
 
 /* ---- bounds ---- */
 
+/* A diagonal of all sizes below a first row and column near 1: pivots that look best hide what the
+ * small rows say. x is right, or said to be doubtful. */
+static void what_pivots_hide_is_doubted(void **state) {
+    int quiet = 0;
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float32 : BLASD_float64;
+        int64_t n = sizes[2 + round % (SIZES - 5)], columns = round % 3 == 0 ? 1 : 3;
+        double range = dtype == BLASD_float32 ? 40 : 300;
+        double *d = trial_alloc((size_t)(n * (3 + columns)) * sizeof *d);
+        double *u = d + n, *v = u + n, *y = v + n;
+        void *a, *b;
+        struct trial *t = system_of(n, columns, dtype, &a, &b);
+        enum blasd_code code;
+        for (int64_t i = 0; i < n * n; i++) trial_put(a, dtype, i, 0);
+        for (int64_t i = 0; i < n; i++) {
+            d[i] = (double)(float)(1 + trial_uniform() / 2);
+            d[i] = ldexp(d[i], (int)(range * trial_uniform()));
+            u[i] = (double)(float)trial_normal();
+            v[i] = (double)(float)trial_normal();
+            trial_put(a, dtype, i * n + i, d[i]);
+        }
+        for (int64_t i = 1; i < n; i++) {
+            trial_put(a, dtype, i, u[i]);
+            trial_put(a, dtype, i * n, v[i]);
+        }
+        for (int64_t i = 0; i < n * columns; i++)
+            trial_put(b, dtype, i, y[i] = (double)(float)trial_normal());
+        code = trial_run(t);
+        assert_true(code == BLASD_OK || code == BLASD_E_singular_matrix);
+        for (int64_t c = 0; code == BLASD_OK && c < columns; c++) {
+            long double above = 0, below = 0, sizes_above = 0, sizes_below = 0, x, x0;
+            long double worst, most, rest, sizes_rest;
+            bool lost;
+            for (int64_t i = 0; i < n; i++) {
+                x = i == 0 ? d[0] : -(long double)u[i] * v[i] / d[i];
+                below += x;
+                sizes_below += fabsl(x);
+                x = i == 0 ? y[c] : -(long double)u[i] * y[i * columns + c] / d[i];
+                above += x;
+                sizes_above += fabsl(x);
+            }
+            /* an element whose row cancels follows from the first row; of two the truth is not
+             * known well enough */
+            lost = fabsl(above) < 0x1p-20L * sizes_above || fabsl(below) < 0x1p-20L * sizes_below;
+            x0 = above / below;
+            most = fabsl(x0);
+            worst = fabsl(x_at(t, c) - x0);
+            rest = sizes_rest = y[c] - d[0] * x0;
+            for (int64_t i = 1, from_first = 0; i < 2 * n; i++) {
+                bool again = i >= n;
+                int64_t at = i % n;
+                x = y[at * columns + c] - v[at] * x0;
+                if (at == 0 || (again && at != from_first)) continue;
+                if (!again && fabsl(x) < 0x1p-20L * fabs(y[at * columns + c])) {
+                    lost = lost || from_first != 0;
+                    from_first = at;
+                    continue;
+                }
+                x = again ? rest / u[at] : x / d[at];
+                lost = lost || (again && fabsl(rest) < 0x1p-20L * sizes_rest);
+                rest -= u[at] * x;
+                sizes_rest = fmaxl(sizes_rest, fabsl(u[at] * x));
+                most = fmaxl(most, fabsl(x));
+                worst = fmaxl(worst, fabsl(x_at(t, at * columns + c) - x));
+            }
+            if (lost) continue;
+            if (warned(t, "digit")) continue;
+            quiet++;
+            if (!(worst <= most / 8))
+                fail_msg("round %d, n %lld: off by %Lg of %Lg, rcond %g", round, (long long)n,
+                         worst, most, scalar(t, "rcond"));
+        }
+        free(d);
+        trial_free(t);
+    }
+    assert_true(quiet > 100);
+}
+
+/* What lies far below the rest of b is solved by itself and added, and lost where x has no room for
+ * it: the error says so. */
+static void what_a_sum_loses_is_counted(void **state) {
+    static const char *const kinds[] = {"general", "upper_triangular"};
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        void *a, *b;
+        struct trial *t = system_of(2, 1, BLASD_float32, &a, &b);
+        double r, below;
+        memcpy(a, (float[]){0x1p30f, 0x1p30f, 0, 1}, 4 * sizeof(float));
+        memcpy(b, (float[]){0x1.8p-10f, 1}, 2 * sizeof(float));
+        trial_set_choice(t, "assume_a", kinds[kind]);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        r = fabs(0x1.8p-10 - 0x1p30 * (x_at(t, 0) + x_at(t, 1)));
+        below = 0x1p31 * fmax(fabs(x_at(t, 0)), fabs(x_at(t, 1))) + 1;
+        if (!(scalar(t, "backward_error") >= r / below))
+            fail_msg("%s: %g is reported, %g it is", kinds[kind], scalar(t, "backward_error"),
+                     r / below);
+        trial_free(t);
+    }
+}
+
 static void backward_errors_are_bounds(void **state) {
     static const char *const choices[] = {"auto", "none"};
     (void)state;
@@ -402,6 +503,8 @@ int main(void) {
         cmocka_unit_test(refinement_is_never_worse_than_none),
         cmocka_unit_test(a_warning_looks_at_x_not_at_rcond),
         cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
+        cmocka_unit_test(what_pivots_hide_is_doubted),
+        cmocka_unit_test(what_a_sum_loses_is_counted),
         cmocka_unit_test(backward_errors_are_bounds),
         cmocka_unit_test(certified_bounds_hold),
         cmocka_unit_test(what_cannot_be_proven_is_not_claimed),

@@ -175,6 +175,7 @@ enum record_line {
     LINE_STATE,
     LINE_STARTED,
     LINE_PROGRESS,
+    LINE_REMAINING,
     LINE_ATTEMPTS,
     LINE_ERROR,
     LINE_DEVICE,
@@ -197,6 +198,7 @@ static inline const char *record_line(struct bed *bed, const char *id, enum reco
         switch (line) {
         case LINE_STATE: snprintf(out, 256, "%s", blasd_state_names[record.state]); break;
         case LINE_STARTED: snprintf(out, 256, "%lld", (long long)record.started_us); break;
+        case LINE_REMAINING: snprintf(out, 256, "%lld", (long long)record.remaining_us); break;
         case LINE_PROGRESS: snprintf(out, 256, "%g", record.progress); break;
         case LINE_ATTEMPTS: snprintf(out, 256, "%d", record.execution.attempts); break;
         case LINE_ERROR:

@@ -292,7 +292,7 @@ static void do_progress(struct world *w) {
     if (job == NULL || job->state != PENDING || job->holder < 0) return;
     const char *ids[] = {job->id};
     assert_int_equal(
-        blasd_worker_queue_progress(w->worker[job->holder], ids, 1, 0.5, &wanted, &err), 0);
+        blasd_worker_queue_progress(w->worker[job->holder], ids, 1, 0.5, -1, &wanted, &err), 0);
     assert_true(wanted);
 }
 

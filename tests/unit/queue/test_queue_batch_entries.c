@@ -453,12 +453,12 @@ static void progress_of_its_jobs(void **state) {
     assert_int_equal(claim(worker, 64, PLENTY, claims), 2);
     begun(worker, claims, 2);
     const char *ids[] = {entry.id[0], entry.id[1]};
-    assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.5, &wanted, &err), 0);
+    assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.5, -1, &wanted, &err), 0);
     assert_true(wanted);
     drop(fcall(&bed, "cancel", "1", entry.id[0], NULL));
-    assert_int_equal(blasd_worker_queue_progress(worker, ids, 1, 0.75, &wanted, &err), 0);
+    assert_int_equal(blasd_worker_queue_progress(worker, ids, 1, 0.75, -1, &wanted, &err), 0);
     assert_false(wanted);
-    assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.75, &wanted, &err), 0);
+    assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.75, -1, &wanted, &err), 0);
     assert_true(wanted);
     assert_string_equal(record_line(&bed, entry.id[1], LINE_PROGRESS), "0.75");
     assert_string_equal(finish_claims(worker, claims, 2), "01");

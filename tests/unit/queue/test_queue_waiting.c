@@ -214,7 +214,7 @@ static void submitted_too_late(void **state) {
     end_as(worker, id[0], BLASD_SUCCEEDED);
     end_as(worker, id[1], BLASD_FAILED);
     snprintf(options, sizeof options, "w=%.41s:inputs.a,%.41s:inputs.b", id[0], id[1]);
-    assert_int_equal(submit_with(&bed, more, options), 10);
+    assert_int_equal(submit_with(&bed, more, options), 11);
     id_make(id[3], BLASD_ID_ASYNC, 0);
     snprintf(options, sizeof options, "w=%.41s:inputs.a", id[3]);
     assert_int_equal(submit_with(&bed, more, options), 9);

@@ -33,8 +33,14 @@ static void test_one_job(void **state) {
     epoch = strtoll(reply->str, NULL, 10);
     drop(reply);
     blasd_worker_queue_join(beat, "w", epoch, 8);
-    assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.25, &wanted, &err), 0);
+    assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.25, -1, &wanted, &err), 0);
     assert_true(wanted);
+    assert_string_equal(record_line(&bed, id, LINE_REMAINING), "-1");
+    assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.25, 3600000000, &wanted, &err), 0);
+    long long left = strtoll(record_line(&bed, id, LINE_REMAINING), NULL, 10);
+    assert_true(left <= 3600000000 && left > 3000000000); /* less what has passed since */
+    assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.25, 0, &wanted, &err), 0);
+    assert_string_equal(record_line(&bed, id, LINE_REMAINING), "0"); /* late: but never less */
     assert_int_equal(blasd_worker_queue_renew(beat, INFO_CPU, &lost, &err), 0);
     assert_false(lost);
     assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
@@ -46,7 +52,7 @@ static void test_one_job(void **state) {
     assert_string_equal(record_line(&bed, id, 0), "the record");
     assert_int_equal(finish(worker, id, "another", 0), 0);
     assert_string_equal(record_line(&bed, id, 0), "the record");
-    assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.5, &wanted, &err), 0);
+    assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.5, -1, &wanted, &err), 0);
     assert_false(wanted);
     assert_int_equal(pending(&bed), 0);
     assert_int_equal(counted(&bed, "bytes"), 0);
@@ -269,7 +275,7 @@ static void test_fenced(void **state) {
     assert_true(lost);
     const char *ids[] = {begun};
     bool wanted = true;
-    assert_int_equal(blasd_worker_queue_progress(w1, ids, 1, 0.5, &wanted, &err), 0);
+    assert_int_equal(blasd_worker_queue_progress(w1, ids, 1, 0.5, -1, &wanted, &err), 0);
     assert_false(wanted);
     begin(w2, theirs, 2);
     assert_string_equal(record_line(&bed, begun, LINE_ATTEMPTS), "2");

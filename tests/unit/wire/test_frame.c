@@ -189,6 +189,7 @@ static void any_record(struct blasd_record *record) {
     record->started_us = any_int();
     record->finished_us = any_int();
     record->progress = (double)below(1001) / 1000;
+    if (record->state == BLASD_RUNNING) record->remaining_us = any_int();
     record->timing = (struct blasd_timing){any_int(), any_int(), any_int(), any_int(),
                                            any_int(), any_int(), -any_int()};
     any_labels(record->labels);
@@ -300,6 +301,7 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     assert_true(a->created_us == b->created_us && a->started_us == b->started_us);
     assert_true(a->finished_us == b->finished_us);
     assert_memory_equal(&a->progress, &b->progress, sizeof a->progress);
+    assert_true(a->remaining_us == b->remaining_us);
     assert_memory_equal(&a->timing, &b->timing, sizeof a->timing);
     assert_string_equal(x->device, y->device);
     assert_string_equal(x->device_name, y->device_name);

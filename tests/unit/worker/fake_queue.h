@@ -52,7 +52,8 @@ struct fake {
     int finish_lost; /* then this many find the lease lost */
     int registers, releases, finishes;
     bool unwanted;   /* progress says that nobody wants the batch */
-    double progress; /* last one told */
+    double progress; /* last one told, and what it said */
+    int64_t remaining_us;
     /* what the kernel of fake_backend.h does */
     int runs, counts[MOST_JOBS];
     char order[MOST_JOBS]; /* first element of the first input of each run's first job */
@@ -139,6 +140,13 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     pthread_mutex_lock(&fake.lock);
     *lost = queue->epoch != fake.epoch;
     pthread_mutex_unlock(&fake.lock);
+    return 0;
+}
+
+int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *device,
+                              const char (*ids)[BLASD_ID_LEN + 1], int count,
+                              struct blasd_err *err) {
+    (void)queue, (void)device, (void)ids, (void)count, (void)err;
     return 0;
 }
 
@@ -291,13 +299,15 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
 }
 
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                                double progress, bool *wanted, struct blasd_err *err) {
+                                double progress, int64_t remaining_us, bool *wanted,
+                                struct blasd_err *err) {
     (void)queue;
     (void)ids;
     (void)count;
     (void)err;
     pthread_mutex_lock(&fake.lock);
     fake.progress = progress;
+    fake.remaining_us = remaining_us;
     *wanted = !fake.unwanted;
     pthread_mutex_unlock(&fake.lock);
     return 0;

@@ -43,11 +43,13 @@ void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
 
 /* Asked about results that are there already only, of which there are none here. */
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                                double progress, bool *wanted, struct blasd_err *problem) {
+                                double progress, int64_t remaining_us, bool *wanted,
+                                struct blasd_err *problem) {
     (void)queue;
     (void)ids;
     (void)count;
     (void)progress;
+    (void)remaining_us;
     *wanted = false;
     return blasd_fail(problem, BLASD_E_internal_error, "", "nobody is to ask");
 }

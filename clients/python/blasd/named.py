@@ -1,0 +1,137 @@
+"""What the methods of operations.py do to arguments and results by hand: NumPy's words in, NumPy's shapes out."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .arrays import Array
+from .errors import InputError
+from .results import Result
+
+
+class EighResult(NamedTuple):
+    """What numpy.linalg.eigh returns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class SVDResult(NamedTuple):
+    """What numpy.linalg.svd returns."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class QRResult(NamedTuple):
+    """What numpy.linalg.qr returns."""
+
+    Q: Array
+    R: Array
+
+
+class LstsqResult(NamedTuple):
+    """What numpy.linalg.lstsq returns."""
+
+    x: Array
+    residuals: Array
+    rank: Any
+    s: Array
+
+
+Words = dict[str, Any]
+
+# arguments of `run` beside inputs and parameters
+OPTIONS = ("timeout", "progress", "priority", "deadline_ms", "device", "idempotency_key", "labels", "out", "keep", "results")
+
+
+class Named(NamedTuple):
+    """A job: what to call `run` with."""
+
+    inputs: Words
+    params: Words
+    options: Words
+
+
+def job_of(op: str, inputs: Words, params: Words, given: Mapping[str, Any]) -> Named:
+    """given: options, and parameters that this client does not know."""
+    params = {**params, **{name: value for name, value in given.items() if name not in OPTIONS}}
+    if op in _BEFORE:
+        inputs, params = _BEFORE[op](inputs, params)
+    return Named(inputs, params, {name: value for name, value in given.items() if name in OPTIONS})
+
+
+def value_of(op: str, result: Result, job: Named) -> Any:
+    """What the method returns."""
+    return _AFTER[op](result, job) if op in _AFTER else result
+
+
+# --- before ---------------------------------------------------------------------------------------------------------------
+
+
+def _flipped(value: Any) -> Array | None:
+    """The transpose of a large matrix in Fortran order, which needs no copy and lies in the wire's order; else None."""
+    if type(value) is np.ndarray and value.ndim == 2 and value.nbytes > 1 << 16 and value.flags.f_contiguous and \
+            not value.flags.c_contiguous:
+        return value.T
+    return None
+
+
+def _flip(inputs: Words, params: Words, name: str, param: str) -> tuple[Words, Words]:
+    flipped = _flipped(inputs.get(name))
+    if flipped is None:
+        return inputs, params
+    return {**inputs, name: flipped}, {**params, param: not params.get(param, False)}
+
+
+def _matmul(inputs: Words, params: Words) -> tuple[Words, Words]:
+    return _flip(*_flip(inputs, params, "a", "transpose_a"), "b", "transpose_b")
+
+
+def _solve(inputs: Words, params: Words) -> tuple[Words, Words]:
+    return _flip(inputs, params, "a", "transposed") if params.get("assume_a", "general") == "general" else (inputs, params)
+
+
+def _eigh(inputs: Words, params: Words) -> tuple[Words, Words]:
+    letter = params.pop("UPLO", None)
+    if letter is None:
+        return inputs, params
+    if not isinstance(letter, str) or letter.upper() not in ("L", "U"):
+        raise InputError("params.uplo", f"UPLO must be 'L' or 'U', not {letter!r}", "invalid_parameter")
+    return inputs, {**params, "uplo": "lower" if letter.upper() == "L" else "upper"}
+
+
+def _lstsq(inputs: Words, params: Words) -> tuple[Words, Words]:
+    if params.get("rcond", 0) < 0:  # NumPy's word for the precision of the machine
+        params = {**params, "rcond": np.finfo(np.float64).eps}
+    return inputs, params
+
+
+_BEFORE: dict[str, Callable[[Words, Words], tuple[Words, Words]]] = {
+    "matmul": _matmul, "solve": _solve, "eigh": _eigh, "lstsq": _lstsq}
+
+# --- after ----------------------------------------------------------------------------------------------------------------
+
+
+def _lstsq_of(result: Result, job: Named) -> LstsqResult:
+    rank, residuals, columns = result["rank"], result["residuals"], result["x"].shape[0]
+    if rank.ndim:
+        return LstsqResult(result["x"], residuals, rank, result["s"])
+    rows = np.shape(job.inputs["a"])[-2]
+    shown = np.atleast_1d(residuals) if int(rank) == columns < rows else np.empty(0, residuals.dtype)
+    return LstsqResult(result["x"], shown, int(rank), result["s"])
+
+
+_AFTER: dict[str, Callable[[Result, Named], Any]] = {
+    "matmul": lambda r, _: r["c"],
+    "solve": lambda r, _: r["x"],
+    "distance": lambda r, _: r if "index" in r else r["d"],
+    "eigh": lambda r, _: EighResult(r["eigenvalues"], r["eigenvectors"]) if "eigenvectors" in r else r["eigenvalues"],
+    "svd": lambda r, _: SVDResult(r["U"], r["S"], r["Vh"]) if "U" in r else r["S"],
+    "qr": lambda r, _: QRResult(r["Q"], r["R"]) if "Q" in r else r["R"],
+    "cholesky": lambda r, _: r["L"],
+    "lstsq": _lstsq_of,
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes blasd/operations.py: the clients' methods, one for each operation, from api/operations.json.
+
+`make generated` runs it; `--check` writes nothing and fails where the file is not what this would write. What NumPy calls
+otherwise than the service stands in NUMPY, what is done to arguments and results by hand in blasd/named.py.
+"""
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import textwrap
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+TARGET = HERE / "blasd" / "operations.py"
+WIDTH = 120
+TYPES = {"bool": "bool", "int": "int", "float": "float", "choice": "str"}
+UPLO = ("UPLO", "str | None", "uplo by NumPy's word for it, L or U.")
+# by method: parameters that NumPy takes by position, then arguments that it has beside (name, type, text); `op` and `fixed`
+# where the method is one of another operation; what it returns, where that is one array
+NUMPY: dict[str, dict[str, Any]] = {
+    "eigh": {"more": [UPLO], "text": "As numpy.linalg.eigh: (eigenvalues, eigenvectors)."},
+    "eigvalsh": {"op": "eigh", "fixed": {"vectors": False}, "more": [UPLO], "text": "As numpy.linalg.eigvalsh."},
+    "svd": {"by_place": ["full_matrices", "compute_uv"], "text": "As numpy.linalg.svd: (U, S, Vh), or S alone."},
+    "qr": {"by_place": ["mode"], "text": 'As numpy.linalg.qr: (Q, R), or R alone with mode "r".'},
+    "cholesky": {"text": "As numpy.linalg.cholesky."},
+    "lstsq": {"by_place": ["rcond"], "text": "As numpy.linalg.lstsq: (x, residuals, rank, s); for stacks, too, where "
+                                             "residuals are there whatever the rank."},
+    "matmul": {"type": "Array", "text": "Returns an array."},
+    "solve": {"type": "Array", "text": "Returns an array."},
+    "distance": {"text": "Returns an array, or the Result where the output asked for has an index beside the distances."},
+    "regression": {"type": "Result", "text": "Returns the Result, which print shows as a table."},
+}
+OPTIONS = [("timeout", "float", "3600.0"), ("progress", "bool | Progress", "False"), ("priority", "str | None", "None"),
+           ("deadline_ms", "int | None", "None"), ("device", "str | None", "None"), ("idempotency_key", "str | None", "None"),
+           ("labels", "Labels | None", "None"), ("out", "Array | Mapping[str, Array] | None", "None")]
+
+
+def signature(client: str, name: str, op: dict[str, Any]) -> str:
+    """`def NAME(…) -> …:`, in lines that fit."""
+    more = NUMPY.get(name, {})
+    by_place = more.get("by_place", [])
+    params = {param["name"]: f"{TYPES[param['type']]} | None = None" for param in op["params"]
+              if param["name"] not in more.get("fixed", {})}
+    words = ["self"]
+    words += [f"{port['name']}: Any" + (" = None" if port["optional"] else "") for port in op["inputs"]]
+    words += [f"{param}: {params.pop(param)}" for param in by_place]
+    words += [f"{argument}: {kind} = None" for argument, kind, _ in more.get("more", [])]
+    words += ["*"] + [f"{param}: {kind}" for param, kind in params.items()]
+    words += [f"{option}: {kind} = {preset}" for option, kind, preset in OPTIONS] + ["**others: Any"]
+    taken = [word.split(":")[0] for word in words]
+    assert len(set(taken)) == len(taken), f"{name}: {taken} has a name twice"
+    head = f"    {'async ' if client == 'AsyncClient' else ''}def {name}("
+    return wrapped(head, words, f") -> {more.get('type', 'Result' if name not in NUMPY else 'Any')}:")
+
+
+def wrapped(head: str, words: list[str], tail: str) -> str:
+    lines = textwrap.wrap(", ".join(word.replace(" ", "\0") for word in words) + tail.replace(" ", "\0"), WIDTH - len(head),
+                          break_long_words=False, break_on_hyphens=False)
+    return head + ("\n" + " " * len(head)).join(lines).replace("\0", " ")
+
+
+def paragraph(text: str, hanging: bool = False) -> list[str]:
+    lines = textwrap.wrap(text.replace("\\", "\\\\"), WIDTH - 8, break_long_words=False, break_on_hyphens=False,
+                          subsequent_indent="    " if hanging else "")
+    return [" " * 8 + line for line in lines]
+
+
+def described(param: dict[str, Any]) -> str:
+    text = f"{param['name']}: {param['doc']}"
+    if param["type"] == "choice":
+        text += f" One of {', '.join(param['choices'])}."
+    preset = param["default"]
+    return f"{text} Default: {str(preset).lower() if isinstance(preset, bool) else preset}."
+
+
+def docstring(client: str, name: str, op: dict[str, Any]) -> list[str]:
+    if client == "AsyncClient":
+        return [f'        """See Client.{name}."""']
+    more = NUMPY.get(name, {})
+    lines = paragraph(f'"""{op["summary"]}. {more.get("text", "Returns the Result.")}') + [""]
+    for part in op["doc"].split("\n"):
+        lines += paragraph(part)
+    lines.append("")
+    for port in op["inputs"]:
+        lines += paragraph(f"{port['name']}: {port['doc']} Shape {port['shape']}.", True)
+    for param in op["params"]:
+        if param["name"] not in more.get("fixed", {}):
+            lines += paragraph(described(param), True)
+    for argument, _, text in more.get("more", []):
+        lines += paragraph(f"{argument}: {text}", True)
+    return lines + ["", "        The others: see run.", '        """']
+
+
+def body(client: str, name: str, op: dict[str, Any]) -> list[str]:
+    more = NUMPY.get(name, {})
+    fixed = more.get("fixed", {})
+    inputs = ", ".join(f"{port['name']}={port['name']}" for port in op["inputs"])
+    params = ", ".join([f"{param['name']}={fixed.get(param['name'], param['name'])}" for param in op["params"]] +
+                       [f"{argument}={argument}" for argument, _, _ in more.get("more", [])])
+    wait = "await " if client == "AsyncClient" else ""
+    kind = more.get("type", "Result" if name not in NUMPY else None)
+    head = f"        value: {kind} = {wait}self._named(" if kind else f"        return {wait}self._named("
+    words = [f'"{more.get("op", name)}"', *f"given({inputs})".split(", "), *f"given({params})".split(", "),
+             *[f"{option}={option}" for option, _, _ in OPTIONS], "**others"]
+    return [wrapped(head, words, ")"), *(["        return value"] if kind else [])]
+
+
+def method(client: str, name: str, op: dict[str, Any]) -> str:
+    return "\n".join([signature(client, name, op), *docstring(client, name, op), *body(client, name, op)])
+
+
+HEAD = '''"""The methods of both clients, one for each operation. Generated by ../generate.py from the operations' descriptors: do not
+edit; `make generated` writes it anew. What is done by hand to arguments and results stands in named.py."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .arrays import Array
+
+if TYPE_CHECKING:
+    from .calls import Labels, Progress
+    from .results import Result
+
+# the inputs of the operations, in the order in which they may be given without their names
+INPUTS: dict[str, tuple[str, ...]] = {
+'''
+
+CLASS = '''
+
+class {name}:
+    """What {client} has beside run."""
+
+    {wait}def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
+        raise NotImplementedError
+
+'''
+
+
+def tuple_of(names: list[str]) -> str:
+    return f"({', '.join(map(json.dumps, names))}{',' if len(names) == 1 else ''})"
+
+
+def text_of(ops: list[dict[str, Any]]) -> str:
+    by_name = {op["name"]: op for op in ops}
+    methods = {name: NUMPY.get(name, {}).get("op", name) for name in sorted({*by_name, *NUMPY})}
+    text = HEAD + "".join(f"    {json.dumps(name)}: {tuple_of([port['name'] for port in op['inputs']])},\n"
+                          for name, op in by_name.items()) + "}\n"
+    text += '''
+
+def given(**values: Any) -> dict[str, Any]:
+    """What was not left out."""
+    return {name: value for name, value in values.items() if value is not None}
+'''
+    for name, client, wait in (("Operations", "Client", ""), ("AsyncOperations", "AsyncClient", "async ")):
+        text += CLASS.format(name=name, client=client, wait=wait)
+        text += "\n\n".join(method(client, one, by_name[op]) for one, op in methods.items() if op in by_name) + "\n"
+    return text
+
+
+def main() -> None:
+    ops = json.loads((HERE.parent.parent / "api" / "operations.json").read_text(encoding="utf-8"))["ops"]
+    text = text_of(ops)
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(text, encoding="utf-8")
+    elif not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
+        sys.exit("clients/python/blasd/operations.py is not what api/operations.json says: run make generated")
+
+
+if __name__ == "__main__":
+    main()

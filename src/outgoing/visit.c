@@ -1,0 +1,78 @@
+/* How a request to somebody on the list is made. */
+#include "outgoing/hosts.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define CONNECT_MS 5000L
+#define STALLED_S 10L /* without a byte */
+
+static void note(struct blasd_outgoing_visit *visit, const struct sockaddr *address) {
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+    snprintf(visit->refused, sizeof visit->refused, "its address");
+    if (address->sa_family == AF_INET) {
+        memcpy(&in, address, sizeof in);
+        inet_ntop(AF_INET, &in.sin_addr, visit->refused, sizeof visit->refused);
+    } else if (address->sa_family == AF_INET6) {
+        memcpy(&in6, address, sizeof in6);
+        inet_ntop(AF_INET6, &in6.sin6_addr, visit->refused, sizeof visit->refused);
+    }
+}
+
+/* What it is asked about is what would be connected to. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
+    struct blasd_outgoing_visit *visit = arg;
+    if (purpose == CURLSOCKTYPE_IPCXN && outgoing_may_connect(visit->host, &address->addr))
+        return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    note(visit, &address->addr);
+    return CURL_SOCKET_BAD;
+}
+
+int blasd_outgoing_visit(const struct blasd_outgoing *outgoing, const char *url, const char *field,
+                         CURL *curl, struct blasd_outgoing_visit *visit, struct blasd_err *err) {
+    char plain[BLASD_OUTGOING_URL];
+    CURLcode bad = CURLE_OK;
+    int code;
+    *visit = (struct blasd_outgoing_visit){.host = NULL};
+    code = outgoing_find(outgoing, url, strlen(url), field, plain, &visit->host, err);
+    if (code != 0) return code;
+#define SET(option, value) bad = bad != CURLE_OK ? bad : curl_easy_setopt(curl, option, value)
+    SET(CURLOPT_URL, plain);
+#if LIBCURL_VERSION_NUM >= 0x075500
+    SET(CURLOPT_PROTOCOLS_STR, visit->host->http ? "http" : "https");
+#else
+    SET(CURLOPT_PROTOCOLS, (long)(visit->host->http ? CURLPROTO_HTTP : CURLPROTO_HTTPS));
+#endif
+    SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    SET(CURLOPT_OPENSOCKETDATA, visit);
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_PROXY, ""); /* not the environment's either */
+    SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    SET(CURLOPT_SSL_VERIFYPEER, 1L);
+    SET(CURLOPT_SSL_VERIFYHOST, 2L);
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (outgoing->ca != NULL) SET(CURLOPT_CAINFO, outgoing->ca);
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_USERAGENT, "blasd");
+    SET(CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    SET(CURLOPT_QUICK_EXIT, 1L); /* a name server that hangs holds up this request alone */
+#endif
+    SET(CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    SET(CURLOPT_LOW_SPEED_TIME, STALLED_S);
+#undef SET
+    if (bad == CURLE_OK) return 0;
+    return blasd_fail(err, BLASD_E_out_of_memory, field, "a request cannot be prepared: %s",
+                      curl_easy_strerror(bad));
+}
+
+const char *blasd_outgoing_why(const struct blasd_outgoing_visit *visit, CURLcode code) {
+    if (code == CURLE_COULDNT_CONNECT && visit->refused[0] != '\0')
+        return "its address is not one that the service may go to";
+    return curl_easy_strerror(code);
+}

@@ -1,0 +1,57 @@
+"""Tensors that a device keeps a copy of: their documents say so, and results are what they were. The card is the stand-in that the
+CUDA backend's own tests use."""
+import json
+
+import numpy as np
+from service import wait_for
+from test_device_choice import devices, with_card  # noqa: F401  (a fixture)
+
+
+def put(service, array):
+    answer = service.request("POST", "/tensors", json.dumps(array.tolist()), {"Content-Type": "application/json"})
+    assert answer.status == 201, answer.json()
+    return answer.json()
+
+
+def ask(service, a, b, device="cuda"):
+    job = {"op": "matmul", "device": device, "inputs": {"a": a, "b": b}}
+    answer = service.request("POST", "/jobs?wait=30", json.dumps(job), {"Content-Type": "application/json"})
+    return answer.json() if answer.status == 200 else {"state": "refused"}
+
+
+def product(service, a, b, device="cuda"):
+    answer = ask(service, a, b, device)
+    assert answer["state"] == "succeeded", answer
+    return np.array(answer["outputs"]["c"]["data"])
+
+
+def location(service, tensor):
+    return service.request("GET", f"/tensors/{tensor['id']}").json()["location"]
+
+
+def test_a_tensor_that_jobs_use_is_on_the_device(with_card):  # noqa: F811
+    service = with_card()
+    service.start()
+    wait_for(lambda: len(devices(service)) == 2, "both devices")
+    wait_for(lambda: ask(service, [[2]], [[3]])["state"] == "succeeded", "the front end has looked at them")
+    a = np.random.default_rng(5).integers(-9, 9, (128, 128)).astype(float)
+    used, other, small = put(service, a), put(service, a + 1), put(service, a[:4, :4])
+    assert used["location"] == "host"
+    for _ in range(3):
+        assert np.array_equal(product(service, {"tensor": used["id"]}, a[:, :3].tolist()), a @ a[:, :3])
+        product(service, {"tensor": small["id"]}, a[:4, :2].tolist())
+        product(service, {"tensor": other["id"]}, a[:, :3].tolist(), "cpu")
+    wait_for(lambda: location(service, used) == "cuda:0", "the device has told of it")
+    assert location(service, other) == "host" and location(service, small) == "host"
+    listed = {t["id"]: t["location"] for t in service.request("GET", "/tensors").json()["tensors"]}
+    assert listed == {used["id"]: "cuda:0", other["id"]: "host", small["id"]: "host"}
+    # a part of it, turned round: other elements at the same place
+    for part, of in (([[0, 128], [0, 100]], a[:, :100]), ([[0, 100], [0, 128]], a[:100]), ([[0, 128], [28, 128]], a[:, 28:])):
+        reference, b = {"tensor": used["id"], "slice": part}, a[:of.shape[1], :2]
+        for _ in range(2):
+            assert np.array_equal(product(service, reference, b.tolist()), of @ b)
+    # once it is gone the copy is nobody's
+    assert service.request("DELETE", f"/tensors/{used['id']}").status == 200
+    refused = {"op": "matmul", "inputs": {"a": {"tensor": used["id"]}, "b": [[1]]}}
+    answer = service.request("POST", "/jobs", json.dumps(refused), {"Content-Type": "application/json"})
+    assert answer.json()["code"] == "reference_not_found"
