@@ -36,9 +36,13 @@ struct blasd_err;
     X(job_s, 3600, 0, 31536000, "seconds",                                                         \
       "how long one job may compute: one predicted to take longer is refused, one that has run "   \
       "longer is ended (0: no limit)")                                                             \
+    X(job_awaits, 8, 0, 8, "inputs",                                                               \
+      "most inputs of a job that are outputs of jobs that have not ended, for which it waits")     \
     X(graph_steps, 1000, 1, 2000, "steps", "most steps of a graph")                                \
     X(graph_depth, 1000, 1, 2000, "steps",                                                         \
       "most steps of a graph that follow each other, each reading what the one before it made")    \
+    X(graph_tensors, 7, 0, 7, "tensors",                                                           \
+      "most tensors that are kept, and outputs of other jobs, that the steps of a graph read")     \
     X(graph_results, 40, 0, 40, "outputs", "most outputs that a graph gives as its results")       \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \

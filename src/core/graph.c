@@ -11,10 +11,24 @@
 /* ---- the operation ---- */
 
 #define BYTES BLASD_DTYPE_BIT(BLASD_uint8)
+/* What each step says of it is checked with the step. */
+#define GIVEN(called)                                                                              \
+    {                                                                                              \
+        .name = called, .shape = "(...)", .dtypes = ~0u, .max_rank = BLASD_MAX_RANK,               \
+        .optional = true                                                                           \
+    }
 
 static const struct blasd_port inputs[] = {
     {.name = "data", .shape = "(n,)", .dtypes = BYTES, .min_rank = 1, .max_rank = 1},
+    GIVEN("given1"),
+    GIVEN("given2"),
+    GIVEN("given3"),
+    GIVEN("given4"),
+    GIVEN("given5"),
+    GIVEN("given6"),
+    GIVEN("given7"),
     {.name = NULL}};
+_Static_assert(sizeof inputs / sizeof *inputs == BLASD_MAX_INPUTS + 1, "as many as there may be");
 static const struct blasd_port outputs[] = {
     [BLASD_GRAPH_OUT_RESULTS] = {.name = "results", .shape = "(n,)", .dtypes = BYTES},
     [BLASD_GRAPH_OUT_REPORT] = {.name = "report", .shape = "(n,)", .dtypes = BYTES},
@@ -49,7 +63,10 @@ static int plan_bytes(const struct blasd_job *job, struct blasd_plan *plan, int 
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     int code = plan_bytes(job, plan, BLASD_GRAPH_OUT_RESULTS, BLASD_GRAPH_RESULTS, err);
     if (code == 0) code = plan_bytes(job, plan, BLASD_GRAPH_OUT_REPORT, BLASD_GRAPH_REPORT, err);
-    plan->input_dtype[0] = BLASD_uint8;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        plan->input_dtype[i] = job->inputs[i].tensor.dtype;
+        plan->keep_order[i] = true; /* the steps convert for themselves */
+    }
     plan->flops = job->params[BLASD_GRAPH_FLOPS].f;
     plan->flops_least = job->params[BLASD_GRAPH_FLOPS_LEAST].f;
     plan->items = job->params[BLASD_GRAPH_ITEMS].f;
@@ -84,7 +101,10 @@ static void set_figure(struct blasd_job *job, enum blasd_graph_param param, doub
 
 void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job) {
     int64_t bytes = (int64_t)graph->payload_bytes;
+    struct blasd_input given[BLASD_MAX_INPUTS];
+    memcpy(given, job->inputs, sizeof given);
     blasd_job_init(job, &blasd_op_graph);
+    memcpy(job->inputs, given, sizeof given);
     blasd_job_give(job, 0, BLASD_uint8, 1, &bytes);
     set_count(job, BLASD_GRAPH_PROGRAM_AT, graph->program_at);
     set_count(job, BLASD_GRAPH_RESULTS, graph->results_bytes);

@@ -72,6 +72,10 @@ enum blasd_graph_param {
 };
 enum { BLASD_GRAPH_OUT_RESULTS, BLASD_GRAPH_OUT_REPORT }; /* its outputs */
 
+/* Its inputs: data and steps, then what steps refer to that lies in the store, or will. */
+#define BLASD_GRAPH_GIVEN 1
+#define BLASD_GRAPH_GIVEN_MAX (BLASD_MAX_INPUTS - BLASD_GRAPH_GIVEN)
+
 extern const struct blasd_op blasd_op_graph;
 
 /* Puts the step's name in front of the field of an error: "inputs.a" becomes "steps.x.inputs.a". */
@@ -89,7 +93,8 @@ int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err);
  * unknown_output and graph_too_large for more results than a job has outputs; job_too_large,
  * out_of_memory. */
 int blasd_graph_plan(struct blasd_graph *graph, struct blasd_err *err);
-/* Makes the planned graph a job: operation, input and parameters. */
+/* Makes the planned graph a job: operation, data and parameters; other inputs it leaves as they
+ * are. */
 void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job);
 /* The operations that a job runs, as bits of their positions in blasd_ops: of a graph its steps'.
  */

@@ -133,6 +133,13 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
     return 0;
 }
 
+int blasd_job_awaits(const struct blasd_job *job) {
+    int count = 0;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+        count += job->inputs[i].source.kind == BLASD_SOURCE_AWAITED;
+    return count;
+}
+
 bool blasd_job_refers(const struct blasd_job *job) {
     for (int i = 0; i < BLASD_MAX_INPUTS; i++)
         if (blasd_source_refers(&job->inputs[i].source)) return true;

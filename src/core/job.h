@@ -27,7 +27,11 @@ enum blasd_source_kind {
     BLASD_SOURCE_TENSOR = 2,  /* a tensor that is kept: the blob ID.in, in `reference` */
     BLASD_SOURCE_JOB = 3,     /* an output of a job that has ended: its blob ID.out */
     BLASD_SOURCE_STEP = 4,    /* in a step of a graph, an output of an earlier step (graph.h) */
-    BLASD_SOURCE_RULE = 5     /* a rule that makes them where they are used */
+    BLASD_SOURCE_RULE = 5,    /* a rule that makes them where they are used */
+    /* an output of a job that had not ended when this one was submitted: `tensor` is as planned */
+    BLASD_SOURCE_AWAITED = 6,
+    BLASD_SOURCE_GIVEN =
+        7 /* in a step of a graph, input number `step` of the graph, which refers */
 };
 
 struct blasd_source {
@@ -71,10 +75,13 @@ struct blasd_job {
 };
 
 static inline bool blasd_source_refers(const struct blasd_source *source) {
-    return source->kind == BLASD_SOURCE_TENSOR || source->kind == BLASD_SOURCE_JOB;
+    return source->kind == BLASD_SOURCE_TENSOR || source->kind == BLASD_SOURCE_JOB ||
+           source->kind == BLASD_SOURCE_AWAITED;
 }
-/* Whether any input refers to what lies in the store already. */
+/* Whether any input refers to what lies in the store already, or will. */
 bool blasd_job_refers(const struct blasd_job *job);
+/* How many inputs are outputs of jobs that had not ended. */
+int blasd_job_awaits(const struct blasd_job *job);
 /* The name of the blob that input `i` refers to. */
 #define BLASD_REFERRED_NAME (BLASD_ID_LEN + 5)
 void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]);

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-const char *const blasd_state_names[BLASD_STATE_COUNT] = {"queued", "running",   "succeeded",
-                                                          "failed", "cancelled", "expired"};
+const char *const blasd_state_names[BLASD_STATE_COUNT] = {
+    "queued", "running", "succeeded", "failed", "cancelled", "expired", "waiting"};
 
 bool blasd_state_final(enum blasd_state state) {
-    return state >= BLASD_SUCCEEDED;
+    return state >= BLASD_SUCCEEDED && state != BLASD_WAITING;
 }
 
 bool blasd_state_find(const char *name, enum blasd_state *ret) {
@@ -37,4 +37,21 @@ struct blasd_usage blasd_record_usage(const struct blasd_record *record) {
     usage.device_s = (double)(t->upload_us + t->compute_us + t->download_us) * 1e-6 * share;
     if (e->energy_joules > 0) usage.energy_joules = e->energy_joules * share;
     return usage;
+}
+
+int blasd_record_output(const struct blasd_record *record, const struct blasd_reference *reference,
+                        const char *field, struct blasd_err *err) {
+    const struct blasd_op *op = blasd_op_find(record->op);
+    int i = op == NULL ? -1 : blasd_op_output(op, reference->output);
+    if (record->state != BLASD_SUCCEEDED)
+        return blasd_fail(err, BLASD_E_input_failed, field, "job %s is %s: %.120s", reference->id,
+                          blasd_state_names[record->state], record->error.detail);
+    if (i < 0 || record->outputs[i].tensor.rank < 0)
+        return blasd_fail(err, BLASD_E_unknown_output, field, "job %s has no output '%s'",
+                          reference->id, reference->output);
+    if (blasd_withholds(&record->keeping, i) && !blasd_keeps(&record->keeping, i))
+        return blasd_fail(err, BLASD_E_reference_not_found, field,
+                          "the output '%s' of job %s was neither among its results nor kept",
+                          reference->output, reference->id);
+    return i;
 }

@@ -1,5 +1,5 @@
 /* What an input refers to that lies in the blob store already: a tensor that is kept, or an output
- * of a job that has ended; and which part of it. What of a job's outputs is kept. Read next: job.h.
+ * of a job; and which part of it. What of a job's outputs is kept. Read next: job.h.
  */
 #ifndef BLASD_CORE_REFERENCE_H
 #define BLASD_CORE_REFERENCE_H
@@ -11,8 +11,10 @@
 
 /* A plain value; owns nothing. */
 struct blasd_reference {
-    char id[BLASD_ID_LEN + 1];   /* of the tensor, or of the job */
-    char output[BLASD_NAME_MAX]; /* of that job */
+    char id[BLASD_ID_LEN + 1];     /* of the tensor, or of the job */
+    char output[BLASD_NAME_MAX];   /* of that job */
+    char field[64];                /* where it stands in the request; no part of a stored job */
+    char tensor[BLASD_ID_LEN + 1]; /* that it will be, of a job that has not ended; "": none */
     bool typed; /* the input's dtype was sent, and what it refers to must have it */
     int sliced; /* how many lengths `from` and `to` bound; 0: all of it is meant */
     /* As they were sent; once it is resolved, of a part that does not lie in one piece, `to` says

@@ -22,6 +22,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
+    free(upload->sent);
     free(upload->notify);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
@@ -346,6 +347,10 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job *job = upload->job;
     upload->job = NULL;
+    struct blasd_err own = {0};
+    if (err == NULL && blasd_intake_refer(upload->intake, job, &own) != 0) err = &own;
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
     if (!http_exchange_open(exchange))
         discard(upload);
     else if (err != NULL)
@@ -360,6 +365,9 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
+    upload->sent = malloc(sizeof job->inputs);
+    if (upload->sent == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    memcpy(upload->sent, job->inputs, sizeof job->inputs);
     return http_references_resolve(upload, on_resolved, err);
 }
 
@@ -391,12 +399,13 @@ static void finish(struct http_exchange *exchange) {
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
     if (rc == 0) rc = take_notify(upload, &err);
-    blasd_intake_free(upload->intake);
-    upload->intake = NULL;
-    if (rc == 0 && blasd_job_refers(&job))
+    if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
-    else if (rc == 0)
-        settle(exchange, &job);
+    } else {
+        blasd_intake_free(upload->intake);
+        upload->intake = NULL;
+        if (rc == 0) settle(exchange, &job);
+    }
     if (rc != 0) refuse(exchange, &err);
 }
 

@@ -1,6 +1,7 @@
 /* POST /jobs, from the queue on: the job is submitted, and where the client asked to wait the
  * answer is held until it ends. Read next: waiters.c, results.c. */
 #include "base/clock.h"
+#include "core/graph.h"
 #include "http/admission.h"
 #include "http/jobs.h"
 #include "http/remote_inputs.h"
@@ -12,6 +13,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* References as they came: what they refer to may lie elsewhere when the request comes again. */
+static void plain_references(const struct http_upload *upload, struct blasd_job *plain) {
+    plain->payload_bytes = 0;
+    if (plain->op->composed) { /* where its steps lie depends on what was brought before them */
+        blasd_input_init(&plain->inputs[0]);
+        plain->params[BLASD_GRAPH_PROGRAM_AT].i = 0;
+    }
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        if (!blasd_source_refers(&upload->sent[i].source)) continue;
+        plain->inputs[i] = upload->sent[i];
+        plain->inputs[i].source.bytes = 0;
+        plain->inputs[i].source.kind = BLASD_SOURCE_AWAITED;
+    }
+}
 
 /* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
  * body came in: it is taken from the job. */
@@ -28,6 +44,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     plain.most_s = 0;
     memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     plain.trace = (struct blasd_trace){.sampled = false};
+    if (upload->sent != NULL) plain_references(upload, &plain);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
@@ -41,7 +58,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
 }
 
 static void answer_queued(struct http_upload *upload) {
-    struct blasd_record queued = {.state = BLASD_QUEUED,
+    struct blasd_record queued = {.state = upload->awaits ? BLASD_WAITING : BLASD_QUEUED,
                                   .priority = upload->priority,
                                   .device = upload->device,
                                   .created_us = upload->created_us,
@@ -223,6 +240,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
+    upload->awaits = blasd_job_awaits(job) > 0;
     memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;

@@ -1,4 +1,5 @@
-/* What the inputs of a job refer to: tensors that are kept, and outputs of jobs that have ended.
+/* What the inputs of a job refer to: tensors that are kept, and outputs of jobs. Those of jobs that
+ * have not ended are described as planned, and the job will wait for them.
  * The queue is asked for all at once. Outputs that lie in a blob stay there; small ones, which lie
  * in the record or in a segment, are copied to the job's own payload. */
 #include "http/tensors.h"
@@ -26,9 +27,20 @@ struct resolving {
     struct lookup lookups[BLASD_MAX_INPUTS];
 };
 
+static void check_awaited(struct resolving *all) {
+    uint64_t most = all->upload->exchange->home->server->limits->job_awaits;
+    int count = blasd_job_awaits(all->upload->job);
+    if ((uint64_t)count <= most || all->err.code != BLASD_OK) return;
+    blasd_fail(&all->err, BLASD_E_invalid_reference, "inputs",
+               "%d inputs are outputs of jobs that have not ended, and %llu may be (limit "
+               "job_awaits)",
+               count, (unsigned long long)most);
+}
+
 static void answered(struct resolving *all, const struct blasd_err *err) {
     if (err != NULL && err->code != BLASD_OK && all->err.code == BLASD_OK) all->err = *err;
     if (--all->left > 0) return;
+    check_awaited(all);
     all->done(all->upload->exchange, all->err.code == BLASD_OK ? NULL : &all->err);
     free(all);
 }
@@ -95,6 +107,7 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
     struct blasd_tensor to;
     uint64_t size, at;
     void *gathered = NULL;
+    struct http_sum sum = sink->sum; /* of what was sent, which says it once already */
     int rc = describe(lookup, &output->tensor, 0, output->bytes, err);
     if (rc != 0) return rc;
     if (sink->base.in_place)
@@ -118,6 +131,7 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
     sink->exact = false;
     if (rc == 0) rc = sink->base.reserve(&sink->base, size, &at, err);
     if (rc == 0 && size > 0) rc = sink->base.write(&sink->base, at, bytes, (size_t)size, err);
+    sink->sum = sum;
     free(gathered);
     if (rc != 0) return rc;
     input->source =
@@ -126,25 +140,37 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
     return 0;
 }
 
-static int output_of(const struct lookup *lookup, const struct blasd_record *record,
-                     struct blasd_err *err) {
+/* The job has not ended: `output` is what its plan says, and nobody knows yet where it will lie. */
+static int await_output(const struct lookup *lookup, const struct blasd_job *job,
+                        const struct blasd_tensor *output, int i, struct blasd_err *err) {
+    struct blasd_input *input = input_of(lookup);
+    struct blasd_reference sent = input->reference;
+    int rc = describe(lookup, output, 0, 0, err);
+    if (rc != 0) return rc;
+    input->reference = sent; /* it will be resolved once the output is there */
+    input->source.kind = BLASD_SOURCE_AWAITED;
+    input->source.offset = 0;
+    if (blasd_withholds(&job->keeping, i))
+        blasd_keeping_id(&job->keeping, job->id, i, input->reference.tensor);
+    return 0;
+}
+
+/* The same from its frame: the plan is made again of it, which tells what a record would. */
+static int plan_output(const struct lookup *lookup, const void *frame, size_t len,
+                       struct blasd_err *err) {
     const struct blasd_reference *reference = &input_of(lookup)->reference;
-    const struct blasd_op *op = blasd_op_find(record->op);
-    int i = op == NULL ? -1 : blasd_op_output(op, reference->output);
-    if (!blasd_state_final(record->state))
-        return blasd_fail(err, BLASD_E_input_not_ready, lookup->field, "job %s is %s",
-                          reference->id, blasd_state_names[record->state]);
-    if (record->state != BLASD_SUCCEEDED)
-        return blasd_fail(err, BLASD_E_input_failed, lookup->field, "job %s is %s: %.120s",
-                          reference->id, blasd_state_names[record->state], record->error.detail);
-    if (i < 0 || record->outputs[i].tensor.rank < 0)
-        return blasd_fail(err, BLASD_E_unknown_output, lookup->field, "job %s has no output '%s'",
-                          reference->id, reference->output);
-    if (blasd_withholds(&record->keeping, i) && !blasd_keeps(&record->keeping, i))
-        return blasd_fail(err, BLASD_E_reference_not_found, lookup->field,
-                          "the output '%s' of job %s was neither among its results nor kept",
-                          reference->output, reference->id);
-    return i;
+    struct blasd_record record = {.state = BLASD_SUCCEEDED};
+    struct blasd_job job;
+    struct blasd_plan plan;
+    size_t payload_at;
+    int i, rc = blasd_job_decode(frame, len, &job, &payload_at, err);
+    if (rc == 0) rc = blasd_job_plan(&job, &plan, err);
+    if (rc != 0) return rc;
+    snprintf(record.op, sizeof record.op, "%s", job.op->name);
+    record.keeping = job.keeping;
+    for (int n = 0; n < BLASD_MAX_OUTPUTS; n++) record.outputs[n].tensor = plan.outputs[n];
+    i = blasd_record_output(&record, reference, lookup->field, err);
+    return i < 0 ? i : await_output(lookup, &job, &plan.outputs[i], i, err);
 }
 
 /* The output `i` of a job that succeeded; `beside` is what came with its record. */
@@ -173,25 +199,33 @@ static int take_output(struct lookup *lookup, const struct blasd_record *record,
     return rc;
 }
 
+static int take_record(struct lookup *lookup, const void *bytes, size_t len,
+                       struct blasd_err *err) {
+    struct blasd_record record;
+    size_t payload_at;
+    int i, rc = blasd_record_decode(bytes, len, &record, &payload_at, err);
+    if (rc != 0) return rc;
+    i = blasd_record_output(&record, &input_of(lookup)->reference, lookup->field, err);
+    return i < 0 ? i : take_output(lookup, &record, i, (const char *)bytes + payload_at, err);
+}
+
 static void on_job(void *arg, const struct blasd_err *err, const void *bytes, size_t len) {
     struct lookup *lookup = arg;
-    struct blasd_record record;
     struct blasd_err own = {0};
-    size_t payload_at;
-    int i;
     if (err != NULL)
         of_input(lookup, err, &own);
-    else if (blasd_record_decode(bytes, len, &record, &payload_at, &own) == 0 &&
-             (i = output_of(lookup, &record, &own)) >= 0)
-        take_output(lookup, &record, i, (const char *)bytes + payload_at, &own);
+    else if (blasd_job_is_frame(bytes, len))
+        plan_output(lookup, bytes, len, &own);
+    else
+        take_record(lookup, bytes, len, &own);
     answered(lookup->all, &own);
 }
 
 static void ask_job(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
-    blasd_front_queue_get(exchange->home->queue, &exchange->caller.principal,
-                          input_of(lookup)->reference.id, on_job, lookup);
+    blasd_front_queue_origin(exchange->home->queue, &exchange->caller.principal,
+                             input_of(lookup)->reference.id, on_job, lookup);
 }
 
 int http_references_resolve(struct http_upload *upload,
@@ -203,11 +237,15 @@ int http_references_resolve(struct http_upload *upload,
     http_exchange_hold(upload->exchange);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
         struct lookup *lookup = &all->lookups[i];
-        const struct blasd_source *source = &upload->job->inputs[i].source;
+        struct blasd_input *input = &upload->job->inputs[i];
+        const struct blasd_source *source = &input->source;
         if (!blasd_source_refers(source)) continue;
         lookup->all = all;
         lookup->input = i;
-        snprintf(lookup->field, sizeof lookup->field, "inputs.%s", upload->job->op->inputs[i].name);
+        if (input->reference.field[0] == '\0')
+            snprintf(input->reference.field, sizeof input->reference.field, "inputs.%s",
+                     upload->job->op->inputs[i].name);
+        memcpy(lookup->field, input->reference.field, sizeof lookup->field);
         if (source->kind == BLASD_SOURCE_TENSOR)
             ask_tensor(lookup);
         else

@@ -83,7 +83,7 @@ static int put_jobs(json_t *totals, struct blasd_buf *out) {
                                   total_of(totals, (*op)->name, "submitted"));
     failed |= http_metric_head(out, METRIC(blasd_jobs_total));
     for (const struct blasd_op *const *op = blasd_ops; *op != NULL; op++)
-        for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++) {
+        for (int state = BLASD_SUCCEEDED; state <= BLASD_EXPIRED; state++) {
             const char *values[] = {(*op)->name, blasd_state_names[state]};
             failed |= http_metric_row(out, METRIC(blasd_jobs_total), values,
                                       state == BLASD_FAILED
@@ -116,6 +116,7 @@ static int put_waiting(const json_t *queue, struct blasd_buf *out) {
            put_places(METRIC(blasd_queue_claimed_jobs), "claimed", 1, queue, out) |
            put_places(METRIC(blasd_queue_oldest_seconds), "oldest_us", 1e-6, queue, out) |
            http_metric_one(out, METRIC(blasd_queue_running_jobs), number_of(queue, "running")) |
+           http_metric_one(out, METRIC(blasd_queue_dependent_jobs), number_of(queue, "waiting")) |
            http_metric_one(out, METRIC(blasd_results_bytes), number_of(queue, "records_bytes"));
 }
 

@@ -111,6 +111,9 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
                    "results that were promised take all the %" PRIu64
                    " bytes there are for them (limit record_bytes)",
                    view->kept_limit);
+    else if (code == 11)
+        blasd_fail(&err, BLASD_E_input_failed, "inputs",
+                   "a job whose output an input is has just ended without a result");
     else if (code == 9)
         blasd_fail(&err, BLASD_E_reference_not_found, "inputs",
                    "what an input refers to was there a moment ago, and is not kept any more");
@@ -210,16 +213,31 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
     return s->job->device == BLASD_DEVICE_ANY ? s->chosen : s->job->device;
 }
 
-/* "t=BLOB,BLOB..."; returns its length. */
-static int write_references(const struct blasd_job *job, const char *gap, char *text, size_t size) {
-    int len = snprintf(text, size, "%st=", gap);
-    const char *comma = "";
+#define REFERENCE_TEXT (2 * BLASD_REFERRED_NAME + 8 + sizeof((struct blasd_reference *)0)->field)
+
+/* "t=BLOB,BLOB...", what lies in the store already, or "w=JOB:FIELD[:BLOB],...", what is awaited;
+ * returns its length, 0 where there is none. */
+static int write_references(const struct blasd_job *job, bool awaited, const char *gap, char *text,
+                            size_t size) {
+    int len = 0;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        const struct blasd_input *input = &job->inputs[i];
+        const char *tensor = input->reference.tensor;
         char name[BLASD_REFERRED_NAME];
-        if (!blasd_source_refers(&job->inputs[i].source)) continue;
-        blasd_input_blob(&job->inputs[i], name);
-        len += snprintf(text + len, size - (size_t)len, "%s%s", comma, name);
-        comma = ",";
+        if (!blasd_source_refers(&input->source) ||
+            (input->source.kind == BLASD_SOURCE_AWAITED) != awaited)
+            continue;
+        len += snprintf(text + len, size - (size_t)len, "%s%s", len == 0 ? gap : ",",
+                        len > 0   ? ""
+                        : awaited ? "w="
+                                  : "t=");
+        blasd_input_blob(input, name);
+        if (!awaited)
+            len += snprintf(text + len, size - (size_t)len, "%s", name);
+        else
+            len += snprintf(text + len, size - (size_t)len, "%s:%s%s%s%s", input->reference.id,
+                            input->reference.field, tensor[0] == '\0' ? "" : ":", tensor,
+                            tensor[0] == '\0' ? "" : ".in");
     }
     return len;
 }
@@ -228,7 +246,7 @@ static int write_references(const struct blasd_job *job, const char *gap, char *
 static void add_options(struct front_submit *submit, struct item *item,
                         const struct blasd_principal *principal, const struct blasd_submission *s) {
     struct front_call *call = &submit->call;
-    char text[200 + BLASD_MAX_INPUTS * BLASD_REFERRED_NAME + BLASD_WEBHOOK_URL_MAX];
+    char text[200 + BLASD_MAX_INPUTS * REFERENCE_TEXT + BLASD_WEBHOOK_URL_MAX];
     const char *gap = "", *key = s->idempotency_key;
     int len = 0;
     text[0] = '\0';
@@ -241,9 +259,9 @@ static void add_options(struct front_submit *submit, struct item *item,
         len += snprintf(text + len, sizeof text - (size_t)len, "%s%s", gap, redis ? "B=1" : "b=1");
         gap = " ";
     }
-    if (blasd_job_refers(s->job)) {
-        len += write_references(s->job, gap, text + len, sizeof text - (size_t)len);
-        gap = " ";
+    for (int awaited = 0; awaited < 2; awaited++) {
+        len += write_references(s->job, awaited == 1, gap, text + len, sizeof text - (size_t)len);
+        gap = len > 0 ? " " : "";
     }
     if (s->job->keeping.keep != 0) {
         len += snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64, gap,

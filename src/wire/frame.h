@@ -22,6 +22,11 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
                      struct blasd_err *err);
 
+/* Whether the bytes begin as a job's frame does: else they are a record's. */
+bool blasd_job_is_frame(const void *bytes, size_t len);
+/* Of a frame that was read: where an inline payload begins; `len` where it says none. */
+size_t blasd_job_frame_size(const void *frame, size_t len);
+
 /* The same for records. Offsets in outputs count from the payload's start. Only a record whose
  * state is succeeded keeps its outputs. */
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,

@@ -34,6 +34,9 @@ struct blasd_graph_in {
     struct list results;
     bool has_steps, has_results;
     int *by_name; /* owned: positions of the steps, sorted by name */
+    struct blasd_input given[BLASD_GRAPH_GIVEN_MAX]; /* at most the limit graph_tensors: what steps
+                                                        refer to, as it was sent */
+    int given_count;
 };
 
 struct blasd_graph_in *blasd_graph_in_new(const struct blasd_limits *limits,
@@ -139,16 +142,6 @@ static int read_reference(struct reading *reading, const char *value, struct bla
     return 0;
 }
 
-/* A graph's inputs come with it. */
-static int refuse_stored(const struct blasd_named_input *input, struct blasd_err *err) {
-    char field[64];
-    if (!blasd_source_refers(&input->input.source)) return 0;
-    blasd_text_join(field, sizeof field, "inputs.", input->name, NULL);
-    return blasd_fail(err, BLASD_E_invalid_reference, field,
-                      "a graph takes no tensors that are kept, nor outputs of other jobs: send the "
-                      "tensor with it");
-}
-
 static int read_input(void *arg, const char *quote, const char *name, const char *value,
                       const char **next, struct blasd_err *err) {
     struct reading *reading = arg;
@@ -165,7 +158,7 @@ static int read_input(void *arg, const char *quote, const char *name, const char
                           "a step has no input by URL: put it among the inputs of the graph, and "
                           "name it here with {\"input\":NAME}");
     }
-    return rc != 0 ? rc : refuse_stored(to, err);
+    return rc;
 }
 
 static int read_inputs(struct reading *reading, const char *value, const char **next,
@@ -437,18 +430,56 @@ static int find_data(const struct blasd_named_inputs *inputs, const struct refer
                       blasd_sanitize(shown, from->name, strlen(from->name)));
 }
 
+/* Whether two references mean the same part of the same tensor. */
+static bool same_reference(const struct blasd_input *a, const struct blasd_input *b) {
+    const struct blasd_reference *p = &a->reference, *q = &b->reference;
+    size_t bounds = (size_t)p->sliced * sizeof *p->from;
+    return a->source.kind == b->source.kind && strcmp(p->id, q->id) == 0 &&
+           strcmp(p->output, q->output) == 0 && p->typed == q->typed && p->sliced == q->sliced &&
+           (!p->typed || a->tensor.dtype == b->tensor.dtype) &&
+           memcmp(p->from, q->from, bounds) == 0 && memcmp(p->to, q->to, bounds) == 0;
+}
+
+/* What an input of a step refers to becomes an input of the graph, once for all that mean it. */
+static int give(struct blasd_graph_in *graph, const char *step, const char *field,
+                struct blasd_input *input, struct blasd_err *err) {
+    int n = 0;
+    while (n < graph->given_count && !same_reference(&graph->given[n], input)) n++;
+    if ((uint64_t)n == graph->limits->graph_tensors)
+        return blasd_fail(
+            err, BLASD_E_invalid_reference, field,
+            "the steps refer to more than %d tensors and outputs of other jobs (limit "
+            "graph_tensors)",
+            n);
+    if (n == graph->given_count) {
+        char *text = graph->given[n].reference.field;
+        size_t size = sizeof input->reference.field, len;
+        graph->given[graph->given_count++] = *input;
+        len = blasd_text_join(text, size, "steps.", step, ".");
+        blasd_text_join(text + len, size - len, field, "", NULL);
+    }
+    blasd_input_init(input);
+    input->source.kind = BLASD_SOURCE_GIVEN;
+    input->source.step = n + BLASD_GRAPH_GIVEN;
+    return 0;
+}
+
 static int resolve_inputs(struct blasd_graph_in *graph, const struct blasd_named_inputs *inputs,
-                          struct blasd_job *job, bool *used, struct blasd_err *err) {
+                          struct blasd_graph_step *step, bool *used, struct blasd_err *err) {
+    struct blasd_job *job = &step->job;
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         struct blasd_source *source = &job->inputs[i].source;
         const struct reference *from;
         char field[64];
-        int rc;
-        if (source->kind != BLASD_SOURCE_STEP) continue;
-        from = &graph->references.items[source->step];
+        int rc = 0;
         blasd_text_join(field, sizeof field, "inputs.", job->op->inputs[i].name, NULL);
-        rc = from->input ? find_data(inputs, from, field, used, &job->inputs[i], err)
-                         : find_value(graph, from, field, &source->step, &source->output, err);
+        if (source->kind == BLASD_SOURCE_STEP) {
+            from = &graph->references.items[source->step];
+            rc = from->input ? find_data(inputs, from, field, used, &job->inputs[i], err)
+                             : find_value(graph, from, field, &source->step, &source->output, err);
+        }
+        if (rc == 0 && blasd_source_refers(source))
+            rc = give(graph, step->name, field, &job->inputs[i], err);
         if (rc != 0) return rc;
     }
     return 0;
@@ -460,15 +491,11 @@ static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs
     bool used[BLASD_GRAPH_INPUTS_MAX] = {false};
     for (int s = 0; s < graph->graph.step_count; s++) {
         struct blasd_graph_step *step = &graph->graph.steps[s];
-        int rc = resolve_inputs(graph, inputs, &step->job, used, err);
+        int rc = resolve_inputs(graph, inputs, step, used, err);
         if (rc != 0) {
             blasd_graph_blame(step->name, err);
             return rc;
         }
-    }
-    for (int n = 0; n < inputs->count; n++) {
-        int rc = refuse_stored(&inputs->items[n], err);
-        if (rc != 0) return rc;
     }
     for (int n = 0; n < inputs->count; n++)
         if (!used[n]) {
@@ -573,11 +600,27 @@ int blasd_graph_in_job(struct blasd_graph_in *in, const struct blasd_request_fie
     if (rc == 0) rc = resolve(in, inputs, err);
     if (rc == 0) rc = note_results(in, err);
     if (rc == 0) rc = blasd_graph_sort(graph, err);
-    if (rc == 0) rc = blasd_graph_plan(graph, err);
+    if (rc != 0) return rc;
+    blasd_job_init(job, &blasd_op_graph);
+    memcpy(job->inputs + BLASD_GRAPH_GIVEN, in->given, (size_t)in->given_count * sizeof *in->given);
+    if (in->given_count == 0) rc = blasd_graph_in_plan(in, job, err);
+    blasd_request_fields_note(fields, job);
+    return rc;
+}
+
+int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct blasd_err *err) {
+    struct blasd_graph *graph = &in->graph;
+    int rc;
+    for (int s = 0; s < graph->step_count; s++)
+        for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+            struct blasd_input *input = &graph->steps[s].job.inputs[i];
+            if (input->source.kind != BLASD_SOURCE_GIVEN) continue;
+            input->tensor = job->inputs[input->source.step].tensor;
+            input->source.bytes = blasd_tensor_bytes(&input->tensor);
+        }
+    rc = blasd_graph_plan(graph, err);
     if (rc == 0) rc = store(in, err);
     if (rc == 0) rc = check_limits(graph, in->limits, err);
-    if (rc != 0) return rc;
-    blasd_graph_job(graph, job);
-    blasd_request_fields_note(fields, job);
-    return 0;
+    if (rc == 0) blasd_graph_job(graph, job);
+    return rc;
 }

@@ -29,5 +29,8 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
 int blasd_graph_in_job(struct blasd_graph_in *graph, const struct blasd_request_fields *fields,
                        const struct blasd_named_inputs *inputs, struct blasd_job *job,
                        struct blasd_err *err);
+/* Where the steps refer to tensors or other jobs, they are inputs of the job that that made, and it
+ * goes no further: once these are described there, this plans the graph and completes the job. */
+int blasd_graph_in_plan(struct blasd_graph_in *graph, struct blasd_job *job, struct blasd_err *err);
 
 #endif

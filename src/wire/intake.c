@@ -217,6 +217,14 @@ int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, stru
     return blasd_request_fields_job(&intake->fields, &intake->inputs, job, err);
 }
 
+int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
+    int rc;
+    if (intake->graph == NULL) return 0;
+    rc = blasd_graph_in_plan(intake->graph, job, err);
+    blasd_request_fields_note(&intake->fields, job);
+    return rc;
+}
+
 const char *blasd_intake_notify(const struct blasd_intake *intake) {
     return intake->fields.notify;
 }

@@ -71,6 +71,8 @@ const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake);
  * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
  * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
+/* Completes a job whose inputs refer to others, once these are described in it. */
+int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
 /* Where the request wants the job's end told, as it was given; NULL: nowhere. Borrowed until
  * blasd_intake_free. */
 const char *blasd_intake_notify(const struct blasd_intake *intake);

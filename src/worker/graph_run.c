@@ -78,6 +78,12 @@ static int find_inputs(struct running *running, struct blasd_job *job,
                 return blasd_fail(err, BLASD_E_out_of_memory, job->op->inputs[i].name,
                                   "no memory for what its rule makes");
             blasd_rule_fill(&input->source.rule, &from[i]);
+        } else if (input->source.kind == BLASD_SOURCE_GIVEN) {
+            from[i] = input->tensor = running->task->inputs[input->source.step];
+            if (from[i].data == NULL)
+                return blasd_fail(err, BLASD_E_internal_error, job->op->inputs[i].name,
+                                  "the graph was not given what the step refers to");
+            look(&job->op->inputs[i], &from[i], input);
         } else if (blasd_job_has(job, i)) {
             from[i] = input->tensor;
             from[i].data = payload + input->source.offset;

@@ -134,7 +134,8 @@ class Run:
     def begin(self):
         self.service.start()
         self.load = load.Load(self.service.port, self.rng, self.tenants(), self.note, self.arguments.threads,
-                              self.arguments.rate, kinds=load.GRAPHS if self.arguments.graphs else None)
+                              self.arguments.rate, kinds=load.GRAPHS if self.arguments.graphs else None,
+                              chains=self.arguments.chains)
         self.faults = faults.Faults(self.service, self.rng, self.note, self.clock, self.disk)
 
     def calm(self, seconds):
@@ -249,6 +250,7 @@ def parse(words):
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--rate", type=float, default=250, help="jobs a second, at most")
     parser.add_argument("--graphs", action="store_true", help="no other jobs than graphs")
+    parser.add_argument("--chains", type=float, default=0.1, help="share of stories whose jobs wait for each other")
     parser.add_argument("--disk", type=int, default=0, help="MiB of a disk that somebody fills; needs a user that may mount")
     parser.add_argument("--option", action="append", default=[], help="a further word for `blasd up`")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="where the history and the log are to lie")

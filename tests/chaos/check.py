@@ -7,7 +7,7 @@ A history is a list of events, each with `e`, its kind, and `t`, when it was hea
 
   submit     key, op                        a client begins a job
   unanswered key, waited                    a POST without an answer; one that waited may have cancelled its job by going
-  refused    key, status, code              a POST that was refused
+  refused    key, status, code[, after]     a POST that was refused; after: the job that it refers to
   ack        key, id, op, code, deadline    a POST that was acknowledged; how the job must end
   seen       id, state, value, code         a document of the job; value: "right" or what is wrong with it
   lost       id, status, code               "there is no such job"
@@ -70,8 +70,14 @@ class Checker:
     def take_refused(self, event):
         self.counts[f"refused {event['code']}"] += 1
         gone = event["status"] in (404, 410) and self.emptied_since(event["since"])  # while it waited for the end
-        if event["status"] not in (408, 429, 503) and not gone:
+        if event["status"] not in (408, 429, 503) and not gone and not self.has_no_input(event):
             self.complain("a good job was refused", event)
+
+    def has_no_input(self, event):
+        """It refers to a job that must fail, or that Redis lost."""
+        first = self.jobs.get(event.get("after"))
+        return first is not None and (event["code"] == "input_failed" and first.code is not None or
+                                      event["status"] == 422 and self.emptied_since(first.at))
 
     def take_unanswered(self, event):
         if event["waited"]:
@@ -121,7 +127,7 @@ class Checker:
                 self.complain("wrong", event)
             job.right = True
         elif state == "failed" and event["code"] != job.code:
-            if not (event["code"] == "inputs_lost" and self.emptied_since(job.at)):
+            if not (event["code"] in ("inputs_lost", "input_failed") and self.emptied_since(job.at)):
                 self.complain("failed without a reason of its own", event)
         elif state == "cancelled" and not job.cancelling and job.key not in self.left:
             self.complain("nobody cancelled it", event)

@@ -46,6 +46,16 @@ class Graph(Job):
             self.body = safetensors(inputs, steps=json.dumps(steps), results=json.dumps(results))
 
 
+class Twice(Job):
+    """Twice the output of another job, which may not have ended; fails where that has no result."""
+
+    def __init__(self, job, of):
+        self.op, self.output, self.type = "matmul", "c", TYPES["json"]
+        self.code, self.value = job.code and "input_failed", job.value * 2
+        self.body = json.dumps({"op": "matmul", "inputs": {"a": {"job": of, "output": job.output},
+                                                           "b": (2 * np.eye(job.value.shape[-1])).tolist()}}).encode()
+
+
 def small(rng):
     n = rng.randrange(1, 6)
     a = np.array([[float(rng.randrange(-9, 10)) for _ in range(n)] for _ in range(n)])
@@ -78,6 +88,12 @@ def system(rng):
 
 def singular(rng):
     return Job("solve", {"a": np.zeros((3, 3)), "b": np.full(3, 1.0 + rng.randrange(9))}, {}, "x", None, code="singular_matrix")
+
+
+def singular_for_many(rng):
+    """Fails, too; `value` has the shape of what it would have made."""
+    return Job("solve", {"a": np.zeros((3, 3)), "b": np.full((3, 3), 1.0 + rng.randrange(9))}, {}, "x", np.zeros((3, 3)),
+               code="singular_matrix")
 
 
 def distances(rng):
@@ -120,6 +136,7 @@ def graph_that_fails(rng):
 
 
 GRAPHS = [(graph, 4), (large_graph, 2), (graph_that_fails, 1)]
+FEEDING = [(small, 3), (in_segment, 2), (large, 1), (singular_for_many, 1)]  # what others wait for
 KINDS = [(small, 10), (in_segment, 5), (batch_blob, 1), (large, 2), (system, 4), (singular, 1), (distances, 3), (line, 3), *GRAPHS]
 
 
@@ -186,8 +203,11 @@ class Story:
                         deadline=self.deadline, code=self.job.code)
             self.heard(client, document, since)
             return True
-        client.note("refused", key=self.key, status=status, code=code_of(body), since=since)
+        self.refused(client, status, code_of(body), since)
         return False
+
+    def refused(self, client, status, code, since):
+        client.note("refused", key=self.key, status=status, code=code, since=since)
 
     def heard(self, client, document, since):
         """A document of the job."""
@@ -248,12 +268,45 @@ class Story:
         return self.end is not None or self.lost is not None
 
 
+class Fed(Story):
+    """A job on the output of another one, which is sent right before it and seen to its end beside it."""
+
+    def __init__(self, first, cancel):
+        super().__init__(first.key + "+", first.job, first.tenant, {}, cancel)
+        self.first = first
+
+    def post(self, client, wait):
+        if self.first.id is None and not self.first.post(client, 0):
+            self.lost = self.first.lost  # where it was refused for good there is nothing to refer to
+            return False
+        self.job = Twice(self.first.job, self.first.id)
+        return super().post(client, wait)
+
+    def refused(self, client, status, code, since):
+        client.note("refused", key=self.key, status=status, code=code, since=since, after=self.first.id)
+        if status == 422:  # for good: the other one has no result, or is gone
+            self.lost = code
+
+    def look(self, client, wait=0):
+        if not self.first.over():
+            self.first.look(client)
+        if self.id is not None and self.lost is None:
+            super().look(client, wait)
+
+    def over(self):
+        return super().over() and self.first.over()
+
+    def forget(self, client):
+        return (self.first.lost is not None or self.first.forget(client)) and super().forget(client)
+
+
 class Load:
     """Threads, each a client of one tenant, that send stories until they are told to stop."""
 
-    def __init__(self, port, rng, tenants, note, threads=12, rate=250.0, kept=0.1, kinds=None):
-        """`kept`: the share of jobs that are forgotten at the end only. `kinds`: of jobs, with their weights."""
-        self.kinds = kinds or KINDS
+    def __init__(self, port, rng, tenants, note, threads=12, rate=250.0, kept=0.1, kinds=None, chains=0.1):
+        """`kept`: the share of jobs that are forgotten at the end only. `kinds`: of jobs, with their weights. `chains`: the
+        share of stories whose jobs wait for each other."""
+        self.kinds, self.chains = kinds or KINDS, chains
         self.port, self.tenants, self.note, self.rate, self.kept = port, tenants, note, rate / threads, kept
         self.seeds = [rng.getrandbits(64) for _ in range(threads)]
         self.stopping, self.threads, self.open = threading.Event(), [], []
@@ -317,17 +370,25 @@ class Load:
             members["deadline_ms"] = rng.choice([1, 50, 2000])
         if rng.random() < 0.2:
             members["priority"] = rng.choice(["high", "low"])
-        return Story(key, kind(rng), tenant, members, rng.random() < 0.06)
+        story = Story(key, kind(rng), tenant, members, rng.random() < 0.06)
+        if not self.chains or rng.random() > self.chains:
+            return story
+        kind = rng.choices([kind for kind, _ in FEEDING], [weight for _, weight in FEEDING])[0]
+        story = Story(key, kind(rng), tenant, {}, False)
+        for _ in range(rng.randrange(1, 5)):
+            story = Fed(story, False)
+        story.cancel = rng.random() < 0.1
+        return story
 
     def see_through(self, story, client, rng):
         """Whether an end was seen."""
         wait = rng.choice([0, 0, 5])
-        while not story.post(client, wait):
+        while not story.post(client, wait) and story.lost is None:
             if self.stopping.wait(0.02 + 0.05 * rng.random()):
                 return False
-        if story.cancel:
+        if story.cancel and story.id is not None:
             story.delete(client)
-        elif rng.random() < 0.15 and not story.over():  # the same again: the same job
+        elif rng.random() < 0.15 and story.id is not None and not story.over():  # the same again: the same job
             story.post(client, 0)
         while not story.over():
             if self.stopping.is_set():
@@ -348,7 +409,7 @@ def settle(stories, port, tenants, note, seconds):
         again = []
         for story in left:
             client = clients[story.tenant]
-            if story.id is None and not story.post(client, 0):
+            if story.id is None and story.lost is None and not story.post(client, 0):
                 again.append(story)
                 continue
             if not story.over():

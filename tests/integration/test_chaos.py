@@ -30,6 +30,10 @@ def test_graphs_in_flight_while_parts_are_killed(tmp_path):
     run(tmp_path, "--kills", "12", "--seed", "6", "--faults", "kill-worker,kill-api,kill-redis", "--lossy", "0", "--graphs")
 
 
+def test_jobs_that_wait_for_others_while_parts_are_killed(tmp_path):
+    run(tmp_path, "--kills", "12", "--seed", "7", "--faults", "kill-worker,kill-api,kill-redis,kill-all", "--lossy", "0", "--chains", "0.8")
+
+
 def test_a_disk_that_fills_up(tmp_path):
     run(tmp_path, "--kills", "6", "--seed", "4", "--faults", "full-disk,kill-redis", "--lossy", "0", "--disk", "96")
 
@@ -85,6 +89,8 @@ def test_a_good_history_has_no_problems():
     ([ACK, RIGHT, {**ACK, "id": "2"}, {**RIGHT, "id": "2"}], "one key, two jobs"),
     ([ACK, RIGHT, {**ACK, "key": "other"}], "one job, two keys"),
     ([ACK, RIGHT, {"e": "foreign", "id": "1", "status": 200}], "another tenant"),
+    ([ACK, RIGHT, {"e": "refused", "key": "k+", "status": 422, "code": "reference_not_found", "after": "1"}], "good job was refused"),
+    ([ACK, {"e": "seen", "id": "1", "state": "failed", "code": "input_failed"}], "without a reason"),
     ([ACK, RIGHT, {"e": "crash", "status": 500, "path": "/jobs", "body": ""}], "no answer that a client deserves"),
     ([ACK, RIGHT, {"e": "refused", "key": "k", "status": 422, "code": "idempotency_conflict"}], "good job was refused"),
     ([ACK, RIGHT, {"e": "totals", "op": "solve", "submitted": 2, "ended": 2}], "as are known"),

@@ -271,14 +271,6 @@ def test_values_that_an_operation_refuses_are_found_when_it_runs(service):
     assert (job["error"]["code"], job["error"]["field"]) == ("not_finite", "inputs.a")
 
 
-def test_a_job_that_has_not_ended_is_no_input_yet(make_service):
-    service = make_service()
-    with service.worker_held():
-        waiting = run(service, "matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=0).json()["id"]
-        answer = run(service, "matmul", {"a": {"job": waiting, "output": "c"}, "b": np.eye(2)}, wait=0)
-        problem(answer, 409, "input_not_ready", "inputs.a")
-
-
 # --- outputs that are kept --------------------------------------------------------------------------------------------
 
 

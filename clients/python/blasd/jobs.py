@@ -26,7 +26,7 @@ class _Said:
 
     @property
     def state(self) -> str:
-        """queued, running, succeeded, failed, cancelled or expired, as the service last said."""
+        """waiting, queued, running, succeeded, failed, cancelled or expired, as the service last said."""
         return str(self.document["state"])
 
     @property
@@ -46,8 +46,12 @@ class _Said:
         return dict(self.document.get("timing") or {})
 
     def output(self, name: str) -> Output:
-        """One of its outputs, to be an input of another job once this one has succeeded."""
+        """One of its outputs, to be an input of another job, which waits for this one where it has not ended."""
         return Output(self.id, name)
+
+    def __getitem__(self, name: str) -> Output:
+        """The same: client.submit("solve", a=job["c"], b=y)."""
+        return self.output(name)
 
     @property
     def labels(self) -> dict[str, str]:

@@ -41,7 +41,7 @@ class Reference:
 
 
 class Output(Reference):
-    """An output of a job that has succeeded."""
+    """An output of a job, which need not have ended: whoever is given it waits."""
 
     def __init__(self, job_id: str, name: str) -> None:
         super().__init__({"job": job_id, "output": name})

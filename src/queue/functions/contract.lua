@@ -15,14 +15,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        worker has been given, the first one first; what is given back stands at its
                        head. A job that ends meanwhile leaves its name there, a tombstone, which claims
                        pass over. Below it is called a line, by "SI TENANT"
-  {q}:pending          hash NAME -> meta, exactly while the job, or batch entry, is queued or running;
+  {q}:pending          hash NAME -> meta, exactly while the job, or batch entry, waits, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
                        "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
                        OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
-                       of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
+                       of kind s and its end was promised for later, see keep, plus 4 while it
+                       waits for other jobs and is in no line; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
                        N: jobs of a batch entry; LABELS: see core/labels.h; KEY: its Idempotency-Key
@@ -50,6 +51,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        it, and records whose outputs do; BLOB (ID.in of a tensor, ID.out of a job
                        that has ended) -> pending jobs that refer to it; no field means none
   {q}:holds            hash ID -> "BLOB,BLOB...": what that pending job refers to
+  {q}:waits            hash ID -> "JOB FIELD,JOB FIELD...": which jobs that one waits for, and which of
+                       its inputs does; exactly while it waits
+  {q}:wanted           zset "JOB ID", all of score 0: the same, by the job that is waited for
+  {q}:due              hash JOB -> "", or why it has no result: jobs that have ended, while some that
+                       waited for them are yet to be told
+  {q}:made             hash JOB -> PIECE with its final record, of those that succeeded when others
+                       waited for them, as long as one of these is pending; it counts in {q}:refs
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
                        FORM tells dtype, order and shape (core/reference.h), and behind that
@@ -167,7 +175,8 @@ Front ends call
       it has no OPTIONS.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
-      t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); m=BYTES (what the
+      t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...
+      (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=BYTES (what the
       tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
       MOST that may wait in all and a tenth of them for one LANE);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
@@ -176,12 +185,14 @@ Front ends call
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; or, where the key was used for the same request, an array {ID of the
+      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; 11 a job
+      that it refers to has no result; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
   get TENANT ID...            -> {RECORD or 404|410, ...}
-  watch TENANT CHANNEL ID...  -> the same; CHANNEL is told when those that have not ended end
+  origin TENANT ID...         -> the same, but of those that have not ended their frames
+  watch TENANT CHANNEL ID...  -> as get; CHANNEL is told when those that have not ended end
   keep TENANT ID...
       -> the same; the ends of those that have not ended are kept as long as those of kind a. To be
       called before an answer says that the end can be fetched later
@@ -199,7 +210,7 @@ Front ends call
       the first page to the last comes once or more often
   stats [MORE]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
-      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait}
+      "bytes":...,"running":...,"waiting":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait}
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too
@@ -257,7 +268,7 @@ lease is not theirs any more)
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
-      batch entry its N pieces.
+      batch entry its N pieces; behind the frame of a job that waited for others a PIECE of {q}:made each.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
       wait comes behind this call, so where there were jobs "1" is in the list, which ends it.

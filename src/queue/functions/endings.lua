@@ -1,7 +1,7 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
+    return {count = 0, names = {}, pieces = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
             hooks = Hook.any()}
 end
@@ -68,7 +68,7 @@ local function key_bytes(key) return 320 + 2 * #key end
 -- where the records do not say.
 local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     local count, seg, channels = e.count + 1, job.seg, job.channels
-    e.count, e.names[count] = count, name
+    e.count, e.names[count], e.pieces[count] = count, name, pieces
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
     if job.tenant ~= NOBODY then
@@ -250,9 +250,11 @@ local function ending_commit(e, worker)
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
-    if call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0 then
+    local held = call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0
+    if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
+        Wait.note(e.names, e.pieces)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end
@@ -275,14 +277,15 @@ local function ending_commit(e, worker)
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
     end
+    if held and not e.settled then Wait.settle() end
     return left
 end
 
 local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 
 -- Ends a pending job without a worker; returns its record.
-local function ending_add_summary(e, id, job, state, code, finder)
-    local record, trace = summary(id, job, state, code, finder)
+local function ending_add_summary(e, id, job, state, code, finder, why)
+    local record, trace = summary(id, job, state, code, finder, why)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
@@ -291,7 +294,7 @@ local function ending_add_summary(e, id, job, state, code, finder)
                                   (trace and '\n' .. trace .. record or ''))
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
-    e.summaries[#e.summaries + 1] = {id, job.line}
+    if not job.waiting then e.summaries[#e.summaries + 1] = {id, job.line} end
     return record
 end
 

@@ -79,13 +79,13 @@ local function intake_new()
             kept = kept_bytes('a'), like = false, meta = false, looked = false, used = {}}
 end
 
-local function intake_add(t, name, meta, frame, jobs)
+local function intake_add(t, name, meta, frame, jobs, waits)
     local like = t.like
     local class, seg = CLASS_OF[like.si], like.seg
     t.entries[#t.entries + 1] = {name = name, meta = meta, frame = frame, si = like.si,
                                  line = like.line, tenant = like.tenant, jobs = jobs,
-                                 given = false}
-    t.count[class] = t.count[class] + 1
+                                 made = '', given = waits}
+    if not waits then t.count[class] = t.count[class] + 1 end
     if seg ~= '' then t.segs[seg] = (t.segs[seg] or 0) + jobs end
     Record.events.queued(name, meta, frame)
 end
@@ -146,8 +146,8 @@ end
 local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
--- its deadline as a text, whether its inputs are a blob, what it refers to, its Idempotency-Key with
--- the value, and where its end is told.
+-- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, its
+-- Idempotency-Key with the value, and where its end is told.
 local function submit_options(id, options, like)
     options = ' ' .. options
     local head, print, key = match(options, '^(.-) k=([^:]*):(.*)$')
@@ -161,11 +161,19 @@ local function submit_options(id, options, like)
     if r then return nil, r end
     local holds = match(head, ' t=(%S+)')
     if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
+    local wants, found = match(head, ' w=(%S+)'), nil
+    if wants then
+        local why
+        found, why = Wait.find(wants, like.tenant, recorded)
+        if not found then return nil, why end
+        if holds then found.holds[#found.holds + 1] = holds end
+        holds = concat(found.holds, ',')
+    end
     local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
     if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
     if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
     if most then Tensor.quota(like.tenant, most) end
-    return deadline, blob, holds, key, key and id .. ' ' .. print, url
+    return deadline, blob, holds, found, key, key and id .. ' ' .. print, url
 end
 
 -- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
@@ -225,23 +233,28 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, holds, key, value, url = t.meta, '0', '0', nil, nil, nil, nil
+    local meta, deadline, blob, holds, found, key, value, url = t.meta, '0', '0'
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, holds, key, value, url = submit_options(id, options, t.like)
+        deadline, blob, holds, found, key, value, url = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
     if results_full(t, id) then return 5 end
     local full = submit_fits(t, 1)
     if full > 0 then return full end
+    local waits = found ~= nil and #found.wants > 0
     if not meta then
-        meta = meta_of(t.like, blob, deadline, nil, key)
+        meta = meta_of(t.like, blob, deadline, nil, key, waits)
         if options == '' then t.meta = meta end
     end
-    intake_add(t, id, meta, frame, 1)
+    intake_add(t, id, meta, frame, 1, waits)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(id, holds) end
+    if found then
+        Wait.begin(id, found)
+        t.entries[#t.entries].made = Wait.made(id)
+    end
     if url then Hook.promise(id, t.like.tenant, url) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
@@ -251,7 +264,7 @@ local function submit_batch_entry(t, batch_entry, pieces)
     if results_full(t, batch_entry) then return 5 end
     local jobs = t.like.packed
     if submit_fits(t, jobs) == 0 then
-        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), pieces, jobs)
+        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), pieces, jobs, false)
         return 0
     end
     local digits = {}
@@ -341,6 +354,24 @@ local function get(keys, args)
     return look(args[2], args, 3, metas_of(args[2], args, 3))
 end
 
+-- The records, or of those that have not ended the frames.
+function Wait.origin(keys, args)
+    start(keys, args)
+    local metas = metas_of(args[2], args, 3)
+    local reply = look(args[2], args, 3, metas)
+    for i, meta in ipairs(metas) do
+        local id = args[2 + i]
+        local frame = meta and call('HGET', K.frames, id)
+        if meta and not frame then
+            local pieces = call('HGET', K.frames, sub(id, 1, BATCH_ENTRY)) or ''
+            local from, to = find_piece(pieces, id)
+            frame = from and sub(pieces, from + PIECE_HEAD, to)
+        end
+        reply[i] = frame or reply[i]
+    end
+    return reply
+end
+
 local function watch(keys, args)
     start(keys, args)
     local tenant, channel = args[2], args[3]
@@ -364,7 +395,7 @@ local function keep(keys, args)
         local id = args[2 + i]
         if meta and byte(id) == 115 and not parse(meta).promised then
             local alone = metas_alone({id})[1] or ''
-            local head, flags, tail = match(alone, '^(%d+ %d+ %d+ )([01])( .*)$')
+            local head, flags, tail = match(alone, '^(%d+ %d+ %d+ )([0145])( .*)$')
             if head then
                 metas[i] = head .. tonumber(flags) + 2 .. tail
                 call('HSET', K.pending, id, metas[i])
@@ -519,11 +550,11 @@ stats = function(keys, args)
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
     return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d}',
+                  '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
-                  counted('jobs'), whole(counted('bytes')), running,
+                  counted('jobs'), whole(counted('bytes')), running, call('HLEN', K.waits),
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
                   call('HLEN', K.hooks))

@@ -43,11 +43,15 @@ local function look_up(c, names)
         end
     end
     if opened then found, metas = resolve(names) end
-    if c.again == nil then c.again = call('EXISTS', K.attempts) == 1 end
+    if c.again == nil then
+        c.again, c.made = call('EXISTS', K.attempts) == 1, call('EXISTS', K.made) == 1
+    end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries = {}
     for i, meta in ipairs(metas) do
-        entries[i] = {found[i], parse(meta), frames[i] or '', attempts[i]}
+        local frame = frames[i] or ''
+        if c.made then frame = frame .. Wait.made(found[i]) end
+        entries[i] = {found[i], parse(meta), frame, attempts[i]}
     end
     return entries
 end
@@ -95,7 +99,7 @@ local function claim_fresh(c, si, quota)
         if entry.si == si and not entry.given then
             local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
-            claim_add(c, entry.name, job, entry.frame, nil)
+            claim_add(c, entry.name, job, entry.frame .. entry.made, nil)
             entry.given, quota = true, quota - job.jobs
         end
     end

@@ -140,7 +140,8 @@ local function step_of(p, phase, found)
     if phase == 'e' then return step_records(p, found) end
     local names, metas = {}, {}
     local function add(name, meta)
-        if meta and (p.which == 'any' or not p.finder(name)) then
+        if meta and (p.which == 'any' or
+                     parse(meta).waiting == (p.which == 'waiting') and not p.finder(name)) then
             names[#names + 1], metas[#metas + 1] = name, meta
         end
     end
@@ -196,7 +197,7 @@ list = function(keys, args)
     local p = {tenant = args[2], which = args[3], op = args[4], since = tonumber(args[5]),
                before = tonumber(args[6]), limit = min(tonumber(args[7]), 100), last = '', at = '',
                looked = 0, count = 0, bytes = 0, reply = {''}, finder = running_finder(100),
-               slots = false, state = (Record.STATES[args[3]] or 0) > 1}
+               slots = false, state = Record.ended(args[3])}
     local label = args[9] or ''
     p.label = label ~= '' and ',' .. label .. (find(label, '=', 1, true) and ',' or '=') or ''
     p.timed = p.since > 0 or p.before < 9e15

@@ -15,8 +15,11 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
 local FINISHED_AT = 32
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
-Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
+Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5,
+                 waiting = 6}
 local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
+
+function Record.ended(state) return (Record.STATES[state] or 0) > 1 and state ~= 'waiting' end
 
 -- Whether the text holds a record at `at`. One that does not must not stop the jobs beside it.
 local function is_record(text, at)
@@ -125,11 +128,13 @@ end
 
 -- The bytes of a record. r: state (name), priority and class (by the order of the enums), id, op, labels,
 -- created, started, finished (us, 0: not yet), progress, attempts, code or '', device or '', trace (nil:
--- none), remaining (us, of one that runs; nil: not known).
+-- none), remaining (us, of one that runs; nil: not known); `why`, where the code does not say it: field and
+-- detail.
 function Record.pack(r)
     local total = r.finished > 0 and max(r.finished - r.created, 0) or 0
     local queued = r.started > 0 and max(r.started - r.created, 0) or total
     local detail, field = explain(r.code, r.started > 0, r.attempts, total)
+    if r.why then detail, field = r.why.detail, r.why.field end
     local labels = r.labels ~= '' and Record.text(r.labels) or ''
     local texts = concat({labels, Record.text(r.code), Record.text(field), Record.text(detail),
                           Record.text(r.device), '\0\0', -- without name and method
@@ -148,8 +153,8 @@ end
 
 end
 
--- The record of a job that no worker has ended, queued or running where `state` is nil; and its trace.
-local function summary(id, job, state, code, finder)
+-- The record of a job that no worker has ended, waiting, queued or running where `state` is nil; and its trace.
+local function summary(id, job, state, code, finder, why)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
     local progress, remaining, device, trace = 0, nil, '', Record.trace_of(id)
@@ -158,7 +163,8 @@ local function summary(id, job, state, code, finder)
         progress, remaining = Record.report(worker, id)
         device = device_of(worker)
     end
-    return Record.pack({state = state or (worker and 'running' or 'queued'), id = id, op = job.op,
+    local is = worker and 'running' or job.waiting and 'waiting' or 'queued'
+    return Record.pack({state = state or is, why = why, id = id, op = job.op,
                         labels = job.labels,
                         priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
                         created = tonumber(job.us), started = tonumber(started or 0),

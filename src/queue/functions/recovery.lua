@@ -1,5 +1,5 @@
 -- Meeting the demand of idle workers, leases, and giving back what dead ones held; housekeeping. Read next:
--- upgrade.lua.
+-- waiting.lua.
 
 -- Gives to idle workers what they asked for, now that so many entries of each class have come:
 -- their turns' replies, each in the list at which its worker waits. A few at a time, for what
@@ -195,6 +195,7 @@ local function housekeeping()
     local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
     for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
     blobs = blobs + sync_fit() + Tensor.tick()
+    Wait.settle()
     recount()
     forget_opened()
     reroute_stranded(live)

@@ -34,7 +34,7 @@ local function key_table(q)
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
-                           'hook_counts', 'hook_holds'}) do
+                           'hook_counts', 'hook_holds', 'waits', 'wanted', 'made', 'due'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
@@ -153,20 +153,20 @@ local last_meta, last_job -- of many metas in a row all but the first are the sa
 local function parse(meta)
     if meta == last_meta then return last_job end
     local si, us, cost, flags, deadline, seg, work, jobs, channels, op, labels, tenant, key =
-        match(meta, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+        match(meta, '^([1-9]) (%d+) (%d+) ([0-7]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
                     '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
                 labels = '', tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
-                promised = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
+                promised = false, waiting = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
-    local blob = (flags == '1' or flags == '3') and '1' or '0'
+    local bits = tonumber(flags)
     last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
                 labels = labels, tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
-                metered = work ~= '', key = key, promised = flags >= '2', us = us,
-                claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
+                metered = work ~= '', key = key, promised = bits % 4 >= 2, us = us,
+                waiting = bits >= 4, claim = concat({'', us, cost, whole(bits % 2)}, ' ')} -- behind the name, as in a claim
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
@@ -191,10 +191,11 @@ local function alike(si, cost_text, note)
 end
 
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
-local function meta_of(like, blob, deadline, packed, key)
+local function meta_of(like, blob, deadline, packed, key, waits)
     local cost = whole(like.cost)
-    local head = ' ' .. now_text .. ' ' .. cost .. ' ' .. blob
-    last_meta = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
+    local begin = ' ' .. now_text .. ' ' .. cost .. ' '
+    local head, flags = begin .. blob, waits and whole(blob + 4) or blob
+    last_meta = like.si .. begin .. flags .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
                 (like.work and ' w' .. like.work or '') ..
                 (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
                 like.labels .. '\t' .. like.tenant .. (key and '\t' .. key or '')
@@ -202,7 +203,7 @@ local function meta_of(like, blob, deadline, packed, key)
                 seg = like.seg, channels = like.channels, op = like.op,
                 labels = sub(like.labels, 2), tenant = like.tenant,
                 line = like.line, work = tonumber(like.work) or WORK, metered = like.work ~= nil,
-                key = key or '', promised = false, us = now_text,
+                key = key or '', promised = false, waiting = waits or false, us = now_text,
                 claim = packed and head .. ' 0 ' .. whole(packed) or head}
     return last_meta
 end
@@ -234,9 +235,11 @@ local function meter(tenant, jobs, bytes)
     end
 end
 
--- Changes the number of references to a segment.
+-- Changes the number of references to a segment, or to a blob; whether there are any.
 local function refer(seg, by)
-    if call('HINCRBY', K.refs, seg, whole(by)) <= 0 then call('HDEL', K.refs, seg) end
+    if call('HINCRBY', K.refs, seg, whole(by)) > 0 then return true end
+    call('HDEL', K.refs, seg)
+    return false
 end
 
 -- Which jobs run: what the live workers have noted as begun

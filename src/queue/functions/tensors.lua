@@ -2,6 +2,7 @@
 -- endings.lua.
 
 local Tensor = {} -- what others need of this: Lua lets a file have 200 local names
+local Wait = {}   -- the same of waiting.lua
 do
 
 -- What is kept of a tensor: "BYTES LIFE CREATED TENANT FORM", see contract.lua.
@@ -231,7 +232,7 @@ function Tensor.release(names)
     if call('EXISTS', K.holds) == 0 then return end
     for _, blobs in ipairs(get_many(K.holds, names)) do
         for blob in gmatch(blobs or '', '[^,]+') do
-            refer(blob, -1)
+            if not refer(blob, -1) then Wait.forget(blob) end
             local id = sub(blob, 1, ID)
             local facts = facts_of(id)
             if facts then touch(id, facts) end

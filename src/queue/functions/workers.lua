@@ -146,6 +146,7 @@ local function end_all(worker, args, from)
     end
     ending_commit(e, worker)
     let_go(worker, ended)
+    Wait.serve()
     if #back > 0 then -- batch entries opened, for it may be one of damaged pieces that could not be read
         open_batch_entries(back)
         let_go(worker, back)

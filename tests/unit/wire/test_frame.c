@@ -626,7 +626,7 @@ static void records_that_lie_are_refused(void **state) {
         {4, 1, "\1", -BLASD_E_internal_error},
         {6, 1, "\1", -BLASD_E_internal_error},
         {8, 1, "\0", -BLASD_E_internal_error},
-        {12, 1, "\6", -BLASD_E_internal_error},
+        {12, 1, "\7", -BLASD_E_internal_error},
         {13, 1, "\3", -BLASD_E_internal_error},
         {14, 1, "\3", -BLASD_E_internal_error},
         {15, 1, "\3", -BLASD_E_internal_error},
