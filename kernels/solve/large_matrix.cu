@@ -417,8 +417,7 @@ static int take_f(struct solve_large *l, int c, double *size, struct blasd_err *
     T *own = (T *)(void *)l->v;
     int most = INT_MIN;
     TRY(blasd_launch(large_condition_f<T>, spread(l, (l->n + 127) / 128), dim3(128), 0,
-                     l->job->stream, err, l->n, OF(const T, l->matrix), x, b, r,
-                     l->sizes));
+                     l->job->stream, err, l->n, OF(const T, l->matrix), x, b, r, l->sizes));
     TRY(size_row(l, 0, l->f, err));
     TRY(large_bring_back(l, own, x, (size_t)l->n * sizeof(T), err));
     for (int i = 0; i < l->n; i++) {

@@ -63,7 +63,7 @@ struct blasd_stored_tensor {
     uint64_t bytes, life_s;
     int64_t created_us, used_us, expires_us;
     char sha256[BLASD_SHA256_MAX]; /* of its bytes, in hexadecimal; "": nobody asked for it */
-    char device[16]; /* that has a copy, too, as it said a moment ago; "": none */
+    char device[16];               /* that has a copy, too, as it said a moment ago; "": none */
 };
 
 /* What the blob of a tensor of so many bytes has: none is empty. */

@@ -240,7 +240,7 @@ typedef void (*blasd_tensors_fn)(void *arg, const struct blasd_err *err,
 struct blasd_tensor_put {
     char id[BLASD_ID_LEN + 1];
     struct blasd_tensor tensor;
-    struct blasd_blob *blob; /* borrowed until the answer: ID.in, whole */
+    struct blasd_blob *blob;       /* borrowed until the answer: ID.in, whole */
     char sha256[BLASD_SHA256_MAX]; /* "": not summed */
 };
 /* Keeps all of them or, in a store of kind dir, none; gives none back. Errors: tensor_too_large,
