@@ -231,7 +231,8 @@ static int read_safetensors(struct blasd_reply *reply) {
                               reply->len - 8 - header_len) != 0)
             return -1;
     }
-    if (json_object_get(reply->header, "__metadata__") == NULL) { /* a tensor: it is of no job */
+    if (json_object_size(reply->header) > 0 &&
+        json_object_get(reply->header, "__metadata__") == NULL) { /* a tensor: it is of no job */
         reply->document = json_object();
         reply->text = strdup("{}");
     }

@@ -110,13 +110,18 @@ function Record.trace(frame, at)
     return #trace == TRACE and trace or nil
 end
 
--- The same of the pending job that is called so, also where it lies in a batch entry.
-function Record.trace_of(id)
-    local frame = call('HGET', K.frames, id)
-    if frame then return Record.trace(frame, 1) end
-    frame = call('HGET', K.frames, sub(id, 1, BATCH_ENTRY)) or ''
-    local at = find_piece(frame, id)
-    return at and Record.trace(frame, at + PIECE_HEAD)
+-- The same of the pending job that is called so, also where it lies in a batch entry: the frames of
+-- one are read once a call for all jobs that are asked for.
+function Record.trace_of(id, job)
+    if job.jobs == 1 then return Record.trace(call('HGET', K.frames, id) or '', 1) end
+    local name = sub(id, 1, BATCH_ENTRY)
+    local last = Record.last_read
+    if not last or last.now ~= now or last.name ~= name then
+        last = {now = now, name = name, frames = call('HGET', K.frames, name) or ''}
+        Record.last_read = last
+    end
+    local at = find_piece(last.frames, id)
+    return at and Record.trace(last.frames, at + PIECE_HEAD)
 end
 
 -- What a worker has reported of a job: its progress, and microseconds to its end where that is known.
@@ -154,10 +159,11 @@ end
 end
 
 -- The record of a job that no worker has ended, waiting, queued or running where `state` is nil; and its trace.
-local function summary(id, job, state, code, finder, why)
+local function summary(id, job, state, code, finder, why, brief)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
-    local progress, remaining, device, trace = 0, nil, '', Record.trace_of(id)
+    local progress, remaining, device = 0, nil, ''
+    local trace = not brief and Record.trace_of(id, job) or nil
     if worker then
         if state ~= 'failed' then attempts = attempts + 1 end
         progress, remaining = Record.report(worker, id)
