@@ -144,8 +144,8 @@ static __device__ __noinline__ bool load_column(solver<Team, T> &s, const T *fro
     return more != 0;
 }
 
-/* x, or what this band adds to it: what that sum loses is an error of its own. What leaves the range
- * on the way is an error without bound. */
+/* x, or what this band adds to it: what that sum loses is an error of its own. What leaves the
+ * range on the way is an error without bound. */
 template <class Team, class T>
 static __device__ __noinline__ void store_column(solver<Team, T> &s, T *to, bool add,
                                                  struct solve_column &c) {
