@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t blasd_cuda_task_bytes(const struct blasd_task *task) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
-        if (task->inputs[i].data != NULL) bytes += blasd_tensor_bytes(&task->inputs[i]);
-    for (int o = 0; task->job->op->outputs[o].name != NULL; o++)
-        if (task->outputs[o].rank >= 0) bytes += blasd_tensor_bytes(&task->outputs[o]);
-    return bytes;
-}
-
 static const struct blasd_cuda_op *find_op(const struct blasd_op *op) {
     for (int i = 0; blasd_cuda_ops[i] != NULL; i++)
         if (strcmp(blasd_cuda_ops[i]->kernel.op, op->name) == 0) return blasd_cuda_ops[i];

@@ -26,6 +26,15 @@ struct blasd_cuda_whole {
     struct cut_job **jobs;     /* owned: of each piece, NULL where its task was not cut */
 };
 
+uint64_t blasd_cuda_task_bytes(const struct blasd_task *task) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+        if (task->inputs[i].data != NULL) bytes += blasd_tensor_bytes(&task->inputs[i]);
+    for (int o = 0; task->job->op->outputs[o].name != NULL; o++)
+        if (task->outputs[o].rank >= 0) bytes += blasd_tensor_bytes(&task->outputs[o]);
+    return bytes;
+}
+
 static bool begins_with(const struct blasd_tensor *tensor, int rank, int64_t length) {
     return tensor->rank == rank && tensor->shape[0] == length && tensor->order == BLASD_ROW_MAJOR;
 }

@@ -22,8 +22,8 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
-    free(upload->sent);
-    free(upload->notify);
+    free(upload->ties.sent);
+    free(upload->ties.notify);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
@@ -227,7 +227,7 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->notify == NULL;
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->ties.notify == NULL;
     upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->small) upload->batch_key = plan->key;
 }
@@ -365,9 +365,10 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
-    upload->sent = malloc(sizeof job->inputs);
-    if (upload->sent == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    memcpy(upload->sent, job->inputs, sizeof job->inputs);
+    upload->ties.sent = malloc(sizeof job->inputs);
+    if (upload->ties.sent == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
     return http_references_resolve(upload, on_resolved, err);
 }
 
@@ -384,8 +385,8 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
                           "--webhook-secrets");
     rc = blasd_outgoing_check(options->outgoing, url, strlen(url), "notify", plain, err);
     if (rc != 0) return rc;
-    upload->notify = strdup(plain);
-    if (upload->notify != NULL) return 0;
+    upload->ties.notify = strdup(plain);
+    if (upload->ties.notify != NULL) return 0;
     return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
 }
 

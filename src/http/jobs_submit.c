@@ -22,8 +22,8 @@ static void plain_references(const struct http_upload *upload, struct blasd_job 
         plain->params[BLASD_GRAPH_PROGRAM_AT].i = 0;
     }
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        if (!blasd_source_refers(&upload->sent[i].source)) continue;
-        plain->inputs[i] = upload->sent[i];
+        if (!blasd_source_refers(&upload->ties.sent[i].source)) continue;
+        plain->inputs[i] = upload->ties.sent[i];
         plain->inputs[i].source.bytes = 0;
         plain->inputs[i].source.kind = BLASD_SOURCE_AWAITED;
     }
@@ -44,11 +44,12 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     plain.most_s = 0;
     memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     plain.trace = (struct blasd_trace){.sampled = false};
-    if (upload->sent != NULL) plain_references(upload, &plain);
+    if (upload->ties.sent != NULL) plain_references(upload, &plain);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
-    if (upload->notify != NULL) http_sum_add(&sum, upload->notify, strlen(upload->notify));
+    if (upload->ties.notify != NULL)
+        http_sum_add(&sum, upload->ties.notify, strlen(upload->ties.notify));
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
     http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
     all = http_sum_end(&sum);
@@ -58,7 +59,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
 }
 
 static void answer_queued(struct http_upload *upload) {
-    struct blasd_record queued = {.state = upload->awaits ? BLASD_WAITING : BLASD_QUEUED,
+    struct blasd_record queued = {.state = upload->ties.awaits ? BLASD_WAITING : BLASD_QUEUED,
                                   .priority = upload->priority,
                                   .device = upload->device,
                                   .created_us = upload->created_us,
@@ -217,7 +218,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                                           .batch_key = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
-                                          .notify = upload->notify,
+                                          .notify = upload->ties.notify,
                                           .waiter =
                                               upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
@@ -240,7 +241,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
-    upload->awaits = blasd_job_awaits(job) > 0;
+    upload->ties.awaits = blasd_job_awaits(job) > 0;
     memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;

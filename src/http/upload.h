@@ -23,12 +23,15 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     char labels[BLASD_LABELS_MAX];
-    bool awaits;              /* and that it waits for others until then */
-    struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others */
-    char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
-    bool submitted;           /* the queue has the job */
-    bool repeated;            /* it had it before: the job is that of an earlier request */
-    bool held; /* it waits for admission: until the queue has the job, `body` is the body */
+    struct {         /* to other jobs, and to other hosts */
+        bool awaits; /* it is to wait for others */
+        struct blasd_input
+            *sent;    /* owned: the inputs as they came, of a job that refers to others */
+        char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
+    } ties;
+    bool submitted; /* the queue has the job */
+    bool repeated;  /* it had it before: the job is that of an earlier request */
+    bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
     struct blasd_job
         *job;         /* owned: read, checked and waiting for admission all the same; else NULL */
