@@ -64,7 +64,7 @@ local function step_pending(p, names, metas)
         if key then rows[#rows + 1] = {key, names[i], job} end
     end
     p.looked = p.looked + (#metas - #rows) * 0.4
-    local function record(row) return summary(row[2], row[3], nil, nil, p.finder, nil, true) end
+    local function record(row) return summary(row[2], row[3], nil, nil, p.finder) end
     local function jobs(row)
         local made, all = sub(row[1], 1, 16), {}
         for i, id in ipairs(batch_entry_ids(row[2])) do all[i] = {made .. id, id, row[3]} end

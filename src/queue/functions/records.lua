@@ -159,11 +159,11 @@ end
 end
 
 -- The record of a job that no worker has ended, waiting, queued or running where `state` is nil; and its trace.
-local function summary(id, job, state, code, finder, why, brief)
+local function summary(id, job, state, code, finder, why)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
     local progress, remaining, device = 0, nil, ''
-    local trace = not brief and Record.trace_of(id, job) or nil
+    local trace = Record.trace_of(id, job)
     if worker then
         if state ~= 'failed' then attempts = attempts + 1 end
         progress, remaining = Record.report(worker, id)
