@@ -7,7 +7,7 @@ set -eu
 build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libhiredis-dev libsodium-dev libssl-dev
     librhonabwy-dev libopenblas-dev liblapacke-dev libcurl4-openssl-dev libseccomp-dev zlib1g-dev redis-server ca-certificates"
 demo="curl python3 python3-numpy"
-test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml python3-jsonschema python3-scipy
+test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-pytest-xdist python3-yaml python3-jsonschema python3-scipy
     python3-pandas python3-sklearn python3-hypothesis python3-mpmath python3-pip python3-venv python3-setuptools
     python3-wheel procps strace valgrind cmake openssl man-db zsh
     python3-jwt python3-cryptography"

@@ -52,12 +52,12 @@ def prometheus():
     """Gives the folder of Debian's promtool and prometheus. Installing that package would start a server that everybody
     can reach, so it is only unpacked."""
     folder = pathlib.Path(BLASD).resolve().parent / "test-prometheus"
-    if not (folder / "promtool").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        got = subprocess.run(["sh", "-c", "apt-get download prometheus && dpkg-deb -x prometheus_*.deb unpacked && mv unpacked/usr/bin/* . "
-                              "&& rm -rf unpacked prometheus_*.deb"], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
-        if got.returncode != 0:
-            pytest.skip(f"the package prometheus cannot be had: {got.stderr.strip()[-300:]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    got = subprocess.run(["flock", folder, "sh", "-c", "test -x promtool || { apt-get download prometheus && dpkg-deb -x prometheus_*.deb unpacked"
+                          " && mv unpacked/usr/bin/* . && rm -rf unpacked prometheus_*.deb; }"],
+                         cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    if got.returncode != 0:
+        pytest.skip(f"the package prometheus cannot be had: {got.stderr.strip()[-300:]}")
     return folder
 
 

@@ -31,9 +31,11 @@ case $group in
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
     *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks DIR" >&2; exit 2 ;;
 esac
+mkdir -p "$(dirname "$dir")"
+exec 9>"$dir.lock"
+flock 9  # of several that want it at once one makes it
 if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c "import $probe" >/dev/null 2>&1; then exit 0; fi
 rm -rf "$dir"
-mkdir -p "$(dirname "$dir")"
 log="$dir.log"
 if { "${PYTHON:-/usr/bin/python3}" -m venv "$dir" && timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check $packages \
         && { [ -z "$bare" ] || timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps $bare; } \

@@ -12,6 +12,7 @@ import tempfile
 import time
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
@@ -43,7 +44,19 @@ class Page:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def text(self, selector):
-        return self.one(selector).text
+        """What is seen of it, empty for what is hidden; read in one step, for the page draws anew what it likes when it likes."""
+        return self.run("const one = document.querySelector(arguments[0]); return one.checkVisibility() ? one.innerText.trim() : ''", selector)
+
+    def visible(self, selector):
+        return self.run("return Boolean(document.querySelector(arguments[0])?.checkVisibility())", selector)
+
+    def click(self, selector):
+        """Where it was drawn anew between being found and being clicked, it is found again."""
+        while True:
+            try:
+                return self.one(selector).click()
+            except StaleElementReferenceException:
+                continue
 
     def until(self, what, why, seconds=60):
         end = time.monotonic() + seconds
@@ -114,21 +127,22 @@ def forms(page, wanted):
     ends = {}
     for name in page.run("return [...document.querySelectorAll('#send-op option')].map((one) => one.value)"):
         Select(page.one("#send-op")).select_by_visible_text(name)
-        page.one("#send button[type=submit]").click()
+        page.click("#send button[type=submit]")
         page.until(lambda: page.run("return document.querySelector('#job').open || !document.querySelector('#send-error').hidden"),
                    f"{name}: something comes of it")
         assert not page.run("return document.querySelector('#job').open === false"), page.text("#send-error")
         title = page.until(lambda: next((text for text in [page.text("#job-title")] if text.startswith(name) and text.split(" – ")[1] in
                                          ("succeeded", "failed")), None), f"{name} ends")
+        page.until(lambda: '"outputs"' in page.text("#job-document") or "failed" in title, f"{name}: its outputs are told")
         ends[name] = {"title": title, "curl": page.text("#job-curl"), "phases": page.run("return document.querySelectorAll('#job tbody tr').length"),
                       "document": page.text("#job-document")}
-        page.one("#job-close").click()
+        page.click("#job-close")
     page.set("#send-op", "matmul")
     page.set("#send-input-b", "[[1, 2]")
-    page.one("#send button[type=submit]").click()
+    page.click("#send button[type=submit]")
     wrong = page.until(lambda: page.text("#send-error"), "it says what is no JSON")
     page.set("#send-input-b", "[[1, 2]]")
-    page.one("#send button[type=submit]").click()
+    page.click("#send button[type=submit]")
     refused = page.until(lambda: next((text for text in [page.text("#send-error")] if text != wrong and text), None), "it shows a refusal")
     complaints = page.complaints()  # a refusal is logged by the browser itself
     assert all("422" in one for one in complaints), complaints
@@ -141,10 +155,10 @@ def cancels(page, wanted):
     page.until(lambda: any(row[0] == wanted["job"] for row in page.rows()), "the job is in the list")
     page.run("document.querySelector(`#jobs button[data-id='${arguments[0]}']`).click()", wanted["job"])
     before = page.until(lambda: page.text("#job-title"), "it opens")
-    page.one("#job-cancel").click()
+    page.click("#job-cancel")
     page.until(lambda: "cancelled" in page.text("#job-title"), "it is cancelled")
-    problem = page.text("#job-body .problem")
-    page.one("#job-close").click()
+    problem = page.until(lambda: page.run("return document.querySelector('#job-body .problem')?.innerText"), "it says why")
+    page.click("#job-close")
     page.set("#filter-state", "cancelled")
     page.until(lambda: [row[2] for row in page.rows()] == ["cancelled"], "the filter leaves that one")
     page.set("#filter-text", "nothing has this")
@@ -153,24 +167,24 @@ def cancels(page, wanted):
 
 
 def signs_in(page, wanted):
-    page.until(lambda: page.one("#sign-in").is_displayed(), "it asks for a key")
+    page.until(lambda: page.visible("#sign-in"), "it asks for a key")
     at_first = page.axe()
     page.one("#key").send_keys("no-such-key")
-    page.one("#sign-in button").click()
+    page.click("#sign-in button")
     refused = page.until(lambda: page.text("#sign-in-error"), "it says that this is none")
     page.one("#key").send_keys(wanted["key"])
-    page.one("#sign-in button").click()
+    page.click("#sign-in button")
     page.live()
     page.until(lambda: page.rows(), "its jobs are there")
     held = page.run("return [Object.values(sessionStorage), Object.values(localStorage), document.cookie, document.body.innerHTML]")
     rows, note = page.rows(), page.text("#queue-note")
     page.run("document.querySelector('#jobs button').click()")
     curl = page.until(lambda: page.text("#job-curl"), "a job opens")
-    page.one("#job-close").click()
+    page.click("#job-close")
     page.driver.refresh()
     page.live()  # the tab still has it
-    page.one("#sign-out").click()
-    page.until(lambda: page.one("#sign-in").is_displayed(), "it asks again")
+    page.click("#sign-out")
+    page.until(lambda: page.visible("#sign-in"), "it asks again")
     return {"axe": at_first, "refused": refused, "held": held, "rows": rows, "note": note, "curl": curl, "totals": page.totals(),
             "after": page.run("return Object.values(sessionStorage)")}
 
@@ -191,12 +205,12 @@ def looks(page, wanted):
             if wanted.get("folder"):
                 page.picture(f"{wanted['folder']}/{theme}-{width}.png")
         page.run("document.querySelector('#jobs button').click()")
-        page.until(lambda: page.one("#job-document").is_displayed(), "a job opens")
+        page.until(lambda: page.visible("#job-document"), "a job opens")
         time.sleep(0.3)
         found[f"{theme} job"] = {"axe": page.axe(), "wide": page.run("return [document.querySelector('#job').scrollWidth, document.querySelector('#job').clientWidth, []]")}
         if wanted.get("folder"):
             page.picture(f"{wanted['folder']}/{theme}-job.png")
-        page.one("#job-close").click()
+        page.click("#job-close")
     page.size(1360, 900)
     page.run("document.querySelector('#theme').click()")
     light = page.run("return document.documentElement.dataset.theme")

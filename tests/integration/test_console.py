@@ -113,11 +113,15 @@ class Load:
             thread.start()
         return self
 
+    def run_out(self):
+        """Waits for all of its jobs."""
+        for thread in self.threads:
+            thread.join()
+
     def __exit__(self, *_):
         with self.lock:
             self.left = 0
-        for thread in self.threads:
-            thread.join()
+        self.run_out()
 
 
 def ended(service):
@@ -204,8 +208,8 @@ def test_signing_in(make_service, browse, tmp_path):
 
 def test_how_it_looks_to_everyone(make_service, browse):
     service = make_service()
-    with Load(service, jobs=120):
-        pass
+    with Load(service, jobs=120) as load:
+        load.run_out()
     said = browse("looks", service)
     for where, found in said["found"].items():
         assert found["axe"] == [], where

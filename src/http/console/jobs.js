@@ -13,6 +13,7 @@ let rows = PAGE;
 let cursor = null;       // where the service's list goes on; "" at its end
 let dirty = true;
 let open = null;         // id
+let drawn = "";          // the document of it that is shown
 let retold = new Map();  // id -> tensors' documents that the opened job was asked for
 
 export function onJob(job) {
@@ -188,7 +189,9 @@ function progress(job) {
 function show() {
   const job = { ...jobs.get(open), ...(retold.get(open) || {}) };
   if (!job.id) return;
-  const done = FINAL.has(job.state);
+  const done = FINAL.has(job.state), text = JSON.stringify(job, null, 2);
+  if (done && text === drawn) return; // what somebody selects, or is about to press, stays
+  drawn = text;
   const focus = document.activeElement?.dataset?.part;
   setText($("job-title"), `${job.op} – ${job.state}`);
   const fact = (name, value) => (value ? [make("p", {}, make("span", {}, name), String(value))] : []);
@@ -209,7 +212,6 @@ function show() {
   const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
     make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch(complain) }, `Save ${name}`));
   const command = curl(job);
-  const text = JSON.stringify(job, null, 2);
   parts.push(actions);
   if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", {}, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
   parts.push(
@@ -224,6 +226,7 @@ function show() {
 
 export async function openJob(id) {
   open = id;
+  drawn = "";
   if (jobs.has(id)) show();
   if (!$("job").open) $("job").showModal();
   try {
