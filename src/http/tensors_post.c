@@ -215,7 +215,11 @@ static int finish(struct tensors_upload *upload, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_invalid_tensor, "", "there is no tensor in the body");
     for (int i = 0; rc == 0 && i < inputs->count; i++) {
         const struct blasd_named_input *item = &inputs->items[i];
-        struct arriving *one = upload->of[item->input.source.offset >> PLACE_BITS];
+        struct arriving *one;
+        if (item->input.source.kind != BLASD_SOURCE_PAYLOAD)
+            return blasd_fail(err, BLASD_E_invalid_tensor, item->name,
+                              "a tensor that is to be kept comes with its data");
+        one = upload->of[item->input.source.offset >> PLACE_BITS];
         memcpy(upload->names[i], item->name, sizeof upload->names[i]);
         memcpy(upload->puts[i].id, one->id, sizeof one->id);
         upload->puts[i].tensor = item->input.tensor;
