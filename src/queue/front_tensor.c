@@ -309,12 +309,16 @@ static void tensors_reply(struct front_call *call, const redisReply *reply,
     struct tensors_call *c = (struct tensors_call *)(void *)call;
     bool good = reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
                 reply->elements == (size_t)c->ids;
-    for (int i = 0; i < c->askers; i++) {
+    struct blasd_stored_tensor tensor;
+    struct blasd_err own;
+    bool there = false;
+    for (int i = 0, read = -1; i < c->askers; i++) {
         const struct asker *asker = &c->asker[i];
-        const redisReply *r = good ? reply->element[asker->at] : NULL;
-        struct blasd_stored_tensor tensor;
-        struct blasd_err own;
-        bool there = err == NULL && read_one(r, c->id[asker->at], &c->key, &tensor, &own) == 0;
+        if (err == NULL && asker->at != read) {
+            read = asker->at;
+            there = read_one(good ? reply->element[read] : NULL, c->id[read], &c->key, &tensor,
+                             &own) == 0;
+        }
         asker->done(asker->arg, there ? NULL : err != NULL ? err : &own, there ? &tensor : NULL,
                     there, "");
     }
