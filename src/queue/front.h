@@ -105,6 +105,8 @@ struct front_entry {
     enum blasd_device_class asked; /* by the user */
     char note[FRONT_NOTE_MAX];
     size_t note_len;
+    char holds[2 + BLASD_MAX_INPUTS * (BLASD_REFERRED_NAME + 1)]; /* OPTIONS: the tensors */
+    size_t holds_len;
     struct blasd_key batch_key;
     struct blasd_buf pieces; /* owned by the batch entry's place, and kept for the next one there */
 };
@@ -185,6 +187,7 @@ struct blasd_front_queue {
     struct blasd_queue_view view;
     struct front_submit *batch;   /* being collected; NULL: none */
     struct front_entries entries; /* of that batch */
+    struct tensors_call *asking;  /* for tensors, being collected; NULL: none */
     struct front_standing standing;
     struct front_calls calls;
     struct front_listings listings;
@@ -267,7 +270,10 @@ void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 
-/* front_tensor.c: what the tenant's tensors may come to; 0: as all. */
+/* front_tensor.c: sends what is being collected; frees it. */
+void front_asking_close(struct blasd_front_queue *queue);
+void front_asking_free(struct blasd_front_queue *queue);
+/* What the tenant's tensors may come to; 0: as all. */
 uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
                             const struct blasd_principal *principal);
 /* front_events.c: SUBSCRIBE or UNSUBSCRIBE, on the connection that listens. */

@@ -442,6 +442,7 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     blasd_async_link_close(&queue->commands);
     blasd_async_link_close(&queue->replies);
     front_batch_free(queue);
+    front_asking_free(queue);
     front_lists_free(queue);
     front_calls_free(queue);
     front_waiters_free(queue);
@@ -457,13 +458,16 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_batch_close(queue);
     front_calls_answer(queue);
     front_batch_close(queue); /* what the answers have set going */
+    front_asking_close(queue);
     front_wait_again(queue);
     front_slices_ask(queue, false);
     front_calls_expire(queue);
     front_calls_pump(queue);
     (void)blasd_async_link_flush(&queue->replies);
     next =
-        queue->calls.answered.head != NULL || queue->batch != NULL ? 0 : front_calls_next_ns(queue);
+        queue->calls.answered.head != NULL || queue->batch != NULL || queue->asking != NULL
+            ? 0
+            : front_calls_next_ns(queue);
     if (next == INT64_MAX)
         blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
     else if (queue->calls.expire_timer.slot == 0 || queue->calls.expire_timer.at_ns != next)
