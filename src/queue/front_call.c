@@ -1,9 +1,9 @@
 /* Calls: commands for Redis with somebody who waits for the answer.
  *
  * A call goes through lists: waiting (or again, after its connection was lost), flight, held (while
- * replicas are asked whether they have what it did), gone. It keeps its command until it is answered. What has waited too long for a connection is answered
- * with queue_unavailable, and nothing is answered from inside the function that made the call.
- * Read next: front_queue.c. */
+ * replicas are asked whether they have what it did), gone. It keeps its command until it is
+ * answered. What has waited too long for a connection is answered with queue_unavailable, and
+ * nothing is answered from inside the function that made the call. Read next: front_queue.c. */
 #include "queue/front.h"
 
 #include "base/clock.h"

@@ -81,7 +81,8 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
 static void send_open(struct blasd_front_queue *queue) {
     const char *identity = blasd_store_identity(queue->store);
     const char *args[] = {
-        "FCALL", BLASD_QUEUE_FN("open"), "1", queue->address.tag, queue->limits.text, identity, "0"};
+        "FCALL", BLASD_QUEUE_FN("open"), "1", queue->address.tag, queue->limits.text, identity,
+        "0"};
     size_t lens[sizeof args / sizeof *args];
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) lens[i] = strlen(args[i]);
     blasd_async_link_send_args(&queue->commands, sizeof args / sizeof *args, args, lens,

@@ -52,11 +52,12 @@ static bool number(const char *text, size_t len, int most, int *ret) {
 }
 
 static int bad_url(struct blasd_err *err, const char *what) {
-    return blasd_fail(err, BLASD_E_invalid_field, "redis",
-                      "%s; the address of Redis is redis://[user:password@]host[:port][,host...][/db], "
-                      "rediss:// with TLS, redis+sentinel://host[:port][,host...]/MASTER[/db], or "
-                      "unix:/path",
-                      what);
+    return blasd_fail(
+        err, BLASD_E_invalid_field, "redis",
+        "%s; the address of Redis is redis://[user:password@]host[:port][,host...][/db], "
+        "rediss:// with TLS, redis+sentinel://host[:port][,host...]/MASTER[/db], or "
+        "unix:/path",
+        what);
 }
 
 /* user:password@ */
@@ -183,8 +184,13 @@ size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const cha
 /* Errors */
 
 enum blasd_link_fault blasd_link_fault(const char *text) {
-    static const char *const passing[] = {"LOADING",    "OOM",       "MISCONF", "BUSY ",
-                                          "NOREPLICAS", "UNBLOCKED", "ERR max number of clients"};
+    static const char *const passing[] = {"LOADING",
+                                          "OOM",
+                                          "MISCONF",
+                                          "BUSY ",
+                                          "NOREPLICAS",
+                                          "UNBLOCKED",
+                                          "ERR max number of clients"};
     static const char *const elsewhere[] = {"READONLY",    "MOVED ",   "ASK ",
                                             "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN"};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)

@@ -25,7 +25,7 @@ struct blasd_link_place {
 
 /* Where the Redis of a queue is. A plain value. */
 struct blasd_link_address {
-    char path[108]; /* of the unix socket; "" where it is TCP */
+    char path[108];                                    /* of the unix socket; "" where it is TCP */
     struct blasd_link_place places[BLASD_LINK_PLACES]; /* any of which leads there */
     int count;                                         /* of them; 0 with a path */
     char master[64]; /* the places are Sentinels, which know it by that name; "": servers */
@@ -36,7 +36,8 @@ struct blasd_link_address {
     char password[256]; /* "": no AUTH */
 };
 
-/* Reads "redis://[user:password@]host[:port][,host[:port]...][/db]", the same with rediss:// for TLS
+/* Reads "redis://[user:password@]host[:port][,host[:port]...][/db]", the same with rediss:// for
+ * TLS
  * ([v6] hosts in brackets; %XX understood in user and password), "redis+sentinel://[user:password@]
  * host[:port][,host[:port]...]/MASTER[/db]", the same with rediss+sentinel://, or "unix:/path"; and
  * the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key.
@@ -56,8 +57,8 @@ struct blasd_link_library {
 /* What an error reply means. */
 enum blasd_link_fault {
     BLASD_LINK_UNAVAILABLE, /* LOADING, OOM, MISCONF, BUSY, …: try again */
-    BLASD_LINK_ELSEWHERE,  /* READONLY, MOVED, ASK, CLUSTERDOWN, …: nothing was done; the same, over
-                              a new connection, for the way may lead to another server by now */
+    BLASD_LINK_ELSEWHERE, /* READONLY, MOVED, ASK, CLUSTERDOWN, …: nothing was done; the same, over
+                             a new connection, for the way may lead to another server by now */
     BLASD_LINK_NO_LIBRARY, /* the functions are not loaded: FUNCTION LOAD, then try again */
     BLASD_LINK_LOST,       /* the worker's lease has lapsed */
     BLASD_LINK_STORE,      /* the deployment uses another blob store */

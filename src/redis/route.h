@@ -1,6 +1,6 @@
 /* The way to the server that has the queue, from whichever address was given: through what servers
- * of a cluster (MOVED) and Sentinels say. Each new connection goes it anew, so that nobody has to be
- * told of a failover or of a slot that was moved.
+ * of a cluster (MOVED) and Sentinels say. Each new connection goes it anew, so that nobody has to
+ * be told of a failover or of a slot that was moved.
  *
  * Knows of no kind of connection but the blocking one it can make itself. Read next: caller.c,
  * async_link.c. */
@@ -9,7 +9,7 @@
 
 #include "redis/redis_link.h"
 
-#define BLASD_ROUTE_ON 1    /* what blasd_route_heard returns where another server has to be asked */
+#define BLASD_ROUTE_ON 1 /* what blasd_route_heard returns where another server has to be asked */
 #define BLASD_ROUTE_WORDS 3 /* at most, of a question */
 
 /* Zeroed it is ready; `turn` may be set, so that not everybody asks the first address first. */

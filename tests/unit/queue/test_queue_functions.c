@@ -576,18 +576,12 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_idempotency),
-        cmocka_unit_test(test_records_expire),
-        cmocka_unit_test(test_deleted_records_expire),
-        cmocka_unit_test(test_records_fit),
-        cmocka_unit_test(test_sync_records_fit),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_store_identity),
-        cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_arguments_that_are_none),
+        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_full),           cmocka_unit_test(test_idempotency),
+        cmocka_unit_test(test_records_expire), cmocka_unit_test(test_deleted_records_expire),
+        cmocka_unit_test(test_records_fit),    cmocka_unit_test(test_sync_records_fit),
+        cmocka_unit_test(test_list),           cmocka_unit_test(test_store_identity),
+        cmocka_unit_test(test_blobs),          cmocka_unit_test(test_arguments_that_are_none),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

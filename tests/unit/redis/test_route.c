@@ -157,8 +157,8 @@ static void to_the_owner(void **state) {
 }
 
 static void nowhere(void **state) {
-    static const char *const texts[] = {"MOVED 1 host",        "MOVED 1 host:0",  "MOVED",
-                                        "MOVED 1 host:65536",  "MOVED 1 host:7x", "MOVED :7",
+    static const char *const texts[] = {"MOVED 1 host",        "MOVED 1 host:0",    "MOVED",
+                                        "MOVED 1 host:65536",  "MOVED 1 host:7x",   "MOVED :7",
                                         "ASK 1 host:7",        "CLUSTERDOWN it is", "TRYAGAIN so",
                                         "LOADING the dataset", "MASTERDOWN so"};
     struct blasd_link_address a;
