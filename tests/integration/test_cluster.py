@@ -10,9 +10,12 @@ import subprocess
 import threading
 import time
 
+import numpy as np
 import pytest
 from service import BLASD, wait_for
 from test_redis import SECRET, SMALL, Server, client, least_rights, refusal
+from test_redis_tls import has_tls
+from test_tls import Authority
 
 JSON = {"Content-Type": "application/json"}
 
@@ -39,14 +42,16 @@ def make(tmp_path):
 class Cluster:
     """Masters that share the slots, each with as many replicas; `home` is where api and workers belong."""
 
-    def __init__(self, make, masters=3, replicas=0, node_timeout_ms=15000):
+    def __init__(self, make, masters=3, replicas=0, node_timeout_ms=15000, more=()):
         count = masters * (1 + replicas)
         self.ports, buses = free_ports(count), free_ports(count)
         self.home, self.nodes = make("home"), [make(f"node{i}") for i in range(count)]
         for node, port, bus in zip(self.nodes, self.ports, buses):
             node.port = port
             node.options = ("--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(bus),
-                            "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0")
+                            "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0", *more)
+            if more:
+                node.options = ("--tls-port", *node.options[1:])
             node.up(*node.options)
             node.id = node.ask("CLUSTER", "MYID").decode()
         for i, node in enumerate(self.nodes[:masters]):
@@ -54,7 +59,8 @@ class Cluster:
             node.ask("CLUSTER", "ADDSLOTSRANGE", 16384 * i // masters, 16384 * (i + 1) // masters - 1)
         for port, bus in list(zip(self.ports, buses))[1:]:
             self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", port, bus)
-        wait_for(lambda: all(node.ask("CLUSTER", "NODES").count(b"connected") == count for node in self.nodes))
+        wait_for(lambda: all((text := node.ask("CLUSTER", "NODES")).count(b"connected") == count and b"disconnected" not in text
+                             for node in self.nodes))
         for i, node in enumerate(self.nodes[masters:]):
             master = self.nodes[i % masters]
             wait_for(lambda: master.id.encode() in node.ask("CLUSTER", "NODES"))
@@ -73,8 +79,8 @@ class Cluster:
         for node in self.alive():
             for first, last, master, *_ in node.ask("CLUSTER", "SLOTS"):
                 if first <= self.slot <= last:
-                    said.add(master[1])
-        found = [node for node in self.alive() if said == {node.port}]
+                    said.add(master[2])
+        found = [node for node in self.alive() if said == {node.id.encode()}]
         return found[0] if found else None
 
     def move(self):
@@ -163,7 +169,6 @@ def test_jobs_flow_on_a_cluster_for_a_user_with_the_least_rights(make):
         service, processes = begin(cluster.home, None, "--limit", "inline_bytes=1000", env={"BLASD_REDIS": url})
         assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
         if n == len(urls) - 1:
-            import numpy as np
             large = {"a": np.ones((300, 300)), "b": np.eye(300)}
             assert service.post("matmul", large, wait=60, form="safetensors").json()["state"] == "succeeded"
             meter = subprocess.run([BLASD, "meter", "--to", "redis", "--end"], env={**os.environ, "BLASD_REDIS": url},
@@ -176,6 +181,23 @@ def test_jobs_flow_on_a_cluster_for_a_user_with_the_least_rights(make):
     assert owner.ask("HGET", "{blasd}:totals", "matmul succeeded") == b"5"
     assert all(node is owner or node.ask("DBSIZE") == 0 for node in cluster.nodes)
     assert "NOPERM" not in cluster.home.log_text() and SECRET not in cluster.home.log_text()
+
+
+@pytest.mark.skipif(not has_tls(), reason="this build's hiredis has no TLS")
+def test_a_cluster_over_tls_that_tells_names(make, tmp_path):
+    """It announces host names, for which its certificate is valid; and the slot is moved."""
+    authority = Authority(tmp_path, "ours")
+    cert, key = authority.sign("redis", usage="serverAuth,clientAuth")
+    cluster = Cluster(make, more=("--tls-cluster", "yes", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file",
+                                  authority.cert, "--tls-auth-clients", "no", "--tls-replication", "yes", "--cluster-announce-hostname",
+                                  "localhost", "--cluster-preferred-endpoint-type", "hostname"))
+    url = "rediss://" + ",".join(f"127.0.0.1:{port}" for port in cluster.ports)
+    service, processes = begin(cluster.home, url, env={"BLASD_REDIS_CA": str(authority.cert)})
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    cluster.move()
+    wait_for(lambda: service.request("GET", "/health/ready").status == 200)
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    assert all(process.poll() is None for process in processes)
 
 
 def test_the_slot_is_moved_under_load(make):
