@@ -120,7 +120,8 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     else if (code == 10)
         blasd_fail(&err, BLASD_E_too_many_webhooks, "notify",
                    "webhooks that wait are as many as may be: %" PRIu64
-                   " in all, and a tenth of them for one host (limit webhooks)",
+                   " in all, three quarters of them one tenant's, and a tenth for one host "
+                   "(limit webhooks)",
                    queue->limits.webhooks);
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
