@@ -189,6 +189,7 @@ static struct front_submit *submit_new(struct blasd_front_queue *queue) {
     if (submit == NULL) return NULL;
     submit->call.release = submit_release;
     submit->call.tries_left = SUBMIT_TRIES;
+    submit->call.acknowledges = true;
     front_call_function(&submit->call, "submit");
     front_call_text(&submit->call, front_name(queue));
     front_call_text(&submit->call, "0000000000000000");

@@ -102,6 +102,7 @@ static struct put_call *put_call_new(struct blasd_front_queue *queue, struct put
     if (c == NULL) return NULL;
     c->put = put;
     put->left++;
+    c->call.acknowledges = true;
     front_call_function(&c->call, "tensor_put");
     front_call_text(&c->call, principal->tenant);
     front_call_number(&c->call, put->most);
