@@ -127,5 +127,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_cholesky = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };

@@ -341,5 +341,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_distance = {
     .prepare = pair_prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };

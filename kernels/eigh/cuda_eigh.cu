@@ -113,5 +113,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };

@@ -171,5 +171,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_svd = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };
