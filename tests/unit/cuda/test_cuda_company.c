@@ -49,6 +49,22 @@ static struct trial *product_of(enum blasd_dtype dtype, int64_t n) {
     return t;
 }
 
+static struct trial *points_of(enum blasd_dtype dtype, int64_t n) {
+    struct trial *t = trial_new("distance");
+    fill(trial_input(t, "x", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){n, 1 + n % 4}), dtype,
+         n * (1 + n % 4));
+    fill(trial_input(t, "y", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){n + 3, 1 + n % 4}), dtype,
+         (n + 3) * (1 + n % 4));
+    return t;
+}
+static struct trial *nearest_of(enum blasd_dtype dtype, int64_t n) {
+    struct trial *t = points_of(dtype, n);
+    trial_set_choice(t, "metric", "cityblock");
+    trial_set_choice(t, "output", n % 2 == 0 ? "argmin" : "topk");
+    if (n % 2 == 1) trial_set_int(t, "k", 3);
+    return t;
+}
+
 static const struct kind {
     const char *name;
     struct trial *(*make)(enum blasd_dtype dtype, int64_t n);
@@ -62,6 +78,8 @@ static const struct kind {
     {"systems of sixteen lanes", system_of, BLASD_float64, 9, 16},
     {"systems of a warp", system_of, BLASD_float32, 17, 32},
     {"systems of a block", system_of, BLASD_float64, 65, 80},
+    {"distances", points_of, BLASD_float32, 2, 90},
+    {"nearest points", nearest_of, BLASD_float64, 4, 90},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -85,6 +103,8 @@ static int run(struct blasd_device *device, struct trial *const *trials, int cou
     }
     code = kernel_of(trials[0])->run(device, tasks, count, &trial_watch.base, &err);
     for (int i = 0; i < count; i++) trials[i]->task = tasks[i];
+    if (code != 0 && trial_watch.stop_after == 0)
+        fail_msg("%s: %s", trials[0]->job.op->name, err.detail);
     return code;
 }
 

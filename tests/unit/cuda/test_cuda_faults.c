@@ -158,6 +158,24 @@ static int distances(int i, struct trial **ret) {
     (void)i;
     return 3;
 }
+static int mixed_distances(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = trial_new("distance");
+        random_input(*ret, "x", BLASD_float64, 2, (int64_t[]){15 + i % 3, 3});
+        random_input(*ret, "y", BLASD_float64, 2, (int64_t[]){9, 3});
+        if (i % 2 == 1) trial_set_choice(*ret, "output", "argmin");
+    }
+    return MOST;
+}
+static int stacked_distances(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = trial_new("distance");
+        random_input(*ret, "x", BLASD_float64, 3, (int64_t[]){20, 15, 3});
+        random_input(*ret, "y", BLASD_float64, 3, (int64_t[]){20, 9, 3});
+    }
+    (void)i;
+    return 1;
+}
 static int regressions(int i, struct trial **ret) {
     if (ret != NULL) {
         *ret = trial_new("regression");
@@ -173,11 +191,22 @@ static const struct kind {
     int (*make)(int i, struct trial **ret);
     uint64_t memory; /* what the device believes to have; 0: enough */
 } kinds[] = {
-    {"matmul", tiny_products, 0},     {"matmul", large_products, 0},  {"matmul", mixed_products, 0},
-    {"matmul", half_products, 0},     {"matmul", stacks, 0},          {"matmul", long_stacks, 0},
-    {"matmul", tiled_products, 8000}, {"matmul", tiled_halves, 7000}, {"solve", systems, 0},
-    {"solve", mixed_systems, 0},      {"solve", stacked_systems, 0},  {"solve", large_systems, 0},
-    {"distance", distances, 0},       {"regression", regressions, 0},
+    {"matmul", tiny_products, 0},
+    {"matmul", large_products, 0},
+    {"matmul", mixed_products, 0},
+    {"matmul", half_products, 0},
+    {"matmul", stacks, 0},
+    {"matmul", long_stacks, 0},
+    {"matmul", tiled_products, 8000},
+    {"matmul", tiled_halves, 7000},
+    {"solve", systems, 0},
+    {"solve", mixed_systems, 0},
+    {"solve", stacked_systems, 0},
+    {"solve", large_systems, 0},
+    {"distance", distances, 0},
+    {"distance", mixed_distances, 0},
+    {"distance", stacked_distances, 0},
+    {"regression", regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)
 
