@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 3
+-- revision 4
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -50,7 +50,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
                        it, and records whose outputs do; BLOB (ID.in of a tensor, ID.out of a job
                        that has ended) -> pending jobs that refer to it; no field means none
-  {q}:holds            hash ID -> "BLOB,BLOB...": what that pending job refers to
+  {q}:holds            hash NAME -> "BLOB,BLOB...": what that pending job refers to, or each of the
+                       batch entry; also a small tensor that the job has a copy of
   {q}:left             hash BLOB, or ID of {q}:made -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
                        is kept for them alone: a tensor that was dropped, an output whose record of
                        KIND is gone, a record that is waited for. It counts in {q}:tensor_bytes, with KIND
@@ -68,7 +69,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        " sha256=SUM" where it was asked for. ID begins with t
   {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
   {q}:tensor_uses:TENANT  the same of that tenant's
-  {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
+  {q}:tensor_names:TENANT zset of that tenant's, CREATED and ID as one text, all of score 0, for its
+                       lists; ID alone of one that an earlier release put
   {q}:tensor_ends      zset ID -> second in which its life ends
   {q}:tensor_copies    hash ID -> "US<tab>DEVICE": that device has a copy of the tensor, as was said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
@@ -176,7 +178,7 @@ Front ends call
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
       it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is pieces;
-      it has no OPTIONS.
+      of OPTIONS it has t= at the most, the same for all its jobs.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...

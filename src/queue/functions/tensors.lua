@@ -1,7 +1,6 @@
 -- Tensors that are kept by their ids, and the blobs that pending jobs refer to. Read next:
 -- endings.lua.
 
-local Tensor = {} -- what others need of this: Lua lets a file have 200 local names
 local Wait = {}   -- the same of waiting.lua
 do
 
@@ -51,7 +50,7 @@ local function add(tenant, life, id, bytes, form)
                    form = form}
     write(id, facts)
     touch(id, facts)
-    call('ZADD', K.tensor_names .. ':' .. tenant, 0, id)
+    call('ZADD', K.tensor_names .. ':' .. tenant, 0, now_text .. id)
     count_bytes(tenant, facts.bytes)
     call('DEL', K.hold_of .. blob_of(id))
 end
@@ -64,7 +63,7 @@ local function drop(id, facts)
     call('ZREM', K.tensor_uses, id)
     call('ZREM', K.tensor_ends, id)
     call('ZREM', K.tensor_uses .. ':' .. facts.tenant, id)
-    call('ZREM', K.tensor_names .. ':' .. facts.tenant, id)
+    call('ZREM', K.tensor_names .. ':' .. facts.tenant, facts.created .. id, id)
     if is_held(id) then
         call('HSET', K.left, blob_of(id), whole(facts.bytes) .. ' ' .. facts.tenant)
         return 0
@@ -208,12 +207,13 @@ end
 function Tensor.list(keys, args)
     start(keys, args)
     local tenant, limit, cursor = args[2], min(tonumber(args[3]), 100), args[4]
-    local ids = call('ZRANGE', K.tensor_names .. ':' .. tenant, cursor == '' and '+' or '(' .. cursor,
-                     '-', 'BYLEX', 'REV', 'LIMIT', 0, limit + 1)
-    local reply = {#ids > limit and ids[limit] or ''}
-    for i = 1, min(#ids, limit) do
-        local facts = facts_of(ids[i])
-        reply[2 * i], reply[2 * i + 1] = ids[i], facts and told(ids[i], facts) or ''
+    local names = call('ZRANGE', K.tensor_names .. ':' .. tenant, cursor == '' and '+' or '(' .. cursor,
+                       '-', 'BYLEX', 'REV', 'LIMIT', 0, limit + 1)
+    local reply = {#names > limit and names[limit] or ''}
+    for i = 1, min(#names, limit) do
+        local id = sub(names[i], -ID)
+        local facts = facts_of(id)
+        reply[2 * i], reply[2 * i + 1] = id, facts and told(id, facts) or ''
     end
     return reply
 end
@@ -249,6 +249,15 @@ function Tensor.hold(job, blobs)
         local facts = facts_of(id)
         if facts then touch(id, facts) end
     end
+end
+
+-- A batch entry was opened: each of its jobs holds what it held.
+function Tensor.share_out(batch_entry, ids)
+    local blobs = call('HGET', K.holds, batch_entry)
+    if not blobs then return end
+    for blob in gmatch(blobs, '[^,]+') do refer(blob, #ids - 1) end
+    for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
+    call('HDEL', K.holds, batch_entry)
 end
 
 -- These jobs have ended.
