@@ -325,7 +325,26 @@ def test_a_step_that_fails_fails_the_graph(service):
     graph = post(service, steps).json()
     assert graph["state"] == "failed" and graph["error"]["code"] == "singular_matrix"
     assert graph["error"]["field"].startswith("steps.x") and graph["outputs"] == {}
-    assert service.request("GET", f"/graphs/{graph['id']}").json()["state"] == "failed"
+    assert {name: step["state"] for name, step in graph["steps"].items()} == {"p": "succeeded", "x": "failed", "y": "skipped"}
+    assert graph["steps"]["p"]["execution"]["method"] and graph["steps"]["p"]["timing"]["total_ms"] >= 0
+    assert graph["steps"]["x"] == {"op": "solve", "state": "failed"}
+    again = service.request("GET", f"/graphs/{graph['id']}").json()
+    assert (again["state"], again["steps"]) == ("failed", graph["steps"])
+    listed = [job for job in service.request("GET", "/jobs?op=graph&state=failed").json()["jobs"] if job["id"] == graph["id"]]
+    assert listed and listed[0]["outputs"] == {} and listed[0]["error"]["code"] == "singular_matrix"
+    assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "job_failed"
+    forgotten = service.request("DELETE", f"/graphs/{graph['id']}?forget=1")
+    assert forgotten.status == 200 and forgotten.json()["state"] == "failed"
+
+
+def test_a_long_graph_that_fails_says_so_of_each_step(service):
+    steps = {**chain(600), "x": {"op": "solve", "inputs": {"a": [[0]], "b": [1]}}}
+    steps = dict(reversed(steps.items()))
+    steps["x"]["inputs"] = {"a": {"step": "s299"}, "b": [[1], [1]]}
+    graph = post(service, steps, inputs={"a": [[1, 1], [1, 1]], "b": [[1, 0], [0, 1]]}, results=["x", "s599"]).json()
+    states = [step["state"] for step in graph["steps"].values()]
+    assert graph["error"]["field"].startswith("steps.x") and graph["steps"]["x"]["state"] == "failed"
+    assert len(states) == 601 and states == sorted(states, key=["succeeded", "failed", "skipped"].index) and states.count("failed") == 1
     assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "job_failed"
 
 
