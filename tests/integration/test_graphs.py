@@ -337,6 +337,34 @@ def test_a_step_that_fails_fails_the_graph(service):
     assert forgotten.status == 200 and forgotten.json()["state"] == "failed"
 
 
+@pytest.mark.parametrize("n", [3, 60, 250])
+def test_a_job_on_what_a_graph_has_made(service, n):
+    """Its results lie in the record, in a segment, in a blob of their own; one of them is some way behind the first."""
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal((2, n, n))
+    steps = {"p": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}}, "q" * 31: {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": {"input": "b"}}}}
+    sent = safetensors({"a": a, "b": b}, steps=json.dumps(steps), results=json.dumps(["p", "q" * 31]))
+    graph = service.request("POST", "/graphs?wait=30", sent, {"Content-Type": TYPES["safetensors"]}).json()
+    assert graph["state"] == "succeeded", graph
+    for output, want in (("p.c", a @ b), ("q" * 31 + ".c", a @ b @ b)):
+        for ref, part in (({}, want), ({"slice": [[1, 3], [0, 2]]}, want[1:3, :2])):
+            body = {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": output, **ref}, "b": np.eye(part.shape[1]).tolist()}}
+            job = service.request("POST", "/jobs?wait=30", json.dumps(body), {"Content-Type": TYPES["json"]}).json()
+            assert job["state"] == "succeeded", job
+            got = service.request("GET", f"/jobs/{job['id']}/outputs/c", headers={"Accept": TYPES["npy"]}).npy()
+            np.testing.assert_allclose(got, part, atol=1e-9)
+    inner = {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": "p.c"}, "b": {"job": graph["id"], "output": "p.c"}}}}
+    np.testing.assert_allclose(values(service, post(service, inner).json(), "r.c"), a @ b @ a @ b, atol=1e-6)
+    for output in ("p", "p.x", "results", "report", "q.c"):
+        code, field, _ = refused(service, {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": output}, "b": [[1]]}}})
+        assert (code, field) == ("unknown_output", "steps.r.inputs.a")
+
+
+def values(service, graph, output):
+    assert graph["state"] == "succeeded", graph
+    return service.request("GET", f"/jobs/{graph['id']}/outputs/{output}", headers={"Accept": TYPES["npy"]}).npy()
+
+
 def test_a_long_graph_that_fails_says_so_of_each_step(service):
     steps = {**chain(600), "x": {"op": "solve", "inputs": {"a": [[0]], "b": [1]}}}
     steps = dict(reversed(steps.items()))
