@@ -315,6 +315,30 @@ def test_memory_at_its_widest(make_service):
     assert code == "job_too_large" and field.startswith("steps.") and "job_bytes" in detail
 
 
+def test_bytes_at_the_widest_step_at_the_limit_and_one_past_it(make_service):
+    """What a dry run says the graph takes is what the limit is held against."""
+    n = 256
+    data = {"a": nested(np.ones((n, n))), "b": nested(np.eye(n))}
+    steps = {**chain(3), "t": {"op": "matmul", "inputs": {"a": {"step": "s0"}, "b": {"step": "s2"}}}}
+    service = make_service()
+    peak = service.request("POST", "/graphs?dry_run=1", json.dumps({"steps": steps, "inputs": data, "results": ["t"]}),
+                           {"Content-Type": TYPES["json"]}).json()["peak_bytes"]
+    for limit, status in ((peak, 200), (peak - 1, 413)):
+        service = make_service("--limit", f"job_bytes={limit}")
+        answer = post(service, steps, inputs=data, results=["t"])
+        assert answer.status == status, answer.body[:500]
+        if status == 413:
+            assert answer.json()["code"] == "job_too_large" and answer.json()["field"].startswith("steps.")
+
+
+def test_as_many_results_as_there_may_be(service):
+    data = {"a": nested(A), "b": nested(np.eye(2))}
+    wide = {f"w{i}": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}} for i in range(40)}
+    assert post(service, wide, inputs=data).status == 200
+    more = {**wide, "w40": wide["w0"]}
+    assert refused(service, more, 413, inputs=data)[:2] == ("graph_too_large", "results")
+
+
 # --- what happens while it runs -----------------------------------------------------------------------------------
 
 
