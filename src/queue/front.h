@@ -40,8 +40,12 @@ struct front_call {
     struct blasd_buf command; /* owned */
     size_t start;             /* where in `command` the command begins, once it is complete */
     int args;
-    bool broken;    /* memory ran out while it was built */
-    int tries_left; /* times it may be sent again after its connection was lost */
+    bool broken;       /* memory ran out while it was built */
+    int tries_left;    /* times it may be sent again after its connection was lost */
+    bool acknowledges; /* what it answers is a promise: kept until replicas have it (wait_replicas)
+                        */
+    uint64_t asked;    /* the question to them that stands behind it */
+    redisReply *held;  /* owned: its answer, until that one's */
     int64_t until_ns, sent_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
@@ -121,10 +125,12 @@ struct front_entries {
 
 /* Calls by how far they are. */
 struct front_calls {
-    struct front_list again, waiting, flight, answered;
-    uint64_t held_bytes; /* of the commands of all calls */
-    uint64_t seq;        /* of the last call of submit that was sent */
-    int64_t heard_ns;    /* the last reply on `commands` */
+    struct front_list again, waiting, flight, held, answered;
+    uint64_t held_bytes;  /* of the commands of all calls */
+    uint64_t seq;         /* of the last call of submit that was sent */
+    int64_t heard_ns;     /* the last reply on `commands` */
+    uint64_t asked, told; /* questions to the replicas that were sent, and that have ended */
+    bool to_ask;          /* something was sent that replicas are to have */
     struct blasd_timer expire_timer;
 };
 
@@ -167,17 +173,17 @@ struct front_slices {
 
 /* What the operator allows. */
 struct front_rules {
-    bool may_lose_jobs;    /* a Redis that keeps no file */
-    bool no_worker_needed; /* limit ready_workers is 0 */
+    bool may_lose_jobs;             /* a Redis that keeps no file */
+    bool no_worker_needed;          /* limit ready_workers is 0 */
+    uint64_t replicas, replicas_ms; /* limits wait_replicas, wait_replicas_ms */
 };
 
 struct blasd_front_queue {
-    struct blasd_loop *loop;                /* borrowed */
-    struct blasd_front_queue_hooks hooks;   /* a copy */
-    struct blasd_store *store;              /* borrowed */
-    char name[BLASD_LINK_NAME_MAX];         /* of the queue */
-    char hash_tag[BLASD_LINK_NAME_MAX + 2]; /* "{NAME}" */
-    char channel[FRONT_CHANNEL_MAX];        /* ours, for as long as the object lives */
+    struct blasd_loop *loop;              /* borrowed */
+    struct blasd_front_queue_hooks hooks; /* a copy */
+    struct blasd_store *store;            /* borrowed */
+    char name[BLASD_LINK_NAME_MAX];       /* of the queue */
+    char channel[FRONT_CHANNEL_MAX];      /* ours, for as long as the object lives */
     struct blasd_link_address address;
     struct blasd_link_limits limits;
     struct front_rules rules;

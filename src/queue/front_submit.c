@@ -120,7 +120,8 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     else if (code == 10)
         blasd_fail(&err, BLASD_E_too_many_webhooks, "notify",
                    "webhooks that wait are as many as may be: %" PRIu64
-                   " in all, and a tenth of them for one host (limit webhooks)",
+                   " in all, three quarters of them one tenant's, and a tenth for one host "
+                   "(limit webhooks)",
                    queue->limits.webhooks);
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
@@ -188,6 +189,7 @@ static struct front_submit *submit_new(struct blasd_front_queue *queue) {
     if (submit == NULL) return NULL;
     submit->call.release = submit_release;
     submit->call.tries_left = SUBMIT_TRIES;
+    submit->call.acknowledges = true;
     front_call_function(&submit->call, "submit");
     front_call_text(&submit->call, front_name(queue));
     front_call_text(&submit->call, "0000000000000000");

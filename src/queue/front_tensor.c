@@ -63,7 +63,9 @@ static void refused_put(const struct blasd_front_queue *queue, const struct put 
                    queue->limits.tensor_bytes);
     else if (code == 2)
         blasd_fail(err, BLASD_E_tensor_too_large, "",
-                   "the tenant's tensors may come to %" PRIu64 " bytes", put->most);
+                   "the tenant's tensors may come to %" PRIu64
+                   " bytes, and be three quarters of what the limit tensors says",
+                   put->most);
     else if (code == 3)
         blasd_fail(err, BLASD_E_tensors_full, "",
                    "queued jobs refer to tensors that leave no room for more");
@@ -100,6 +102,7 @@ static struct put_call *put_call_new(struct blasd_front_queue *queue, struct put
     if (c == NULL) return NULL;
     c->put = put;
     put->left++;
+    c->call.acknowledges = true;
     front_call_function(&c->call, "tensor_put");
     front_call_text(&c->call, principal->tenant);
     front_call_number(&c->call, put->most);

@@ -52,6 +52,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        that has ended) -> pending jobs that refer to it; no field means none
   {q}:holds            hash NAME -> "BLOB,BLOB...": what that pending job refers to, or each of the
                        batch entry; also a small tensor that the job has a copy of
+  {q}:left             hash BLOB, or ID of {q}:made -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
+                       is kept for them alone: a tensor that was dropped, an output whose record of
+                       KIND is gone, a record that is waited for. It counts in {q}:tensor_bytes, with KIND
+                       in {q}:recbytes, until none does
   {q}:waits            hash ID -> "JOB FIELD,JOB FIELD...": which jobs that one waits for, and which of
                        its inputs does; exactly while it waits
   {q}:wanted           zset "JOB ID", all of score 0: the same, by the job that is waited for
@@ -129,7 +133,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:hook_due         zset LANE -> when it is the next one's turn, in us: those that have any
   {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
                        has it, or it has not got on, since when
-  {q}:hook_counts      hash LANE -> how many of it are in {q}:notify and {q}:hooks
+  {q}:hook_counts      hash LANE, and TENANT -> how many of it are in {q}:notify and {q}:hooks
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -180,7 +184,7 @@ Front ends call
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...
       (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=BYTES (what the
       tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
-      MOST that may wait in all and a tenth of them for one LANE);
+      MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
@@ -234,8 +238,8 @@ Front ends call
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
-      to, 0: as all. CODE 0; nothing is kept: 1 they are more than all may be, 2 than MOST, 3 what
-      is in use leaves no room
+      to, 0: as all; else it has three quarters of the number, too. CODE 0; nothing is kept: 1 they
+      are more than all may be, 2 than its own, 3 what is in use leaves no room
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
       FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does

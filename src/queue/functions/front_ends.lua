@@ -252,7 +252,7 @@ local function submit_one(t, id, frame, options)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(id, holds) end
     if found then
-        Wait.begin(id, found)
+        Wait.begin(id, found, t.like.tenant)
         t.entries[#t.entries].made = Wait.made(id)
     end
     if url then Hook.promise(id, t.like.tenant, url) end
@@ -410,7 +410,8 @@ end
 
 -- Deletes the record of an ended job, which recorded() has found.
 local function forget(id, piece, bucket, pieces)
-    local bytes = #piece + tonumber(call('HGET', K.out_of .. bucket, id) or 0) + RECORD_OVERHEAD
+    local out = call('HGET', K.out_of .. bucket, id)
+    local bytes = #piece + tonumber(out or 0) + RECORD_OVERHEAD
     local key = call('HGET', K.keys_of .. bucket, id)
     if key then
         key_drop(key, id)
@@ -424,6 +425,7 @@ local function forget(id, piece, bucket, pieces)
     else
         call('HDEL', K.rec_of .. bucket, from and sub(id, 1, BATCH_ENTRY) or id)
     end
+    if out then leave_held(bucket, {id, out}) end
     call('HDEL', K.out_of .. bucket, id)
     local seg, held = Record.slice(piece, PIECE_HEAD + 1)
     if seg and seg ~= '' and tonumber(call('HGET', K.seg_of .. bucket, seg) or 0) > 0 then
