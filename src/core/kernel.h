@@ -35,6 +35,10 @@ struct blasd_task {
      * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
     int64_t upload_us, download_us, compute_us;
     double energy_joules; /* of the device, for the batch; 0: it does not tell */
+    /* of a job that fails: bytes that its record has beside the error (a graph's report of its
+     * steps); borrowed from the memory of the batch. NULL: none */
+    const void *told;
+    uint64_t told_bytes;
 };
 
 /* What the kernel fills is as if it had not run; the outputs aside. */

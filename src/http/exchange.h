@@ -141,7 +141,7 @@ struct http_loop {
     struct blasd_buf scratch; /* for what does not outlive a call */
     struct http_freelists freelists;
     struct http_small_tensors small_tensors; /* of jobs' references */
-    int lingering; /* connections, see lingering_close.c */
+    int lingering;                           /* connections, see lingering_close.c */
     struct http_parking parking;
     struct http_pieces pieces; /* of large answers */
     struct http_turn turn;

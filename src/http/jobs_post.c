@@ -372,7 +372,8 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
         memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
     }
-    if (!job->op->composed) { /* many may wait for the answer: what read the body is free for others */
+    if (!job->op
+             ->composed) { /* many may wait for the answer: what read the body is free for others */
         blasd_intake_free(upload->intake);
         upload->intake = NULL;
     }

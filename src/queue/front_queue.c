@@ -467,10 +467,9 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_calls_expire(queue);
     front_calls_pump(queue);
     (void)blasd_async_link_flush(&queue->replies);
-    next =
-        queue->calls.answered.head != NULL || queue->batch != NULL || queue->asking != NULL
-            ? 0
-            : front_calls_next_ns(queue);
+    next = queue->calls.answered.head != NULL || queue->batch != NULL || queue->asking != NULL
+               ? 0
+               : front_calls_next_ns(queue);
     if (next == INT64_MAX)
         blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
     else if (queue->calls.expire_timer.slot == 0 || queue->calls.expire_timer.at_ns != next)

@@ -217,8 +217,8 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
 
 #define REFERENCE_TEXT (2 * BLASD_REFERRED_NAME + 8 + sizeof((struct blasd_reference *)0)->field)
 
-/* "t=BLOB,BLOB...", what the job holds that lies in the store already, or "w=JOB:FIELD[:BLOB],...", what is awaited;
- * returns its length, 0 where there is none. */
+/* "t=BLOB,BLOB...", what the job holds that lies in the store already, or "w=JOB:FIELD[:BLOB],...",
+ * what is awaited; returns its length, 0 where there is none. */
 static int write_references(const struct blasd_job *job, bool awaited, const char *gap, char *text,
                             size_t size) {
     int len = 0;
@@ -226,8 +226,7 @@ static int write_references(const struct blasd_job *job, bool awaited, const cha
         const struct blasd_input *input = &job->inputs[i];
         const char *tensor = input->reference.tensor;
         char name[BLASD_REFERRED_NAME];
-        if (!blasd_input_holds(input) ||
-            (input->source.kind == BLASD_SOURCE_AWAITED) != awaited)
+        if (!blasd_input_holds(input) || (input->source.kind == BLASD_SOURCE_AWAITED) != awaited)
             continue;
         len += snprintf(text + len, size - (size_t)len, "%s%s", len == 0 ? gap : ",",
                         len > 0   ? ""

@@ -310,8 +310,8 @@ struct tensors_call {
 static void tensors_reply(struct front_call *call, const redisReply *reply,
                           const struct blasd_err *err) {
     struct tensors_call *c = (struct tensors_call *)(void *)call;
-    bool good = reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
-                reply->elements == (size_t)c->ids;
+    bool good =
+        reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == (size_t)c->ids;
     struct blasd_stored_tensor tensor;
     struct blasd_err own;
     bool there = false;
@@ -322,8 +322,11 @@ static void tensors_reply(struct front_call *call, const redisReply *reply,
             there = read_one(good ? reply->element[read] : NULL, c->id[read], &c->key, &tensor,
                              &own) == 0;
         }
-        asker->done(asker->arg, there ? NULL : err != NULL ? err : &own, there ? &tensor : NULL,
-                    there, "");
+        asker->done(asker->arg,
+                    there         ? NULL
+                    : err != NULL ? err
+                                  : &own,
+                    there ? &tensor : NULL, there, "");
     }
 }
 

@@ -151,14 +151,19 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     struct blasd_batch_place place = {batcher->info.id, batcher->info.name, batch_size};
     struct blasd_record record;
     struct blasd_err err = {0};
+    const void *payload = io != NULL ? io->base : NULL;
     blasd_ending_record(item, task, io, error, times, &place, &record);
+    if (error != NULL && task != NULL && task->told != NULL) {
+        blasd_ending_tell(task, &record);
+        payload = task->told;
+    }
     blasd_phases_job(blasd_heartbeat_phases(batcher->heartbeat), &record);
-    if (blasd_endings_add(&batcher->endings, &record, item, io, &err) != 0) {
+    if (blasd_endings_add(&batcher->endings, &record, item, io, payload, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
         if (io != NULL) discard(batcher, item, io);
         blasd_ending_record(item, task, NULL, &err, times, &place, &record);
-        if (blasd_endings_add(&batcher->endings, &record, item, NULL, &err) != 0)
+        if (blasd_endings_add(&batcher->endings, &record, item, NULL, NULL, &err) != 0)
             batcher->lost = true;
     }
     if (batcher->endings.bytes.len >= SEND_BYTES) send(batcher);

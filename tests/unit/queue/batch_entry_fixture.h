@@ -204,12 +204,10 @@ static inline long long ask(struct bed *bed, const char *command, const char *ke
 }
 
 /* Has a new tensor kept; `options` becomes what a job says that holds it, "t=ID.in". */
-static inline void put_tensor(struct bed *bed, const char *whose,
-                              char options[BLASD_ID_LEN + 8]) {
+static inline void put_tensor(struct bed *bed, const char *whose, char options[BLASD_ID_LEN + 8]) {
     char id[BLASD_ID_LEN + 1];
     id_make(id, BLASD_ID_TENSOR, 0);
-    redisReply *reply =
-        fcall(bed, "tensor_put", whose, "0", "3600", id, "32", "float64 0 4", NULL);
+    redisReply *reply = fcall(bed, "tensor_put", whose, "0", "3600", id, "32", "float64 0 4", NULL);
     assert_int_equal(reply->element[0]->integer, 0);
     drop(reply);
     snprintf(options, BLASD_ID_LEN + 8, "t=%s.in", id);
@@ -393,9 +391,9 @@ static inline void audit(struct bed *bed) {
 
 /* Nothing is pending and nothing is left of what was. */
 static inline void expect_empty(struct bed *bed) {
-    static const char *const gone[] = {"pending", "frames", "attempts", "deadlines",
-                                       "opened",  "used",   "shares",   "names:anonymous",
-                                       "holds"};
+    static const char *const gone[] = {"pending",   "frames",          "attempts",
+                                       "deadlines", "opened",          "used",
+                                       "shares",    "names:anonymous", "holds"};
     redisReply *reply;
     audit(bed);
     for (int i = 0; i < 3; i++) drop(fcall(bed, "tick", NULL));
