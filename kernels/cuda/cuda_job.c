@@ -6,19 +6,22 @@
 #include <string.h>
 
 void *blasd_cuda_in(const struct blasd_cuda_job *job, int t, int i) {
-    return job->slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i];
+    return job->slot->inputs[(size_t)(job->first + t) * BLASD_MAX_INPUTS + (size_t)i];
 }
 
 void *blasd_cuda_out(const struct blasd_cuda_job *job, int t, int o) {
-    return job->slot->outputs[(size_t)t * (size_t)job->slot->output_count + (size_t)o];
+    return job->slot
+        ->outputs[(size_t)(job->first + t) * (size_t)job->slot->output_count + (size_t)o];
 }
 
+/* Tensors of one place and equal sizes lie one after the other. */
 int64_t blasd_cuda_in_step(const struct blasd_cuda_job *job, int i) {
-    return job->slot->in_step[i];
+    return job->count > 1 ? (char *)blasd_cuda_in(job, 1, i) - (char *)blasd_cuda_in(job, 0, i) : 0;
 }
 
 int64_t blasd_cuda_out_step(const struct blasd_cuda_job *job, int o) {
-    return job->slot->out_step[o];
+    return job->count > 1 ? (char *)blasd_cuda_out(job, 1, o) - (char *)blasd_cuda_out(job, 0, o)
+                          : 0;
 }
 
 int blasd_cuda_take(struct blasd_cuda_job *job, size_t bytes, void **ret, struct blasd_err *err) {

@@ -177,6 +177,14 @@ void blasd_cuda_energy_end(struct blasd_flight *flight);
 int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
                     const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
 
+/* ---- company.c ---- */
+
+/* The tasks of the slot's batch as jobs: tasks of one key that stand side by side are one. */
+int blasd_cuda_find_jobs(struct blasd_cuda_slot *slot, struct blasd_err *err);
+/* When all of them are prepared: makes one launch of those that can be. */
+int blasd_cuda_join_launches(struct blasd_cuda_slot *slot, struct blasd_err *err);
+int blasd_cuda_start_joints(struct blasd_cuda_slot *slot, struct blasd_err *err);
+
 /* ---- flight.c ---- */
 
 /* Makes the slot's stream and events where they are not there yet. */
@@ -188,7 +196,12 @@ struct blasd_cuda_slot {
     struct blasd_device *device; /* borrowed */
     enum blasd_cuda_slot_state state;
     const struct blasd_cuda_op *op;
-    struct blasd_cuda_job job;
+    struct blasd_cuda_job job;   /* all tasks, whatever their keys */
+    struct blasd_cuda_job *jobs; /* of one key each, in scraps */
+    int job_count;
+    struct blasd_cuda_joint *joints; /* what the jobs launch together, in scraps; once they are
+                                        joined an array, before that a list */
+    int joint_count;
     struct blasd_flight *flight; /* whose part it runs */
     struct blasd_gpu_stream *run;
     struct blasd_gpu_event *up_from, *up_to, *run_from, *run_to, *down_from, *down_to;
@@ -203,7 +216,6 @@ struct blasd_cuda_slot {
     struct blasd_cuda_ring ring;   /* of downloads */
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
-    int64_t in_step[BLASD_MAX_INPUTS], out_step[BLASD_MAX_OUTPUTS];
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
     int64_t host_us;             /* of packing before the first copy */
 };
@@ -235,7 +247,7 @@ uint64_t blasd_cuda_task_bytes(const struct blasd_task *task);
 /* Puts pieces in the place of tasks that are large stacks, if the operation takes them so. */
 void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op);
 /* All has ended: the tasks are told what became of their pieces. */
-void blasd_cuda_join(struct blasd_flight *flight);
+void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op);
 
 /* Reports progress, which never goes back, and tells whether to go on. */
 bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress);

@@ -217,16 +217,18 @@ void blasd_standin_mend(void) {
 int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
                       struct blasd_gpu_stream *stream, std::function<void()> run,
                       struct blasd_err *err) {
+    size_t allowed = blasd_shim_allowed(kernel); /* now: later launches may ask for less */
     char why[200];
     if (stream == nullptr) {
-        if (blasd_shim_run(kernel, grid, block, shared_bytes, run, why, sizeof why)) return 0;
+        if (blasd_shim_run(kernel, grid, block, shared_bytes, allowed, run, why, sizeof why))
+            return 0;
         return blasd_fail(err, BLASD_E_device_error, "", "%s", why);
     }
     FAULT();
     blasd_standin.launches++;
     blasd_standin_put(stream, [=] {
         char text[200];
-        if (!blasd_shim_run(kernel, grid, block, shared_bytes, run, text, sizeof text))
+        if (!blasd_shim_run(kernel, grid, block, shared_bytes, allowed, run, text, sizeof text))
             break_device(text);
     });
     return 0;
