@@ -69,6 +69,7 @@ static void cuda_device_close(struct blasd_device *device) {
         blasd_cuda_ring_release(device, &slot->ring);
         blasd_cuda_arena_release(device, &slot->arena);
         blasd_cuda_scrap_release(&slot->scraps);
+        if (slot->pinned != NULL) calls->host_free(device->gpu, slot->pinned);
         free(slot->up.pieces);
         free(slot->down.pieces);
     }

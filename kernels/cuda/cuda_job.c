@@ -36,6 +36,21 @@ int blasd_cuda_host(struct blasd_cuda_job *job, size_t bytes, void **ret, struct
     return 0;
 }
 
+int blasd_cuda_host_pinned(struct blasd_cuda_job *job, size_t bytes, void **ret,
+                           struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    int code = 0;
+    if (slot->pinned_bytes < bytes) {
+        if (slot->pinned != NULL) job->calls->host_free(job->gpu, slot->pinned);
+        slot->pinned = NULL;
+        slot->pinned_bytes = 0;
+        code = job->calls->host_alloc(job->gpu, bytes, &slot->pinned, err);
+        if (code == 0) slot->pinned_bytes = bytes;
+    }
+    *ret = slot->pinned;
+    return code;
+}
+
 static int both_sides(struct blasd_cuda_job *job, size_t bytes, struct blasd_cuda_list *list,
                       void **host, void **device, struct blasd_err *err) {
     struct blasd_cuda_slot *slot = job->slot;

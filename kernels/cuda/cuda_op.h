@@ -113,6 +113,10 @@ int64_t blasd_cuda_out_step(const struct blasd_cuda_job *job, int o);
 int blasd_cuda_take(struct blasd_cuda_job *job, size_t bytes, void **ret, struct blasd_err *err);
 /* Host memory, zeroed, not pinned. */
 int blasd_cuda_host(struct blasd_cuda_job *job, size_t bytes, void **ret, struct blasd_err *err);
+/* In compute: pinned host memory for copies on job->stream, holding anything. There is one piece:
+ * the next call of the batch gets the same memory, or more. */
+int blasd_cuda_host_pinned(struct blasd_cuda_job *job, size_t bytes, void **ret,
+                           struct blasd_err *err);
 /* In prepare only: *host is to be filled before prepare returns, and is at *device when compute's
  * work begins. Tables taken before other device memory travel with the inputs in one copy. */
 int blasd_cuda_table(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,

@@ -209,6 +209,8 @@ struct blasd_cuda_slot {
     int sends, mark_count;
     struct blasd_cuda_arena arena;
     struct blasd_cuda_scrap *scraps;
+    void *pinned; /* owned: for what an operation copies by itself; kept for the next batch */
+    size_t pinned_bytes;
     struct blasd_cuda_list up, down;
     struct blasd_cuda_cursor sent; /* in `down`: from here on nothing is on its way */
     struct blasd_cuda_ring ring;   /* of downloads */

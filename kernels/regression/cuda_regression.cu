@@ -32,6 +32,16 @@ static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *
     if (shape.residuals) wish->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
 }
 
+/* What came as float32 goes up as that, unless the host is going to work with all of it. */
+static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
+    struct regression_shape shape;
+    struct blasd_err err;
+    if (blasd_regression_read(job, &shape, &err) != 0 || shape.storage != BLASD_float32 ||
+        shape.certify || blasd_regression_where(&shape) != REGRESSION_DEVICE)
+        return;
+    for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float32;
+}
+
 static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     const struct regression_shape *shape = &plan->shape;
     struct gram_shape *g = &plan->gram;
@@ -148,6 +158,11 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct gram_plan *plan = (struct gram_plan *)job->state;
     int code;
     if (plan->where != REGRESSION_DEVICE || plan->gram.problems == 0) return 0;
+    if (!plan->slices.sliced) {
+        code = gram_widen(plan->widening.spans, plan->widening.count, plan->widening.longest,
+                          plan->gram.units, job->stream, err);
+        if (code != 0) return code;
+    }
     code = gram_pass_ranges(job, plan, err);
     if (code == 0) code = gram_pass_products(job, plan, err);
     if (code == 0) code = gram_totals(&plan->gram, &plan->arrays, job->stream, err);
@@ -196,7 +211,7 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_regression = {
-    .kernel = BLASD_CUDA_KERNEL_MIXED("regression", batch_key),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("regression", batch_key, adapt, 0),
     .choose = choose,
     .prepare = prepare,
     .compute = compute,
