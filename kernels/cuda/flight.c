@@ -76,7 +76,8 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         if (place->tensor == input_of &&
             comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
             continue;
-        code = blasd_cuda_list_add(list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
+        code =
+            blasd_cuda_list_add(slot, list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;
     }
     return 0;
@@ -142,6 +143,7 @@ int blasd_cuda_slot_open(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 }
 
 static void slot_clear(struct blasd_cuda_slot *slot) {
+    blasd_cuda_unpin(slot);
     blasd_cuda_arena_reset(slot->device, &slot->arena);
     blasd_cuda_scrap_release(&slot->scraps);
     blasd_cuda_ring_reset(&slot->ring);
@@ -383,9 +385,9 @@ static void begin_part(struct blasd_device *device, struct blasd_flight *flight)
             &device->slots[(device->oldest + device->busy) % BLASD_CUDA_SLOTS];
         int count = part_count(flight), before = device->busy, code;
         struct blasd_err err = {0};
+        slot->flight = flight;
         code = part_begin(slot, op, tasks, count, flight->watch, &err);
         if (code == 0) {
-            slot->flight = flight;
             flight->begun += count;
             device->busy++;
             return;
@@ -439,6 +441,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
     *flight = (struct blasd_flight){
         .device = device, .tasks = tasks, .count = count, .most = count, .watch = watch};
+    flight->number = ++device->batches;
     while (*link != NULL) link = &(*link)->next;
     *link = flight;
     blasd_cuda_energy_begin(flight);
