@@ -274,7 +274,8 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
             if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
         }
         if (!here) return 0;
-        code = blasd_regression_coordinate(shape, factor, data->total, fit, &quiet, err);
+        code = blasd_regression_coordinate(shape, factor, data->total, room->scaling.target, fit,
+                                           &quiet, err);
         if (code == 0) code = want_residuals(shape, room, fit, err);
         if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);
         return code;

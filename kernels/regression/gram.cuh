@@ -43,7 +43,7 @@ struct gram_penalty {
 /* How columns are to be treated. */
 struct gram_settling {
     bool shifts;                 /* columns may be shifted */
-    bool targets, weights;       /* far from 1 they get units */
+    bool weights;                /* far from 1 they get a unit, as targets do */
     struct gram_penalty penalty; /* columns that are small against its root are scaled by that */
 };
 
