@@ -492,6 +492,21 @@ def test_anothers_tensor_is_not_there(make_service, tmp_path):
     assert ann.request("GET", path).status == 200
 
 
+def test_what_a_tenants_tensors_may_come_to(make_service, tmp_path):
+    """At the limit, and one element past it; its own make way, and nobody else's."""
+    file, secrets = keys(tmp_path, ann={"tenant": "ann", "max_stored_bytes": 800}, ben={"tenant": "ben"})
+    service = make_service("--keys", file, start=False)
+    service.headers = {"Authorization": f"Bearer {secrets['ann']}"}
+    service.start()
+    ann, ben = As(service, secrets["ann"]), As(service, secrets["ben"])
+    others, first = put(ben, np.zeros(200)), put(ann, np.zeros(60))
+    whole = put(ann, np.zeros(100))
+    statuses = [who.request("GET", f"/tensors/{tensor['id']}").status for who, tensor in ((ann, first), (ann, whole), (ben, others))]
+    assert statuses == [410, 200, 200]
+    detail = problem(ann.request("POST", "/tensors", npy(np.zeros(101)), {"Content-Type": TYPES["npy"]}), 413, "tensor_too_large")
+    assert "800 bytes" in detail
+
+
 # --- while processes die ----------------------------------------------------------------------------------------------
 
 

@@ -115,6 +115,20 @@ static void test_values_and_report(void **state) {
     drop(&bed);
 }
 
+/* What the record of a graph that failed will say: the steps before number `at` were done. */
+static void expect_told(const struct bed *bed, int at) {
+    struct blasd_graph_report *report;
+    struct blasd_err err;
+    assert_non_null(bed->task.told);
+    assert_int_equal(
+        blasd_graph_report_read(bed->task.told, (size_t)bed->task.told_bytes, 0, &report, &err), 0);
+    assert_int_equal(report->output_count, 0);
+    assert_true(report->step_count > at);
+    for (int i = 0; i < report->step_count; i++)
+        assert_int_equal(report->steps[i].timing.total_us == BLASD_GRAPH_NOT_DONE, i >= at);
+    free(report);
+}
+
 static void test_stops_between_steps(void **state) {
     static const char four[] = "{\"steps\":{\"a\":" PRODUCT(
         "[[1]]",
@@ -129,10 +143,12 @@ static void test_stops_between_steps(void **state) {
     (void)state;
     assert_int_equal(bed.code, -(int)BLASD_E_cancelled);
     assert_true(bed.progress < 0.9);
+    expect_told(&bed, 2);
     drop(&bed);
     bed = run(four, -1);
     assert_int_equal(bed.code, 0);
     assert_true(bed.progress >= 0.74);
+    assert_null(bed.task.told);
     drop(&bed);
 }
 
@@ -142,6 +158,7 @@ static void expect_failure(const char *body, enum blasd_code code, const char *f
     assert_int_equal(bed.code, -(int)code);
     assert_int_equal(bed.err.code, code);
     assert_memory_equal(bed.err.field, field, strlen(field));
+    expect_told(&bed, 1); /* the first step was good, the second failed */
     drop(&bed);
 }
 
