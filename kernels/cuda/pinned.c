@@ -43,8 +43,8 @@ static int begun_at(const struct blasd_cuda_pinned *pinned, const char *memory) 
 static struct blasd_cuda_range *find(const struct blasd_cuda_pinned *pinned, const char *memory,
                                      size_t bytes) {
     int before = begun_at(pinned, memory);
-    struct blasd_cuda_range *range = &pinned->ranges[before - 1];
-    if (before == 0 || bytes > range->bytes) return NULL;
+    struct blasd_cuda_range *range = before > 0 ? &pinned->ranges[before - 1] : NULL;
+    if (range == NULL || bytes > range->bytes) return NULL;
     return (size_t)(memory - range->memory) <= range->bytes - bytes ? range : NULL;
 }
 

@@ -142,7 +142,8 @@ static int scale(struct solve_large *l, struct blasd_err *err) {
     }
     for (int pass = 1; again; pass++) {
         TRY(large_send_over(l, l->scales, l->row_scale, bytes, err));
-        TRY(measure(l, e, l->scales, err)); /* leaves the columns' exponents where their scales go */
+        TRY(measure(l, e, l->scales,
+                    err)); /* leaves the columns' exponents where their scales go */
         TRY(large_bring_back(l, l->column_scale, l->scales + n, bytes, err));
         again = pass < 16 && l->batch.shape.assume == BLASD_ASSUME_SYMMETRIC && balance(l);
     }

@@ -83,7 +83,7 @@ static void slices_of_a_regression(void **state) {
             const int64_t shape[2] = {LONG, P};
             struct trial *t = trial_new("regression");
             struct blasd_device *device;
-            uint64_t copies = blasd_standin.copies_up;
+            long copies = blasd_standin.copies_up;
             double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shape);
             double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, shape);
             blasd_cuda_sizes.pinned_least = 1;
@@ -100,7 +100,7 @@ static void slices_of_a_regression(void **state) {
             blasd_backend.memory_comes(device, file, bytes, true);
             device->facts.memory_bytes = few ? 40000 : 8000;
             waits[few] = waits_of(device, t);
-            copies = (uint64_t)blasd_standin.copies_up - copies;
+            copies = blasd_standin.copies_up - copies;
             assert_true(copies > (few ? 10 : 60)); /* there were slices */
             blasd_backend.device_close(device);
             trial_free(t);
