@@ -300,6 +300,8 @@ static int get_puts(struct frame_reader *r, struct blasd_record *record, struct 
     if (r->end - r->at < PUTS_BYTES) return frame_broken(err, "what was put of it is missing");
     r->end -= PUTS_BYTES;
     memcpy(record->puts, r->end, sizeof record->puts);
+    for (size_t i = sizeof record->puts; i < PUTS_BYTES; i++)
+        if (r->end[i] != 0) return frame_broken(err, "bytes that must be zero are not");
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (record->puts[i].state > BLASD_PUT_FAILED)
             return frame_broken(err, "what was put of it is not known");

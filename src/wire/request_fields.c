@@ -163,7 +163,7 @@ static int set_put(struct blasd_request_fields *fields, json_t *value, struct bl
     json_object_foreach(value, name, url) good = good && json_is_string(url);
     if (!good)
         return blasd_fail(err, BLASD_E_invalid_field, "put",
-                          "put must be a JSON object of URLs by the names of outputs");
+                          "put must be an object of URLs by the names of outputs");
     fields->put = json_incref(value);
     return 0;
 }

@@ -7,6 +7,7 @@ import signal
 import socketserver
 import subprocess
 import threading
+import urllib.parse
 
 import blasd
 import numpy as np
@@ -138,7 +139,7 @@ def test_every_form_of_request_and_every_place_an_output_lies(putting, server):
     until(putting, form["id"], "done")
     headers, body = server.files["/form.safetensors"]
     assert headers["Content-Type"] == "application/x-safetensors" and body[8:9] == b"{"
-    quoted = put.replace("big", "query").replace('"', "%22").replace("{", "%7B").replace("}", "%7D")
+    quoted = urllib.parse.quote(put.replace("big", "query"))
     asked = json.dumps({"op": "matmul", "inputs": {"a": A.tolist(), "b": B.tolist()}})
     query = putting.request("POST", f"/jobs?wait=60&put={quoted}", asked, {"Content-Type": TYPES["json"]}).json()
     until(putting, query["id"], "done")
@@ -164,14 +165,14 @@ def test_a_presigned_url_of_an_object_store(make_service, store, tmp_path):  # n
     service = make_service("--outgoing-hosts", store.base)
     client = blasd.Client(service.url)
     result = client.run("matmul", a=BIG, b=np.eye(1000), put={"c": signed(store, "result.npy", "put_object")})
-    assert until(service, result.id, "done")["tries"] == 1
+    assert until(service, result.job["id"], "done")["tries"] == 1
     store(f"s3.download_file('lab', 'result.npy', '{tmp_path / 'result.npy'}')")
     np.testing.assert_allclose(np.load(tmp_path / "result.npy"), BIG)
     missing = client.run("matmul", a=A, b=B, put={"c": signed(store, "x.npy", "put_object").replace("/lab/", "/no-such-bucket/")})
-    error = until(service, missing.id, "failed")["error"]
+    error = until(service, missing.job["id"], "failed")["error"]
     assert error["code"] == "url_refused" and "404" in error["detail"] and error["field"] == "put.c"
     log = service.log_text()
-    assert "Signature" not in log and "X-Amz" not in log and "Signature" not in json.dumps(of(service, missing.id))
+    assert "Signature" not in log and "X-Amz" not in log and "Signature" not in json.dumps(of(service, missing.job["id"]))
 
 
 def test_a_server_that_fails_three_times(putting, server):
@@ -377,8 +378,8 @@ def test_room_is_limited_in_all_and_for_one_host(make_service, server):
 
 def test_a_tenants_puts_are_its_own(make_service, server, tmp_path):
     path, secret = keys(tmp_path, one={"tenant": "one"}, two={"tenant": "two"})
-    service = make_service("--keys", path, "--outgoing-hosts", server.base, "--limit", "puts=10",
-                           headers={"Authorization": f"Bearer {secret['one']}"})
+    service = make_service("--keys", path, "--outgoing-hosts", server.base, "--limit", "puts=10")
+    service.headers = {"Authorization": f"Bearer {secret['one']}"}
     held = threading.Event()
     server.answers["/tenant-one.npy"] = lambda handler: held.wait(60)
     one = job(service, {"c": f"{server.base}/tenant-one.npy"})
