@@ -10,13 +10,13 @@ do
 local RETRY_LEAST, RETRY_MOST = 1e6, 3600e6 -- us between two tries of one
 local PAUSE_LEAST, PAUSE_MOST = 1e6, 60e6   -- of a lane that does not get on
 
--- A kind: `noun` begins the names of its keys, `all` is the one with what is to be sent, and what it
--- is called in totals. Beside that it has
+-- A kind: `noun` begins the names of its keys, `all` is the one with what is to be sent, and `called`
+-- what it is in totals. Beside that it has
 --   text(name, tenant)                what is given away of one, nil where that is not there any more
 --   finished(text)                    when its job has ended, in us
 --   note(name, tenant, outcome, why)  told of each try: delivered, failed or given_up
-function Lane.kind(noun, all)
-    return {due = noun .. '_due', lane_of = noun .. '_lane_of', holds = noun .. '_holds',
+function Lane.kind(noun, all, called)
+    return {called = called, due = noun .. '_due', lane_of = noun .. '_lane_of', holds = noun .. '_holds',
             counts = noun .. '_counts', all = all}
 end
 
@@ -80,7 +80,7 @@ function Lane.add(kind, tenant, url, name, text)
 end
 
 local function tell(kind, lane, name, outcome, why)
-    call('HINCRBY', K.totals, kind.all .. ' ' .. outcome, 1)
+    call('HINCRBY', K.totals, kind.called .. ' ' .. outcome, 1)
     if kind.note then kind.note(name, tenant_of(lane), outcome, why) end
 end
 

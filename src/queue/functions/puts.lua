@@ -4,7 +4,7 @@
 local Put = {} -- recorded(id, tenant), which finds records, is set by front_ends.lua
 do
 
-local KIND = Lane.kind('put', 'puts')
+local KIND = Lane.kind('put', 'puts', 'puts')
 local PENDING, DONE, GIVEN_UP = 1, 2, 3
 
 -- A put's name: its job's, and the position of the output.

@@ -4,7 +4,7 @@
 local Hook = {}
 do
 
-local KIND = Lane.kind('hook', 'hooks')
+local KIND = Lane.kind('hook', 'hooks', 'webhooks')
 
 function KIND.text(id) return call('HGET', K.hooks, id) or nil end
 function KIND.finished(text) return Record.finished(text, find(text, '\n', 1, true) + 1) end

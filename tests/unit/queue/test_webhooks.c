@@ -87,6 +87,13 @@ static int keys_left(struct bed *bed) {
     return count;
 }
 
+static int total(struct bed *bed, const char *field) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:totals %s", bed->tag, field);
+    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
+    drop(reply);
+    return count;
+}
+
 static void delivered(void **state) {
     struct blasd_webhooks *hooks;
     struct taken taken;
@@ -108,6 +115,7 @@ static void delivered(void **state) {
     assert_string_equal(taken.url[0], A "/x?k=1:2");
     assert_int_equal(settle(hooks, &taken, "delivered"), 0);
     assert_int_equal(settle(hooks, &taken, "delivered"), 0); /* the reply was lost */
+    assert_int_equal(total(&bed, "webhooks delivered"), 1);
     assert_int_equal(take(hooks, 4).lanes, 0);
     assert_int_equal(keys_left(&bed), 0);
     /* what is none of a URL's options is refused before anything is done */
@@ -167,6 +175,8 @@ static void tried_again(void **state) {
     }
     /* each wait is as long as all before it: about the logarithm of the time */
     assert_true(tries > 8 && tries < 20);
+    assert_int_equal(total(&bed, "webhooks failed"), tries - 1);
+    assert_int_equal(total(&bed, "webhooks given_up"), 1);
     assert_int_equal(keys_left(&bed), 0);
     /* one that does not get on gets one at a time, and none for a while; as long as it asks for */
     for (int i = 0; i < 3; i++) end_one(&bed, id[i], "n=99:" A "/");

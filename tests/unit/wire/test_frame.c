@@ -473,6 +473,7 @@ static void the_largest_record_fits(void **state) {
     (void)state;
     any_record(&record);
     record.state = BLASD_FAILED; /* which has no outputs */
+    record.remaining_us = 0;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
     memset(&record.keeping, 0, sizeof record.keeping);
     record.error.code = BLASD_E_not_finite;
