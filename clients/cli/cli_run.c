@@ -15,7 +15,7 @@
     "      --label NAME=VALUE     to find the job by, with `blasd jobs --label`; may be "          \
     "repeated\n"                                                                                   \
     "      --notify URL           a URL that is told of its end; see docs/webhooks.md\n"           \
-    "      --put OUTPUT=URL       it is put there, too; see docs/urls.md; may be repeated\n"         \
+    "      --put OUTPUT=URL       it is put there, too; see docs/urls.md; may be repeated\n"       \
     "  -s, --share                the service is on this machine, started with --share: inputs "   \
     "and\n"                                                                                        \
     "                             results of a MiB and more go through shared memory\n"            \

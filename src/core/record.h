@@ -97,7 +97,8 @@ struct blasd_record {
     struct blasd_execution execution;
     struct blasd_err error;                         /* code BLASD_OK: none */
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
-    struct blasd_output_put puts[BLASD_MAX_OUTPUTS]; /* where the queue says so: no worker knows of them */
+    struct blasd_output_put
+        puts[BLASD_MAX_OUTPUTS];            /* where the queue says so: no worker knows of them */
     const struct blasd_graph_report *graph; /* of a graph whose outputs were read: their names, and
                                                its steps; borrowed, no part of a stored record */
     uint64_t payload_bytes;

@@ -236,8 +236,8 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 &&
-                 upload->ties.notify == NULL && upload->ties.put_count == 0;
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->ties.notify == NULL &&
+                 upload->ties.put_count == 0;
     upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->small) upload->batch_key = plan->key;
 }
@@ -265,8 +265,7 @@ static int check_puts(const struct http_upload *upload, const struct blasd_job *
         if (tensor->rank < 0)
             return blasd_fail(err, BLASD_E_invalid_field, field,
                               "this job does not make the output '%s'", name);
-        if (tensor->dtype == BLASD_bfloat16 &&
-            blasd_format_of_url(put->url) == BLASD_FORMAT_NPY)
+        if (tensor->dtype == BLASD_bfloat16 && blasd_format_of_url(put->url) == BLASD_FORMAT_NPY)
             return blasd_fail(err, BLASD_E_invalid_field, field,
                               "the output is bfloat16, which a .npy file cannot hold: let the "
                               "URL's path end in .safetensors");

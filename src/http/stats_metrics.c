@@ -221,8 +221,9 @@ static int put_sent(const json_t *document, const char *field, const char *total
     if (!json_is_number(count)) return 0; /* of an earlier version */
     failed = http_metric_one(out, waiting, json_number_value(count)) | http_metric_head(out, tries);
     for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++)
-        failed |= http_metric_row(out, tries, &outcomes[i],
-                                  total_of(json_object_get(document, "totals"), totals, outcomes[i]));
+        failed |=
+            http_metric_row(out, tries, &outcomes[i],
+                            total_of(json_object_get(document, "totals"), totals, outcomes[i]));
     return failed;
 }
 

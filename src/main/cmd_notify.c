@@ -1,5 +1,5 @@
-/* `blasd notify`: delivers the webhooks of jobs that have ended, and puts their outputs to URLs. Read
- * next: lane_rounds.h, ../queue/webhooks.h. */
+/* `blasd notify`: delivers the webhooks of jobs that have ended, and puts their outputs to URLs.
+ * Read next: lane_rounds.h, ../queue/webhooks.h. */
 #include "base/clock.h"
 #include "base/cut.h"
 #include "main/child.h"
@@ -185,8 +185,8 @@ static bool has_any(const struct work *work) {
            lane_rounds_room(work->rounds, &work->puts.sender) < LANE_ROUNDS;
 }
 
-/* Told to end, it ends once the webhooks on their way have been answered. Puts may take much longer,
- * and are for whoever comes next. */
+/* Told to end, it ends once the webhooks on their way have been answered. Puts may take much
+ * longer, and are for whoever comes next. */
 static void go_on(struct work *work) {
     while (!told_to_end || has_any(work)) {
         int64_t now = blasd_clock_ns();

@@ -11,7 +11,7 @@
 
 #define REPLY_MOST (64 * BLASD_KIB) /* that are read of one, to no end */
 #define HEADER_MOST 512
-#define ASKED_MOST_S 3600           /* that a receiver may ask for */
+#define ASKED_MOST_S 3600 /* that a receiver may ask for */
 
 struct round {
     const struct lane_sender *sender; /* NULL: free */
@@ -100,8 +100,7 @@ static int start_request(struct lane_rounds *rounds, const struct round *round,
     if (curl == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     code = blasd_outgoing_visit(rounds->outgoing, hook->url, round->sender->field, curl,
                                 &request->visit, err);
-    if (code == 0)
-        code = round->sender->begin(round->sender->arg, round->lane, hook, request, err);
+    if (code == 0) code = round->sender->begin(round->sender->arg, round->lane, hook, request, err);
     if (code != 0) return code;
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, request->headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop_reply);
@@ -116,8 +115,7 @@ static int start_request(struct lane_rounds *rounds, const struct round *round,
 void lane_rounds_begin(void *arg, const char *lane, const struct blasd_webhook *hooks, int count) {
     const struct lane_rounds_order *order = arg;
     struct round *round = order->rounds->rounds;
-    while (round->sender != NULL)
-        round++; /* the caller asked for no more than there is room for */
+    while (round->sender != NULL) round++; /* the caller asked for no more than there is room for */
     snprintf(round->lane, sizeof round->lane, "%s", lane);
     round->sender = order->sender;
     round->count = count < LANE_EACH ? count : LANE_EACH;

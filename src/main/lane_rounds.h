@@ -1,7 +1,8 @@
 /* What is sent to others, webhooks and puts: rounds of a few requests for one lane each, all of
  * them at once in one thread. A round ends when each of its requests has been answered, or has
- * taken too long; its lane gets no other meanwhile, so a receiver that hangs holds up nobody else's.
- * Knows neither Redis nor what is sent. Read next: webhook_send.c, put_send.c, cmd_notify.c. */
+ * taken too long; its lane gets no other meanwhile, so a receiver that hangs holds up nobody
+ * else's. Knows neither Redis nor what is sent. Read next: webhook_send.c, put_send.c,
+ * cmd_notify.c. */
 #ifndef BLASD_MAIN_LANE_ROUNDS_H
 #define BLASD_MAIN_LANE_ROUNDS_H
 
@@ -61,8 +62,8 @@ void lane_rounds_begin(void *order, const char *lane, const struct blasd_webhook
 void lane_rounds_turn(struct lane_rounds *rounds, int wait_ms);
 /* Ends those of that kind, as if they had not been begun. */
 void lane_rounds_cut(struct lane_rounds *rounds, const struct lane_sender *sender);
-/* Calls `tell` for each round of that kind that is over, which then is forgotten unless that gives a
- * code (not 0). Returns the last such code. */
+/* Calls `tell` for each round of that kind that is over, which then is forgotten unless that gives
+ * a code (not 0). Returns the last such code. */
 int lane_rounds_over(struct lane_rounds *rounds, const struct lane_sender *sender,
                      int (*tell)(void *arg, const char *lane,
                                  const struct blasd_webhook_outcome *outcomes, int count),

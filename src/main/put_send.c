@@ -1,5 +1,5 @@
-/* How an output is put: as GET /jobs/ID/outputs/NAME would give it, its length said first, read from
- * where it lies as it goes out. Read next: lane_rounds.h. */
+/* How an output is put: as GET /jobs/ID/outputs/NAME would give it, its length said first, read
+ * from where it lies as it goes out. Read next: lane_rounds.h. */
 #include "main/put_send.h"
 
 #include "base/cut.h"
@@ -118,8 +118,8 @@ static enum blasd_put_why why_not(const struct lane_request *request, CURLcode c
     return BLASD_PUT_BROKEN;
 }
 
-/* It is there once all of it was taken and answered with 2xx. What a server says of the request will
- * be no other next time; that it has trouble may. */
+/* It is there once all of it was taken and answered with 2xx. What a server says of the request
+ * will be no other next time; that it has trouble may. */
 static void judge(struct lane_request *request, CURLcode code, long status) {
     const struct put *put = request->body;
     curl_off_t sent = 0;

@@ -400,8 +400,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     char head[BLASD_ID_ENTRY];
     if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
         s->idempotency_key != NULL || s->notify != NULL || s->put_count > 0 ||
-        s->job->keeping.keep != 0 ||
-        blasd_job_refers(s->job))
+        s->job->keeping.keep != 0 || blasd_job_refers(s->job))
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     memcpy(head, id, sizeof head);

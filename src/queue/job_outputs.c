@@ -54,7 +54,8 @@ void blasd_job_outputs_trim(struct blasd_job_outputs *outputs) {
 }
 
 static int gone(struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_record_expired, "", "the outputs of the job are not kept any more");
+    return blasd_fail(err, BLASD_E_record_expired, "",
+                      "the outputs of the job are not kept any more");
 }
 
 static int copy(struct blasd_payload *payload, const void *bytes, uint64_t len,

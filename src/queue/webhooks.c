@@ -61,7 +61,7 @@ static bool read_id(const redisReply *id, struct blasd_webhook *ret) {
     tail = id->str + BLASD_ID_LEN;
     ret->id = id->str;
     if (tail[0] == ':' && tail[1] != '\0' && strspn(tail + 1, "0123456789") == strlen(tail + 1))
-        ret->output = atoi(tail + 1);
+        ret->output = (int)strtol(tail + 1, NULL, 10);
     else if (tail[0] != '\0')
         return false;
     return blasd_id_valid(alone) && ret->output < BLASD_MAX_OUTPUTS;

@@ -1,5 +1,5 @@
-/* Webhooks that wait to be delivered, as whoever delivers them sees them, and outputs that wait to be
- * put: a lane for what each tenant has for each receiver, given to one deliverer at a time.
+/* Webhooks that wait to be delivered, as whoever delivers them sees them, and outputs that wait to
+ * be put: a lane for what each tenant has for each receiver, given to one deliverer at a time.
  * functions/lanes.lua has the rules by which they are tried again. Read next:
  * ../main/lane_rounds.h. */
 #ifndef BLASD_QUEUE_WEBHOOKS_H

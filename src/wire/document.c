@@ -112,9 +112,8 @@ static struct blasd_err put_problem(unsigned why, const char *name) {
 }
 
 static void write_put(struct json_out *out, const struct blasd_output_put *put, const char *name) {
-    static const char *const states[] = {[BLASD_PUT_PENDING] = "pending",
-                                         [BLASD_PUT_DONE] = "done",
-                                         [BLASD_PUT_FAILED] = "failed"};
+    static const char *const states[] = {
+        [BLASD_PUT_PENDING] = "pending", [BLASD_PUT_DONE] = "done", [BLASD_PUT_FAILED] = "failed"};
     json_out_put(out, ",\"put\":{\"state\":%s,\"tries\":%i", states[put->state],
                  (int64_t)put->tries);
     if (put->why != 0) {

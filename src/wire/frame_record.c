@@ -10,8 +10,8 @@
  *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
  *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
  * id
- *     puts                 192, at the very end, only where the head says so: struct blasd_output_put of
- *                          each output there may be, which functions/records.lua writes
+ *     puts                 192, at the very end, only where the head says so: struct
+ * blasd_output_put of each output there may be, which functions/records.lua writes
  *
  * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
@@ -210,8 +210,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 || head->traced > (TRACED | PUTS) ||
-        head->warnings > BLASD_MAX_WARNINGS)
+    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 ||
+        head->traced > (TRACED | PUTS) || head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
     if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))

@@ -10,10 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, KEEP, RESULTS, NOTIFY, PUT, MEMBERS };
+enum member {
+    OP,
+    PARAMS,
+    PRIORITY,
+    DEADLINE_MS,
+    DEVICE,
+    LABELS,
+    KEEP,
+    RESULTS,
+    NOTIFY,
+    PUT,
+    MEMBERS
+};
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {
-    "op", "params", "priority", "deadline_ms", "device", "labels", "keep", "results", "notify", "put"};
+static const char *const members[MEMBERS] = {"op",     "params", "priority", "deadline_ms",
+                                             "device", "labels", "keep",     "results",
+                                             "notify", "put"};
 #define PARAM_PREFIX "params."
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
@@ -168,8 +181,8 @@ static int set_put(struct blasd_request_fields *fields, json_t *value, struct bl
     return 0;
 }
 
-static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
-                           int member, const char *text, size_t len, struct blasd_err *err) {
+static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place, int member,
+                           const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
     json_t *value;
     int rc;
@@ -303,8 +316,8 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     int member = member_of(name), rc;
     if (fields->graph && blasd_request_fields_of_graph(name))
         return keep_text(fields, name, text, len, err);
-    if (fields->graph && (member == OP || member == PARAMS || member == KEEP || member == PUT ||
-                          is_param(name)))
+    if (fields->graph &&
+        (member == OP || member == PARAMS || member == KEEP || member == PUT || is_param(name)))
         return unknown_member(fields, name, err);
     if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
     if (member < 0) return unknown_member(fields, name, err);
@@ -327,8 +340,8 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
                                const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
     bool names = member == KEEP || member == RESULTS;
-    bool text = !names && member != PARAMS && member != DEADLINE_MS && member != LABELS &&
-                member != PUT;
+    bool text =
+        !names && member != PARAMS && member != DEADLINE_MS && member != LABELS && member != PUT;
     if (member < 0 ||
         (fields->graph && (member == OP || member == PARAMS || member == PUT || names)))
         return unknown_member(fields, name, err);
@@ -443,8 +456,8 @@ static int find_outputs(const struct blasd_op *op, const char *member, json_t *l
     return rc;
 }
 
-/* What is kept is not sent, nor what is not among the results, where these are given; but what is put
- * can be fetched from the job as well. */
+/* What is kept is not sent, nor what is not among the results, where these are given; but what is
+ * put can be fetched from the job as well. */
 static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_job *job,
                         struct blasd_err *err) {
     struct blasd_keeping *keeping = &job->keeping;

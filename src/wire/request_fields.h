@@ -1,6 +1,6 @@
 /* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device, labels,
- * keep, results, notify, put. It is gathered from the query, the body or both, in any order, and becomes
- * a job once all is there. Read next: param_read.h for the parameters' values. */
+ * keep, results, notify, put. It is gathered from the query, the body or both, in any order, and
+ * becomes a job once all is there. Read next: param_read.h for the parameters' values. */
 #ifndef BLASD_WIRE_REQUEST_FIELDS_H
 #define BLASD_WIRE_REQUEST_FIELDS_H
 
@@ -41,8 +41,8 @@ void blasd_request_fields_release(struct blasd_request_fields *fields);
 bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name);
 /* Whether it is one that only graphs have. */
 bool blasd_request_fields_of_graph(const char *name);
-/* Notes a member that came as text; params and put as JSON text, one parameter as params.NAME, labels as
- * NAME=VALUE,NAME=VALUE. */
+/* Notes a member that came as text; params and put as JSON text, one parameter as params.NAME,
+ * labels as NAME=VALUE,NAME=VALUE. */
 int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
                               const char *name, const char *text, size_t len,
                               struct blasd_err *err);

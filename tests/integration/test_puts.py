@@ -351,6 +351,28 @@ def test_a_service_that_ends_goes_on_when_it_is_back(make_service, server):
     np.testing.assert_allclose(server.array(path), BIG)
 
 
+def test_what_no_part_sends_is_refused(putting, server):
+    with contextlib.closing(Redis(putting)) as redis:
+        limits = " ".join(11 * ["1"])
+        for name, *words in [("take", "x", "1", "1"), ("take", "1", "1"), ("keep", "lane"), ("keep", "lane", "-1"), ("done", "lane", "x"),
+                             ("done", "lane", "1", "id", "perhaps"), ("done", "lane", "1", "id", "0 x"), ("done", "lane", "1", "id", "0 123456")]:
+            with pytest.raises(AssertionError, match="put_"):
+                redis("FCALL", f"blasd_6_put_{name}", 1, "{blasd}", limits, *words)
+        for ident in ("no such id", "s" + 40 * "0" + ":39", ""):
+            assert redis("FCALL", "blasd_6_put_done", 1, "{blasd}", limits, "no such lane", "1", ident, "0 503") == 0
+        assert redis("FCALL", "blasd_6_put_keep", 1, "{blasd}", limits, "no such lane", "1000") == 0
+        assert redis("KEYS", "{blasd}:put*") == []
+    until(putting, job(putting, {"c": f"{server.base}/still.npy"}), "done")
+
+
+def test_wrong_options():
+    def told(*options):
+        done = subprocess.run([BLASD, "notify", "--redis", "unix:/nowhere", *options], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+    assert "--outgoing-hosts" in told("--puts") and "--puts" in told("--outgoing-hosts", "a.example")
+
+
 def test_a_job_that_is_forgotten_is_not_put_any_more(putting, server):
     server.answers["/forgotten.npy"] = [503]
     one = job(putting, {"c": f"{server.base}/forgotten.npy"})

@@ -91,11 +91,15 @@ local function drop(kind, lane, name, outcome, why)
     tell(kind, lane, name, outcome, why)
 end
 
+local function wrong(kind, what)
+    return redis.error_reply('ERR ' .. sub(kind.called, 1, -2) .. '_' .. what)
+end
+
 function Lane.take(kind, keys, args)
     start(keys, args)
     local most, each, lease = count_of(args[2]), count_of(args[3]), count_of(args[4])
     local reply = {}
-    if not (most and each and lease) then return redis.error_reply('ERR a take has numbers') end
+    if not (most and each and lease) then return wrong(kind, 'take: no number') end
     for _, lane in ipairs(call('ZRANGE', K[kind.due], '-inf', now_text, 'BYSCORE', 'LIMIT', 0, most)) do
         local _, since = hold_of(kind, lane)
         local round = {lane}
@@ -118,7 +122,7 @@ end
 function Lane.keep(kind, keys, args)
     start(keys, args)
     local lease = count_of(args[3])
-    if not lease then return redis.error_reply('ERR a lease is a number') end
+    if not lease then return wrong(kind, 'keep: no number') end
     local _, since = hold_of(kind, args[2])
     hold(kind, args[2], now + lease, since)
     return 0
@@ -150,7 +154,7 @@ function Lane.done(kind, keys, args)
     local lane, life, good, asked, given_up = args[2], count_of(args[3]), false, 0, 0
     local well = life and #args % 2 == 1
     for i = 5, #args, 2 do well = well and outcome_of(args[i]) end
-    if not well then return redis.error_reply('ERR no outcome') end
+    if not well then return wrong(kind, 'done: no outcome') end
     life = life * 1e6
     for i = 4, #args - 1, 2 do
         local name, outcome, why = args[i], outcome_of(args[i + 1])

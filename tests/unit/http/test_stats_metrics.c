@@ -47,9 +47,9 @@ static void only_what_is_told(void **state) {
 }
 
 static void what_is_sent_to_others(void **state) {
-    const char *text = metrics_of(
-        "{\"totals\":{\"webhooks delivered\":7,\"puts delivered\":4,\"puts failed\":2},"
-        "\"webhooks\":1,\"puts\":3}");
+    const char *text =
+        metrics_of("{\"totals\":{\"webhooks delivered\":7,\"puts delivered\":4,\"puts failed\":2},"
+                   "\"webhooks\":1,\"puts\":3}");
     (void)state;
     assert_non_null(strstr(text, "\nblasd_webhooks_waiting 1\n"));
     assert_non_null(strstr(text, "\nblasd_webhooks_total{outcome=\"delivered\"} 7\n"));

@@ -1,5 +1,5 @@
-/* Puts inside Redis: promised with a job, due when it has succeeded, told of in its record, and given
- * up. The server's clock is moved. What they share with webhooks is in test_webhooks.c. */
+/* Puts inside Redis: promised with a job, due when it has succeeded, told of in its record, and
+ * given up. The server's clock is moved. What they share with webhooks is in test_webhooks.c. */
 #include "redis_fixture.h"
 
 #include "queue/job_outputs.h"
@@ -122,7 +122,8 @@ static struct blasd_output_put put_of(struct table *table, const char *id, int o
     struct blasd_err err;
     size_t at;
     assert_int_equal(reply->element[0]->type, REDIS_REPLY_STRING);
-    if (blasd_record_decode(reply->element[0]->str, reply->element[0]->len, &record, &at, &err) != 0)
+    if (blasd_record_decode(reply->element[0]->str, reply->element[0]->len, &record, &at, &err) !=
+        0)
         fail_msg("%s", err.detail);
     drop(reply);
     return record.puts[output];
@@ -138,10 +139,10 @@ static void expect_put(struct table *table, const char *id, int output, int stat
 
 static int keys_left(struct table *table) {
     const char *q = table->bed.tag;
-    redisReply *reply =
-        redisCommand(table->bed.raw, "EXISTS %s:putting %s:puts %s:put_due %s:put_counts "
+    redisReply *reply = redisCommand(table->bed.raw,
+                                     "EXISTS %s:putting %s:puts %s:put_due %s:put_counts "
                                      "%s:put_holds",
-                     q, q, q, q, q);
+                                     q, q, q, q, q);
     int count = (int)reply->integer;
     drop(reply);
     return count;
@@ -154,9 +155,9 @@ static void put_once(void **state) {
     (void)state;
     lay(&table, "once");
     /* a URL and a key that look like more options */
-    assert_int_equal(
-        submit(&table, id[0], BLASD_ID_SYNC, "d=60000 P=90 p=0:" A "/x?p=1:2&d=1 k=00:P=9 p=3:" B "/"),
-        0);
+    assert_int_equal(submit(&table, id[0], BLASD_ID_SYNC,
+                            "d=60000 P=90 p=0:" A "/x?p=1:2&d=1 k=00:P=9 p=3:" B "/"),
+                     0);
     assert_int_equal(take(table.puts, 4).lanes, 0); /* it has not ended */
     end_as(&table, id[0], BLASD_SUCCEEDED, 2.5);
     expect_put(&table, id[0], 0, BLASD_PUT_PENDING, 0, 0);
@@ -210,8 +211,9 @@ static void put_again(void **state) {
     for (int i = 0; i < 2; i++) {
         taken = take(table.puts, 1);
         assert_int_equal(taken.puts, 1);
-        assert_int_equal(settle(table.puts, &taken, taken.output[0] == 0 ? "delivered" : "never 403"),
-                         taken.output[0] == 0 ? 0 : 1);
+        assert_int_equal(
+            settle(table.puts, &taken, taken.output[0] == 0 ? "delivered" : "never 403"),
+            taken.output[0] == 0 ? 0 : 1);
         redis_forward(&server, 2000);
     }
     expect_put(&table, id[0], 0, BLASD_PUT_DONE, 2, 0);
@@ -296,7 +298,8 @@ static void room(void **state) {
     lay(&table, "room");
     assert_int_equal(submit(&table, id[0], BLASD_ID_ASYNC, "P=20 p=0:" A "/ p=1:" A "/"), 0);
     assert_int_equal(submit(&table, more, BLASD_ID_ASYNC, "P=20 p=0:" A "/other"), 12);
-    assert_int_equal(submit(&table, more, BLASD_ID_ASYNC, "P=20 p=0:" B "/ p=1:" B "/ p=2:" B "/"), 12);
+    assert_int_equal(submit(&table, more, BLASD_ID_ASYNC, "P=20 p=0:" B "/ p=1:" B "/ p=2:" B "/"),
+                     12);
     assert_int_equal(submit(&table, id[1], BLASD_ID_ASYNC, "P=3 p=0:" B "/"), 0); /* the third */
     assert_int_equal(submit(&table, more, BLASD_ID_ASYNC, "P=3 p=0:https://c.example:443/"), 12);
     end_as(&table, id[0], BLASD_SUCCEEDED, 1); /* they wait yet */
@@ -347,7 +350,8 @@ static void outputs_are_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(put_once),  cmocka_unit_test(put_again), cmocka_unit_test(held),
-        cmocka_unit_test(forgotten), cmocka_unit_test(room),      cmocka_unit_test(outputs_are_found)};
+        cmocka_unit_test(put_once), cmocka_unit_test(put_again),
+        cmocka_unit_test(held),     cmocka_unit_test(forgotten),
+        cmocka_unit_test(room),     cmocka_unit_test(outputs_are_found)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

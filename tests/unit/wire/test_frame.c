@@ -422,7 +422,8 @@ static void what_was_put_is_read(void **state) {
     (void)state;
     blasd_buf_init(&buf, 1 << 20);
     for (int round = 0; round < 200; round++) {
-        const unsigned char first[4] = {BLASD_PUT_FAILED, 7, 0x93, 0x01}, last[4] = {BLASD_PUT_DONE};
+        const unsigned char first[4] = {BLASD_PUT_FAILED, 7, 0x93, 0x01},
+                            last[4] = {BLASD_PUT_DONE};
         char block[192] = {0};
         blasd_buf_reset(&buf);
         any_record(&record);
