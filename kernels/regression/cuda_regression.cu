@@ -15,8 +15,9 @@ extern "C" {
 #define STEPS_ONE_BY_ONE 1000 /* where each is a launch */
 #define SWEEPS_FIRST 1000     /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
-#define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
-#define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
+#define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
+#define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
+#define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
@@ -185,11 +186,21 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         err);
 }
 
+/* Small jobs of any shape and method share a batch; each shape has launches of its own. */
+static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_key *ret) {
+    (void)job;
+    if (plan->flops > COMPANY_FLOPS) return;
+    ret->len = 0;
+    blasd_key_add_int(ret, plan->input_dtype[IN_X]);
+}
+
 extern "C" const struct blasd_cuda_op blasd_cuda_regression = {
-    .kernel = BLASD_CUDA_KERNEL("regression"),
+    .kernel = BLASD_CUDA_KERNEL_MIXED("regression", batch_key),
     .choose = choose,
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };

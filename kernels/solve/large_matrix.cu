@@ -98,11 +98,25 @@ static int diagonal(struct solve_large *l, double *to, struct blasd_err *err) {
     return size_row(l, 0, to, err);
 }
 
+/* As scale_body.h does it: halves what is left of the largest elements, whose exponents once rows
+ * are scaled are in column_scale. Whether anything was. */
+static bool balance(struct solve_large *l) {
+    bool any = false;
+    for (int j = 0; j < l->n; j++) {
+        int most = l->column_scale[j];
+        int over = most == -100000 ? 0 : (most + l->row_scale[j]) / 2;
+        any = any || over != 0;
+        l->row_scale[j] -= over;
+    }
+    return any;
+}
+
 /* Chooses the scales from the largest elements (of rows, in v) and applies them. */
 static int scale(struct solve_large *l, struct blasd_err *err) {
     bool definite = l->batch.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     size_t bytes = (size_t)l->n * sizeof(int);
     double greatest = 0;
+    bool again = true;
     int n = l->n, e;
     for (int i = 0; i < n; i++) greatest = l->v[i] > greatest ? l->v[i] : greatest;
     e = exponent_on_host(greatest);
@@ -112,10 +126,13 @@ static int scale(struct solve_large *l, struct blasd_err *err) {
         int own = most == 0 ? 0 : exponent_on_host(most);
         l->row_scale[i] = is_symmetric(l) ? -(own / 2) : -own;
     }
-    TRY(large_send_over(l, l->scales, l->row_scale, bytes, err));
-    TRY(measure(l, e, l->scales, err)); /* leaves the columns' exponents where their scales go */
+    for (int pass = 1; again; pass++) {
+        TRY(large_send_over(l, l->scales, l->row_scale, bytes, err));
+        TRY(measure(l, e, l->scales, err)); /* leaves the columns' exponents where their scales go */
+        TRY(large_bring_back(l, l->column_scale, l->scales + n, bytes, err));
+        again = pass < 16 && l->batch.shape.assume == BLASD_ASSUME_SYMMETRIC && balance(l);
+    }
     TRY(most_of_sums(l, e, err));
-    TRY(large_bring_back(l, l->column_scale, l->scales + n, bytes, err));
     for (int j = 0; j < n; j++) {
         int most = l->column_scale[j];
         l->column_scale[j] = is_symmetric(l) ? l->row_scale[j] : most == -100000 ? 0 : -most;

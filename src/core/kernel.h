@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 10
+#define BLASD_BACKEND_ABI 11
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -79,6 +79,7 @@ struct blasd_device_info {
     int busy_percent;     /* of the last moments in which anything ran on it; not how full it was */
     double power_watts;   /* now */
     double energy_joules; /* since it was started */
+    char remark[160];     /* what an operator should hear of, once; "": nothing */
 };
 
 /* Runs `count` tasks of one operation with equal keys as one call. Returns 0, also where single
@@ -130,6 +131,12 @@ struct blasd_backend {
     /* Optional. The ids that the names of inputs begin with of which the device keeps a copy, the
      * one used last first; returns how many. */
     int (*device_kept)(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1], int most);
+    /* Optional, both or neither, for a device that copies by itself: memory in which inputs and
+     * outputs may lie, from a page's first byte on. It stays mapped, to the same pages, until it is
+     * said to go, which is not while a batch that uses it has not ended. Any thread may call them.
+     */
+    void (*memory_comes)(struct blasd_device *device, void *memory, uint64_t bytes, bool writable);
+    void (*memory_goes)(struct blasd_device *device, void *memory);
     const struct blasd_kernel *const *kernels; /* ended by NULL; all static */
     /* one ordinal may be opened twice, and the two run batches at once from two threads: the worker
      * then has a slow pool of its own for what takes long */

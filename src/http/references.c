@@ -1,7 +1,7 @@
 /* What the inputs of a job refer to: tensors that are kept, and outputs of jobs. Those of jobs that
  * have not ended are described as planned, and the job will wait for them.
  * The queue is asked for all at once. Outputs that lie in a blob stay there; small ones, which lie
- * in the record or in a segment, are copied to the job's own payload. */
+ * in the record or in a segment, are copied to the job's own payload, as are small tensors. */
 #include "http/tensors.h"
 
 #include "wire/frame.h"
@@ -80,56 +80,31 @@ static void of_input(const struct lookup *lookup, const struct blasd_err *err,
         blasd_fail(own, BLASD_E_reference_not_found, lookup->field, "%.200s", err->detail);
 }
 
-static void on_tensor(void *arg, const struct blasd_err *err,
-                      const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
-    struct lookup *lookup = arg;
-    struct blasd_err own = {0};
-    (void)count, (void)cursor;
-    if (err != NULL)
-        of_input(lookup, err, &own);
-    else
-        describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own);
-    answered(lookup->all, &own);
-}
-
-static void ask_tensor(struct lookup *lookup) {
-    struct http_exchange *exchange = lookup->all->upload->exchange;
-    lookup->all->left++;
-    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
-                                 input_of(lookup)->reference.id, false, on_tensor, lookup);
-}
-
-/* Puts the bytes of an output at `bytes` into the job's payload. */
-static int bring(const struct lookup *lookup, const struct blasd_output *output, const char *bytes,
-                 struct blasd_err *err) {
+/* Puts the bytes of an input that was described into the job's payload; what is referred to begins
+ * at `bytes`. Where their values are refused nothing has changed. */
+static int copy(const struct lookup *lookup, const char *bytes, struct blasd_err *err) {
     struct http_body_sink *sink = &lookup->all->upload->sink;
     struct blasd_input *input = input_of(lookup);
-    struct blasd_tensor to;
-    uint64_t size, at;
+    struct blasd_tensor to = input->tensor;
+    uint64_t size = input->source.bytes, at;
     void *gathered = NULL;
     struct http_sum sum = sink->sum; /* of what was sent, which says it once already */
-    int rc = describe(lookup, &output->tensor, 0, output->bytes, err);
-    if (rc != 0) return rc;
-    if (sink->base.in_place)
-        return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
-                          "an output of less than 256 KiB cannot be referred to beside a body that "
-                          "is a file: keep it as a tensor");
-    size = input->source.bytes;
+    int rc;
     bytes += input->source.offset;
     if (input->reference.sliced > 0) {
         if ((gathered = malloc(size)) == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-        to = input->tensor;
         to.data = gathered;
         blasd_reference_gather(&input->reference, bytes, &to);
         bytes = gathered;
     }
-    to = input->tensor;
     to.data = (void *)(uintptr_t)bytes; /* to be read alone */
     rc = blasd_input_look(&lookup->all->upload->job->op->inputs[lookup->input], &to, err);
-    sink->claim_limit += size + BLASD_ALIGN;
-    sink->exact = false;
-    if (rc == 0) rc = sink->base.reserve(&sink->base, size, &at, err);
+    if (rc == 0) {
+        sink->claim_limit += size + BLASD_ALIGN;
+        sink->exact = false;
+        rc = sink->base.reserve(&sink->base, size, &at, err);
+    }
     if (rc == 0 && size > 0) rc = sink->base.write(&sink->base, at, bytes, (size_t)size, err);
     sink->sum = sum;
     free(gathered);
@@ -138,6 +113,51 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
         (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = at, .bytes = size};
     memset(&input->reference, 0, sizeof input->reference);
     return 0;
+}
+
+/* Puts an output at `bytes` there, which lies in no blob. */
+static int bring(const struct lookup *lookup, const struct blasd_output *output, const char *bytes,
+                 struct blasd_err *err) {
+    int rc = describe(lookup, &output->tensor, 0, output->bytes, err);
+    if (rc != 0) return rc;
+    if (lookup->all->upload->sink.base.in_place)
+        return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
+                          "an output of less than 256 KiB cannot be referred to beside a body that "
+                          "is a file: keep it as a tensor");
+    return copy(lookup, bytes, err);
+}
+
+/* A tensor of few bytes becomes a part of the payload, so that the job is as any other one, and may
+ * be in a batch entry; it holds the tensor all the same. One whose values are refused stays where it
+ * is: the job will fail, as of any tensor's values. */
+static void copy_small(const struct lookup *lookup, const struct blasd_stored_tensor *tensor) {
+    struct http_upload *upload = lookup->all->upload;
+    struct http_loop *loop = upload->exchange->home;
+    struct blasd_err err;
+    const void *bytes;
+    if (upload->sink.base.in_place || upload->job->op->composed) return;
+    bytes = http_small_tensor(&loop->small_tensors, loop->server->store, tensor);
+    if (bytes != NULL && copy(lookup, bytes, &err) == 0)
+        memcpy(input_of(lookup)->reference.id, tensor->id, sizeof tensor->id);
+}
+
+static void on_tensor(void *arg, const struct blasd_err *err,
+                      const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    struct lookup *lookup = arg;
+    struct blasd_err own = {0};
+    (void)count, (void)cursor;
+    if (err != NULL)
+        of_input(lookup, err, &own);
+    else if (describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own) == 0)
+        copy_small(lookup, tensors);
+    answered(lookup->all, &own);
+}
+
+static void ask_tensor(struct lookup *lookup) {
+    struct http_exchange *exchange = lookup->all->upload->exchange;
+    lookup->all->left++;
+    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
+                                 input_of(lookup)->reference.id, false, on_tensor, lookup);
 }
 
 /* The job has not ended: `output` is what its plan says, and nobody knows yet where it will lie. */

@@ -117,11 +117,16 @@ static int tell_round(struct work *work, struct channel *channel, const char *la
     struct blasd_err err = {0};
     int given_up =
         blasd_webhooks_done(channel->queue, lane, channel->life_s, outcomes, count, &err);
-    note_redis(work, given_up, &err);
+    bool away = given_up == -(int)BLASD_E_queue_unavailable;
+    note_redis(work, away ? given_up : 0, &err);
     if (given_up > 0)
         blasd_log(BLASD_LOG_WARN, "%d %ss for %s were given up", given_up, channel->sender.noun,
                   lane);
-    return given_up < 0 ? given_up : 0;
+    if (away) return given_up;
+    if (given_up < 0) /* telling it again would be no use: the lane is given away once more */
+        blasd_log(BLASD_LOG_ERROR, "what became of %ss was not taken: %s", channel->sender.noun,
+                  err.detail);
+    return 0;
 }
 
 static int tell_hooks(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,

@@ -145,10 +145,12 @@ bool lane_request_header(struct lane_request *request, const char *name, const c
     return longer != NULL;
 }
 
+/* A time that has passed comes as a negative number from some of libcurl. */
 int lane_request_asked(const struct lane_request *request) {
     curl_off_t asked = 0;
     curl_easy_getinfo(request->curl, CURLINFO_RETRY_AFTER, &asked);
-    return (int)(asked > ASKED_MOST_S ? ASKED_MOST_S : asked);
+    if (asked < 0) return 0;
+    return asked > ASKED_MOST_S ? ASKED_MOST_S : (int)asked;
 }
 
 /* What it says counts, also where it says it badly. */

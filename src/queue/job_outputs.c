@@ -21,9 +21,8 @@ struct blasd_job_outputs {
 int blasd_job_outputs_open(const struct blasd_queue_options *options,
                            struct blasd_job_outputs **ret, struct blasd_err *err) {
     struct blasd_job_outputs *outputs;
-    int code = blasd_link_check_name(options->name, err);
+    int code;
     *ret = NULL;
-    if (code != 0) return code;
     outputs = calloc(1, sizeof *outputs);
     if (outputs != NULL) outputs->views = blasd_views_new(options->store);
     if (outputs == NULL || outputs->views == NULL) {
@@ -34,7 +33,7 @@ int blasd_job_outputs_open(const struct blasd_queue_options *options,
     outputs->caller.library = &blasd_queue_library;
     outputs->caller.patience_ms = PATIENCE_MS;
     snprintf(outputs->name, sizeof outputs->name, "%s", options->name);
-    code = blasd_link_parse(options->url, &outputs->caller.address, err);
+    code = blasd_link_parse(options->url, options->name, &outputs->caller.address, err);
     if (code == 0)
         *ret = outputs;
     else

@@ -29,15 +29,16 @@ local ALL = '*' -- beside the lanes in the counts, none of which is called so
 local function counted(kind, lane) return tonumber(call('HGET', K[kind.counts], lane) or 0) end
 
 local function count(kind, lane, by)
-    for _, of in ipairs({lane, ALL}) do
+    for _, of in ipairs({lane, tenant_of(lane), ALL}) do
         if call('HINCRBY', K[kind.counts], of, by) <= 0 then call('HDEL', K[kind.counts], of) end
     end
 end
 
--- Whether there is room for what is to go to these URLs: for `most` in all, and a tenth of them in
--- one lane.
+-- Whether there is room for what is to go to these URLs: for `most` in all, three quarters of them of
+-- one of several tenants, and a tenth in one lane.
 function Lane.fits(kind, tenant, urls, most)
-    local own = {}
+    local own, share = {}, tenant == NOBODY and most or max(floor(most / 4 * 3), 1)
+    if counted(kind, tenant) + #urls > share then return false end
     for _, url in ipairs(urls) do
         local lane = Lane.of(tenant, url)
         own[lane] = (own[lane] or counted(kind, lane)) + 1

@@ -35,7 +35,8 @@ local function key_table(q)
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
-                           'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due'}) do
+                           'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
+                           'left'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
