@@ -34,7 +34,8 @@ NUMPY: dict[str, dict[str, Any]] = {
 }
 OPTIONS = [("timeout", "float", "3600.0"), ("progress", "bool | Progress", "False"), ("priority", "str | None", "None"),
            ("deadline_ms", "int | None", "None"), ("device", "str | None", "None"), ("idempotency_key", "str | None", "None"),
-           ("labels", "Labels | None", "None"), ("notify", "str | None", "None"), ("out", "Array | Mapping[str, Array] | None", "None")]
+           ("labels", "Labels | None", "None"), ("notify", "str | None", "None"),
+           ("put", "Mapping[str, str] | None", "None"), ("out", "Array | Mapping[str, Array] | None", "None")]
 
 
 def signature(client: str, name: str, op: dict[str, Any]) -> str:

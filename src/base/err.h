@@ -134,6 +134,8 @@
       "then send the request again.")                                                              \
     X(too_many_webhooks, 429, true, "Too many webhooks wait to be delivered",                      \
       "Send the job without `notify`, or again once the receiver has taken some.")                 \
+    X(too_many_puts, 429, true, "Too many outputs wait to be put",                                 \
+      "Send the job without `put`, or again once the server has taken some.")                      \
     X(tensor_too_large, 413, false, "The tensors are larger than may be kept",                     \
       "Send smaller ones, or raise the limit that `detail` names.")                                \
     X(tensors_full, 429, true, "Tensors in use leave no room for new ones",                        \

@@ -11,8 +11,14 @@
 #include "http/upload.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void drop_puts(struct http_upload *upload) {
+    for (int i = 0; i < upload->ties.put_count; i++) free(upload->ties.puts[i].url);
+    upload->ties.put_count = 0;
+}
 
 void http_jobs_post_release(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
@@ -24,6 +30,8 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     free(upload->job);
     free(upload->ties.sent);
     free(upload->ties.notify);
+    drop_puts(upload);
+    free(upload->ties.puts);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
@@ -118,6 +126,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .graph = upload->exchange->form.graph,
                                            .labels = request->query.labels,
                                            .notify = request->query.notify,
+                                           .put = request->query.put,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
@@ -227,7 +236,8 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->ties.notify == NULL;
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->ties.notify == NULL &&
+                 upload->ties.put_count == 0;
     upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->small) upload->batch_key = plan->key;
 }
@@ -241,6 +251,26 @@ static int check_caller(const struct blasd_identity *caller, const struct blasd_
         if ((ops >> i & 1) != 0)
             rc = blasd_identity_check_job(caller, blasd_ops[i], job->priority, err);
     return rc;
+}
+
+/* Whether the job makes what is to be put, and the files that are to be can hold it. */
+static int check_puts(const struct http_upload *upload, const struct blasd_job *job,
+                      const struct blasd_plan *plan, struct blasd_err *err) {
+    for (int i = 0; i < upload->ties.put_count; i++) {
+        const struct blasd_put_order *put = &upload->ties.puts[i];
+        const struct blasd_tensor *tensor = &plan->outputs[put->output];
+        const char *name = job->op->outputs[put->output].name;
+        char field[BLASD_NAME_MAX + 8];
+        snprintf(field, sizeof field, "put.%s", name);
+        if (tensor->rank < 0)
+            return blasd_fail(err, BLASD_E_invalid_field, field,
+                              "this job does not make the output '%s'", name);
+        if (tensor->dtype == BLASD_bfloat16 && blasd_format_of_url(put->url) == BLASD_FORMAT_NPY)
+            return blasd_fail(err, BLASD_E_invalid_field, field,
+                              "the output is bfloat16, which a .npy file cannot hold: let the "
+                              "URL's path end in .safetensors");
+    }
+    return 0;
 }
 
 /* What is asked of a job: its plan, what it takes of the queue, and of a worker's memory. */
@@ -260,6 +290,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
         __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
         ret->memory = UINT64_MAX;
     if ((rc = check_caller(&exchange->caller, job, err)) != 0) return rc;
+    if ((rc = check_puts(exchange->upload, job, plan, err)) != 0) return rc;
     if (plan->items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",
                           "its leading dimensions make %.0f problems, and a job may have %" PRIu64
@@ -398,6 +429,41 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
 }
 
+/* Takes one URL that an output is put to. */
+static int take_put(struct http_upload *upload, int output, const char *name, const char *url,
+                    struct blasd_err *err) {
+    const struct blasd_http_options *options = upload->exchange->home->server->options;
+    char plain[BLASD_OUTGOING_URL], field[BLASD_NAME_MAX + 8];
+    struct blasd_put_order *put;
+    int rc;
+    snprintf(field, sizeof field, "put.%s", name);
+    if (!options->puts)
+        return blasd_fail(err, BLASD_E_url_not_allowed, field,
+                          "this service puts nothing: it was started without --outgoing-hosts");
+    if ((rc = blasd_outgoing_check(options->outgoing, url, strlen(url), field, plain, err)) != 0)
+        return rc;
+    if (upload->ties.puts == NULL)
+        upload->ties.puts = calloc(BLASD_MAX_OUTPUTS, sizeof *upload->ties.puts);
+    if (upload->ties.puts == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    put = &upload->ties.puts[upload->ties.put_count];
+    *put = (struct blasd_put_order){.output = output, .url = strdup(plain)};
+    if (put->url == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    upload->ties.put_count++;
+    return 0;
+}
+
+/* The same of outputs that are put to URLs. */
+static int take_puts(struct http_upload *upload, const struct blasd_op *op, struct blasd_err *err) {
+    int rc = 0;
+    drop_puts(upload); /* of a body that is read again */
+    for (int i = 0; rc == 0 && op->outputs[i].name != NULL; i++) {
+        const char *name = op->outputs[i].name, *url = blasd_intake_put(upload->intake, name);
+        if (url != NULL) rc = take_put(upload, i, name, url, err);
+    }
+    return rc;
+}
+
 /* Nothing of the body, or of what belongs to it, is still to come. */
 static void finish(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
@@ -408,6 +474,7 @@ static void finish(struct http_exchange *exchange) {
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
     if (rc == 0) rc = take_notify(upload, &err);
+    if (rc == 0) rc = take_puts(upload, job.op, &err);
     if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
     } else {

@@ -50,6 +50,11 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     http_sum_add(&sum, scratch->data, scratch->len);
     if (upload->ties.notify != NULL)
         http_sum_add(&sum, upload->ties.notify, strlen(upload->ties.notify));
+    for (int i = 0; i < upload->ties.put_count; i++) {
+        const struct blasd_put_order *put = &upload->ties.puts[i];
+        http_sum_add(&sum, &put->output, sizeof put->output);
+        http_sum_add(&sum, put->url, strlen(put->url));
+    }
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
     http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
     all = http_sum_end(&sum);
@@ -219,6 +224,8 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .notify = upload->ties.notify,
+                                          .puts = upload->ties.puts,
+                                          .put_count = upload->ties.put_count,
                                           .waiter =
                                               upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;

@@ -373,7 +373,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"keep", HTTP_PARAM_KEEP},
                   {"results", HTTP_PARAM_RESULTS},
                   {"sha256", HTTP_PARAM_SHA256},
-                  {"notify", HTTP_PARAM_NOTIFY}};
+                  {"notify", HTTP_PARAM_NOTIFY},
+                  {"put", HTTP_PARAM_PUT}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -402,6 +403,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_KEEP: request->query.keep = value; break;
     case HTTP_PARAM_RESULTS: request->query.results = value; break;
     case HTTP_PARAM_NOTIFY: request->query.notify = value; break;
+    case HTTP_PARAM_PUT: request->query.put = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

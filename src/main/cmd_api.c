@@ -38,6 +38,7 @@ static const char usage[] =
     "                         have a cost [BLASD_PRICE]\n"
     "  --webhooks             jobs may have \"notify\": a `blasd notify` delivers, to "
     "--outgoing-hosts\n"
+    "  --puts                 jobs may have \"put\": a `blasd notify --puts` puts their outputs\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n"
     "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
@@ -51,7 +52,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, audit, access_log, metrics_tenants, low_latency, has_prices, webhooks;
+    bool share, audit, access_log, metrics_tenants, low_latency, has_prices, webhooks, puts;
     struct blasd_prices prices;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
@@ -74,6 +75,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'T': settings->metrics_tenants = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'w': settings->webhooks = true; return 0;
+    case 'p': settings->puts = true; return 0;
     case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
@@ -96,6 +98,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"price", required_argument, NULL, 'P'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"webhooks", no_argument, NULL, 'w'},
+                                            {"puts", no_argument, NULL, 'p'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
     struct command_line line = {.command = "api",
@@ -195,6 +198,7 @@ static int run(struct settings *settings) {
                                          .log = {settings->audit, settings->access_log},
                                          .metrics_tenants = settings->metrics_tenants,
                                          .webhooks = settings->webhooks,
+                                         .puts = settings->puts,
                                          .prices = settings->has_prices ? &settings->prices : NULL,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,

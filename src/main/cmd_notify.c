@@ -1,11 +1,13 @@
-/* `blasd notify`: delivers the webhooks of jobs that have ended. Read next: webhook_rounds.h,
- * ../queue/webhooks.h. */
+/* `blasd notify`: delivers the webhooks of jobs that have ended, and puts their outputs to URLs.
+ * Read next: lane_rounds.h, ../queue/webhooks.h. */
 #include "base/clock.h"
+#include "base/cut.h"
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
 #include "main/options.h"
-#include "main/webhook_rounds.h"
+#include "main/put_send.h"
+#include "main/webhook_send.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -15,23 +17,26 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: blasd notify --redis URL --secrets FILE --outgoing-hosts LIST [options]\n"
+    "usage: blasd notify --redis URL --outgoing-hosts LIST [--secrets FILE] [--puts] [options]\n"
     "\n"
     "Delivers the webhooks of jobs that have ended (\"notify\" in a job), signed as Standard "
     "Webhooks\n"
-    "say, until SIGTERM. Several may run. `blasd up --webhook-secrets` starts one; see "
-    "docs/webhooks.md.\n"
-    "  --secrets FILE         lines [TENANT] whsec_BASE64; read again when it changes "
-    "[BLASD_WEBHOOK_SECRETS]\n"
+    "say, and puts their outputs to URLs (\"put\"), until SIGTERM. Several may run. `blasd up "
+    "--outgoing-hosts`\n"
+    "starts one; see docs/webhooks.md and docs/urls.md.\n"
+    "  --secrets FILE         webhooks: lines [TENANT] whsec_BASE64; read again when it changes\n"
+    "                         [BLASD_WEBHOOK_SECRETS]\n"
+    "  --puts                 outputs, too: the blob store must be the deployment's own\n"
     "  --price PRICES         documents have a cost, as those of the front end do [BLASD_PRICE]\n";
 static const char notes[] =
-    "What is not delivered is tried again, later and later, for the limit webhook_s.\n"
+    "What is not delivered is tried again, later and later, for the limits webhook_s and put_s.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
 
 #define LOOK_NS (200 * BLASD_MS)
 #define CARE_NS (1000 * BLASD_MS) /* between signs of life, and looks at the file */
 #define TURN_MS 50
-#define LEASE_S (2 * WEBHOOK_MOST_S)
+#define LEASE_S (2 * WEBHOOK_MOST_S) /* of puts, which may take longer, renewed as they go on */
+#define KEEP_NS (LEASE_S / 4 * 1000 * BLASD_MS)
 
 static volatile sig_atomic_t told_to_end;
 
@@ -44,18 +49,20 @@ struct settings {
     struct common_options common;
     const char *secrets;
     struct blasd_prices prices;
-    bool has_prices;
+    bool has_prices, puts;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     if (option == 's') settings->secrets = value;
+    if (option == 'p') settings->puts = true;
     return option == 'P' ? setenv(PRICE_VARIABLE, value, 1) : 0;
 }
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"secrets", required_argument, NULL, 's'},
+                                            {"puts", no_argument, NULL, 'p'},
                                             {"price", required_argument, NULL, 'P'},
                                             {NULL, 0, NULL, 0}};
     struct command_line line = {.command = "notify",
@@ -71,54 +78,87 @@ static int parse(struct settings *settings, int argc, char **argv) {
     if (status != 0) return status;
     if (given < 0) return option_wrong("notify");
     settings->has_prices = given > 0;
-    if (settings->secrets != NULL && settings->common.outgoing_hosts != NULL) return 0;
-    fputs(
-        "blasd notify: --secrets names the file that it signs with, and --outgoing-hosts where it "
-        "may go\n",
-        stderr);
+    if ((settings->secrets != NULL || settings->puts) && settings->common.outgoing_hosts != NULL)
+        return 0;
+    fputs("blasd notify: --secrets names the file that webhooks are signed with, --puts is for "
+          "outputs, and --outgoing-hosts says where both may go\n",
+          stderr);
     return option_wrong("notify");
 }
 
+/* Webhooks, or puts. */
+struct channel {
+    struct blasd_webhooks *queue; /* NULL: these are for others */
+    struct lane_sender sender;
+    uint64_t life_s;
+    int64_t look_ns; /* when it is to be looked at next */
+};
+
 /* What it works with. */
 struct work {
-    struct blasd_webhooks *queue;
-    struct webhook_rounds *rounds;
+    struct channel hooks, puts;
+    struct lane_rounds *rounds;
     struct blasd_signer *signer;
-    uint64_t life_s;
-    int64_t look_ns, care_ns; /* when each is due */
+    struct blasd_job_outputs *outputs;
+    int64_t care_ns, keep_ns; /* when each is due */
     bool away;                /* Redis is, and that was said */
 };
 
 /* Says once that Redis is away, and once that it is there. */
 static void note_redis(struct work *work, int code, const struct blasd_err *err) {
     bool away = code < 0;
-    if (away && !work->away) blasd_log(BLASD_LOG_WARN, "%s; webhooks wait", err->detail);
-    if (!away && work->away) blasd_log(BLASD_LOG_INFO, "webhooks go on");
+    if (away && !work->away) blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
+    if (!away && work->away) blasd_log(BLASD_LOG_INFO, "sending goes on");
     work->away = away;
 }
 
-static int tell_round(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
-                      int count) {
-    struct work *work = arg;
+static int tell_round(struct work *work, struct channel *channel, const char *lane,
+                      const struct blasd_webhook_outcome *outcomes, int count) {
     struct blasd_err err = {0};
-    int given_up = blasd_webhooks_done(work->queue, lane, work->life_s, outcomes, count, &err);
+    int given_up =
+        blasd_webhooks_done(channel->queue, lane, channel->life_s, outcomes, count, &err);
     bool away = given_up == -(int)BLASD_E_queue_unavailable;
     note_redis(work, away ? given_up : 0, &err);
-    if (given_up > 0) blasd_log(BLASD_LOG_WARN, "%d webhooks for %s were given up", given_up, lane);
+    if (given_up > 0)
+        blasd_log(BLASD_LOG_WARN, "%d %ss for %s were given up", given_up, channel->sender.noun,
+                  lane);
     if (away) return given_up;
     if (given_up < 0) /* telling it again would be no use: the lane is given away once more */
-        blasd_log(BLASD_LOG_ERROR, "what became of webhooks was not taken: %s", err.detail);
+        blasd_log(BLASD_LOG_ERROR, "what became of %ss was not taken: %s", channel->sender.noun,
+                  err.detail);
     return 0;
 }
 
-static void look(struct work *work, int64_t now) {
+static int tell_hooks(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
+                      int count) {
+    struct work *work = arg;
+    return tell_round(work, &work->hooks, lane, outcomes, count);
+}
+
+static int tell_puts(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
+                     int count) {
+    struct work *work = arg;
+    return tell_round(work, &work->puts, lane, outcomes, count);
+}
+
+static void look(struct work *work, struct channel *channel, int64_t now) {
+    struct lane_rounds_order order = {work->rounds, &channel->sender};
     struct blasd_err err = {0};
-    int room = webhook_rounds_room(work->rounds), taken;
-    if (told_to_end || room == 0 || now < work->look_ns) return;
-    taken = blasd_webhooks_take(work->queue, room, WEBHOOK_EACH, LEASE_S, webhook_rounds_begin,
-                                work->rounds, &err);
+    int room, taken;
+    if (channel->queue == NULL || told_to_end || now < channel->look_ns) return;
+    if ((room = lane_rounds_room(work->rounds, &channel->sender)) == 0) return;
+    taken = blasd_webhooks_take(channel->queue, room, LANE_EACH, LEASE_S, lane_rounds_begin, &order,
+                                &err);
     note_redis(work, taken, &err);
-    if (taken <= 0) work->look_ns = now + (taken < 0 ? CARE_NS : LOOK_NS);
+    if (taken <= 0) channel->look_ns = now + (taken < 0 ? CARE_NS : LOOK_NS);
+}
+
+static int keep_lane(void *arg, const char *lane) {
+    struct work *work = arg;
+    struct blasd_err err = {0};
+    int code = blasd_webhooks_keep(work->puts.queue, lane, LEASE_S, &err);
+    note_redis(work, code, &err);
+    return code;
 }
 
 static void care(struct work *work, int64_t now) {
@@ -126,61 +166,112 @@ static void care(struct work *work, int64_t now) {
     if (now < work->care_ns) return;
     work->care_ns = now + CARE_NS;
     child_tell_alive(NULL);
-    if (blasd_signer_refresh(work->signer, &err) != 0)
+    if (work->signer != NULL && blasd_signer_refresh(work->signer, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "the webhooks' secrets stay as they were: %s", err.detail);
+    if (work->outputs == NULL) return;
+    blasd_job_outputs_trim(work->outputs);
+    if (now < work->keep_ns) return;
+    work->keep_ns = now + KEEP_NS;
+    lane_rounds_each(work->rounds, &work->puts.sender, keep_lane, work);
 }
 
-/* Told to end, it ends once what is on its way has been answered. */
+/* Tells what is over; 0, or the last code that was not. */
+static int tell(struct work *work) {
+    int code = 0, last = 0;
+    if (work->hooks.queue != NULL)
+        last = lane_rounds_over(work->rounds, &work->hooks.sender, tell_hooks, work);
+    if (work->puts.queue != NULL)
+        code = lane_rounds_over(work->rounds, &work->puts.sender, tell_puts, work);
+    return code != 0 ? code : last;
+}
+
+static bool has_any(const struct work *work) {
+    return lane_rounds_room(work->rounds, &work->hooks.sender) < LANE_ROUNDS ||
+           lane_rounds_room(work->rounds, &work->puts.sender) < LANE_ROUNDS;
+}
+
+/* Told to end, it ends once the webhooks on their way have been answered. Puts may take much
+ * longer, and are for whoever comes next. */
 static void go_on(struct work *work) {
-    while (!told_to_end || webhook_rounds_room(work->rounds) < WEBHOOK_ROUNDS) {
+    while (!told_to_end || has_any(work)) {
         int64_t now = blasd_clock_ns();
         int code;
         care(work, now);
-        look(work, now);
-        webhook_rounds_turn(work->rounds, TURN_MS);
-        code = webhook_rounds_over(work->rounds, tell_round, work);
+        look(work, &work->hooks, now);
+        look(work, &work->puts, now);
+        lane_rounds_turn(work->rounds, TURN_MS);
+        if (told_to_end) lane_rounds_cut(work->rounds, &work->puts.sender);
+        code = tell(work);
         if (code != 0 && told_to_end) return; /* whoever comes next delivers these again */
         if (code != 0) usleep(TURN_MS * 1000);
     }
 }
 
 static void give_up_rights(const struct settings *settings) {
-    const struct confine_files files = {.read = {settings->secrets, settings->common.outgoing_ca},
+    const struct common_options *common = &settings->common;
+    const struct confine_files files = {.read = {settings->secrets, common->outgoing_ca},
+                                        .write = {settings->puts ? common_blob_dir(common) : NULL},
                                         .network = true};
-    if (settings->common.no_confine) return;
+    if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
 }
 
+static int open_puts(const struct settings *settings, struct blasd_queue_options *queue,
+                     struct work *work, struct blasd_err *err) {
+    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
+    int code = blasd_store_open(blobs, &queue->store, err);
+    if (code == 0) code = common_check_redis(queue, err);
+    if (code == 0) code = blasd_webhooks_open(queue, BLASD_PUTS, &work->puts.queue, err);
+    if (code == 0) code = blasd_job_outputs_open(queue, &work->outputs, err);
+    return code;
+}
+
+static int open_work(const struct settings *settings, struct blasd_queue_options *queue,
+                     struct work *work, struct blasd_err *err) {
+    int code = 0;
+    if (settings->secrets != NULL) code = blasd_signer_open(settings->secrets, &work->signer, err);
+    if (code == 0 && settings->secrets != NULL)
+        code = blasd_webhooks_open(queue, BLASD_WEBHOOKS, &work->hooks.queue, err);
+    if (code == 0 && settings->puts) code = open_puts(settings, queue, work, err);
+    return code;
+}
+
 static int run(const struct settings *settings) {
-    const struct blasd_queue_options options = {.url = settings->common.redis,
-                                                .name = settings->common.queue,
-                                                .limits = &settings->common.limits};
-    struct webhook_rounds_options sending = {.prices =
-                                                 settings->has_prices ? &settings->prices : NULL};
-    struct work work = {.life_s = settings->common.limits.webhook_s};
+    const struct blasd_limits *limits = &settings->common.limits;
+    struct blasd_queue_options queue = {.url = settings->common.redis,
+                                        .name = settings->common.queue,
+                                        .limits = limits,
+                                        .may_lose_jobs = settings->common.may_lose_jobs};
+    struct work work = {.hooks.life_s = limits->webhook_s, .puts.life_s = limits->put_s};
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
-    int code = blasd_signer_open(settings->secrets, &work.signer, &err);
-    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
-    if (code == 0) code = blasd_webhooks_open(&options, &work.queue, &err);
+    int code = common_outgoing(&settings->common, &outgoing, &err);
+    if (code == 0) code = open_work(settings, &queue, &work, &err);
     if (code == 0) {
         curl_global_init(CURL_GLOBAL_DEFAULT);
+        blasd_cut_init();
         give_up_rights(settings);
-        sending.outgoing = outgoing;
-        sending.signer = work.signer;
-        work.rounds = webhook_rounds_new(&sending);
+        work.rounds = lane_rounds_new(outgoing);
         if (work.rounds == NULL) code = blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory");
     }
     if (code == 0) {
+        const struct webhook_options signing = {
+            .signer = work.signer, .prices = settings->has_prices ? &settings->prices : NULL};
+        const struct put_options putting = {.outputs = work.outputs, .limits = limits};
+        work.hooks.sender = webhook_sender(&signing);
+        work.puts.sender = put_sender(&putting);
         if (!child_tell_ready()) {
             puts("ready");
             fflush(stdout);
         }
         go_on(&work);
     }
-    webhook_rounds_free(work.rounds);
-    blasd_webhooks_free(work.queue);
+    lane_rounds_free(work.rounds);
+    blasd_webhooks_free(work.hooks.queue);
+    blasd_webhooks_free(work.puts.queue);
+    blasd_job_outputs_free(work.outputs);
+    blasd_store_free(queue.store);
     blasd_outgoing_free(outgoing);
     blasd_signer_free(work.signer);
     if (code == 0) return BLASD_EXIT_OK;

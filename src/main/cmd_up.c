@@ -50,8 +50,7 @@ static const char usage[] =
     "  --price TEXT           what a device's time and energy cost, as in\n"
     "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
     "                         have a cost [BLASD_PRICE]\n"
-    "  --webhook-secrets FILE jobs may have \"notify\": starts `blasd notify`, which signs with "
-    "these; needs\n"
+    "  --webhook-secrets FILE jobs may have \"notify\": `blasd notify` signs with these; needs\n"
     "                         --outgoing-hosts [BLASD_WEBHOOK_SECRETS]\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n";
@@ -215,6 +214,7 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
     if (settings->access_log) failed |= text_list_add(words, "--access-log");
     if (settings->metrics_tenants) failed |= text_list_add(words, "--metrics-tenants");
     if (settings->secrets != NULL) failed |= text_list_add(words, "--webhooks");
+    if (settings->common.outgoing_hosts != NULL) failed |= text_list_add(words, "--puts");
     failed |= doors_words(&settings->doors, words);
     failed |= add_options(words, "--allow-host", settings->hosts.texts);
     failed |= add_options(words, "--allow-origin", settings->origins.texts);
@@ -302,7 +302,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                             .listeners = &listeners,
                             .doors = &settings->doors,
                             .notice = &settings->notice,
-                            .webhooks = settings->secrets != NULL};
+                            .delivers = common->outgoing_hosts != NULL};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};
     char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8];
@@ -323,7 +323,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         common->blobs = blobs;
     }
     if (common_export(common) != 0 ||
-        (up.webhooks && setenv("BLASD_WEBHOOK_SECRETS", settings->secrets, 1) != 0)) {
+        (settings->secrets != NULL && setenv("BLASD_WEBHOOK_SECRETS", settings->secrets, 1) != 0)) {
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
     }

@@ -185,7 +185,7 @@ static void api_due(struct blasd_timer *timer) {
 static void start_rest(struct supervisor *up) {
     up->rest_starts = true;
     for (int i = 0; i < up->worker_count; i++) child_start(&up->workers[i].child);
-    if (up->webhooks) child_start(&up->notify_child);
+    if (up->delivers) child_start(&up->notify_child);
     up->api_due.fire = api_due;
     blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
 }
@@ -296,8 +296,8 @@ static void prepare_api(struct supervisor *up) {
 }
 
 static void prepare_notify(struct supervisor *up) {
-    static char program[] = "blasd", command[] = "notify";
-    static char *const argv[] = {program, command, NULL};
+    static char program[] = "blasd", command[] = "notify", puts[] = "--puts";
+    static char *const argv[] = {program, command, puts, NULL};
     up->notify_child.loop = up->loop;
     up->notify_child.label = "blasd notify";
     up->notify_child.argv = argv;

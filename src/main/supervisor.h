@@ -47,7 +47,7 @@ struct supervisor {
     const struct door_options *doors;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
-    bool webhooks;      /* somebody is to deliver them */
+    bool delivers;      /* somebody is to send webhooks and put outputs */
     struct worker_plan *workers;
     int worker_count;
 

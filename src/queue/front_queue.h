@@ -43,6 +43,12 @@ struct blasd_waiter {
     struct blasd_hash_node node;
 };
 
+/* An output that is put to a URL once its job has succeeded. */
+struct blasd_put_order {
+    int output; /* its position */
+    char *url;
+};
+
 struct blasd_submission {
     const struct blasd_job *job; /* borrowed during the call; id, sizes and times filled in */
     const void *frame;           /* borrowed during the call: frame, then any inline payload */
@@ -55,6 +61,8 @@ struct blasd_submission {
     uint64_t fingerprint, fingerprint_more;
     const char
         *notify; /* a URL that is told of the job's end; NULL: none. Borrowed during the call */
+    const struct blasd_put_order *puts; /* the same */
+    int put_count;
     struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
@@ -71,7 +79,7 @@ struct blasd_submission {
  * same request (*repeated; the waiter then waits for that one, and a record that is already final
  * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
  * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
- * too_many_webhooks,
+ * too_many_webhooks, too_many_puts,
  * no_such_device, idempotency_conflict, inputs_lost. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);

@@ -30,6 +30,7 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
         blasd_store_space(options->store, &free_bytes, &all_bytes);
     ret->queue_jobs = limits->queue_jobs;
     ret->webhooks = limits->webhooks;
+    ret->puts = limits->puts;
     ret->queue_bytes = share_or(limits->queue_bytes, all_bytes, 2);
     ret->record_bytes = share_or(limits->record_bytes, all_bytes, 4);
     ret->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 64);

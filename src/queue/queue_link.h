@@ -18,7 +18,7 @@ extern const struct blasd_link_library blasd_queue_library;
 struct blasd_link_limits {
     char text[256]; /* the argument LIMITS */
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
-    uint64_t webhooks; /* not among these */
+    uint64_t webhooks, puts; /* not among these */
 };
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
 

@@ -1,6 +1,7 @@
 /* Blobs from a worker's side, whole: files are there already, values of Redis are moved in pieces.
- * Read next: store.c. */
+ * Read next: blob_fetch.h. */
 #include "base/clock.h"
+#include "queue/blob_fetch.h"
 #include "queue/worker_side.h"
 
 #include <inttypes.h>
@@ -51,45 +52,10 @@ int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_b
     return rc;
 }
 
-static int lost(const char *name, struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_inputs_lost, "", "The blob %s is not in Redis any more", name);
-}
-
-/* One piece into its place. */
-static int fetch(struct blasd_worker_queue *queue, struct blasd_blob *blob, uint64_t n, size_t len,
-                 struct blasd_err *err) {
-    char key[BLASD_LINK_KEY_MAX];
-    redisReply *reply;
-    blasd_link_key(key, queue->name, ":blob:%s:%" PRIu64, blob->name, n);
-    blasd_caller_command(&queue->caller, "GET");
-    blasd_caller_text(&queue->caller, key);
-    int rc = blasd_caller_call(&queue->caller, &reply, err);
-    if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != len))
-        rc = lost(blob->name, err);
-    if (rc == 0) memcpy((char *)blob->data + n * BLASD_QUEUE_CHUNK, reply->str, len);
-    freeReplyObject(reply);
-    return rc;
-}
-
 int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
                                 struct blasd_blob *blob, struct blasd_err *err) {
-    int rc;
-    if (!in_redis(queue)) {
-        rc = blasd_blob_open(queue->options.store, name, bytes, blob, err);
-        if (rc == 0) rc = blasd_blob_map(blob, err);
-        goto done;
-    }
-    rc = blasd_blob_create(queue->options.store, name, blob, err);
-    if (rc == 0) rc = blasd_blob_grow(blob, bytes, err);
-    if (rc == 0 && bytes) rc = blasd_blob_map(blob, err);
-    for (uint64_t at = 0, n = 0; rc == 0 && at < bytes; at += BLASD_QUEUE_CHUNK, n++) {
-        uint64_t left = bytes - at;
-        rc = fetch(queue, blob, n, (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK),
-                   err);
-    }
-done:
-    if (rc < 0) blasd_blob_close(blob);
-    return rc;
+    return blasd_blob_fetch(&queue->caller, queue->name, queue->options.store, name, bytes, blob,
+                            err);
 }
 
 void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name) {

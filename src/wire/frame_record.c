@@ -10,6 +10,8 @@
  *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
  *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
  * id
+ *     puts                 192, at the very end, only where the head says so: struct
+ * blasd_output_put of each output there may be, which functions/records.lua writes
  *
  * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
@@ -21,6 +23,11 @@
 
 #define MAGIC "BLRF"
 #define SCHEMA 2
+
+enum { TRACED = 1, PUTS = 2 };
+#define PUTS_BYTES 192
+_Static_assert(sizeof((struct blasd_record){0}.puts) <= PUTS_BYTES && PUTS_BYTES % FRAME_ALIGN == 0,
+               "room for all");
 
 enum own { STATE, PRIORITY, DEVICE, PLACE }; /* the header's own bytes */
 
@@ -36,7 +43,8 @@ struct head {
     double energy_joules; /* 0: not known */
     uint64_t payload_bytes, slice_offset;
     uint32_t slice_generation;
-    uint8_t warnings, outputs, labels, traced; /* the last two: whether there are any */
+    uint8_t warnings, outputs, labels; /* labels: whether there are any */
+    uint8_t traced;                    /* TRACED, PUTS */
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -92,7 +100,7 @@ static struct head head_of(const struct blasd_record *record) {
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
         .labels = record->labels[0] != '\0',
-        .traced = blasd_trace_given(record->trace_id),
+        .traced = blasd_trace_given(record->trace_id) ? TRACED : 0,
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -204,8 +212,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 || head->traced > 1 ||
-        head->warnings > BLASD_MAX_WARNINGS)
+    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 ||
+        head->traced > (TRACED | PUTS) || head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
     if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))
@@ -289,6 +297,19 @@ static int get_keeping(struct frame_reader *r, struct blasd_record *record, stru
     return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
 }
 
+/* Takes them off the end. */
+static int get_puts(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
+    if (r->end - r->at < PUTS_BYTES) return frame_broken(err, "what was put of it is missing");
+    r->end -= PUTS_BYTES;
+    memcpy(record->puts, r->end, sizeof record->puts);
+    for (size_t i = sizeof record->puts; i < PUTS_BYTES; i++)
+        if (r->end[i] != 0) return frame_broken(err, "bytes that must be zero are not");
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (record->puts[i].state > BLASD_PUT_FAILED)
+            return frame_broken(err, "what was put of it is not known");
+    return 0;
+}
+
 /* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
@@ -300,12 +321,13 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     frame_get(r, head, sizeof *head);
     if (r->bad) return frame_broken(err, "its head ends early");
     code = get_head(head, record, err);
+    if (code == 0 && (head->traced & PUTS) != 0) code = get_puts(r, record, err);
     if (code != 0) return code;
     get_texts(r, head->labels == 1, record);
     if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
         return frame_broken(err, "its labels are none");
     code = get_outputs(r, head->outputs, record, err);
-    if (head->traced) frame_get(r, record->trace_id, sizeof record->trace_id);
+    if ((head->traced & TRACED) != 0) frame_get(r, record->trace_id, sizeof record->trace_id);
     if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));
     if (code == 0) code = get_keeping(r, record, err);
     return code;
@@ -319,6 +341,11 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     *payload_at = len;
     code = get_record(bytes, len, record, &head, &r, err);
     if (code != 0) return code;
+    if ((head.traced & PUTS) != 0) {
+        code = frame_close(&r, bytes, len, 0, false, payload_at, err);
+        if (code != 0) return code;
+        r.at = r.end += PUTS_BYTES;
+    }
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);

@@ -36,7 +36,7 @@ struct blasd_intake_options {
     /* from the URL's query, each NULL where it is not there; the body's own members win over none
      * of them: the same member in both places is an error (invalid_field) */
     const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels, *notify;
-    const char *keep, *results;
+    const char *keep, *results, *put /* JSON text */;
     bool graph; /* the body is a graph: graph_in.h */
     /* bytes of the body where that is known, else 0: a header that describes more than comes is
      * then refused before room is made for it */
@@ -76,6 +76,8 @@ int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struc
 /* Where the request wants the job's end told, as it was given; NULL: nowhere. Borrowed until
  * blasd_intake_free. */
 const char *blasd_intake_notify(const struct blasd_intake *intake);
+/* The same: where it wants the output put; NULL: nowhere. */
+const char *blasd_intake_put(const struct blasd_intake *intake, const char *output);
 void blasd_intake_free(struct blasd_intake *intake); /* takes NULL */
 
 #endif

@@ -3,7 +3,7 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms, device, labels, keep, results and notify as strings, and inputs (a JSON text, of
+ * deadline_ms, device, labels, keep, results and notify as strings, put and inputs (JSON texts, of URLs and of
  * references); what else stands there is other programs' business and ignored. */
 #include "wire/safetensors_in.h"
 

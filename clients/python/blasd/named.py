@@ -45,8 +45,8 @@ class LstsqResult(NamedTuple):
 Words = dict[str, Any]
 
 # arguments of `run` beside inputs and parameters
-OPTIONS = ("timeout", "progress", "priority", "deadline_ms", "device", "idempotency_key", "labels", "notify", "out", "keep",
-           "results")
+OPTIONS = ("timeout", "progress", "priority", "deadline_ms", "device", "idempotency_key", "labels", "notify", "put", "out",
+           "keep", "results")
 
 
 class Named(NamedTuple):

@@ -39,7 +39,8 @@ class Operations:
     def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
+                 **others: Any) -> Any:
         """Cholesky factor, a = L @ L.T. As numpy.linalg.cholesky.
 
         The factor of symmetric positive definite matrices, as numpy.linalg.cholesky gives it. It is computed in
@@ -56,7 +57,7 @@ class Operations:
         """
         return self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
                            priority=priority, deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                           labels=labels, notify=notify, out=out, **others)
+                           labels=labels, notify=notify, put=put, out=out, **others)
 
     def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                  metric: str | None = None, output: str | None = None, p: float | None = None,
@@ -64,7 +65,8 @@ class Operations:
                  max_pairs: int | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
+                 **others: Any) -> Any:
         """Distances between points, d[i,j] = metric(x[i], y[j]). Returns an array, or the Result where the output asked
         for has an index beside the distances.
 
@@ -107,13 +109,13 @@ class Operations:
         return self._named("distance", given(x=x, y=y, w=w, V=V, VI=VI), given(metric=metric, output=output, p=p,
                            base=base, k=k, radius=radius, max_pairs=max_pairs), timeout=timeout, progress=progress,
                            priority=priority, deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                           labels=labels, notify=notify, out=out, **others)
+                           labels=labels, notify=notify, put=put, out=out, **others)
 
     def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
              timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-             labels: Labels | None = None, notify: str | None = None, out: Array | Mapping[str, Array] | None = None,
-             **others: Any) -> Any:
+             labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
+             out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """Eigenvalues and eigenvectors of symmetric matrices. As numpy.linalg.eigh: (eigenvalues, eigenvectors).
 
         As numpy.linalg.eigh gives them, or eigvalsh without vectors: computed in float64, scaled by a power of two
@@ -131,12 +133,13 @@ class Operations:
         """
         return self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO), timeout=timeout,
                            progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                           idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                           idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out, **others)
 
     def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float = 3600.0,
                  progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                  device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                 notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 notify: str | None = None, put: Mapping[str, str] | None = None,
+                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """Eigenvalues and eigenvectors of symmetric matrices. As numpy.linalg.eigvalsh.
 
         As numpy.linalg.eigh gives them, or eigvalsh without vectors: computed in float64, scaled by a power of two
@@ -152,12 +155,13 @@ class Operations:
         """
         return self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
                            progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                           idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                           idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out, **others)
 
     def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float = 3600.0,
               progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
               device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-              notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+              notify: str | None = None, put: Mapping[str, str] | None = None,
+              out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """Least squares of least norm, minimise ||b - a @ x||. As numpy.linalg.lstsq: (x, residuals, rank, s); for
         stacks, too, where residuals are there whatever the rank.
 
@@ -176,14 +180,15 @@ class Operations:
         """
         return self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout, progress=progress,
                            priority=priority, deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                           labels=labels, notify=notify, out=out, **others)
+                           labels=labels, notify=notify, put=put, out=out, **others)
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None, transpose_b: bool | None = None,
                alpha: float | None = None, beta: float | None = None, precision: str | None = None,
                exact: bool | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
                priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-               out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+               put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
+               **others: Any) -> Array:
         """Matrix product: alpha * a @ b + beta * c. Returns an array.
 
         The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines it: leading dimensions
@@ -211,13 +216,13 @@ class Operations:
                                    transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision, exact=exact),
                                    timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
                                    device=device, idempotency_key=idempotency_key, labels=labels, notify=notify,
-                                   out=out, **others)
+                                   put=put, out=out, **others)
         return value
 
     def qr(self, a: Any, mode: str | None = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
            priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
            idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-           out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+           put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """QR factorisation, a = Q @ R. As numpy.linalg.qr: (Q, R), or R alone with mode "r".
 
         As numpy.linalg.qr gives it, by Householder reflections without pivoting: computed in float64, columns scaled by
@@ -231,7 +236,7 @@ class Operations:
         """
         return self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress, priority=priority,
                            deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, labels=labels,
-                           notify=notify, out=out, **others)
+                           notify=notify, put=put, out=out, **others)
 
     def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
                    fit_intercept: bool | None = None, alpha: float | None = None, l1_ratio: float | None = None,
@@ -241,7 +246,8 @@ class Operations:
                    rcond: float | None = None, certify: bool | None = None, timeout: float = 3600.0,
                    progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                    device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                   notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Result:
+                   notify: str | None = None, put: Mapping[str, str] | None = None,
+                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> Result:
         """Linear regression: y = intercept + x coef. Returns the Result, which print shows as a table.
 
         ols solves (weighted) least squares by orthogonal factorisation, in double-double arithmetic where the problem
@@ -292,14 +298,16 @@ class Operations:
                                     cov_type=cov_type, use_t=use_t, residuals=residuals, cov_params=cov_params,
                                     rcond=rcond, certify=certify), timeout=timeout, progress=progress,
                                     priority=priority, deadline_ms=deadline_ms, device=device,
-                                    idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                    idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                    **others)
         return value
 
     def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
               refinement: str | None = None, certify: bool | None = None, timeout: float = 3600.0,
               progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
               device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-              notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+              notify: str | None = None, put: Mapping[str, str] | None = None,
+              out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """Solve a @ x = b. Returns an array.
 
         The solution of systems of linear equations, as numpy.linalg.solve gives it: one system or a stack, one
@@ -328,13 +336,15 @@ class Operations:
         value: Array = self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
                                    refinement=refinement, certify=certify), timeout=timeout, progress=progress,
                                    priority=priority, deadline_ms=deadline_ms, device=device,
-                                   idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                   idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                   **others)
         return value
 
     def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *, timeout: float = 3600.0,
             progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
             device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-            notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+            notify: str | None = None, put: Mapping[str, str] | None = None,
+            out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """Singular value decomposition, a = U @ diag(S) @ Vh. As numpy.linalg.svd: (U, S, Vh), or S alone.
 
         As numpy.linalg.svd gives it, or svdvals without vectors: computed in float64, scaled by a power of two where
@@ -349,8 +359,8 @@ class Operations:
         """
         return self._named("svd", given(a=a), given(full_matrices=full_matrices, compute_uv=compute_uv),
                            timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                           device=device, idempotency_key=idempotency_key, labels=labels, notify=notify, out=out,
-                           **others)
+                           device=device, idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                           out=out, **others)
 
 
 class AsyncOperations:
@@ -362,11 +372,13 @@ class AsyncOperations:
     async def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float = 3600.0,
                        progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                        device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                       notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                       notify: str | None = None, put: Mapping[str, str] | None = None,
+                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.cholesky."""
         return await self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
                                  priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                 **others)
 
     async def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                        metric: str | None = None, output: str | None = None, p: float | None = None,
@@ -374,63 +386,73 @@ class AsyncOperations:
                        max_pairs: int | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
                        priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                        idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                       put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
+                       **others: Any) -> Any:
         """See Client.distance."""
         return await self._named("distance", given(x=x, y=y, w=w, V=V, VI=VI), given(metric=metric, output=output, p=p,
                                  base=base, k=k, radius=radius, max_pairs=max_pairs), timeout=timeout,
                                  progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                 **others)
 
     async def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
                    timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                    deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                   labels: Labels | None = None, notify: str | None = None,
+                   labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.eigh."""
         return await self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO), timeout=timeout,
                                  progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                 **others)
 
     async def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float = 3600.0,
                        progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                        device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                       notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                       notify: str | None = None, put: Mapping[str, str] | None = None,
+                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.eigvalsh."""
         return await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
                                  progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                 **others)
 
     async def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float = 3600.0,
                     progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                     device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                    notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                    notify: str | None = None, put: Mapping[str, str] | None = None,
+                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.lstsq."""
         return await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout, progress=progress,
                                  priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                 **others)
 
     async def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None,
                      transpose_b: bool | None = None, alpha: float | None = None, beta: float | None = None,
                      precision: str | None = None, exact: bool | None = None, timeout: float = 3600.0,
                      progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                      device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                     notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+                     notify: str | None = None, put: Mapping[str, str] | None = None,
+                     out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """See Client.matmul."""
         value: Array = await self._named("matmul", given(a=a, b=b, c=c), given(transpose_a=transpose_a,
                                          transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision,
                                          exact=exact), timeout=timeout, progress=progress, priority=priority,
                                          deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                                         labels=labels, notify=notify, out=out, **others)
+                                         labels=labels, notify=notify, put=put, out=out, **others)
         return value
 
     async def qr(self, a: Any, mode: str | None = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
+                 **others: Any) -> Any:
         """See Client.qr."""
         return await self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress,
                                  priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, out=out, **others)
+                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                 **others)
 
     async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
                          fit_intercept: bool | None = None, alpha: float | None = None, l1_ratio: float | None = None,
@@ -440,8 +462,8 @@ class AsyncOperations:
                          rcond: float | None = None, certify: bool | None = None, timeout: float = 3600.0,
                          progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                          device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                         notify: str | None = None, out: Array | Mapping[str, Array] | None = None,
-                         **others: Any) -> Result:
+                         notify: str | None = None, put: Mapping[str, str] | None = None,
+                         out: Array | Mapping[str, Array] | None = None, **others: Any) -> Result:
         """See Client.regression."""
         value: Result = await self._named("regression", given(x=x, y=y, sample_weight=sample_weight),
                                           given(method=method, fit_intercept=fit_intercept, alpha=alpha,
@@ -450,29 +472,30 @@ class AsyncOperations:
                                           residuals=residuals, cov_params=cov_params, rcond=rcond, certify=certify),
                                           timeout=timeout, progress=progress, priority=priority,
                                           deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                                          labels=labels, notify=notify, out=out, **others)
+                                          labels=labels, notify=notify, put=put, out=out, **others)
         return value
 
     async def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
                     refinement: str | None = None, certify: bool | None = None, timeout: float = 3600.0,
                     progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                     device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                    notify: str | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+                    notify: str | None = None, put: Mapping[str, str] | None = None,
+                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """See Client.solve."""
         value: Array = await self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
                                          refinement=refinement, certify=certify), timeout=timeout, progress=progress,
                                          priority=priority, deadline_ms=deadline_ms, device=device,
-                                         idempotency_key=idempotency_key, labels=labels, notify=notify, out=out,
-                                         **others)
+                                         idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                                         out=out, **others)
         return value
 
     async def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *,
                   timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                   deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                  labels: Labels | None = None, notify: str | None = None,
+                  labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.svd."""
         return await self._named("svd", given(a=a), given(full_matrices=full_matrices, compute_uv=compute_uv),
                                  timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                 device=device, idempotency_key=idempotency_key, labels=labels, notify=notify, out=out,
-                                 **others)
+                                 device=device, idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                                 out=out, **others)

@@ -3,7 +3,7 @@
 local function ending_new()
     return {count = 0, names = {}, pieces = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
-            hooks = Hook.any()}
+            tells = call('EXISTS', K.notify, K.putting) > 0}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -67,6 +67,10 @@ local function key_bytes(key) return 320 + 2 * #key end
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
 local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
+    if e.tells then
+        pieces = Put.ended(name, job.tenant, pieces)
+        Hook.ended(name, job.tenant, pieces)
+    end
     local count, seg, channels = e.count + 1, job.seg, job.channels
     e.count, e.names[count], e.pieces[count], e.tenants[count] = count, name, pieces, job.tenant
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
@@ -81,7 +85,6 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
     end
     if e.meter then Meter.note(e.meter, job.tenant, pieces) end
-    if e.hooks then Hook.ended(name, job.tenant, pieces) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else

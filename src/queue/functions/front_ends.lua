@@ -27,6 +27,7 @@ local function recorded(id, tenant)
     if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
     return nil
 end
+Put.recorded = recorded
 
 local function unknown(id)
     local place = place_of(id)
@@ -147,7 +148,7 @@ local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
 -- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, its
--- Idempotency-Key with the value, and where its end is told.
+-- Idempotency-Key with the value, where its end is told, and what of it is put.
 local function submit_options(id, options, like)
     options = ' ' .. options
     local head, print, key = match(options, '^(.-) k=([^:]*):(.*)$')
@@ -172,8 +173,11 @@ local function submit_options(id, options, like)
     local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
     if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
     if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
+    local puts, puts_most = Put.asked(head), count_of(match(head, ' P=(%d+)'))
+    if puts == false or puts and not puts_most then return nil, 4 end
+    if puts and not Put.fits(like.tenant, puts, puts_most) then return nil, 12 end
     if most then Tensor.quota(like.tenant, most) end
-    return deadline, blob, holds, found, key, key and id .. ' ' .. print, url
+    return deadline, blob, holds, found, key, key and id .. ' ' .. print, url, puts
 end
 
 -- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
@@ -233,10 +237,10 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, holds, found, key, value, url = t.meta, '0', '0'
+    local meta, deadline, blob, holds, found, key, value, url, puts = t.meta, '0', '0'
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, holds, found, key, value, url = submit_options(id, options, t.like)
+        deadline, blob, holds, found, key, value, url, puts = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
@@ -245,7 +249,7 @@ local function submit_one(t, id, frame, options)
     if full > 0 then return full end
     local waits = found ~= nil and #found.wants > 0
     if not meta then
-        meta = meta_of(t.like, blob, deadline, nil, key, waits)
+        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil)
         if options == '' then t.meta = meta end
     end
     intake_add(t, id, meta, frame, 1, waits)
@@ -256,6 +260,7 @@ local function submit_one(t, id, frame, options)
         t.entries[#t.entries].made = Wait.made(id)
     end
     if url then Hook.promise(id, t.like.tenant, url) end
+    if puts then Put.promise(id, t.like.tenant, puts) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
@@ -555,14 +560,14 @@ stats = function(keys, args)
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
     return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d}',
+                  '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d,"puts":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
                   counted('jobs'), whole(counted('bytes')), running, call('HLEN', K.waits),
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
-                  call('HLEN', K.hooks))
+                  call('HLEN', K.hooks), call('HLEN', K.puts))
 end
 
 end

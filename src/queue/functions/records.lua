@@ -14,6 +14,7 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
 local FINISHED_AT = 32
+local TRACED_AT, PUTS, PUTS_BYTES = 159, 2, 192
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5,
                  waiting = 6}
@@ -76,6 +77,31 @@ function Record.frame(text, at)
 end
 
 function Record.zeros(n) return string.rep('\0', n) end
+
+-- What becomes of the outputs that are put stands at the end of a record, 4 bytes for each output it
+-- may have: state 1 (0: it is not put), tries 1, why the last one failed 2.
+Record.PUTS_MOST = 40
+
+-- The piece, with room for that.
+function Record.with_puts(piece)
+    local at, length = PIECE_HEAD + 1, struct.unpack('<I4', piece)
+    local size = struct.unpack('<I4', piece, at + 8)
+    return concat({struct.pack('<I4', length + PUTS_BYTES), sub(piece, 5, at + 7),
+                   struct.pack('<I4', size + PUTS_BYTES), sub(piece, at + 12, at + TRACED_AT - 1),
+                   string.char(byte(piece, at + TRACED_AT) % 2 + PUTS),
+                   sub(piece, at + TRACED_AT + 1, at + size - 1), Record.zeros(PUTS_BYTES),
+                   sub(piece, at + size)})
+end
+
+-- The piece, once that is so of the output at `place`, after `tries` more.
+function Record.put_is(piece, place, state, tries, why)
+    local at = PIECE_HEAD + 1
+    local from = at + struct.unpack('<I4', piece, at + 8) - PUTS_BYTES + 4 * place
+    if byte(piece, at + TRACED_AT) < PUTS then return piece end
+    tries = min(byte(piece, from + 1) + tries, 255)
+    return sub(piece, 1, from - 1) .. struct.pack('<BBI2', state, tries, why) .. sub(piece, from + 4)
+end
+
 function Record.padded(text, size) return sub(text, 1, size) .. Record.zeros(size - #text) end
 function Record.text(text)
     text = sub(text, 1, 255)

@@ -34,13 +34,14 @@ local function key_table(q)
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
-                           'hook_counts', 'hook_holds', 'waits', 'wanted', 'made', 'due',
+                           'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
+                           'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
                            'left'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage', 'figures', 'hook_lane'}) do
+                           'tenants', 'usage', 'figures', 'hook_lane', 'put_lane'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -192,10 +193,13 @@ local function alike(si, cost_text, note)
 end
 
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
-local function meta_of(like, blob, deadline, packed, key, waits)
+local function meta_of(like, blob, deadline, packed, key, waits, promised)
     local cost = whole(like.cost)
     local begin = ' ' .. now_text .. ' ' .. cost .. ' '
-    local head, flags = begin .. blob, waits and whole(blob + 4) or blob
+    local head, flags = begin .. blob, blob
+    if waits or promised then
+        flags = whole(blob + (waits and 4 or 0) + (promised and 2 or 0))
+    end
     last_meta = like.si .. begin .. flags .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
                 (like.work and ' w' .. like.work or '') ..
                 (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
@@ -204,8 +208,8 @@ local function meta_of(like, blob, deadline, packed, key, waits)
                 seg = like.seg, channels = like.channels, op = like.op,
                 labels = sub(like.labels, 2), tenant = like.tenant,
                 line = like.line, work = tonumber(like.work) or WORK, metered = like.work ~= nil,
-                key = key or '', promised = false, waiting = waits or false, us = now_text,
-                claim = packed and head .. ' 0 ' .. whole(packed) or head}
+                key = key or '', promised = promised or false, waiting = waits or false,
+                us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
     return last_meta
 end
 

@@ -46,6 +46,20 @@ static void only_what_is_told(void **state) {
     assert_int_equal(count(text, "worker=\"two\""), 1);
 }
 
+static void what_is_sent_to_others(void **state) {
+    const char *text =
+        metrics_of("{\"totals\":{\"webhooks delivered\":7,\"puts delivered\":4,\"puts failed\":2},"
+                   "\"webhooks\":1,\"puts\":3}");
+    (void)state;
+    assert_non_null(strstr(text, "\nblasd_webhooks_waiting 1\n"));
+    assert_non_null(strstr(text, "\nblasd_webhooks_total{outcome=\"delivered\"} 7\n"));
+    assert_non_null(strstr(text, "\nblasd_puts_waiting 3\n"));
+    assert_non_null(strstr(text, "\nblasd_puts_total{outcome=\"delivered\"} 4\n"));
+    assert_non_null(strstr(text, "\nblasd_puts_total{outcome=\"failed\"} 2\n"));
+    assert_non_null(strstr(text, "\nblasd_puts_total{outcome=\"given_up\"} 0\n"));
+    assert_null(strstr(metrics_of("{\"webhooks\":1}"), "blasd_puts")); /* of an earlier version */
+}
+
 static void ends_of_jobs(void **state) {
     const char *text =
         metrics_of("{\"totals\":{\"matmul submitted\":7,\"matmul succeeded\":4,\"matmul failed "
@@ -134,6 +148,7 @@ static void memory_that_runs_out_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_told),
+        cmocka_unit_test(what_is_sent_to_others),
         cmocka_unit_test(ends_of_jobs),
         cmocka_unit_test(names_are_escaped),
         cmocka_unit_test(what_workers_count),

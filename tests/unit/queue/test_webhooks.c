@@ -73,7 +73,7 @@ static void end_one(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *opti
 static struct blasd_webhooks *deliverer(struct bed *bed) {
     struct blasd_webhooks *hooks;
     struct blasd_err err;
-    assert_int_equal(blasd_webhooks_open(&bed->options, &hooks, &err), 0);
+    assert_int_equal(blasd_webhooks_open(&bed->options, BLASD_WEBHOOKS, &hooks, &err), 0);
     return hooks;
 }
 
@@ -83,6 +83,13 @@ static int keys_left(struct bed *bed) {
                                      "%s:hook_counts %s:hook_holds",
                                      bed->tag, bed->tag, bed->tag, bed->tag, bed->tag);
     int count = (int)reply->integer;
+    drop(reply);
+    return count;
+}
+
+static int total(struct bed *bed, const char *field) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:totals %s", bed->tag, field);
+    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
     drop(reply);
     return count;
 }
@@ -108,6 +115,7 @@ static void delivered(void **state) {
     assert_string_equal(taken.url[0], A "/x?k=1:2");
     assert_int_equal(settle(hooks, &taken, "delivered"), 0);
     assert_int_equal(settle(hooks, &taken, "delivered"), 0); /* the reply was lost */
+    assert_int_equal(total(&bed, "webhooks delivered"), 1);
     assert_int_equal(take(hooks, 4).lanes, 0);
     assert_int_equal(keys_left(&bed), 0);
     /* what is none of a URL's options is refused before anything is done */
@@ -167,6 +175,8 @@ static void tried_again(void **state) {
     }
     /* each wait is as long as all before it: about the logarithm of the time */
     assert_true(tries > 8 && tries < 20);
+    assert_int_equal(total(&bed, "webhooks failed"), tries - 1);
+    assert_int_equal(total(&bed, "webhooks given_up"), 1);
     assert_int_equal(keys_left(&bed), 0);
     /* one that does not get on gets one at a time, and none for a while; as long as it asks for */
     for (int i = 0; i < 3; i++) end_one(&bed, id[i], "n=99:" A "/");
