@@ -142,11 +142,10 @@ static int check_length(struct tensors_upload *upload, uint64_t bytes, struct bl
     uint64_t held = json ? limits->json_bytes : limits->envelope_bytes;
     if (bytes < held) held = bytes;
     if (bytes <= upload->body_limit) return http_body_sink_intake(&upload->text, held, err);
-    return blasd_fail(err, BLASD_E_body_too_large, "",
-                      "the body has %" PRIu64 " bytes or more; at most %" PRIu64
-                      " are taken (limit %s)",
-                      bytes, upload->body_limit,
-                      upload->body_limit == limits->json_bytes ? "json_bytes" : "body_bytes");
+    return blasd_fail(
+        err, BLASD_E_body_too_large, "",
+        "the body has %" PRIu64 " bytes or more; at most %" PRIu64 " are taken (limit %s)", bytes,
+        upload->body_limit, upload->body_limit == limits->json_bytes ? "json_bytes" : "body_bytes");
 }
 
 static int start(struct tensors_upload *upload, struct blasd_err *err) {

@@ -27,7 +27,7 @@ struct http_upload {
         bool awaits;              /* it is to wait for others */
         struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
                                    * and has an Idempotency-Key */
-        char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
+        char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
         struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
         int put_count;
     } ties;

@@ -15,7 +15,8 @@
 static const char common_usage[] =
     "  --redis URL            redis://[user:password@]host[:port][,host[:port]...][/db], several "
     "of a cluster or\n"
-    "                         of replicas; redis+sentinel://[user:password@]host[:port][,...]/MASTER"
+    "                         of replicas; "
+    "redis+sentinel://[user:password@]host[:port][,...]/MASTER"
     "[/db];\n"
     "                         rediss:// and rediss+sentinel:// with TLS; unix:/path; or file:/path "
     "of a file\n"

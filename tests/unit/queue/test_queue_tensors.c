@@ -1,5 +1,6 @@
-/* What a tenant's tensors come to inside Redis: bytes that pending jobs hold count until they do not,
- * whatever became of the tensor or of the record, and one of several tenants takes no other's place. */
+/* What a tenant's tensors come to inside Redis: bytes that pending jobs hold count until they do
+ * not, whatever became of the tensor or of the record, and one of several tenants takes no other's
+ * place. */
 #include "redis_fixture.h"
 
 #define KIB "1024"
@@ -58,7 +59,7 @@ static void deleted_under_a_job(void **state) {
     assert_int_equal(forget(&bed, id[0]), 0);
     assert_int_equal(hget(&bed, "tensor_bytes", tenant), 700000);
     assert_int_equal(put(&bed, tenant, "786432", "700000", id[1]), 3); /* tensors_full */
-    assert_int_equal(put(&bed, "two", "786432", "400000", id[2]), 3);  /* nor is there room in all */
+    assert_int_equal(put(&bed, "two", "786432", "400000", id[2]), 3); /* nor is there room in all */
     drop(fcall(&bed, "cancel", "0", job[0], NULL));
     assert_int_equal(hget(&bed, "tensor_bytes", tenant), 700000);
     drop(fcall(&bed, "cancel", "0", job[1], NULL));

@@ -230,8 +230,8 @@ static void room_of_a_tenant(void **state) {
         redisReply *reply;
         snprintf(options, sizeof options, "n=40:https://h%d.example:443/", i);
         id_make(id, BLASD_ID_ASYNC, 0);
-        reply = fcall(&bed, "submit", NEXT_SEQ, id, "frame", "2", "100", options, "\t\tmatmul\tgreedy",
-                      NULL);
+        reply = fcall(&bed, "submit", NEXT_SEQ, id, "frame", "2", "100", options,
+                      "\t\tmatmul\tgreedy", NULL);
         taken += reply->element[3]->integer == 0;
         drop(reply);
     }
