@@ -460,7 +460,8 @@ def test_a_graph_survives_its_worker(make_service):
     graph_id = post(service, body["steps"], wait=0, inputs=body["inputs"]).json()["id"]
     wait_for(lambda: service.request("GET", f"/graphs/{graph_id}").json()["progress"] > 0, 60)
     service.kill("worker")
-    graph = service.request("GET", f"/graphs/{graph_id}?wait=120", timeout=150).json()
+    graph = wait_for(lambda: (document := service.request("GET", f"/graphs/{graph_id}?wait=60", timeout=90).json())["state"] not in
+                     ("queued", "running") and document, "it ends", 900)
     assert graph["state"] == "succeeded" and graph["execution"]["attempts"] == 2
     assert not np.any(service.request("GET", f"/jobs/{graph_id}/outputs/s59.c", headers={"Accept": TYPES["npy"]}).npy())
 

@@ -13,7 +13,7 @@ import blasd
 
 RNG = np.random.default_rng(7)
 X, Y = RNG.standard_normal((40, 30)), RNG.standard_normal(40)
-LONG = {"method": "gd", "iterations": 1_000_000_000, "learning_rate": 1e-6}  # until it is cancelled
+LONG = {"method": "gd", "iterations": 200_000_000, "learning_rate": 1e-6}  # for minutes, or until it is cancelled; of far below job_s on a busy machine, too
 
 
 def send(service, op="regression", inputs=None, params=None):

@@ -82,12 +82,12 @@ def test_a_worker_killed_with_both_lanes_busy_loses_nothing(make_service):
 
 
 def test_what_the_lane_runs_ends_when_the_service_is_told_to_stop(make_service):
-    service = make_service()
+    service = make_service("--limit", "drain_s=300")
     heavy, behind = start_heavy(service, 3000), []
     for n in (2500, 2501):
         behind.append(service.post("matmul", {"a": np.ones((n, n)), "b": np.ones((n, n))}, wait=0,
                                    form="safetensors").json()["id"])
-    assert service.stop() == 0
+    assert service.stop(timeout=400) == 0
     service.start()
     job = until(service, heavy, ENDED)
     assert job["state"] == "succeeded" and job["execution"]["attempts"] == 1
