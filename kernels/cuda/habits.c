@@ -6,4 +6,4 @@ struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
                                             .block_bytes = (size_t)64 << 20,
                                             .cache_least = (size_t)64 << 10};
 
-struct blasd_cuda_habits blasd_cuda_habits = {.energy_ns = 20000000};
+struct blasd_cuda_habits blasd_cuda_habits = {.energy_ns = 20000000, .spread_from = 200};
