@@ -149,6 +149,9 @@ static int take_steps(struct blasd_cuda_job *job, struct solve_plan *plan, struc
     if (code == 0) code = blasd_cuda_take(job, (size_t)(spares * square), &steps->spare, err);
     if (code == 0) code = blasd_cuda_take(job, (size_t)(matrices * n * size), &steps->beside, err);
     if (code == 0)
+        code = blasd_cuda_take(job, (size_t)(matrices * solve_diagonal_count(n) * size),
+                               &steps->diagonal, err);
+    if (code == 0)
         code = blasd_cuda_take(job, (size_t)(3 * matrices * n) * sizeof(int),
                                (void **)&steps->numbers, err);
     if (code == 0)
@@ -230,11 +233,11 @@ static dim3 grid_of(int64_t blocks) {
     return dim3((unsigned)(blocks < GRID_MOST ? blocks : GRID_MOST));
 }
 
-template <int W, class T>
+template <int W, int N, class T>
 static int launch_small(struct blasd_cuda_job *job, const struct solve_batch &batch,
                         struct blasd_err *err) {
     int teams = SMALL_THREADS / W;
-    return blasd_launch(solve_small<W, T>, grid_of((batch.total + teams - 1) / teams),
+    return blasd_launch(solve_small<W, N, T>, grid_of((batch.total + teams - 1) / teams),
                         dim3(SMALL_THREADS), 0, job->stream, err, batch);
 }
 
@@ -253,15 +256,20 @@ template <class T>
 static int launch_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
                         struct blasd_err *err) {
     const struct solve_batch &batch = plan->batch;
-    int n = batch.shape.n, code;
+    int n = batch.shape.n, left = batch.shape.assume == BLASD_ASSUME_GENERAL, code = 0;
     if (plan->way == WAY_BLOCKS)
         return blasd_launch(solve_by_blocks<T>, grid_of(batch.total), dim3((unsigned)plan->threads),
                             (size_t)room_bytes(plan, true, false), job->stream, err, batch);
-    if (n > 16) return launch_lanes<32, T>(job, plan, 0, err);
-    if (n > 8) return launch_lanes<16, T>(job, plan, 0, err);
-    if (batch.shape.assume != BLASD_ASSUME_GENERAL) return launch_lanes<8, T>(job, plan, 0, err);
-    code = n <= 4 ? launch_small<4, T>(job, batch, err) : launch_small<8, T>(job, batch, err);
-    return code == 0 ? launch_lanes<8, T>(job, plan, 1, err) : code;
+    if (left)
+        code = n <= 4    ? launch_small<4, 4, T>(job, batch, err)
+               : n <= 8  ? launch_small<8, 8, T>(job, batch, err)
+               : n <= 16 ? launch_small<16, 16, T>(job, batch, err)
+               : n <= 24 ? launch_small<32, 24, T>(job, batch, err)
+                         : launch_small<32, 32, T>(job, batch, err);
+    if (code != 0) return code;
+    if (n <= 8) return launch_lanes<8, T>(job, plan, left, err);
+    if (n <= 16) return launch_lanes<16, T>(job, plan, left, err);
+    return launch_lanes<32, T>(job, plan, left, err);
 }
 
 /* The library's factors of the matrices of a chunk. */
