@@ -145,7 +145,8 @@ static __device__ void solve_one(const Team &team, const struct solve_batch &bat
 /* What small_system does; the flags of what it leaves say so. The teams of a warp go through all of
  * it together, those without a system of their own with the last one. */
 template <int W, int N, class T>
-__global__ void __launch_bounds__(SMALL_THREADS) solve_small(struct solve_batch batch) {
+__global__ void __launch_bounds__(SMALL_THREADS, W > 16 ? 4 : 6)
+    solve_small(struct solve_batch batch) {
     BLASD_STATIC_SHARED(T, factors, [SMALL_THREADS / W][N * (N + 1)]);
     const struct solve_shape &shape = batch.shape;
     int teams = SMALL_THREADS / W, mine = (int)threadIdx.x % 32 / W;
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(SMALL_THREADS) solve_small(struct solve_batch 
         struct solve_outcome outcome = {};
         double shrinks;
         s.own = matrix_of<T>(batch, at) + s.lane * shape.a_row;
-        s.own_step = shape.a_column;
+        s.own_step = (int)shape.a_column;
         BLASD_UNROLL
         for (int j = 0; j < N; j++)
             s.f[j] = s.here() && j < s.n ? s.element(j) : (T)(s.lane == j ? 1 : 0);

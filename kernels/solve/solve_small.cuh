@@ -22,7 +22,7 @@ template <int W, int N, class T> struct small_system {
     T f[N];           /* this lane's row of the matrix, then of its factors */
     T inverse;        /* of its pivot */
     const T *own;     /* its row in memory, for the residuals */
-    int64_t own_step; /* from element to element */
+    int own_step;     /* from element to element */
     T *factors; /* shared, N x (N + 1): row k is that of pivot k, its last number the inverse */
     double norm_1, norm_inf;
 
