@@ -152,10 +152,12 @@ generated: $(BUILD)/generate
 	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) > $$f; done
 	@$(PYTHON) api/generate.py
 	@$(PYTHON) clients/python/generate.py
+	@$(PYTHON) clients/c/generate.py
 check-generated: $(BUILD)/generate
 	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) | cmp -s - $$f || { echo "$$f is stale: run make generated"; exit 1; }; done
 	@$(PYTHON) api/generate.py --check
 	@$(PYTHON) clients/python/generate.py --check
+	@$(PYTHON) clients/c/generate.py --check
 
 .PHONY: new-op
 new-op:

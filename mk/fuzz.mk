@@ -5,7 +5,7 @@ REPLAY = $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/replay_%,$(FUZZ_C))
 FUZZERS = $(patsubst tests/fuzz/fuzz_%.c,build/fuzz/tests/fuzz/fuzz_%,$(FUZZ_C))
 FUZZ_SECONDS ?= 60
 # those of the way in have operations of their own
-WIRE_FUZZERS = frame intake_json intake_multipart intake_safetensors oip
+WIRE_FUZZERS = frame intake_json intake_multipart intake_safetensors oip reference
 FUZZ_LINK = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 $(WIRE_FUZZERS:%=$(BUILD)/tests/fuzz/replay_%) $(WIRE_FUZZERS:%=$(BUILD)/tests/fuzz/fuzz_%): \
     $(BUILD)/lib/oip.a $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a

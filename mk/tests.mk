@@ -30,6 +30,7 @@ $(filter $(BUILD)/tests/unit/oip/%,$(UNIT)): $(BUILD)/lib/oip.a $(BUILD)/lib/wir
 $(filter $(BUILD)/tests/unit/trace/%,$(UNIT)): $(BUILD)/lib/trace.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/outgoing/%,$(UNIT)): $(BUILD)/lib/outgoing.a $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
+$(filter $(BUILD)/tests/unit/redis/%,$(UNIT)): $(BUILD)/lib/redis.a $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/auth/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/auth.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/redis.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
 $(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a %/cli.a,$(ARCHIVES))

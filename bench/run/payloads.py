@@ -177,26 +177,45 @@ class Referring(Payload):
         return self._file("safetensors", lambda: safetensors(self.sent, op=self.op, inputs=compact(self.said)))
 
 
-def power_iteration(scratch, n, steps):
-    """As one graph: v = a v, v = v / |v| (the Q of a single column), and the eigenvalue at the end."""
-    rng = np.random.default_rng(n)
-    a, v = small_whole(rng, n, n), np.ones((n, 1))
-    graph, last = {}, {"input": "v"}
-    for i in range(steps):
-        graph[f"w{i}"] = {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": last}}
-        graph[f"v{i}"] = {"op": "qr", "inputs": {"a": {"step": f"w{i}"}}}
-        last = {"step": f"v{i}", "output": "Q"}
-    graph["w"] = {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": last}}
-    graph["value"] = {"op": "matmul", "inputs": {"a": last, "b": {"step": "w"}}, "params": {"transpose_a": True}}
-    body = scratch / f"power-{n}-{steps}.safetensors"
-    body.write_bytes(safetensors({"a": a, "v": v}, steps=compact(graph), results=compact(["value"])))
-    for _ in range(steps):
-        v = a @ v
-        v /= np.linalg.norm(v)
-    answer = scratch / f"power-{n}-{steps}.answer"
-    answer.write_bytes((v.T @ a @ v).tobytes())
-    return {"name": "power", "path": "/graphs?wait=120", "body": str(body), "tail": str(answer), "tail_float": 8, "tolerance": 1e-9,
-            "headers": {"Content-Type": "application/x-safetensors", "Accept": "application/x-safetensors"}}
+class PowerIteration:
+    """As one graph: v = a v, v = v / |v| (the Q of a single column), so many times, and the eigenvalue at the end. `kept`: the
+    matrix is a tensor that the service has, of that id."""
+
+    def __init__(self, scratch, n, steps, kept=None):
+        self.scratch, self.steps, self.kept, self.name = scratch, steps, kept, f"power-{n}-{steps}"
+        self.inputs = {"a": small_whole(np.random.default_rng(n), n, n)}
+
+    def referring(self, kept):
+        return PowerIteration(self.scratch, len(self.inputs["a"]), self.steps, kept["a"])
+
+    def _graph(self):
+        a = {"tensor": self.kept} if self.kept else {"input": "a"}
+        graph, last = {}, {"input": "v"}
+        for i in range(self.steps):
+            graph[f"w{i}"] = {"op": "matmul", "inputs": {"a": a, "b": last}}
+            graph[f"v{i}"] = {"op": "qr", "inputs": {"a": {"step": f"w{i}"}}}
+            last = {"step": f"v{i}", "output": "Q"}
+        graph["w"] = {"op": "matmul", "inputs": {"a": a, "b": last}}
+        graph["value"] = {"op": "matmul", "inputs": {"a": last, "b": {"step": "w"}}, "params": {"transpose_a": True}}
+        return graph
+
+    def _value(self):
+        a, v = self.inputs["a"], np.ones((len(self.inputs["a"]), 1))
+        for _ in range(self.steps):
+            v = a @ v
+            v /= np.linalg.norm(v)
+        return v.T @ a @ v
+
+    def for_blasd(self):
+        body = self.scratch / f"{self.name}-{self.kept or 'sent'}.safetensors"
+        answer = self.scratch / f"{self.name}.answer"
+        if not body.exists():
+            sent = {} if self.kept else dict(self.inputs)
+            body.write_bytes(safetensors({**sent, "v": np.ones((len(self.inputs["a"]), 1))}, steps=compact(self._graph()),
+                                         results=compact(["value"])))
+            answer.write_bytes(self._value().tobytes())
+        return {"name": "power", "path": "/graphs?wait=120", "body": str(body), "tail": str(answer), "tail_float": 8, "tolerance": 1e-9,
+                "headers": {"Content-Type": "application/x-safetensors", "Accept": "application/x-safetensors"}}
 
 
 class Distances(Payload):

@@ -57,7 +57,7 @@ GOALS = [
     ("spans", "with spans of 1 %, of the rate without", ">=", 0.97, value("spans")),
     ("tensors", "times the rate with the factor sent", ">=", 1.8, value("kept")),
     ("reference", "time of a job, of one without a reference", "<=", 1.15, value("cost")),
-    ("graph", "time, of that of the loop in C", "<=", 1.15, value("time")),
+    ("graph", "time, of that of the loop in C, the matrix kept", "<=", 1.15, value("time")),
     ("json-1", "p50, ms", "<", 0.35, latency("p50")),
     ("binary-64", "jobs a second", ">=", 20000, rate),
     ("binary-1024", "times the plain C server", ">=", 1, peer("plain-c")),

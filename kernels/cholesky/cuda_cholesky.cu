@@ -116,9 +116,17 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             if (s->stack.n == 0) blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], i, 0);
             if (info > 0) blasd_cholesky_refuse(task, &s->stack, i, info);
         }
-        blasd_cholesky_finish(task, &s->stack);
+        if (blasd_cuda_notes(job, t) == NULL) blasd_cholesky_finish(task, &s->stack);
     }
     return 0;
+}
+
+static void join(struct blasd_task *task, const int *notes) {
+    struct blasd_stack stack;
+    struct blasd_err ignored;
+    (void)notes;
+    if (blasd_stack_read(task->job, true, &stack, &ignored) == 0)
+        blasd_cholesky_finish(task, &stack);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_cholesky = {
@@ -127,5 +135,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_cholesky = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = stack_gpu_items,
+    .join = join,
 };

@@ -69,12 +69,14 @@ static void cuda_device_close(struct blasd_device *device) {
         blasd_cuda_ring_release(device, &slot->ring);
         blasd_cuda_arena_release(device, &slot->arena);
         blasd_cuda_scrap_release(&slot->scraps);
+        if (slot->pinned != NULL) calls->host_free(device->gpu, slot->pinned);
         free(slot->up.pieces);
         free(slot->down.pieces);
     }
     blasd_cuda_cache_clear(device);
     calls->stream_close(device->up);
     calls->stream_close(device->down);
+    blasd_cuda_pinned_close(device);
     blasd_cuda_ring_release(device, &device->ring);
     blasd_nvml_close(device->nvml);
     if (device->gpu != NULL) calls->close(device->gpu);
@@ -137,6 +139,7 @@ static int cuda_device_open(int ordinal, struct blasd_device **ret, struct blasd
     device->ordinal = ordinal;
     device->sizes = blasd_cuda_sizes;
     device->copy_threads = copy_threads();
+    blasd_cuda_pinned_open(device);
     code = calls->open(ordinal, &device->gpu, err);
     if (code == 0) code = calls->facts(device->gpu, &device->facts, err);
     if (code == 0) code = calls->stream_open(device->gpu, &device->up, err);
@@ -246,6 +249,7 @@ static int cuda_device_info(struct blasd_device *device, bool measure,
     info->memory_free_bytes = facts.memory_free_bytes;
     info->busy_percent = -1;
     blasd_nvml_read(device->nvml, info);
+    blasd_cuda_pinned_remark(device, info->remark, sizeof info->remark);
     return measure ? measure_all(device, info, err) : 0;
 }
 
@@ -259,5 +263,7 @@ const struct blasd_backend blasd_backend = {
     .device_close = cuda_device_close,
     .device_info = cuda_device_info,
     .device_kept = blasd_cuda_cache_ids,
+    .memory_comes = blasd_cuda_memory_comes,
+    .memory_goes = blasd_cuda_memory_goes,
     .kernels = blasd_cuda_kernels,
 };

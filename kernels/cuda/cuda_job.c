@@ -6,19 +6,22 @@
 #include <string.h>
 
 void *blasd_cuda_in(const struct blasd_cuda_job *job, int t, int i) {
-    return job->slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i];
+    return job->slot->inputs[(size_t)(job->first + t) * BLASD_MAX_INPUTS + (size_t)i];
 }
 
 void *blasd_cuda_out(const struct blasd_cuda_job *job, int t, int o) {
-    return job->slot->outputs[(size_t)t * (size_t)job->slot->output_count + (size_t)o];
+    return job->slot
+        ->outputs[(size_t)(job->first + t) * (size_t)job->slot->output_count + (size_t)o];
 }
 
+/* Tensors of one place and equal sizes lie one after the other. */
 int64_t blasd_cuda_in_step(const struct blasd_cuda_job *job, int i) {
-    return job->slot->in_step[i];
+    return job->count > 1 ? (char *)blasd_cuda_in(job, 1, i) - (char *)blasd_cuda_in(job, 0, i) : 0;
 }
 
 int64_t blasd_cuda_out_step(const struct blasd_cuda_job *job, int o) {
-    return job->slot->out_step[o];
+    return job->count > 1 ? (char *)blasd_cuda_out(job, 1, o) - (char *)blasd_cuda_out(job, 0, o)
+                          : 0;
 }
 
 int blasd_cuda_take(struct blasd_cuda_job *job, size_t bytes, void **ret, struct blasd_err *err) {
@@ -33,12 +36,27 @@ int blasd_cuda_host(struct blasd_cuda_job *job, size_t bytes, void **ret, struct
     return 0;
 }
 
+int blasd_cuda_host_pinned(struct blasd_cuda_job *job, size_t bytes, void **ret,
+                           struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    int code = 0;
+    if (slot->pinned_bytes < bytes) {
+        if (slot->pinned != NULL) job->calls->host_free(job->gpu, slot->pinned);
+        slot->pinned = NULL;
+        slot->pinned_bytes = 0;
+        code = job->calls->host_alloc(job->gpu, bytes, &slot->pinned, err);
+        if (code == 0) slot->pinned_bytes = bytes;
+    }
+    *ret = slot->pinned;
+    return code;
+}
+
 static int both_sides(struct blasd_cuda_job *job, size_t bytes, struct blasd_cuda_list *list,
                       void **host, void **device, struct blasd_err *err) {
     struct blasd_cuda_slot *slot = job->slot;
     int code = blasd_cuda_host(job, bytes, host, err);
     if (code == 0) code = blasd_cuda_arena_take(slot->device, &slot->arena, bytes, 64, device, err);
-    return code == 0 ? blasd_cuda_list_add(list, *device, *host, bytes, err) : code;
+    return code == 0 ? blasd_cuda_list_add(slot, list, *device, *host, bytes, err) : code;
 }
 
 int blasd_cuda_table(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,
@@ -63,19 +81,21 @@ static int fetch_list(struct blasd_cuda_job *job, const struct blasd_cuda_list *
 
 int blasd_cuda_fetch(struct blasd_cuda_job *job, void *device, const void *host, size_t bytes,
                      struct blasd_err *err) {
-    struct blasd_cuda_piece piece = {device, (char *)(uintptr_t)host, bytes};
+    struct blasd_cuda_piece piece = {device, (char *)(uintptr_t)host, bytes,
+                                     blasd_cuda_pin(job->slot, host, bytes)};
     struct blasd_cuda_list list = {.pieces = &piece, .count = bytes > 0, .room = 1};
     return fetch_list(job, &list, err);
 }
 
 /* The rows of a block as pieces; one where they lie side by side on the host too. */
-static int add_rows(struct blasd_cuda_list *list, const char *device, const char *host,
-                    size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err) {
+static int add_rows(struct blasd_cuda_slot *slot, struct blasd_cuda_list *list, const char *device,
+                    const char *host, size_t row_bytes, size_t host_step, int64_t rows,
+                    struct blasd_err *err) {
     int code = 0;
     if (row_bytes == host_step)
-        return blasd_cuda_list_add(list, device, host, row_bytes * (size_t)rows, err);
+        return blasd_cuda_list_add(slot, list, device, host, row_bytes * (size_t)rows, err);
     for (int64_t i = 0; code == 0 && i < rows; i++)
-        code = blasd_cuda_list_add(list, device + (size_t)i * row_bytes,
+        code = blasd_cuda_list_add(slot, list, device + (size_t)i * row_bytes,
                                    host + (size_t)i * host_step, row_bytes, err);
     return code;
 }
@@ -83,7 +103,7 @@ static int add_rows(struct blasd_cuda_list *list, const char *device, const char
 int blasd_cuda_fetch_rows(struct blasd_cuda_job *job, void *device, const void *host,
                           size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err) {
     struct blasd_cuda_list list = {0};
-    int code = add_rows(&list, device, host, row_bytes, host_step, rows, err);
+    int code = add_rows(job->slot, &list, device, host, row_bytes, host_step, rows, err);
     if (code == 0) code = fetch_list(job, &list, err);
     free(list.pieces);
     return code;
@@ -114,7 +134,8 @@ int blasd_cuda_send_rows(struct blasd_cuda_job *job, void *host, const void *dev
     int before = slot->down.count, behind, added;
     if (slot->tickets[number] == NULL)
         code = calls->event_open(job->gpu, &slot->tickets[number], err);
-    if (code == 0) code = add_rows(&slot->down, device, host, row_bytes, host_step, rows, err);
+    if (code == 0)
+        code = add_rows(slot, &slot->down, device, host, row_bytes, host_step, rows, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code != 0) return code;

@@ -3,13 +3,15 @@
  *
  * A slot is what one batch occupies from its upload to its last downloaded byte. Uploads of all
  * slots share one stream and one ring of pinned chunks, downloads share a stream, and each slot
- * computes on a stream of its own. Read next: transfer.c, memory.c, cache.c, flight.c,
+ * computes on a stream of its own. Read next: transfer.c, pinned.c, memory.c, cache.c, flight.c,
  * cuda_backend.c; then energy.c. */
 #ifndef BLASD_KERNELS_CUDA_DEVICE_H
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/habits.h"
+
+#include <pthread.h>
 
 #define BLASD_CUDA_SLOTS 2
 #define BLASD_CUDA_CHUNKS 8   /* pinned chunks of a ring */
@@ -21,6 +23,7 @@
 struct blasd_cuda_piece {
     char *device, *host;
     size_t bytes;
+    bool pinned; /* the host's side is: it needs no chunk */
 };
 
 /* Pieces in the order in which they travel. */
@@ -28,8 +31,9 @@ struct blasd_cuda_list {
     struct blasd_cuda_piece *pieces; /* owned */
     int count, room;
 };
-int blasd_cuda_list_add(struct blasd_cuda_list *list, const void *device, const void *host,
-                        size_t bytes, struct blasd_err *err);
+/* `list` is of what the slot's part moves. */
+int blasd_cuda_list_add(struct blasd_cuda_slot *slot, struct blasd_cuda_list *list,
+                        const void *device, const void *host, size_t bytes, struct blasd_err *err);
 
 /* A place in a list. */
 struct blasd_cuda_cursor {
@@ -61,6 +65,40 @@ int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err);
 /* Forgets what is in the ring; nothing may be under way. */
 void blasd_cuda_ring_reset(struct blasd_cuda_ring *ring);
 void blasd_cuda_ring_release(struct blasd_device *device, struct blasd_cuda_ring *ring);
+
+/* ---- pinned.c ---- */
+
+/* A mapping of the worker's. */
+struct blasd_cuda_range {
+    char *memory;
+    size_t bytes; /* whole pages */
+    bool writable, registered, refused;
+    unsigned slots; /* a bit each: whose parts read or write it */
+    uint64_t batch; /* the last that used it */
+    int batches;    /* how many did, since it came or was given up */
+};
+struct blasd_cuda_pinned {
+    pthread_mutex_t lock;            /* of all of this */
+    struct blasd_cuda_range *ranges; /* owned; by their addresses, which do not overlap */
+    int count, room;
+    size_t bytes, most; /* that are registered; that may be */
+    int refusals;       /* in a row */
+    char why[160];      /* of the first; "": there was none */
+};
+void blasd_cuda_pinned_open(struct blasd_device *device);
+/* Nothing may be under way. */
+void blasd_cuda_pinned_close(struct blasd_device *device);
+/* Whether a copy may go to or from these bytes where they lie; if so, they stay pinned until
+ * blasd_cuda_unpin of the slot. */
+bool blasd_cuda_pin(struct blasd_cuda_slot *slot, const void *memory, size_t bytes);
+/* What the slot's part moved has been moved. */
+void blasd_cuda_unpin(struct blasd_cuda_slot *slot);
+/* Why copies go another way than they could; "": they do not. */
+void blasd_cuda_pinned_remark(struct blasd_device *device, char *remark, size_t size);
+/* For the backend's memory_comes and memory_goes. */
+void blasd_cuda_memory_comes(struct blasd_device *device, void *memory, uint64_t bytes,
+                             bool writable);
+void blasd_cuda_memory_goes(struct blasd_device *device, void *memory);
 
 /* ---- memory.c ---- */
 
@@ -139,6 +177,14 @@ void blasd_cuda_energy_end(struct blasd_flight *flight);
 int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
                     const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
 
+/* ---- company.c ---- */
+
+/* The tasks of the slot's batch as jobs: tasks of one key that stand side by side are one. */
+int blasd_cuda_find_jobs(struct blasd_cuda_slot *slot, struct blasd_err *err);
+/* When all of them are prepared: makes one launch of those that can be. */
+int blasd_cuda_join_launches(struct blasd_cuda_slot *slot, struct blasd_err *err);
+int blasd_cuda_start_joints(struct blasd_cuda_slot *slot, struct blasd_err *err);
+
 /* ---- flight.c ---- */
 
 /* Makes the slot's stream and events where they are not there yet. */
@@ -150,7 +196,12 @@ struct blasd_cuda_slot {
     struct blasd_device *device; /* borrowed */
     enum blasd_cuda_slot_state state;
     const struct blasd_cuda_op *op;
-    struct blasd_cuda_job job;
+    struct blasd_cuda_job job;   /* all tasks, whatever their keys */
+    struct blasd_cuda_job *jobs; /* of one key each, in scraps */
+    int job_count;
+    struct blasd_cuda_joint *joints; /* what the jobs launch together, in scraps; once they are
+                                        joined an array, before that a list */
+    int joint_count;
     struct blasd_flight *flight; /* whose part it runs */
     struct blasd_gpu_stream *run;
     struct blasd_gpu_event *up_from, *up_to, *run_from, *run_to, *down_from, *down_to;
@@ -158,12 +209,13 @@ struct blasd_cuda_slot {
     int sends, mark_count;
     struct blasd_cuda_arena arena;
     struct blasd_cuda_scrap *scraps;
+    void *pinned; /* owned: for what an operation copies by itself; kept for the next batch */
+    size_t pinned_bytes;
     struct blasd_cuda_list up, down;
     struct blasd_cuda_cursor sent; /* in `down`: from here on nothing is on its way */
     struct blasd_cuda_ring ring;   /* of downloads */
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
-    int64_t in_step[BLASD_MAX_INPUTS], out_step[BLASD_MAX_OUTPUTS];
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
     int64_t host_us;             /* of packing before the first copy */
 };
@@ -175,6 +227,7 @@ struct blasd_flight {
     struct blasd_task *tasks; /* the caller's, or pieces of them */
     int count;
     struct blasd_cuda_whole *whole; /* owned; NULL: nothing was cut */
+    uint64_t number;                /* of the batches that this device has had */
     int begun, ended;               /* tasks that went into a slot, that came out */
     int most;                       /* tasks of a part; falls where memory is short */
     struct blasd_watch *watch;
@@ -194,7 +247,7 @@ uint64_t blasd_cuda_task_bytes(const struct blasd_task *task);
 /* Puts pieces in the place of tasks that are large stacks, if the operation takes them so. */
 void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op);
 /* All has ended: the tasks are told what became of their pieces. */
-void blasd_cuda_join(struct blasd_flight *flight);
+void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op);
 
 /* Reports progress, which never goes back, and tells whether to go on. */
 bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress);
@@ -209,6 +262,8 @@ struct blasd_device {
     struct blasd_cuda_ring ring; /* of uploads */
     struct blasd_cuda_slot slots[BLASD_CUDA_SLOTS];
     struct blasd_cuda_cache cache;
+    struct blasd_cuda_pinned pinned;
+    uint64_t batches;             /* that it has had */
     int oldest, busy;             /* slots in use, a ring too: the oldest is ended first */
     struct blasd_flight *flights; /* owned; open ones in the order they came */
     struct blasd_nvml *nvml;      /* owned; NULL where there is none */

@@ -36,29 +36,19 @@ static const struct blasd_tensor *output_of(const struct blasd_task *task, int o
     return task->outputs[o].rank >= 0 ? &task->outputs[o] : NULL;
 }
 
-/* Gives the column's tensors their offsets (from 1 on, so that 0 means none) and finds their step.
- */
-static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *place, uint64_t at,
-                             int64_t *step) {
+/* Gives the column's tensors their offsets, from 1 on, so that 0 means none. */
+static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *place, uint64_t at) {
     struct blasd_cuda_job *job = &slot->job;
-    uint64_t last = 0;
-    bool even = job->count > 1;
-    *step = 0;
     for (int t = 0; t < job->count; t++) {
         char **entry = &place->table[(size_t)t * (size_t)place->columns + (size_t)place->column];
         const struct blasd_tensor *tensor = place->tensor(&job->tasks[t], place->column);
         if (*entry == NULL || tensor == NULL) { /* not wished for, or not there */
             *entry = NULL;
-            even = false;
             continue;
         }
-        if (t == 1) *step = (int64_t)(at - last);
-        if (t > 0 && (int64_t)(at - last) != *step) even = false;
-        last = at;
         *entry = (char *)(uintptr_t)(at + 1);
         at += align_up(blasd_tensor_bytes(tensor));
     }
-    if (!even) *step = 0;
     return at;
 }
 
@@ -86,7 +76,8 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         if (place->tensor == input_of &&
             comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
             continue;
-        code = blasd_cuda_list_add(list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
+        code =
+            blasd_cuda_list_add(slot, list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;
     }
     return 0;
@@ -124,9 +115,9 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     void *in_base, *out_base;
     int code;
     for (out.column = 0; out.column < out.columns; out.column++)
-        out_bytes = place_column(slot, &out, out_bytes, &slot->out_step[out.column]);
+        out_bytes = place_column(slot, &out, out_bytes);
     for (in.column = 0; in.column < in.columns; in.column++)
-        in_bytes = place_column(slot, &in, in_bytes, &slot->in_step[in.column]);
+        in_bytes = place_column(slot, &in, in_bytes);
     /* the inputs come last, so that tables taken next lie behind them */
     code = blasd_cuda_arena_take(slot->device, &slot->arena, out_bytes, 256, &out_base, err);
     if (code == 0)
@@ -152,12 +143,15 @@ int blasd_cuda_slot_open(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 }
 
 static void slot_clear(struct blasd_cuda_slot *slot) {
+    blasd_cuda_unpin(slot);
     blasd_cuda_arena_reset(slot->device, &slot->arena);
     blasd_cuda_scrap_release(&slot->scraps);
     blasd_cuda_ring_reset(&slot->ring);
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
     slot->sends = slot->mark_count = 0;
+    slot->job_count = slot->joint_count = 0;
+    slot->joints = NULL;
     slot->state = BLASD_SLOT_IDLE;
 }
 
@@ -172,10 +166,22 @@ static void slot_abandon(struct blasd_cuda_slot *slot) {
     slot_clear(slot);
 }
 
+/* One of the operation's functions, which may be NULL, for each job of the batch. */
+static int each_job(struct blasd_cuda_slot *slot,
+                    int (*step)(struct blasd_cuda_job *job, struct blasd_err *err),
+                    struct blasd_err *err) {
+    int code = 0;
+    for (int j = 0; step != NULL && code == 0 && j < slot->job_count; j++)
+        code = step(&slot->jobs[j], err);
+    return code;
+}
+
 static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     int code = wishes(slot, err);
     if (code == 0) code = lay_out(slot, err);
-    if (code == 0 && slot->op->prepare != NULL) code = slot->op->prepare(&slot->job, err);
+    if (code == 0) code = blasd_cuda_find_jobs(slot, err);
+    if (code == 0) code = each_job(slot, slot->op->prepare, err);
+    if (code == 0) code = blasd_cuda_join_launches(slot, err);
     return code;
 }
 
@@ -230,7 +236,8 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
     int code = calls->event_record(slot->run_from, slot->run, err);
-    if (code == 0) code = slot->op->compute(&slot->job, err);
+    if (code == 0) code = each_job(slot, slot->op->compute, err);
+    if (code == 0) code = blasd_cuda_start_joints(slot, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
@@ -289,7 +296,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (code == 0) code = calls->event_wait(slot->down_to, err);
     came_ns = blasd_clock_ns();
     if (code == 0) code = blasd_cuda_store(slot, err);
-    if (code == 0 && slot->op->finish != NULL) code = slot->op->finish(&slot->job, err);
+    if (code == 0) code = each_job(slot, slot->op->finish, err);
     if (code != 0) {
         slot_abandon(slot);
         return code;
@@ -378,9 +385,9 @@ static void begin_part(struct blasd_device *device, struct blasd_flight *flight)
             &device->slots[(device->oldest + device->busy) % BLASD_CUDA_SLOTS];
         int count = part_count(flight), before = device->busy, code;
         struct blasd_err err = {0};
+        slot->flight = flight;
         code = part_begin(slot, op, tasks, count, flight->watch, &err);
         if (code == 0) {
-            slot->flight = flight;
             flight->begun += count;
             device->busy++;
             return;
@@ -434,6 +441,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
     *flight = (struct blasd_flight){
         .device = device, .tasks = tasks, .count = count, .most = count, .watch = watch};
+    flight->number = ++device->batches;
     while (*link != NULL) link = &(*link)->next;
     *link = flight;
     blasd_cuda_energy_begin(flight);
@@ -467,7 +475,7 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
         go_on(device);
     }
     if (flight->code == 0) blasd_cuda_energy_end(flight);
-    blasd_cuda_join(flight);
+    blasd_cuda_join(flight, find_op(flight->tasks->job->op));
     while (*link != flight) link = &(*link)->next;
     *link = flight->next;
     code = flight->code;

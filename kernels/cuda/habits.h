@@ -13,6 +13,10 @@ struct blasd_cuda_sizes {
     size_t block_bytes; /* least device allocation */
     size_t cache_least; /* of an input that stays on the device: less goes up with others */
     size_t cache_bytes; /* of all that do; 0: a quarter of what was free at first */
+    /* host memory that copies go to and from where it lies (pinned.c) */
+    size_t pinned_least; /* bytes of such a copy: less goes with others */
+    size_t pinned_bytes; /* that are registered, at most; 0: a quarter of the machine's memory */
+    int pinned_after;    /* registered for the batch with this number that uses the mapping */
 };
 extern struct blasd_cuda_sizes blasd_cuda_sizes;
 

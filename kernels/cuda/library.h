@@ -3,11 +3,12 @@
  * tests, a stand-in that does the same with OpenBLAS and LAPACKE (tests/standin).
  *
  * Everything that takes a stream is only put on it: pointers into host memory must be pinned
- * (host_alloc) and stay as they are until the stream has come past. The stand-in really runs things
- * later, in a shuffled order that only events and streams constrain, and it keeps device memory
- * unreadable for host code. Functions return 0 or a negative code with `err` filled:
- * out_of_memory; device_error where the device is gone for this process; internal_error for a call
- * that was refused (then only that call has failed). Knows nothing of jobs. Read next: device.h. */
+ * (host_alloc, host_register) and stay as they are until the stream has come past. The stand-in
+ * really runs things later, in a shuffled order that only events and streams constrain, and it
+ * keeps device memory unreadable for host code. Functions return 0 or a negative code with `err`
+ * filled: out_of_memory; device_error where the device is gone for this process; internal_error for
+ * a call that was refused (then only that call has failed). Knows nothing of jobs. Read next:
+ * device.h. */
 #ifndef BLASD_KERNELS_CUDA_LIBRARY_H
 #define BLASD_KERNELS_CUDA_LIBRARY_H
 
@@ -38,7 +39,8 @@ struct blasd_gpu_facts {
     int units;         /* multiprocessors */
     int major, minor;
     uint64_t memory_bytes, memory_free_bytes;
-    uint64_t shared_bytes; /* most shared memory of one block */
+    uint64_t shared_bytes;    /* most shared memory of one block */
+    bool registers_read_only; /* host memory may be registered that is mapped for reading alone */
 };
 
 /* What a product may do to float32 factors first; float64 and half factors are never changed. */
@@ -84,6 +86,11 @@ struct blasd_gpu_library {
     void (*device_free)(struct blasd_gpu *gpu, void *memory); /* waits for all streams */
     int (*host_alloc)(struct blasd_gpu *gpu, size_t bytes, void **ret, struct blasd_err *err);
     void (*host_free)(struct blasd_gpu *gpu, void *memory);
+    /* Pins memory of ours, whole pages, where it lies. It stays mapped, to the same pages, until
+     * host_unregister, and no copy may be under way then. Any thread may call these two. */
+    int (*host_register)(struct blasd_gpu *gpu, void *memory, size_t bytes, bool read_only,
+                         struct blasd_err *err);
+    void (*host_unregister)(struct blasd_gpu *gpu, void *memory);
 
     int (*stream_open)(struct blasd_gpu *gpu, struct blasd_gpu_stream **ret, struct blasd_err *err);
     void (*stream_close)(struct blasd_gpu_stream *stream); /* waits for it; takes NULL */

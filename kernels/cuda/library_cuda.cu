@@ -96,6 +96,7 @@ int blasd_gpu_peek(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *e
     ret->major = properties.major;
     ret->minor = properties.minor;
     ret->shared_bytes = properties.sharedMemPerBlockOptin;
+    ret->registers_read_only = properties.hostRegisterReadOnlySupported != 0;
     return 0;
 }
 
@@ -164,6 +165,21 @@ int blasd_gpu_host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct bl
 
 void blasd_gpu_host_free(struct blasd_gpu *, void *memory) {
     (void)cudaFreeHost(memory);
+}
+
+/* Each thread has a device of its own that it speaks to. */
+int blasd_gpu_host_register(struct blasd_gpu *gpu, void *memory, size_t bytes, bool read_only,
+                            struct blasd_err *err) {
+    CUDA(cudaSetDevice(gpu->ordinal), "choosing the device");
+    CUDA(cudaHostRegister(memory, bytes,
+                          read_only ? cudaHostRegisterReadOnly : cudaHostRegisterDefault),
+         "registering memory");
+    return 0;
+}
+
+void blasd_gpu_host_unregister(struct blasd_gpu *gpu, void *memory) {
+    if (cudaSetDevice(gpu->ordinal) == cudaSuccess) (void)cudaHostUnregister(memory);
+    (void)cudaGetLastError();
 }
 
 int blasd_gpu_stream_open(struct blasd_gpu *gpu, struct blasd_gpu_stream **ret,

@@ -19,6 +19,8 @@ extern "C" {
     X(device_free)                                                                                 \
     X(host_alloc)                                                                                  \
     X(host_free)                                                                                   \
+    X(host_register)                                                                               \
+    X(host_unregister)                                                                             \
     X(stream_open)                                                                                 \
     X(stream_close)                                                                                \
     X(stream_wait)                                                                                 \

@@ -60,10 +60,11 @@ constexpr int warpSize = 32;
 /* 0: threads in ascending order, 1: the last one made ready first, others: at random. */
 extern uint64_t blasd_shim_seed;
 /* Runs all threads of a grid; false where the kernel did what CUDA does not define, with `why` (of
- * `size` bytes) filled in. Dynamic shared memory is full of 0xff at the start of each block, and
- * ends where it was said to end. `together`: all blocks at once, which may be few. */
-bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, bool together,
-                    const std::function<void()> &run, char *why, size_t size);
+ * `size` bytes) filled in. `allowed`: what it was allowed when it was launched. Dynamic shared
+ * memory is full of 0xff at the start of each block, and ends where it was said to end. `together`:
+ * all blocks at once, which may be few. */
+bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, size_t allowed,
+                    bool together, const std::function<void()> &run, char *why, size_t size);
 
 /* true: what a grid and a block may be is checked, and no thread runs. */
 extern bool blasd_shim_checks_alone;
@@ -71,6 +72,7 @@ extern bool blasd_shim_checks_alone;
 extern size_t blasd_shim_shared_most;
 /* Allows a kernel this much dynamic shared memory from now on; false where no block has so much. */
 bool blasd_shim_allow_shared(const void *kernel, size_t bytes);
+size_t blasd_shim_allowed(const void *kernel);
 /* No kernel has been allowed anything, as in a new process. */
 void blasd_shim_forget_allowed(void);
 

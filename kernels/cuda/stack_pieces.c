@@ -12,6 +12,7 @@
 
 /* One piece of a task that was cut. */
 struct cut_job {
+    int *notes; /* its part of its task's */
     struct blasd_job job;
     struct blasd_plan plan;
     struct blasd_key names[BLASD_MAX_INPUTS];
@@ -24,6 +25,7 @@ struct blasd_cuda_whole {
     int *first;                /* owned: of each, its first piece; one more is the end */
     struct blasd_task *pieces; /* owned */
     struct cut_job **jobs;     /* owned: of each piece, NULL where its task was not cut */
+    int **notes;               /* owned, and each: of each problem of a task that was cut */
 };
 
 uint64_t blasd_cuda_task_bytes(const struct blasd_task *task) {
@@ -35,38 +37,48 @@ uint64_t blasd_cuda_task_bytes(const struct blasd_task *task) {
     return bytes;
 }
 
-static bool begins_with(const struct blasd_tensor *tensor, int rank, int64_t length) {
-    return tensor->rank == rank && tensor->shape[0] == length && tensor->order == BLASD_ROW_MAJOR;
+static bool begins_with(const struct blasd_tensor *tensor, int64_t length) {
+    return tensor->rank > 0 && tensor->shape[0] == length && tensor->order == BLASD_ROW_MAJOR;
 }
 
-static bool can_be_cut(const struct blasd_task *task, int input) {
-    const struct blasd_tensor *out = &task->outputs[0];
-    enum blasd_dtype sent = task->job->inputs[input].tensor.dtype;
+static bool can_be_cut(const struct blasd_task *task, int input, int64_t length) {
+    const struct blasd_tensor *sent = &task->job->inputs[input].tensor;
     /* of integers the host tells in words what their largest can lead to: of all of them at once */
-    return begins_with(&task->inputs[input], out->rank, out->shape[0]) &&
-           task->job->inputs[input].tensor.order == BLASD_ROW_MAJOR &&
-           (blasd_dtype_kind(sent) == 'f' || blasd_dtype_kind(sent) == 'c');
+    return begins_with(&task->inputs[input], length) && sent->order == BLASD_ROW_MAJOR &&
+           (blasd_dtype_kind(sent->dtype) == 'f' || blasd_dtype_kind(sent->dtype) == 'c');
 }
 
-/* The length of the stack: that of the first dimension, where all tensors have it. */
-static int64_t stack_length(const struct blasd_task *task) {
-    const struct blasd_tensor *out = &task->outputs[0];
-    if (task->unmade != 0 || out->rank < 3) return 1;
-    for (int o = 1; task->job->op->outputs[o].name != NULL; o++)
-        if (task->outputs[o].rank >= 0) return 1;
+/* The length of the stack: that of the first dimension, where the tensors have it. */
+static int64_t stack_length(const struct blasd_task *task, unsigned shared) {
+    int64_t length = task->outputs[0].shape[0];
+    if (task->unmade != 0 || task->outputs[0].rank < 1) return 1;
+    for (int o = 0; task->job->op->outputs[o].name != NULL; o++)
+        if (task->outputs[o].rank >= 0 && !begins_with(&task->outputs[o], length)) return 1;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++)
-        if (task->inputs[i].data != NULL && !can_be_cut(task, i)) return 1;
-    return out->shape[0];
+        if (task->inputs[i].data != NULL && (shared >> i & 1) == 0 && !can_be_cut(task, i, length))
+            return 1;
+    return length;
 }
 
-/* Items of the stack in each piece; INT64_MAX: it is not to be cut. */
-static int64_t items_each(const struct blasd_cuda_op *op, const struct blasd_task *task,
-                          uint64_t part_bytes) {
-    int64_t length = op->cuts_stacks ? stack_length(task) : 1;
+/* How a task is cut. */
+struct cut {
+    int64_t each;     /* items of the stack in each piece; INT64_MAX: it is not to be cut */
+    int64_t problems; /* of the task */
+    unsigned shared;  /* inputs that all pieces have */
+};
+
+static struct cut cut_of(const struct blasd_cuda_op *op, const struct blasd_task *task,
+                         uint64_t part_bytes) {
+    struct cut cut = {.each = INT64_MAX};
     uint64_t bytes = blasd_cuda_task_bytes(task), pieces = (bytes + part_bytes - 1) / part_bytes;
+    int64_t length;
+    if (pieces < 2 || op->stack == NULL) return cut;
+    cut.problems = op->stack(task, &cut.shared);
+    length = cut.problems > 0 ? stack_length(task, cut.shared) : 1;
+    if (length < 2) return cut;
     if (pieces > MOST_PIECES) pieces = MOST_PIECES;
-    if (length < 2 || pieces < 2) return INT64_MAX;
-    return (length + (int64_t)pieces - 1) / (int64_t)pieces;
+    cut.each = (length + (int64_t)pieces - 1) / (int64_t)pieces;
+    return cut;
 }
 
 static int piece_count(const struct blasd_task *task, int64_t each) {
@@ -82,16 +94,17 @@ static struct blasd_tensor part_of(const struct blasd_tensor *tensor, int64_t fr
     return part;
 }
 
-static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *whole, int64_t from,
-                      int64_t count, struct blasd_task *piece, struct cut_job *cut,
-                      struct blasd_err *err) {
+static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *whole,
+                      unsigned shared, int64_t from, int64_t count, struct blasd_task *piece,
+                      struct cut_job *cut) {
+    struct blasd_err ignored;
     int code;
     *piece = *whole;
     piece->job = &cut->job;
     piece->plan = &cut->plan;
     cut->job = *whole->job;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        if (whole->inputs[i].data == NULL) continue;
+        if (whole->inputs[i].data == NULL || (shared >> i & 1) != 0) continue;
         piece->inputs[i] = part_of(&whole->inputs[i], from, count);
         cut->job.inputs[i].tensor.shape[0] = count;
         if (whole->names[i] == NULL) continue;
@@ -100,8 +113,10 @@ static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *w
         blasd_key_add_int(&cut->names[i], count);
         piece->names[i] = &cut->names[i];
     }
-    piece->outputs[0] = part_of(&whole->outputs[0], from, count);
-    code = blasd_job_plan(&cut->job, &cut->plan, err);
+    for (int o = 0; whole->job->op->outputs[o].name != NULL; o++)
+        if (whole->outputs[o].rank >= 0)
+            piece->outputs[o] = part_of(&whole->outputs[o], from, count);
+    code = blasd_job_plan(&cut->job, &cut->plan, &ignored);
     if (code == 0 && op->kernel.adapt != NULL) op->kernel.adapt(&cut->job, &cut->plan);
     return code;
 }
@@ -109,6 +124,8 @@ static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *w
 static void whole_free(struct blasd_cuda_whole *whole) {
     for (int p = 0; whole->jobs != NULL && p < whole->first[whole->count]; p++)
         free(whole->jobs[p]);
+    for (int t = 0; whole->notes != NULL && t < whole->count; t++) free(whole->notes[t]);
+    free(whole->notes);
     free(whole->jobs);
     free(whole->first);
     free(whole->pieces);
@@ -116,20 +133,26 @@ static void whole_free(struct blasd_cuda_whole *whole) {
 }
 
 static int cut_task(struct blasd_cuda_whole *whole, int t, const struct blasd_cuda_op *op,
-                    int64_t each) {
+                    const struct cut *how) {
     const struct blasd_task *task = &whole->tasks[t];
-    struct blasd_err ignored;
     int count = whole->first[t + 1] - whole->first[t];
+    struct blasd_task *pieces = &whole->pieces[whole->first[t]];
+    int64_t length;
+    if (count == 1) {
+        *pieces = *task;
+        return 0;
+    }
+    length = task->outputs[0].shape[0];
+    whole->notes[t] = calloc((size_t)how->problems, sizeof **whole->notes);
+    if (whole->notes[t] == NULL) return -1;
     for (int p = 0; p < count; p++) {
-        struct blasd_task *piece = &whole->pieces[whole->first[t] + p];
-        int64_t from = p * each, left;
-        struct cut_job *cut = count > 1 ? calloc(1, sizeof *cut) : NULL;
+        int64_t from = p * how->each, left = length - from;
+        struct cut_job *cut = calloc(1, sizeof *cut);
         whole->jobs[whole->first[t] + p] = cut;
-        *piece = *task;
-        if (count == 1) continue;
-        left = task->outputs[0].shape[0] - from;
-        if (cut == NULL ||
-            make_piece(op, task, from, left < each ? left : each, piece, cut, &ignored) != 0)
+        if (cut == NULL) return -1;
+        cut->notes = whole->notes[t] + from * (how->problems / length);
+        if (make_piece(op, task, how->shared, from, left < how->each ? left : how->each, &pieces[p],
+                       cut) != 0)
             return -1;
     }
     return 0;
@@ -140,7 +163,7 @@ void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op)
     struct blasd_cuda_whole *whole;
     int total = 0, code = 0;
     for (int t = 0; t < flight->count; t++)
-        total += piece_count(&flight->tasks[t], items_each(op, &flight->tasks[t], part_bytes));
+        total += piece_count(&flight->tasks[t], cut_of(op, &flight->tasks[t], part_bytes).each);
     if (total == flight->count) return;
     whole = calloc(1, sizeof *whole);
     if (whole == NULL) return; /* as a whole, then */
@@ -148,12 +171,13 @@ void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op)
     whole->count = flight->count;
     whole->first = calloc((size_t)flight->count + 1, sizeof *whole->first);
     whole->pieces = calloc((size_t)total, sizeof *whole->pieces);
-    if (whole->first != NULL && whole->pieces != NULL)
+    whole->notes = calloc((size_t)flight->count, sizeof *whole->notes);
+    if (whole->first != NULL && whole->pieces != NULL && whole->notes != NULL)
         whole->jobs = calloc((size_t)total, sizeof *whole->jobs);
     for (int t = 0; whole->jobs != NULL && code == 0 && t < flight->count; t++) {
-        int64_t each = items_each(op, &flight->tasks[t], part_bytes);
-        whole->first[t + 1] = whole->first[t] + piece_count(&flight->tasks[t], each);
-        code = cut_task(whole, t, op, each);
+        struct cut how = cut_of(op, &flight->tasks[t], part_bytes);
+        whole->first[t + 1] = whole->first[t] + piece_count(&flight->tasks[t], how.each);
+        code = cut_task(whole, t, op, &how);
     }
     if (whole->jobs == NULL || code != 0) {
         if (whole->jobs != NULL) whole->first[whole->count] = total;
@@ -163,6 +187,12 @@ void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op)
     flight->whole = whole;
     flight->tasks = whole->pieces;
     flight->count = flight->most = total;
+}
+
+int *blasd_cuda_notes(const struct blasd_cuda_job *job, int t) {
+    const struct blasd_cuda_whole *whole = job->slot->flight->whole;
+    const struct cut_job *cut = whole != NULL ? whole->jobs[&job->tasks[t] - whole->pieces] : NULL;
+    return cut != NULL ? cut->notes : NULL;
 }
 
 /* What became of the pieces is what became of the task. Parts overlap, so their times may come to
@@ -188,17 +218,22 @@ static void join(struct blasd_task *task, const struct blasd_task *pieces, int c
     task->download_us = (int64_t)((double)task->download_us * (double)took_us / (double)all);
 }
 
-void blasd_cuda_join(struct blasd_flight *flight) {
+void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op) {
     struct blasd_cuda_whole *whole = flight->whole;
     int64_t took_us = (blasd_clock_ns() - flight->begun_ns) / 1000;
     if (whole == NULL) return;
     for (int t = 0; t < whole->count; t++) {
         int count = whole->first[t + 1] - whole->first[t];
+        struct blasd_task *task = &whole->tasks[t];
         const struct blasd_task *pieces = &whole->pieces[whole->first[t]];
-        if (count == 1)
-            whole->tasks[t] = *pieces;
-        else
-            join(&whole->tasks[t], pieces, count, took_us);
+        if (count == 1) {
+            *task = *pieces;
+            continue;
+        }
+        join(task, pieces, count, took_us);
+        if (op->join == NULL || flight->code != 0 || task->err.code != BLASD_OK) continue;
+        task->warning_count = 0;
+        op->join(task, whole->notes[t]);
     }
     flight->whole = NULL;
     whole_free(whole);

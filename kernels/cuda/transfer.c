@@ -1,9 +1,11 @@
-/* Bytes between host and device, through rings of pinned chunks.
+/* Bytes between host and device: where they lie if the card can reach them there, else through
+ * rings of pinned chunks.
  *
  * A list of pieces is cut into chunks; inside a chunk, pieces that lie side by side on the device
  * are one copy. Thousands of small tensors so become one copy, and a large one becomes a row of
  * chunks that are packed while the last one is under way. Both directions cut in the same way: a
- * downloaded chunk is unpacked by walking its pieces again. Read next: flight.c. */
+ * downloaded chunk is unpacked by walking its pieces again. A piece whose host's side is pinned is
+ * a copy of its own, and ends the chunk before it. Read next: pinned.c, flight.c. */
 #include "core/parallel.h"
 #include "kernels/cuda/device.h"
 
@@ -13,8 +15,8 @@
 #define MOST_GAP 256              /* between pieces on the device, that one copy may bridge */
 #define SHARE (UINT64_C(1) << 19) /* bytes that are worth a thread of their own */
 
-int blasd_cuda_list_add(struct blasd_cuda_list *list, const void *device, const void *host,
-                        size_t bytes, struct blasd_err *err) {
+int blasd_cuda_list_add(struct blasd_cuda_slot *slot, struct blasd_cuda_list *list,
+                        const void *device, const void *host, size_t bytes, struct blasd_err *err) {
     if (bytes == 0) return 0;
     if (list->count == list->room) {
         int room = list->room < 64 ? 64 : list->room * 2;
@@ -26,7 +28,8 @@ int blasd_cuda_list_add(struct blasd_cuda_list *list, const void *device, const 
         list->room = room;
     }
     list->pieces[list->count++] =
-        (struct blasd_cuda_piece){(char *)(uintptr_t)device, (char *)(uintptr_t)host, bytes};
+        (struct blasd_cuda_piece){(char *)(uintptr_t)device, (char *)(uintptr_t)host, bytes,
+                                  blasd_cuda_pin(slot, host, bytes)};
     return 0;
 }
 
@@ -45,12 +48,13 @@ struct step {
     bool joins;                   /* the copy of the step before */
 };
 
-/* The next part of the chunk; false where it is full or the list has ended. */
+/* The next part of the chunk; false where it is full, or no more pieces go by chunks. */
 static bool walk_next(struct walk *walk, struct step *step) {
     const struct blasd_cuda_piece *piece;
     size_t room, gap, most;
     if (walk->at.piece == walk->list->count) return false;
     piece = &walk->list->pieces[walk->at.piece];
+    if (piece->pinned) return false;
     step->part.device = piece->device + walk->at.offset;
     step->part.host = piece->host + walk->at.offset;
     gap = (size_t)((uintptr_t)step->part.device - (uintptr_t)walk->run_ends);
@@ -140,14 +144,30 @@ static int copy_runs(struct blasd_device *device, struct walk *walk, char *chunk
     return code;
 }
 
+/* Copies the pinned pieces that are next, *at among them. */
+static int copy_pinned(struct blasd_device *device, const struct blasd_cuda_list *list,
+                       struct blasd_cuda_cursor *at, bool up, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = device->calls;
+    int code = 0;
+    while (code == 0 && at->piece < list->count && list->pieces[at->piece].pinned) {
+        const struct blasd_cuda_piece *piece = &list->pieces[at->piece++];
+        code = up ? calls->copy_up(device->up, piece->device, piece->host, piece->bytes, err)
+                  : calls->copy_down(device->down, piece->host, piece->device, piece->bytes, err);
+    }
+    return code;
+}
+
 int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list *list,
                       struct blasd_err *err) {
     struct blasd_cuda_ring *ring = &device->ring;
     struct blasd_cuda_cursor at = {0, 0};
-    while (at.piece < list->count) {
+    for (;;) {
         struct blasd_cuda_chunk *chunk = &ring->chunks[ring->next];
-        struct walk walk = {list, device->sizes.chunk_bytes, .at = at};
-        int code = chunk_ready(device, chunk, err);
+        struct walk walk = {.list = list, .chunk_bytes = device->sizes.chunk_bytes};
+        int code = copy_pinned(device, list, &at, true, err);
+        if (code != 0 || at.piece == list->count) return code;
+        walk.at = at;
+        code = chunk_ready(device, chunk, err);
         if (code == 0) code = copy_runs(device, &walk, chunk->memory, true, err);
         if (code == 0) code = device->calls->event_record(chunk->done, device->up, err);
         if (code != 0) return code;
@@ -155,7 +175,6 @@ int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list 
         ring->next = (ring->next + 1) % BLASD_CUDA_CHUNKS;
         at = walk.at;
     }
-    return 0;
 }
 
 /* Waits for the oldest chunk of the slot's ring and unpacks it. */
@@ -179,10 +198,12 @@ static int store_oldest(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
     struct blasd_cuda_ring *ring = &slot->ring;
-    while (slot->sent.piece < slot->down.count) {
+    for (;;) {
         struct blasd_cuda_chunk *chunk = &ring->chunks[ring->next];
-        struct walk walk = {&slot->down, device->sizes.chunk_bytes, .at = slot->sent};
-        int code = 0;
+        struct walk walk = {.list = &slot->down, .chunk_bytes = device->sizes.chunk_bytes};
+        int code = copy_pinned(device, &slot->down, &slot->sent, false, err);
+        if (code != 0 || slot->sent.piece == slot->down.count) return code;
+        walk.at = slot->sent;
         if (ring->busy == BLASD_CUDA_CHUNKS) {
             if (!all) return 0;
             code = store_oldest(slot, err);
@@ -198,7 +219,6 @@ int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err
         ring->next = (ring->next + 1) % BLASD_CUDA_CHUNKS;
         ring->busy++;
     }
-    return 0;
 }
 
 int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err) {

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
 #define SLICE_PAIRS 16777216.0 /* entries from which a job is computed in more than one launch */
 #define SLICE_MOST 8           /* such launches, where not the arithmetic asks for more */
 #define SLICE_WORK 5e11        /* operations of a launch: what may go on after a job is cancelled */
@@ -219,12 +220,30 @@ static int run_select(struct blasd_cuda_job *job, struct pair_state *state, stru
     return code;
 }
 
+static int64_t nearest_blocks(const struct pair_state *state) {
+    return pair_tiles(state->shape.m) * state->lists.splits * state->problems;
+}
+
+static struct pair_merge merge_of(const struct blasd_cuda_job *job,
+                                  const struct pair_state *state) {
+    const struct distance_shape *shape = &state->shape;
+    struct pair_merge merge = {};
+    merge.lists = state->lists;
+    merge.d = (char *)blasd_cuda_out(job, 0, OUT_D);
+    merge.index = (char *)blasd_cuda_out(job, 0, OUT_INDEX);
+    merge.d_step = blasd_cuda_out_step(job, OUT_D);
+    merge.index_step = blasd_cuda_out_step(job, OUT_INDEX);
+    merge.task_rows = shape->problems * shape->m;
+    merge.rows = state->problems * shape->m;
+    merge.storage = shape->storage;
+    return merge;
+}
+
 static int run_nearest(struct blasd_cuda_job *job, const struct pair_state *state,
                        struct blasd_err *err) {
     const struct distance_shape *shape = &state->shape;
-    struct pair_merge merge = {};
     int code = in_slices(
-        job, state, pair_tiles(shape->m) * state->lists.splits * state->problems, 0, 1,
+        job, state, nearest_blocks(state), 0, 1,
         [=](int64_t first, int64_t count) {
             if (shape->arithmetic == BLASD_float64)
                 return pair_launch_nearest<double>(job->stream, state->loop.loop, state->args,
@@ -234,15 +253,36 @@ static int run_nearest(struct blasd_cuda_job *job, const struct pair_state *stat
         },
         err);
     if (code != 0) return code;
-    merge.lists = state->lists;
-    merge.d = (char *)blasd_cuda_out(job, 0, OUT_D);
-    merge.index = (char *)blasd_cuda_out(job, 0, OUT_INDEX);
-    merge.d_step = blasd_cuda_out_step(job, OUT_D);
-    merge.index_step = blasd_cuda_out_step(job, OUT_INDEX);
-    merge.task_rows = shape->problems * shape->m;
-    merge.rows = state->problems * shape->m;
-    merge.storage = shape->storage;
-    return pair_merge_lists(job, shape->arithmetic, merge, err);
+    return pair_merge_lists(job, shape->arithmetic, merge_of(job, state), err);
+}
+
+/* A small job's matrix, or its nearest points, beside those of other jobs. Which it is follows from
+ * the job alone. */
+template <class T>
+static int share_launches(struct blasd_cuda_job *job, const struct pair_state *state,
+                          struct blasd_err *err) {
+    const struct distance_shape *shape = &state->shape;
+    enum distance_loop loop = state->loop.loop;
+    int code;
+    if (shape->output == OUTPUT_FULL || shape->output == OUTPUT_CONDENSED)
+        return pair_share_matrix<T>(job, loop, state->args, state->matrix,
+                                    matrix_blocks(state->args, state->matrix) * state->problems,
+                                    err);
+    code = pair_share_nearest<T>(job, loop, state->args, state->lists, nearest_blocks(state), err);
+    return code != 0 ? code : pair_share_merge(job, shape->arithmetic, merge_of(job, state), err);
+}
+
+static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct pair_state *state;
+    int code = pair_prepare(job, err);
+    if (code != 0) return code;
+    state = (struct pair_state *)job->state;
+    state->shared = !state->empty && !state->streamed && !state->wide && !state->multiplied &&
+                    state->shape.output != OUTPUT_WITHIN &&
+                    job->tasks[0].plan->flops <= COMPANY_FLOPS;
+    if (!state->shared) return 0;
+    return state->shape.arithmetic == BLASD_float64 ? share_launches<double>(job, state, err)
+                                                    : share_launches<float>(job, state, err);
 }
 
 /* Two passes over the same values: the first counts, the second fills the lists. */
@@ -286,7 +326,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code;
     if (state->empty) return run_empty(job, state, err);
     code = make_ready(job, state, err);
-    if (code != 0) return code;
+    if (code != 0 || state->shared) return code;
     if (state->shape.output == OUTPUT_WITHIN) return run_near(job, state, err);
     if (state->shape.output == OUTPUT_ARGMIN || state->shape.output == OUTPUT_TOPK)
         return state->wide ? run_select(job, state, err) : run_nearest(job, state, err);
@@ -335,11 +375,35 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     return 0;
 }
 
+/* Small jobs of any shape and metric share a batch. */
+static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_key *ret) {
+    (void)job;
+    if (plan->flops > COMPANY_FLOPS) return;
+    ret->len = 0;
+    blasd_key_add_int(ret, plan->input_dtype[IN_X]);
+}
+
+/* A stack of problems whose x and y are stacks too; weights are those of all. What the host would
+ * compute as a whole is none. */
+static int64_t stack_of(const struct blasd_task *task, unsigned *shared) {
+    struct distance_shape shape;
+    struct distance_args loop = {};
+    struct blasd_err ignored;
+    *shared = 1u << IN_W | 1u << IN_V | 1u << IN_VI;
+    if (blasd_distance_read(task->job, &shape, &ignored) != 0 || shape.batch_rank == 0) return 0;
+    if (task->inputs[IN_X].rank != shape.batch_rank + 2) return 0;
+    if (!shape.alone && task->inputs[IN_Y].rank != shape.batch_rank + 2) return 0;
+    blasd_distance_choose(&shape, &loop);
+    return task->unmade != 0 || pair_on_host(task, &shape, loop.loop) ? 0 : shape.problems;
+}
+
 extern "C" const struct blasd_cuda_op blasd_cuda_distance = {
-    .kernel = BLASD_CUDA_KERNEL("distance"),
+    .kernel = BLASD_CUDA_KERNEL_MIXED("distance", batch_key),
     .choose = choose,
-    .prepare = pair_prepare,
+    .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = stack_of,
+    .join = nullptr,
 };

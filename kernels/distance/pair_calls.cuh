@@ -1,10 +1,15 @@
 /* What the host asks of distance's kernels: their arguments as plain values, and functions that
- * start them. Each call does `blocks` blocks of the whole work, from block `first` on.
+ * start them. Each call does `blocks` blocks of the whole work, from block `first` on; or it shares
+ * all of them out, to be launched with those of other jobs.
  *
  * Read next: pair_tiles.cuh for a tile's values, pair_sinks.cuh for what becomes of them,
  * pair_rows.cu for what is done to the points before. */
 #ifndef BLASD_KERNELS_DISTANCE_PAIR_CALLS_CUH
 #define BLASD_KERNELS_DISTANCE_PAIR_CALLS_CUH
+
+extern "C" {
+#include "kernels/cuda/cuda_op.h"
+}
 
 #include "kernels/distance/pair_tiles.cuh"
 
@@ -48,6 +53,14 @@ struct pair_near {
     int storage, splits, fill;
 };
 
+template <class T>
+int pair_share_matrix(struct blasd_cuda_job *job, enum distance_loop loop,
+                      const struct pair_args &args, const struct pair_matrix &out, int64_t blocks,
+                      struct blasd_err *err);
+template <class T>
+int pair_share_nearest(struct blasd_cuda_job *job, enum distance_loop loop,
+                       const struct pair_args &args, const struct pair_lists &lists, int64_t blocks,
+                       struct blasd_err *err);
 template <class T>
 int pair_launch_matrix(struct blasd_gpu_stream *stream, enum distance_loop loop,
                        const struct pair_args &args, const struct pair_matrix &out, int64_t first,

@@ -28,13 +28,14 @@ static __device__ int nearer_in(const T *d, const uint32_t *j, int count, T than
 }
 
 /* An entry's place is the number of those before it, in its own list and in the others. */
-template <class T> __global__ void __launch_bounds__(THREADS) merge_lists(struct pair_merge m) {
+template <class T>
+static __device__ __forceinline__ void merge_block(const struct pair_merge &m, int64_t block,
+                                                   int64_t blocks) {
     const T *d = static_cast<const T *>(m.lists.d);
     const uint32_t *j = m.lists.j;
     int keep = m.lists.keep, splits = m.lists.splits;
     int64_t each = (int64_t)keep * splits;
-    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < m.rows * each;
-         at += (int64_t)gridDim.x * THREADS) {
+    for (int64_t at = block * THREADS + threadIdx.x; at < m.rows * each; at += blocks * THREADS) {
         int64_t row = at / each, task = row / m.task_rows, line = row % m.task_rows;
         int own = (int)(at % each) / keep, place = (int)(at % each) % keep;
         for (int s = 0; s < splits; s++)
@@ -45,6 +46,24 @@ template <class T> __global__ void __launch_bounds__(THREADS) merge_lists(struct
         pair_put(m.d + task * m.d_step, line * keep + place, d[at], m.storage);
         reinterpret_cast<int64_t *>(m.index + task * m.index_step)[line * keep + place] = j[at];
     }
+}
+
+template <class T> __global__ void __launch_bounds__(THREADS) merge_lists(struct pair_merge m) {
+    merge_block<T>(m, blockIdx.x, gridDim.x);
+}
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    merge_shares(const blasd_share<pair_merge> *shares, int count) {
+    const blasd_share<pair_merge> &share = blasd_share_of(shares, count);
+    merge_block<T>(share.args, share.block(), share.blocks());
+}
+
+int pair_share_merge(struct blasd_cuda_job *job, enum blasd_dtype dtype,
+                     const struct pair_merge &merge, struct blasd_err *err) {
+    int64_t blocks = blocks_of(job, merge.rows * merge.lists.keep * merge.lists.splits, THREADS).x;
+    if (dtype == BLASD_float64)
+        return blasd_cuda_share(job, 1, merge_shares<double>, blocks, THREADS, 0, merge, err);
+    return blasd_cuda_share(job, 1, merge_shares<float>, blocks, THREADS, 0, merge, err);
 }
 
 int pair_merge_lists(struct blasd_cuda_job *job, enum blasd_dtype dtype,

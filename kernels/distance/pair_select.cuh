@@ -19,6 +19,9 @@ struct pair_merge {
 };
 int pair_merge_lists(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                      const struct pair_merge &merge, struct blasd_err *err);
+/* The same after all jobs' shares of nearest points. */
+int pair_share_merge(struct blasd_cuda_job *job, enum blasd_dtype dtype,
+                     const struct pair_merge &merge, struct blasd_err *err);
 
 /* The `keep` nearest in each of some rows of the matrix. */
 struct pair_select {

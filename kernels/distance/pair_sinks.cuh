@@ -4,6 +4,7 @@
 #ifndef BLASD_KERNELS_DISTANCE_PAIR_SINKS_CUH
 #define BLASD_KERNELS_DISTANCE_PAIR_SINKS_CUH
 
+#include "kernels/cuda/company.cuh"
 #include "kernels/distance/pair_calls.cuh"
 #include "kernels/distance/pair_tiles.cuh"
 
@@ -129,15 +130,16 @@ static __device__ __forceinline__ void pair_write_mirrored(const struct pair_arg
     }
 }
 
-/* A block does `strip` tiles one below the other. */
+/* Block `at` of the matrices does `strip` tiles one below the other. */
 template <class T, int LOOP>
-__global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 1))
-    pair_matrix_tiles(struct pair_args args, struct pair_matrix out, int64_t first) {
+static __device__ __forceinline__ void pair_matrix_block(const struct pair_args &args,
+                                                         const struct pair_matrix &out,
+                                                         int64_t at) {
     BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
     BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / 32][2 * PAIR_SIDE]);
     int64_t across = (args.n + PAIR_SIDE - 1) / PAIR_SIDE;
     int64_t side = (int64_t)out.strip * PAIR_SIDE, down = (args.m + side - 1) / side;
-    int64_t at = first + blockIdx.x, number = at / (across * down), place = at % (across * down);
+    int64_t number = at / (across * down), place = at % (across * down);
     int64_t column = place % across * PAIR_SIDE, from = place / across * side;
     struct pair_problem<T> problem = pair_locate<T>(args, number);
     char *d =
@@ -153,6 +155,24 @@ __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 1))
         pair_write<T>(args, out, d, row, column, v, stage[threadIdx.x / 32]);
         if (out.mirrored && column > row) pair_write_mirrored<T>(args, out, d, row, column, v);
     }
+}
+
+template <class T, int LOOP>
+__global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 1))
+    pair_matrix_tiles(struct pair_args args, struct pair_matrix out, int64_t first) {
+    pair_matrix_block<T, LOOP>(args, out, first + blockIdx.x);
+}
+
+/* The same for jobs of different shapes. */
+struct pair_matrix_work {
+    struct pair_args args;
+    struct pair_matrix out;
+};
+template <class T, int LOOP>
+__global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 1))
+    pair_matrix_shares(const blasd_share<pair_matrix_work> *shares, int count) {
+    const blasd_share<pair_matrix_work> &share = blasd_share_of(shares, count);
+    pair_matrix_block<T, LOOP>(share.args.args, share.args.out, share.block());
 }
 
 /* ---- the nearest ---- */
@@ -245,13 +265,14 @@ static __device__ void pair_keep(int keep, int room, bool last, struct pair_head
 
 /* A block walks along 64 rows, or along the part of them that is its split. */
 template <class T, int LOOP>
-__global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
-    pair_nearest_rows(struct pair_args args, struct pair_lists lists, int64_t first) {
+static __device__ __forceinline__ void pair_nearest_block(const struct pair_args &args,
+                                                          const struct pair_lists &lists,
+                                                          int64_t at) {
     BLASD_DYNAMIC_SHARED(T, d);
     BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
     BLASD_STATIC_SHARED(struct pair_heads<T>, heads);
     uint32_t *j = reinterpret_cast<uint32_t *>(d + PAIR_SIDE * lists.room);
-    int64_t down = (args.m + PAIR_SIDE - 1) / PAIR_SIDE, at = first + blockIdx.x;
+    int64_t down = (args.m + PAIR_SIDE - 1) / PAIR_SIDE;
     int64_t split = at % lists.splits, number = at / lists.splits / down;
     int64_t row = at / lists.splits % down * PAIR_SIDE;
     int64_t from = split * lists.columns, to = from + lists.columns;
@@ -282,6 +303,23 @@ __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
         static_cast<T *>(lists.d)[to_at] = there ? d[line * lists.room + place] : (T)NAN;
         lists.j[to_at] = there ? j[line * lists.room + place] : PAIR_NOBODY;
     }
+}
+
+template <class T, int LOOP>
+__global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
+    pair_nearest_rows(struct pair_args args, struct pair_lists lists, int64_t first) {
+    pair_nearest_block<T, LOOP>(args, lists, first + blockIdx.x);
+}
+
+struct pair_nearest_work {
+    struct pair_args args;
+    struct pair_lists lists;
+};
+template <class T, int LOOP>
+__global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
+    pair_nearest_shares(const blasd_share<pair_nearest_work> *shares, int count) {
+    const blasd_share<pair_nearest_work> &share = blasd_share_of(shares, count);
+    pair_nearest_block<T, LOOP>(share.args.args, share.args.lists, share.block());
 }
 
 /* ---- within a radius ---- */
@@ -365,6 +403,39 @@ __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
     X(LOOP_DICE)                                                                                   \
     X(LOOP_BOOLEAN)                                                                                \
     X(LOOP_MAHALANOBIS)
+
+template <class T>
+int pair_share_matrix(struct blasd_cuda_job *job, enum distance_loop loop,
+                      const struct pair_args &args, const struct pair_matrix &out, int64_t blocks,
+                      struct blasd_err *err) {
+    struct pair_matrix_work work = {args, out};
+    switch (loop) {
+#define X(name)                                                                                    \
+    case name:                                                                                     \
+        return blasd_cuda_share(job, 0, pair_matrix_shares<T, name>, blocks, PAIR_THREADS, 0,      \
+                                work, err);
+        PAIR_LOOPS(X)
+#undef X
+    }
+    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+}
+
+template <class T>
+int pair_share_nearest(struct blasd_cuda_job *job, enum distance_loop loop,
+                       const struct pair_args &args, const struct pair_lists &lists, int64_t blocks,
+                       struct blasd_err *err) {
+    size_t bytes = pair_nearest_bytes(sizeof(T), lists.room);
+    struct pair_nearest_work work = {args, lists};
+    switch (loop) {
+#define X(name)                                                                                    \
+    case name:                                                                                     \
+        return blasd_cuda_share(job, 0, pair_nearest_shares<T, name>, blocks, PAIR_THREADS, bytes, \
+                                work, err);
+        PAIR_LOOPS(X)
+#undef X
+    }
+    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+}
 
 template <class T>
 int pair_launch_matrix(struct blasd_gpu_stream *stream, enum distance_loop loop,

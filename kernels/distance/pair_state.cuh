@@ -21,6 +21,7 @@ struct pair_state {
     int64_t problems; /* of all tasks */
     size_t size;      /* of a number in the arithmetic */
     bool empty, streamed, wide;
+    bool shared;  /* launched with the other jobs of the batch */
     bool on_host; /* some task is, in finish */
     struct pair_ready ready[2];
     int ready_count;

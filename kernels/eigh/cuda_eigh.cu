@@ -102,9 +102,16 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                 blasd_eigh_refuse(task, &s->stack, i);
             }
         }
-        blasd_eigh_finish(task, &s->stack);
+        if (blasd_cuda_notes(job, t) == NULL) blasd_eigh_finish(task, &s->stack);
     }
     return 0;
+}
+
+static void join(struct blasd_task *task, const int *notes) {
+    struct blasd_stack stack;
+    struct blasd_err ignored;
+    (void)notes;
+    if (blasd_stack_read(task->job, true, &stack, &ignored) == 0) blasd_eigh_finish(task, &stack);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
@@ -113,5 +120,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = stack_gpu_items,
+    .join = join,
 };

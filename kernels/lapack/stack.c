@@ -224,7 +224,7 @@ void blasd_stack_judge_range(struct blasd_task *task, int output, const char *na
     const struct blasd_tensor *out = &task->outputs[output];
     int64_t count = out->rank < 0 ? 0 : blasd_tensor_elements(out), done = 0, beyond = 0;
     for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++)
-        beyond += isinf(element(out, i));
+        beyond += fabs(element(out, i)) > DBL_MAX; /* isinf may have a sign */
     if (beyond > 0)
         blasd_task_warn(task, "%lld elements of %s are beyond the range of %s", (long long)beyond,
                         name, blasd_dtype_name(out->dtype));

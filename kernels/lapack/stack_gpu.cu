@@ -144,6 +144,14 @@ template <class T> static __global__ void stack_store(struct stack_gpu_view v, T
 #define START(gpu, kernel, count, ...)                                                             \
     blasd_launch(kernel, blocks_of(count), dim3(THREADS), 0, (gpu)->job->stream, err, __VA_ARGS__)
 
+int64_t stack_gpu_items(const struct blasd_task *task, unsigned *shared) {
+    const struct blasd_tensor *a = &task->inputs[0];
+    int64_t items = a->rank > 2 ? 1 : 0;
+    *shared = 0;
+    for (int d = 0; d < a->rank - 2; d++) items *= a->shape[d];
+    return items;
+}
+
 int stack_gpu_prepare(struct stack_gpu *gpu, struct blasd_cuda_job *job, int64_t columns,
                       int64_t matrices, struct blasd_err *err) {
     void *host;

@@ -32,6 +32,9 @@ struct stack_gpu {
     const int *host_info;
 };
 
+/* What `stack` of these operations is: the matrices of a task, where they are a stack. */
+int64_t stack_gpu_items(const struct blasd_task *task, unsigned *shared);
+
 /* `columns`: exponents wanted; `matrices`: of all tasks. */
 int stack_gpu_prepare(struct stack_gpu *gpu, struct blasd_cuda_job *job, int64_t columns,
                       int64_t matrices, struct blasd_err *err);

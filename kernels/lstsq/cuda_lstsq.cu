@@ -322,5 +322,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_lstsq = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };

@@ -3,7 +3,7 @@
 #ifndef BLASD_KERNELS_MATMUL_TINY_CUH
 #define BLASD_KERNELS_MATMUL_TINY_CUH
 
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/company.cuh"
 
 #include <type_traits>
 
@@ -12,11 +12,10 @@
 #define TINY_SHARED (32 << 10) /* bytes of a block, at most */
 #define WALK_MOST 8            /* dimensions */
 
-/* One tensor of each task: at even steps, or wherever a table in device memory says. */
+/* One tensor of each task, at even steps. */
 struct across_tasks {
     char *base;
     int64_t step; /* bytes */
-    void *const *table;
 };
 
 /* How the items of a result are numbered, and which item of an operand each of them takes. */
@@ -29,7 +28,6 @@ struct tiny_batch {
     struct across_tasks a, b, c, out;
     int m, n, k, trans_a, trans_b, add_c;
     int each;                       /* products of one block: tiny */
-    int64_t first_block;            /* of the launch: small */
     int64_t items, c_row, c_column; /* of one task; steps of c in elements */
     int64_t products;               /* items of all tasks */
     double alpha, beta;
@@ -114,7 +112,7 @@ static __device__ inline complex_of<Part> times(double factor, const complex_of<
 }
 
 static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) {
-    return x.table != nullptr ? static_cast<char *>(x.table[t]) : x.base + t * x.step;
+    return x.base + t * x.step;
 }
 
 /* The item of an operand that item `at` of the result takes. */
@@ -147,11 +145,14 @@ static __device__ inline void finish_element(const struct tiny_batch &batch, int
 /* `each` products a block: their factors side by side in shared memory, then a thread an element.
  * Sums run over k in order, so a product gives the same bits in any batch. */
 template <class In, class C, class Out>
-__global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch batch) {
+__global__ void __launch_bounds__(TINY_THREADS)
+    tiny_products(const blasd_share<tiny_batch> *shares, int count_of_shares) {
     using T = sums<In>;
+    const blasd_share<tiny_batch> &share = blasd_share_of(shares, count_of_shares);
+    const struct tiny_batch &batch = share.args;
     BLASD_DYNAMIC_SHARED(In, shared);
     int mk = batch.m * batch.k, kn = batch.k * batch.n, mn = batch.m * batch.n;
-    int64_t first = (int64_t)blockIdx.x * batch.each, left = batch.products - first;
+    int64_t first = share.block() * batch.each, left = batch.products - first;
     int count = left < batch.each ? (int)left : batch.each;
     In *a = shared, *b = shared + (int64_t)batch.each * mk;
     for (int i = (int)threadIdx.x; i < count * mk; i += TINY_THREADS) {
@@ -185,32 +186,21 @@ static __host__ __device__ inline int64_t small_tiles(const struct tiny_batch &b
     return ((int64_t)batch.m + SMALL_TILE - 1) / SMALL_TILE *
            (((int64_t)batch.n + SMALL_TILE - 1) / SMALL_TILE);
 }
-static __host__ __device__ inline int64_t small_blocks(const struct tiny_batch &batch) {
-    return small_tiles(batch) * batch.products;
-}
-
-/* Products of any size and of many shapes: a tile of a result for each block, four elements a
+/* Products of any size: a tile of a result for each block, four elements a
  * thread. Sums run over k in order here too. */
 template <class In, class C, class Out>
 __global__ void __launch_bounds__(TINY_THREADS)
-    small_products(const struct tiny_batch *batches, int count, int64_t blocks) {
+    small_products(const blasd_share<tiny_batch> *shares, int count) {
     using T = sums<In>;
+    const blasd_share<tiny_batch> &share = blasd_share_of(shares, count);
+    const struct tiny_batch &batch = share.args;
+    int64_t m = batch.m, n = batch.n, k = batch.k, tiles = small_tiles(batch);
+    int64_t across = (n + SMALL_TILE - 1) / SMALL_TILE;
     BLASD_STATIC_SHARED(T, left, [SMALL_DEPTH][SMALL_TILE + 1]);
     BLASD_STATIC_SHARED(T, right, [SMALL_DEPTH][SMALL_TILE + 1]);
     int tid = (int)threadIdx.x, i = tid / 16, j = tid % 16;
-    for (int64_t at = blockIdx.x; at < blocks; at += gridDim.x) {
-        int low = 0, high = count; /* the last batch that does not begin after `at` */
-        while (high - low > 1) {
-            int middle = (low + high) / 2;
-            if (batches[middle].first_block <= at)
-                low = middle;
-            else
-                high = middle;
-        }
-        const struct tiny_batch &batch = batches[low];
-        int64_t m = batch.m, n = batch.n, k = batch.k, tiles = small_tiles(batch);
-        int64_t product = (at - batch.first_block) / tiles, tile = (at - batch.first_block) % tiles;
-        int64_t across = (n + SMALL_TILE - 1) / SMALL_TILE;
+    for (int64_t at = share.block(); at < tiles * batch.products; at += share.blocks()) {
+        int64_t product = at / tiles, tile = at % tiles;
         int64_t row = tile / across * SMALL_TILE, column = tile % across * SMALL_TILE;
         int64_t task = product / batch.items, item = product % batch.items;
         const In *x = reinterpret_cast<const In *>(of_task(batch.a, task)) +

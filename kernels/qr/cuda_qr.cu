@@ -120,9 +120,16 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             blasd_stack_put(&task->outputs[BLASD_QR_RESIDUAL], i, 0);
             blasd_stack_put(&task->outputs[BLASD_QR_ORTHOGONALITY], i, 0);
         }
-        blasd_qr_finish(task, &s->qr);
+        if (blasd_cuda_notes(job, t) == NULL) blasd_qr_finish(task, &s->qr);
     }
     return 0;
+}
+
+static void join(struct blasd_task *task, const int *notes) {
+    struct blasd_qr qr;
+    struct blasd_err ignored;
+    (void)notes;
+    if (blasd_qr_read(task->job, &qr, &ignored) == 0) blasd_qr_finish(task, &qr);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_qr = {
@@ -131,5 +138,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_qr = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = stack_gpu_items,
+    .join = join,
 };

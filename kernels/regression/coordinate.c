@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/regression/dense.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,45 +24,57 @@ static int no_memory(struct blasd_err *err) {
 void blasd_regression_part_release(struct regression_part *part) {
     free(part->m);
     free(part->g);
+    free(part->unit);
+}
+
+static void choose_units(struct regression_part *part, const int *exponent, double root,
+                         bool common) {
+    int least = INT_MIN, most = INT_MIN;
+    if (root > 0 && root < INFINITY) (void)frexp(root, &least);
+    for (int64_t j = 0; j < part->p; j++) {
+        part->unit[j] = exponent[j] > least ? exponent[j] : least;
+        if (part->unit[j] > most) most = part->unit[j];
+    }
+    for (int64_t j = 0; common && j < part->p; j++) part->unit[j] = most;
 }
 
 int blasd_regression_part_init(struct regression_part *part, const struct regression_shape *shape,
-                               const struct regression_factor *factor, int64_t more,
+                               const struct regression_factor *factor, double root, bool common,
                                struct blasd_err *err) {
-    int64_t q = shape->q, t = shape->t, skip = q - shape->p, ld, done = 0;
+    int64_t q = shape->q, t = shape->t, skip = q - shape->p, rows = factor->rows - skip, done = 0;
     memset(part, 0, sizeof *part);
-    part->rows = factor->rows - skip;
+    part->rows = rows;
     part->p = shape->p;
     part->t = t;
-    ld = part->rows + more;
-    part->m = blasd_cpu_alloc((size_t)ld * (size_t)shape->p, sizeof(double));
-    part->g = blasd_cpu_alloc((size_t)ld * (size_t)t, sizeof(double));
-    if (part->m == NULL || part->g == NULL) return no_memory(err);
-    memset(part->m, 0, (size_t)(ld * shape->p) * sizeof(double));
-    memset(part->g, 0, (size_t)(ld * t) * sizeof(double));
-    for (int64_t i = 0; i < part->rows && blasd_wanted_after(&done, 10 * shape->p); i++) {
+    part->m = blasd_cpu_alloc((size_t)rows * (size_t)shape->p, sizeof(double));
+    part->g = blasd_cpu_alloc((size_t)rows * (size_t)t, sizeof(double));
+    part->unit = blasd_cpu_alloc((size_t)shape->p, sizeof(int));
+    if (part->m == NULL || part->g == NULL || part->unit == NULL) return no_memory(err);
+    choose_units(part, factor->exponent + skip, root, common);
+    for (int64_t i = 0; i < rows && blasd_wanted_after(&done, 10 * shape->p); i++) {
         for (int64_t j = 0; j < shape->p; j++)
-            part->m[j * ld + i] =
-                ldexp(factor->r[(i + skip) * q + j + skip], factor->exponent[j + skip]);
-        for (int64_t l = 0; l < t; l++)
-            part->g[l * ld + i] = ldexp(factor->z[(i + skip) * t + l], factor->exponent[q + l]);
+            part->m[j * rows + i] = ldexp(factor->r[(i + skip) * q + j + skip],
+                                          factor->exponent[j + skip] - part->unit[j]);
+        for (int64_t l = 0; l < t; l++) part->g[l * rows + i] = factor->z[(i + skip) * t + l];
     }
     return 0;
 }
 
 void blasd_regression_part_finish(const struct regression_shape *shape,
                                   const struct regression_factor *factor,
-                                  const struct regression_part *part, int64_t target, double *left,
-                                  struct regression_fit *fit) {
-    double *coef = fit->coef + target * shape->q, squares = factor->rest[target];
-    double *b = coef + (shape->q - shape->p);
+                                  const struct regression_part *part, int64_t target,
+                                  const double *b, double *left, struct regression_fit *fit) {
+    double *coef = fit->coef + target * shape->q, squares = 0;
     const double *g = part->g + target * part->rows;
+    int unit = factor->exponent[shape->q + target];
     int64_t done = 0;
     for (int64_t i = 0; i < part->rows; i++) left[i] = g[i];
     for (int64_t j = 0; j < shape->p && blasd_wanted_after(&done, part->rows); j++)
         if (b[j] != 0) shape->dense->axpy((int)part->rows, -b[j], part->m + j * part->rows, left);
     for (int64_t i = 0; i < part->rows; i++) squares += left[i] * left[i];
-    fit->ssr[target] = squares;
+    fit->ssr[target] = factor->rest[target] + ldexp(squares, 2 * unit);
+    for (int64_t j = 0; j < shape->p; j++)
+        coef[shape->q - shape->p + j] = ldexp(b[j], unit - part->unit[j]);
     if (shape->intercept) coef[0] = blasd_regression_intercept(shape, factor, coef, target);
 }
 
@@ -71,7 +84,8 @@ struct descent {
     const struct regression_dense *dense;
     const double *g, *squares; /* the target; squared lengths of the columns */
     double *b, *left;          /* coefficients; g - M b */
-    double l1, l2, rest;
+    double *l1, *l2;           /* of each coefficient */
+    double rest;
 };
 
 /* Nonzero elements of column j lie in its first `length` places. */
@@ -90,8 +104,8 @@ static double sweep(struct descent *d, bool triangle, bool active) {
         double old = d->b[j], along, now = 0;
         if (d->squares[j] == 0 || (active && old == 0)) continue;
         along = d->dense->dot(rows, column, d->left) + d->squares[j] * old;
-        if (fabs(along) > d->l1)
-            now = (along > 0 ? along - d->l1 : along + d->l1) / (d->squares[j] + d->l2);
+        if (fabs(along) > d->l1[j])
+            now = (along > 0 ? along - d->l1[j] : along + d->l1[j]) / (d->squares[j] + d->l2[j]);
         if (now != old) d->dense->axpy(rows, old - now, column, d->left);
         d->b[j] = now;
         if (fabs(now - old) > change) change = fabs(now - old);
@@ -102,23 +116,24 @@ static double sweep(struct descent *d, bool triangle, bool active) {
 
 /* How far the objective can be above its least value (the duality gap). */
 static double duality_gap(const struct descent *d, bool triangle) {
-    double largest = 0, left = d->rest, along = d->rest, absolute = 0, squares = 0, shrink = 1, gap;
+    double ratio = 1, left = d->rest, along = d->rest, absolute = 0, pull = 0, shrink, gap;
     int64_t done = 0;
     for (int64_t j = 0; j < d->part->p && blasd_wanted_after(&done, 4 * d->part->rows); j++) {
         const double *column = d->part->m + j * d->part->rows;
         double product = d->dense->dot((int)column_rows(d->part, triangle, j), column, d->left) -
-                         d->l2 * d->b[j];
-        if (fabs(product) > largest) largest = fabs(product);
-        absolute += fabs(d->b[j]);
-        squares += d->b[j] * d->b[j];
+                         d->l2[j] * d->b[j];
+        if (fabs(product) > ratio * d->l1[j]) ratio = fabs(product) / d->l1[j];
+        if (d->b[j] == 0) continue; /* whose penalty may be infinite */
+        absolute += d->l1[j] * fabs(d->b[j]);
+        pull += d->l2[j] * d->b[j] * d->b[j];
     }
     for (int64_t i = 0; i < d->part->rows; i++) {
         left += d->left[i] * d->left[i];
         along += d->left[i] * d->g[i];
     }
-    if (largest > d->l1) shrink = d->l1 / largest;
-    gap = 0.5 * left * (1 + shrink * shrink) + d->l1 * absolute - shrink * along +
-          0.5 * d->l2 * (1 + shrink * shrink) * squares;
+    shrink = 1 / ratio;
+    gap = 0.5 * left * (1 + shrink * shrink) + absolute - shrink * along +
+          0.5 * (1 + shrink * shrink) * pull;
     return gap > 0 ? gap : 0;
 }
 
@@ -130,12 +145,12 @@ static double duality_gap(const struct descent *d, bool triangle) {
 #define POLISH_MOST 2000   /* coefficients in use that are solved for directly */
 
 /* A Newton step on the coefficients in use, whose signs are known:
- * (M'M + l2) step = M'left - l2 b - l1 sign. It goes as far as no sign changes, which lowers the
- * objective all the way; a coefficient that would change its sign becomes 0, and *again is set.
- * False: no memory. */
+ * (M'M + l2) step = M'left - l2 b - l1 sign, penalties being each one's own. It goes as far as no
+ * sign changes, which lowers the objective all the way; a coefficient that would change its sign
+ * becomes 0, and *again is set. False: no memory. */
 static bool newton(struct descent *d, bool *again) {
     int64_t rows = d->part->rows, used = 0, p = d->part->p, at = 0;
-    double *m, *gram, *step;
+    double *m, *gram, *step, *own;
     double far = 1, largest = 0;
     bool got;
     *again = false;
@@ -143,20 +158,21 @@ static bool newton(struct descent *d, bool *again) {
     if (used == 0 || used > POLISH_MOST) return true;
     m = blasd_cpu_alloc((size_t)rows * (size_t)used, sizeof *m);
     gram = blasd_cpu_alloc((size_t)used * (size_t)used, sizeof *gram);
-    step = blasd_cpu_alloc((size_t)used, sizeof *step);
+    step = blasd_cpu_alloc(2 * (size_t)used, sizeof *step);
+    own = step + used;
     got = m != NULL && gram != NULL && step != NULL;
     if (!got) goto done;
     for (int64_t j = 0; j < p; j++) {
         if (d->b[j] == 0) continue;
         memcpy(m + at * rows, d->part->m + j * rows, (size_t)rows * sizeof *m);
-        step[at] = d->dense->dot((int)rows, m + at * rows, d->left) - d->l2 * d->b[j] -
-                   (d->b[j] > 0 ? d->l1 : -d->l1);
-        at++;
+        step[at] = d->dense->dot((int)rows, m + at * rows, d->left) - d->l2[j] * d->b[j] -
+                   (d->b[j] > 0 ? d->l1[j] : -d->l1[j]);
+        own[at++] = d->l2[j];
     }
     d->dense->syrk((int)used, (int)rows, m, (int)rows, gram, (int)used);
     for (int64_t j = 0; j < used; j++) largest = fmax(largest, gram[j * used + j]);
     for (int64_t j = 0; j < used; j++) /* more than there are rows: the step is only a direction */
-        gram[j * used + j] += d->l2 + (used > rows ? DAMPING * largest : 0);
+        gram[j * used + j] += own[j] + (used > rows ? DAMPING * largest : 0);
     if (d->dense->potrf(true, (int)used, gram, (int)used) != 0) goto done;
     d->dense->trsm(false, true, true, (int)used, 1, gram, (int)used, step, (int)used);
     d->dense->trsm(false, true, false, (int)used, 1, gram, (int)used, step, (int)used);
@@ -227,31 +243,49 @@ static bool descend(const struct regression_shape *shape, struct descent *d, boo
     return true;
 }
 
+/* What coefficients of one target are punished with: l1 |b| and l2 b^2 / 2 of the user's, whose y
+ * is divided by 2^far, in units of the part's. */
+static void take_penalties(struct descent *d, double l1, double l2, int unit, int far) {
+    for (int64_t j = 0; j < d->part->p; j++) {
+        d->l1[j] = ldexp(l1, -d->part->unit[j] - unit - far);
+        d->l2[j] = ldexp(l2, -2 * d->part->unit[j]);
+    }
+}
+
+static int descent_init(struct descent *d, const struct regression_part *part, double **squares,
+                        struct blasd_err *err) {
+    size_t p = (size_t)part->p;
+    d->part = part;
+    d->left = blasd_cpu_alloc((size_t)part->rows, sizeof *d->left);
+    d->b = blasd_cpu_alloc(p, sizeof *d->b);
+    d->l1 = blasd_cpu_alloc(p, sizeof *d->l1);
+    d->l2 = blasd_cpu_alloc(p, sizeof *d->l2);
+    d->squares = *squares = blasd_cpu_alloc(p, sizeof **squares);
+    if (d->left == NULL || d->b == NULL || d->l1 == NULL || d->l2 == NULL || *squares == NULL)
+        return no_memory(err);
+    for (int64_t j = 0; j < part->p && blasd_wanted(); j++) {
+        double length = blasd_regression_length(part->rows, part->m + j * part->rows);
+        (*squares)[j] = length * length;
+    }
+    return 0;
+}
+
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,
-                                struct regression_fit *fit, struct blasd_cpu_progress *progress,
-                                struct blasd_err *err) {
+                                const int *far, struct regression_fit *fit,
+                                struct blasd_cpu_progress *progress, struct blasd_err *err) {
     double ratio = shape->method == METHOD_LASSO ? 1 : shape->l1_ratio;
+    double l1 = shape->alpha * ratio * total, l2 = shape->alpha * (1 - ratio) * total;
     struct regression_part part;
-    struct descent d = {.part = &part,
-                        .dense = shape->dense,
-                        .l1 = shape->alpha * ratio * total,
-                        .l2 = shape->alpha * (1 - ratio) * total};
+    struct descent d = {.dense = shape->dense};
     double *squares = NULL;
-    int code = blasd_regression_part_init(&part, shape, factor, 0, err);
-    if (code == 0) squares = blasd_cpu_alloc((size_t)part.p, sizeof *squares);
-    if (code == 0) d.left = blasd_cpu_alloc((size_t)part.rows, sizeof *d.left);
-    if (code == 0 && (squares == NULL || d.left == NULL)) code = no_memory(err);
-    for (int64_t j = 0; code == 0 && j < part.p && blasd_wanted(); j++) {
-        double length = blasd_regression_length(part.rows, part.m + j * part.rows);
-        squares[j] = length * length;
-    }
-    d.squares = squares;
+    int code = blasd_regression_part_init(&part, shape, factor, sqrt(l2), false, err);
+    if (code == 0) code = descent_init(&d, &part, &squares, err);
     for (int64_t l = 0; code == 0 && l < shape->t; l++) {
-        double size = factor->rest[l];
-        d.b = fit->coef + l * shape->q + (shape->q - shape->p);
+        int unit = factor->exponent[shape->q + l];
+        double size = d.rest = ldexp(factor->rest[l], -2 * unit);
+        take_penalties(&d, l1, l2, unit, far[l]);
         d.g = part.g + l * part.rows;
-        d.rest = factor->rest[l];
         for (int64_t j = 0; j < part.p; j++) d.b[j] = 0;
         for (int64_t i = 0; i < part.rows; i++) {
             d.left[i] = d.g[i];
@@ -260,10 +294,14 @@ int blasd_regression_coordinate(const struct regression_shape *shape,
         if (!descend(shape, &d, factor->triangle, size, fit, l, progress))
             code = blasd_cpu_stopped(err);
         else
-            blasd_regression_part_finish(shape, factor, &part, l, d.left, fit);
+            blasd_regression_part_finish(shape, factor, &part, l, d.b, d.left, fit);
+        fit->dual_gap[l] = ldexp(fit->dual_gap[l], 2 * unit);
     }
     blasd_regression_part_release(&part);
     free(squares);
     free(d.left);
+    free(d.b);
+    free(d.l1);
+    free(d.l2);
     return code;
 }

@@ -204,7 +204,8 @@ static int fit_problem(struct room *room, const struct regression_data *data,
         code = blasd_regression_ridge(shape, &room->factor, fit, err);
     } else {
         room->how = "coordinate descent";
-        code = blasd_regression_coordinate(shape, &room->factor, data->total, fit, progress, err);
+        code = blasd_regression_coordinate(shape, &room->factor, data->total, room->scaling.target,
+                                           fit, progress, err);
     }
     if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     return code;

@@ -15,8 +15,9 @@ extern "C" {
 #define STEPS_WIDE 1000   /* where the whole grid makes each */
 #define SWEEPS_FIRST 1000 /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
-#define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
-#define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
+#define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
+#define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
+#define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
@@ -29,6 +30,16 @@ static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *
         return;
     }
     if (shape.residuals) wish->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
+}
+
+/* What came as float32 goes up as that, unless the host is going to work with all of it. */
+static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
+    struct regression_shape shape;
+    struct blasd_err err;
+    if (blasd_regression_read(job, &shape, &err) != 0 || shape.storage != BLASD_float32 ||
+        shape.certify || blasd_regression_where(&shape) != REGRESSION_DEVICE)
+        return;
+    for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float32;
 }
 
 static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
@@ -51,9 +62,10 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     if (shape->method == METHOD_RIDGE)
         plan->wish.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
     plan->settling.shifts = shape->method != METHOD_GD;
-    plan->settling.targets = !blasd_regression_sparse(&plan->asked);
     plan->settling.weights = shape->weighted && shape->method == METHOD_OLS;
     plan->settling.penalty = plan->wish.penalty;
+    if (shape->method == METHOD_ELASTIC_NET)
+        plan->settling.penalty = {shape->alpha * (1 - shape->l1_ratio), true};
     plan->slices.sliced = gram_too_large(shape, job->facts);
 }
 
@@ -146,6 +158,11 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct gram_plan *plan = (struct gram_plan *)job->state;
     int code;
     if (plan->where != REGRESSION_DEVICE || plan->gram.problems == 0) return 0;
+    if (!plan->slices.sliced) {
+        code = gram_widen(plan->widening.spans, plan->widening.count, plan->widening.longest,
+                          plan->gram.units, job->stream, err);
+        if (code != 0) return code;
+    }
     code = gram_pass_ranges(job, plan, err);
     if (code == 0) code = gram_pass_products(job, plan, err);
     if (code == 0) code = gram_totals(&plan->gram, &plan->arrays, job->stream, err);
@@ -184,11 +201,21 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         err);
 }
 
+/* Small jobs of any shape and method share a batch; each shape has launches of its own. */
+static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_key *ret) {
+    (void)job;
+    if (plan->flops > COMPANY_FLOPS) return;
+    ret->len = 0;
+    blasd_key_add_int(ret, plan->input_dtype[IN_X]);
+}
+
 extern "C" const struct blasd_cuda_op blasd_cuda_regression = {
-    .kernel = BLASD_CUDA_KERNEL("regression"),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("regression", batch_key, adapt, 0),
     .choose = choose,
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = nullptr,
+    .join = nullptr,
 };

@@ -54,6 +54,10 @@ enum regression_where blasd_regression_where(const struct regression_shape *aske
 struct room {
     struct regression_factor factor; /* of wide problems */
     struct regression_scaling scaling;
+    /* the problem at hand, and data of it that came as float32: x, y, w */
+    const struct blasd_task *task;
+    int64_t at[IN_WEIGHT + 1];
+    double *wide[IN_WEIGHT + 1];
     double *coef, *ssr, *tss, *basis, *singular, *residual, *dual_gap, *gradient;
     int64_t *n_iter, *converged;
 };
@@ -73,6 +77,7 @@ struct run {
 static void room_release(struct room *room) {
     blasd_regression_factor_release(&room->factor);
     blasd_regression_scaling_release(&room->scaling);
+    for (int i = IN_X; i <= IN_WEIGHT; i++) free(room->wide[i]);
     free(room->coef);
     free(room->ssr);
     free(room->tss);
@@ -154,6 +159,32 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
     fit->spread = q;
 }
 
+/* The data of the problem at hand where they are float64. Where they are float32, `data` has none
+ * of them but what is widened when it is looked at, which is seldom. */
+static struct regression_data data_of(const struct regression_shape *shape, struct room *room,
+                                      const struct blasd_task *task,
+                                      const struct blasd_walk *walk) {
+    room->task = task;
+    for (int i = IN_X; i <= IN_WEIGHT; i++) room->at[i] = walk->offset[i];
+    if (task->inputs[IN_X].dtype != BLASD_float32) return blasd_regression_data(shape, task, walk);
+    return (struct regression_data){.x = NULL};
+}
+
+static int widen(const struct regression_shape *shape, struct room *room, int input,
+                 const double **data, struct blasd_err *err) {
+    const int64_t each[] = {shape->n * shape->p, shape->n * shape->t, shape->n};
+    const struct blasd_tensor *tensor = &room->task->inputs[input];
+    const float *from = tensor->data;
+    if (tensor->data == NULL || tensor->dtype != BLASD_float32) return 0;
+    if (room->wide[input] == NULL)
+        room->wide[input] = blasd_cpu_alloc((size_t)each[input], sizeof(double));
+    if (room->wide[input] == NULL) return no_memory(err);
+    from += room->at[input] * each[input];
+    for (int64_t i = 0; i < each[input]; i++) room->wide[input][i] = (double)from[i];
+    *data = room->wide[input];
+    return 0;
+}
+
 /* Room for residuals that the host makes, where anybody asks for them. */
 static int want_residuals(const struct regression_shape *shape, struct room *room,
                           struct regression_fit *fit, struct blasd_err *err) {
@@ -210,7 +241,9 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
     *how = fit->truncated ? "truncated singular value decomposition"
                           : "complete orthogonal decomposition";
     fit->middle = NULL; /* that of another basis */
-    if (!here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
+    code = widen(shape, room, IN_X, &data->x, err);
+    if (code == 0) code = widen(shape, room, IN_Y, &data->y, err);
+    if (code == 0 && !here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
     if (code == 0) code = want_residuals(shape, room, fit, err);
     if (code == 0) blasd_regression_residuals(shape, data, fit, true);
     return code;
@@ -241,7 +274,8 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
             if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
         }
         if (!here) return 0;
-        code = blasd_regression_coordinate(shape, factor, data->total, fit, &quiet, err);
+        code = blasd_regression_coordinate(shape, factor, data->total, room->scaling.target, fit,
+                                           &quiet, err);
         if (code == 0) code = want_residuals(shape, room, fit, err);
         if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);
         return code;
@@ -277,9 +311,10 @@ static int end_range(struct run *run, struct room *room, int64_t from, int64_t t
         const double *tss;
         int code;
         if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
-        data = given = blasd_regression_data(shape, task, &walk);
+        data = given = data_of(shape, room, task, &walk);
         blasd_walk_next(&walk);
-        code = blasd_regression_weights(shape, &data, &own);
+        code = widen(shape, room, IN_WEIGHT, &data.w, &own);
+        if (code == 0) code = blasd_regression_weights(shape, &data, &own);
         if (code == 0) code = change_units(run, room, number, &data, &own);
         if (code == 0) code = end_problem(run, room, number, &data, &factor, &fit, &how, &own);
         if (code == 0)

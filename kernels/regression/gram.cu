@@ -144,7 +144,7 @@ static __global__ void __launch_bounds__(THREADS)
         struct gram_column column =
             settle(low, high, settling.shifts && s.first == 1, c < s.p ? root : INT_MIN);
         if (c >= s.p) {
-            if (settling.targets) column.unit = blasd_regression_excess(magnitude(low, high));
+            column.unit = blasd_regression_excess(magnitude(low, high));
             unit[c - s.p] = column.unit;
         }
         to[s.first + c] = column;

@@ -18,6 +18,13 @@ struct gram_data {
     const double *x, *y, *w; /* w NULL: 1 */
 };
 
+/* Numbers that came as float32, and where they are wanted as float64. */
+struct gram_span {
+    const float *from;
+    double *to;
+    int64_t count;
+};
+
 /* One column of [1 X y]: what is worked with is (value - shift) 2^-exponent, which is exact: there
  * is a shift only where all values lie within a factor of two of it. */
 struct gram_column {
@@ -36,7 +43,7 @@ struct gram_penalty {
 /* How columns are to be treated. */
 struct gram_settling {
     bool shifts;                 /* columns may be shifted */
-    bool targets, weights;       /* far from 1 they get units */
+    bool weights;                /* far from 1 they get a unit, as targets do */
     struct gram_penalty penalty; /* columns that are small against its root are scaled by that */
 };
 
@@ -77,6 +84,10 @@ struct gram_factor_wish {
     struct gram_penalty penalty;
     bool basis, triangle;
 };
+
+/* `count` spans, of at most `longest` numbers, to float64. */
+int gram_widen(const struct gram_span *spans, int count, int64_t longest, int units,
+               struct blasd_gpu_stream *stream, struct blasd_err *err);
 
 /* Bytes of scratch that the launches for this shape use. */
 size_t gram_scratch_bytes(const struct gram_shape *shape);

@@ -29,6 +29,40 @@ static int take_back(struct blasd_cuda_job *job, int64_t problems, int64_t each,
 
 /* ---- where the data are ---- */
 
+/* Room for what came as float32 as float64; *spans and *wide are what is to be filled in. */
+static int make_widening(struct blasd_cuda_job *job, struct gram_plan *plan,
+                         struct gram_span **spans, double **wide, struct blasd_err *err) {
+    struct gram_widening *w = &plan->widening;
+    int64_t all = 0;
+    int code;
+    for (int t = 0; t < job->count; t++)
+        for (int i = IN_X; i <= IN_WEIGHT; i++) {
+            const struct blasd_tensor *input = &job->tasks[t].inputs[i];
+            int64_t elements = blasd_tensor_elements(input);
+            if (input->data == nullptr || input->dtype != BLASD_float32) continue;
+            w->count++;
+            all += elements;
+            w->longest = elements > w->longest ? elements : w->longest;
+        }
+    if (w->count == 0) return 0;
+    code = blasd_cuda_table(job, (size_t)w->count * sizeof **spans, (void **)spans,
+                            (void **)&w->spans, err);
+    return code == 0 ? take(job, all, 1, wide, err) : code;
+}
+
+/* Where the kernels find input `i` of a task. */
+static const double *place_of(struct blasd_cuda_job *job, int task, int i, struct gram_span **next,
+                              double **wide) {
+    const struct blasd_tensor *input = &job->tasks[task].inputs[i];
+    void *in = blasd_cuda_in(job, task, i);
+    struct gram_span *span = *next;
+    if (input->data == nullptr || input->dtype != BLASD_float32) return (const double *)in;
+    *span = {(const float *)in, *wide, blasd_tensor_elements(input)};
+    *wide += span->count;
+    ++*next;
+    return span->to;
+}
+
 /* Each problem's data, and its residuals. */
 static int make_tables(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
     const struct regression_shape *shape = &plan->shape;
@@ -36,6 +70,9 @@ static int make_tables(struct blasd_cuda_job *job, struct gram_plan *plan, struc
     size_t size = blasd_dtype_size(shape->storage);
     struct gram_data *data;
     char **residuals = nullptr, **fitted = nullptr;
+    const double *from[IN_WEIGHT + 1] = {};
+    struct gram_span *spans = nullptr;
+    double *wide = nullptr;
     struct blasd_walk walk;
     int code = blasd_cuda_table(job, (size_t)problems * sizeof *data, (void **)&data,
                                 (void **)&plan->arrays.data, err);
@@ -45,17 +82,16 @@ static int make_tables(struct blasd_cuda_job *job, struct gram_plan *plan, struc
     if (code == 0 && shape->residuals)
         code = blasd_cuda_table(job, (size_t)problems * sizeof(char *), (void **)&fitted,
                                 (void **)&plan->outputs.fitted, err);
+    if (code == 0) code = make_widening(job, plan, &spans, &wide, err);
     for (int64_t number = 0; code == 0 && number < problems; number++) {
         int task = (int)(number / shape->problems);
         int64_t at = number % shape->problems;
         if (at == 0) blasd_regression_walk(shape, &job->tasks[task], 0, &walk);
-        data[number].x =
-            (const double *)blasd_cuda_in(job, task, IN_X) + walk.offset[0] * shape->n * shape->p;
-        data[number].y =
-            (const double *)blasd_cuda_in(job, task, IN_Y) + walk.offset[1] * shape->n * shape->t;
-        if (shape->weighted)
-            data[number].w =
-                (const double *)blasd_cuda_in(job, task, IN_WEIGHT) + walk.offset[2] * shape->n;
+        for (int i = IN_X; at == 0 && i <= IN_WEIGHT; i++)
+            from[i] = place_of(job, task, i, &spans, &wide);
+        data[number].x = from[IN_X] + walk.offset[0] * shape->n * shape->p;
+        data[number].y = from[IN_Y] + walk.offset[1] * shape->n * shape->t;
+        if (shape->weighted) data[number].w = from[IN_WEIGHT] + walk.offset[2] * shape->n;
         if (residuals != nullptr) {
             residuals[number] =
                 (char *)blasd_cuda_out(job, task, OUT_RESIDUALS) + (size_t)(at * rows) * size;
@@ -72,12 +108,38 @@ static double row_bytes(const struct regression_shape *shape) {
     double t = (double)shape->t, numbers = (double)shape->p + t + 1; /* x, y, w */
     numbers += 3 * t;                                                /* what is left, row weights */
     if (shape->residuals) numbers += 2 * t;
+    if (shape->storage == BLASD_float32)
+        numbers += ((double)shape->p + t + 1) / 2; /* as it comes */
     return 8 * numbers;
 }
 
 bool gram_too_large(const struct regression_shape *shape, const struct blasd_gpu_facts *facts) {
     return (double)shape->problems * (double)shape->n * row_bytes(shape) >
            (double)facts->memory_bytes / 2;
+}
+
+/* Buffers for slices of float32 data as they come. All of a buffer is widened each time: what the
+ * last slice leaves of it is nobody's. */
+static int make_narrow(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
+    const struct regression_shape *shape = &plan->shape;
+    struct gram_widening *w = &plan->widening;
+    struct gram_slices *s = &plan->slices;
+    int64_t widths[] = {shape->p, shape->t, 1};
+    int inputs = shape->weighted ? 3 : 2, code;
+    struct gram_span *spans;
+    if (job->tasks[0].inputs[IN_X].dtype != BLASD_float32) return 0;
+    code = blasd_cuda_table(job, 2 * (size_t)inputs * sizeof *spans, (void **)&spans,
+                            (void **)&w->spans, err);
+    for (int turn = 0; code == 0 && turn < 2; turn++)
+        for (int i = 0; code == 0 && i < inputs; i++, spans++) {
+            double *to = i == IN_X ? s->x[turn] : i == IN_Y ? s->y[turn] : s->w[turn];
+            int64_t count = s->rows * widths[i];
+            code = take(job, s->rows, widths[i], &s->narrow[turn][i], err);
+            if (code == 0) *spans = {s->narrow[turn][i], to, count};
+            w->longest = count > w->longest ? count : w->longest;
+        }
+    w->count = inputs;
+    return code;
 }
 
 /* Buffers for slices, in place of the data. */
@@ -115,7 +177,7 @@ static int make_buffers(struct blasd_cuda_job *job, struct gram_plan *plan, stru
         fitted[i] = s->fitted[i];
     }
     if (!shape->residuals) plan->outputs.residuals = plan->outputs.fitted = nullptr;
-    return code;
+    return code == 0 ? make_narrow(job, plan, err) : code;
 }
 
 /* ---- what is made of them ---- */

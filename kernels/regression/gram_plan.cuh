@@ -16,9 +16,17 @@ struct gram_slices {
     bool sliced;
     int64_t rows, count; /* of a slice, at most; slices. Whole: n and 1 */
     double *x[2], *y[2], *w[2];
+    float *narrow[2][IN_WEIGHT + 1]; /* the same as it comes, of float32 data */
     char *residuals[2], *fitted[2];
     int turn, mark[2], sent[2]; /* -1: not used yet */
     double *ranges;             /* of the columns, block by block of all slices */
+};
+
+/* What came as float32; of slices, what is in the buffers of each turn. */
+struct gram_widening {
+    const struct gram_span *spans; /* on the device */
+    int count;                     /* of a turn; 0: it came as float64 */
+    int64_t longest;
 };
 
 struct gram_plan {
@@ -28,6 +36,7 @@ struct gram_plan {
     struct gram_shape gram;
     struct gram_arrays arrays;
     struct gram_slices slices;
+    struct gram_widening widening;
     struct gram_descent descent;
     struct gram_sparse sparse;
     struct gram_outputs outputs;

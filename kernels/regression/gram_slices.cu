@@ -12,17 +12,22 @@ struct view {
     int turn;
 };
 
-static int fetch(struct blasd_cuda_job *job, double *to, const struct blasd_tensor *tensor,
-                 int64_t width, int64_t from, int64_t rows, struct blasd_err *err) {
-    return blasd_cuda_fetch(job, to, (const double *)tensor->data + from * width,
-                            (size_t)(rows * width) * sizeof(double), err);
+/* Rows of input `i`, to where the kernels read them or are widened from. */
+static int fetch(struct blasd_cuda_job *job, const struct gram_plan *plan, const struct view *view,
+                 int i, double *to, int64_t width, struct blasd_err *err) {
+    const struct blasd_tensor *tensor = &job->tasks[0].inputs[i];
+    size_t each = (size_t)width * blasd_dtype_size(tensor->dtype);
+    float *narrow = plan->slices.narrow[view->turn][i];
+    return blasd_cuda_fetch(job, narrow != nullptr ? (void *)narrow : (void *)to,
+                            (const char *)tensor->data + (size_t)view->from * each,
+                            (size_t)view->shape.n * each, err);
 }
 
 /* Brings slice `i` to the device. */
 static int begin(struct blasd_cuda_job *job, struct gram_plan *plan, int64_t i, struct view *view,
                  struct blasd_err *err) {
     struct gram_slices *s = &plan->slices;
-    const struct blasd_tensor *in = job->tasks[0].inputs;
+    const struct gram_widening *w = &plan->widening;
     int64_t rows;
     int code = 0;
     *view = {plan->gram, plan->arrays, plan->outputs, 0, 0};
@@ -39,13 +44,13 @@ static int begin(struct blasd_cuda_job *job, struct gram_plan *plan, int64_t i, 
         view->outputs.fitted += view->turn;
     }
     if (s->mark[view->turn] >= 0) code = blasd_cuda_reuse(job, s->mark[view->turn], err);
-    if (code == 0)
-        code = fetch(job, s->x[view->turn], &in[IN_X], plan->shape.p, view->from, rows, err);
-    if (code == 0)
-        code = fetch(job, s->y[view->turn], &in[IN_Y], plan->shape.t, view->from, rows, err);
+    if (code == 0) code = fetch(job, plan, view, IN_X, s->x[view->turn], plan->shape.p, err);
+    if (code == 0) code = fetch(job, plan, view, IN_Y, s->y[view->turn], plan->shape.t, err);
     if (code == 0 && plan->shape.weighted)
-        code = fetch(job, s->w[view->turn], &in[IN_WEIGHT], 1, view->from, rows, err);
-    return code;
+        code = fetch(job, plan, view, IN_WEIGHT, s->w[view->turn], 1, err);
+    if (code != 0) return code;
+    return gram_widen(w->spans + view->turn * w->count, w->count, w->longest, plan->gram.units,
+                      job->stream, err);
 }
 
 static int end(struct blasd_cuda_job *job, struct gram_plan *plan, const struct view *view,

@@ -262,7 +262,7 @@ static __device__ void put_target(const struct gram_shape &s, const struct gram_
     const struct gram_column *columns = a.columns + problem * (s.q + s.t);
     const struct twofold *gram = a.gram + problem * s.q * s.q;
     int64_t place = problem * s.t + l;
-    int shift = columns[s.q + l].exponent;
+    int unit = columns[s.q + l].unit, shift = gram_exponent(columns[s.q + l]);
     double *coef = a.coef + place * s.q;
     struct twofold *b = a.b + problem * s.q * s.t + l;
     for (int j = (int)threadIdx.x; j < d.p; j += (int)blockDim.x) {
@@ -277,7 +277,7 @@ static __device__ void put_target(const struct gram_shape &s, const struct gram_
             mean = two_subtract(mean, two_scale(over(gram[j], gram[0]), d.b[j - 1]));
         }
         b[0] = mean;
-        mean = two_add(two_shift(mean, shift), two_from(columns[s.q + l].shift));
+        mean = two_add(two_shift(mean, shift), two_from(ldexp(columns[s.q + l].shift, -unit)));
         for (int j = 1; j < s.q; j++)
             mean = two_subtract(mean, two_product(columns[j].shift,
                                                   ldexp(d.b[j - 1], shift - columns[j].exponent)));

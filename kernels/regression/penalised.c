@@ -1,96 +1,178 @@
-/* ridge: QR of the factor with the penalty's rows under it, |y - Xb|^2 + alpha |b|^2 as
- * scikit-learn has it. The intercept is not penalised. Touches no data. Uses LAPACK. Read next:
+/* ridge: QR of the factor and the penalty's rows together, |y - Xb|^2 + alpha |b|^2 as scikit-learn
+ * has it. The intercept is not penalised.
+ *
+ * Rows stand in the order of their sizes, for what a reflection takes from other columns is right
+ * to the rounding of the row that it begins in: what is small there drowns. So features that are
+ * small beside their penalty come first, each with its penalty's row, which no other feature has
+ * anything in; the penalties of the others stand below. Touches no data. Uses LAPACK. Read next:
  * coordinate.c. */
 #include "kernels/regression/penalised.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/regression/dense.h"
 
+#include <cblas.h>
 #include <lapacke.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_STEPS 4 /* of refinement */
+
+/* A feature, in the order of their sizes. */
+struct column {
+    double size;
+    int64_t at;
+};
+
 static int no_memory(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the penalised problem");
 }
 
-/* min |M b - g|^2 + alpha |b|^2 with at least as many rows as columns: QR of M over the penalty. */
-static int ridge_tall(const struct regression_shape *shape, struct regression_part *part,
-                      double root, double *b) {
-    int64_t p = shape->p, t = shape->t, rows = part->rows + p;
-    for (int64_t j = 0; j < p; j++) part->m[j * rows + part->rows + j] = root;
-    if (p == 0 || t == 0) return 0;
-    if (LAPACKE_dgels(LAPACK_COL_MAJOR, 'N', (int)rows, (int)p, (int)t, part->m, (int)rows, part->g,
+static int smaller_first(const void *a, const void *b) {
+    double x = ((const struct column *)a)->size, y = ((const struct column *)b)->size;
+    int64_t i = ((const struct column *)a)->at, j = ((const struct column *)b)->at;
+    return x < y ? -1 : x > y ? 1 : i < j ? -1 : i > j;
+}
+
+static int larger_first(const void *a, const void *b) {
+    return smaller_first(b, a);
+}
+
+/* left = g - M b, and step = M'left - alpha b of each coefficient's own alpha. */
+static void slopes(const struct regression_part *part, double alpha, const double *g,
+                   const double *b, long double *left, double *step) {
+    int64_t m = part->rows, done = 0;
+    for (int64_t i = 0; i < m; i++) left[i] = (long double)g[i];
+    for (int64_t j = 0; j < part->p && blasd_wanted_after(&done, 4 * m); j++)
+        for (int64_t i = 0; i < m; i++)
+            left[i] -= (long double)part->m[j * m + i] * (long double)b[j];
+    for (int64_t j = 0; j < part->p && blasd_wanted_after(&done, 4 * m); j++) {
+        long double slope = -(long double)ldexp(alpha, -2 * part->unit[j]) * (long double)b[j];
+        for (int64_t i = 0; i < m; i++) slope += (long double)part->m[j * m + i] * left[i];
+        step[j] = (double)slope;
+    }
+}
+
+/* Coefficients that say little of y next to others have the others' rounding in them: steps with
+ * the slopes in long double, and the triangle of the QR, take it out. One is taken once the next is
+ * known to be much shorter, for where the triangle is ill-conditioned steps are noise. */
+static bool ridge_refine(const struct regression_part *part, double alpha,
+                         const struct column *order, const double *r, int64_t ldr, double *b) {
+    int64_t p = part->p;
+    long double *left = blasd_cpu_alloc((size_t)part->rows, sizeof *left);
+    double *step = blasd_cpu_alloc(3 * (size_t)p, sizeof *step);
+    double *turned = step + p, *now = step + 2 * p;
+    bool got = left != NULL && step != NULL;
+    for (int64_t l = 0; got && l < part->t && blasd_wanted(); l++) {
+        double last = INFINITY;
+        memcpy(now, b + l * p, (size_t)p * sizeof *b);
+        for (int steps = 0; steps < MOST_STEPS; steps++) {
+            double length = 0;
+            slopes(part, alpha, part->g + l * part->rows, now, left, step);
+            for (int64_t j = 0; j < p; j++) turned[j] = step[order[j].at];
+            cblas_dtrsv(CblasColMajor, CblasUpper, CblasTrans, CblasNonUnit, (int)p, r, (int)ldr,
+                        turned, 1);
+            cblas_dtrsv(CblasColMajor, CblasUpper, CblasNoTrans, CblasNonUnit, (int)p, r, (int)ldr,
+                        turned, 1);
+            for (int64_t j = 0; j < p; j++) length = fmax(length, fabs(turned[j]));
+            if (!(length < last / 4)) break;
+            if (steps > 0) memcpy(b + l * p, now, (size_t)p * sizeof *b);
+            for (int64_t j = 0; j < p; j++) now[order[j].at] += turned[j];
+            last = length;
+        }
+    }
+    free(left);
+    free(step);
+    return got;
+}
+
+/* min |M b - g|^2 + |D b|^2 with at least as many rows as columns: QR of both. Columns are in the
+ * order of their lengths beside their penalties. */
+static int ridge_tall(const struct regression_part *part, double root, const struct column *order,
+                      double *a, double *g, double *b) {
+    int64_t p = part->p, t = part->t, m = part->rows, rows = m + p, first = 0, done = 0;
+    while (first < p && order[first].size < 1) first++;
+    for (int64_t j = 0; j < p && blasd_wanted_after(&done, rows); j++) {
+        int64_t at = order[j].at;
+        a[j * rows + (j < first ? j : m + j)] = ldexp(root, -part->unit[at]);
+        memcpy(a + j * rows + first, part->m + at * m, (size_t)m * sizeof *a);
+    }
+    for (int64_t l = 0; l < t; l++)
+        memcpy(g + l * rows + first, part->g + l * m, (size_t)m * sizeof *g);
+    if (LAPACKE_dgels(LAPACK_COL_MAJOR, 'N', (int)rows, (int)p, (int)t, a, (int)rows, g,
                       (int)rows) != 0)
         return -1;
-    for (int64_t l = 0; l < t; l++) memcpy(b + l * p, part->g + l * rows, (size_t)p * sizeof *b);
+    for (int64_t l = 0; l < t; l++)
+        for (int64_t j = 0; j < p; j++) b[l * p + order[j].at] = g[l * rows + j];
     return 0;
 }
 
-/* The same with fewer rows: the least-norm solution of [M root] [b; v] = g, whose v is what is left
- * over. [M root]' = Q R. */
-static int ridge_wide(const struct regression_shape *shape, const struct regression_part *part,
-                      double root, double *b) {
-    int64_t p = shape->p, t = shape->t, m = part->rows, n = p + m;
-    double *a = blasd_cpu_alloc((size_t)n * (size_t)m, sizeof *a);
-    double *g = blasd_cpu_alloc((size_t)n * (size_t)t, sizeof *g);
-    int info = a == NULL || g == NULL ? -1 : 0;
-    if (info == 0) {
-        memset(a, 0, (size_t)(n * m) * sizeof *a);
-        memset(g, 0, (size_t)(n * t) * sizeof *g);
-        for (int64_t i = 0; i < m; i++) {
-            for (int64_t j = 0; j < p; j++) a[i * n + j] = part->m[j * m + i];
-            a[i * n + p + i] = root;
-        }
-        for (int64_t l = 0; l < t; l++) memcpy(g + l * n, part->g + l * m, (size_t)m * sizeof *g);
-        /* a is the transpose of the wide matrix: 'T' asks for its least-norm solution */
-        if (m > 0 && t > 0)
-            info =
-                LAPACKE_dgels(LAPACK_COL_MAJOR, 'T', (int)n, (int)m, (int)t, a, (int)n, g, (int)n);
-        for (int64_t l = 0; l < t; l++) memcpy(b + l * p, g + l * n, (size_t)p * sizeof *b);
+/* The same with fewer rows, and one unit for all columns: the least-norm solution of
+ * [M root] [b; v] = g, whose v is what is left over. [M root]' = Q R; its rows are features, and
+ * those of the penalty where the features begin to be smaller. */
+static int ridge_wide(const struct regression_part *part, double root, const struct column *order,
+                      double *a, double *g, double *b) {
+    int64_t p = part->p, t = part->t, m = part->rows, n = p + m, large = 0, done = 0;
+    while (large < p && order[large].size >= 1) large++;
+    for (int64_t i = 0; i < m && blasd_wanted_after(&done, 2 * p); i++) {
+        a[i * n + large + i] = ldexp(root, -part->unit[0]);
+        for (int64_t j = 0; j < p; j++)
+            a[i * n + (j < large ? j : m + j)] = part->m[order[j].at * m + i];
+    }
+    for (int64_t l = 0; l < t; l++) memcpy(g + l * n, part->g + l * m, (size_t)m * sizeof *g);
+    /* a is the transpose of the wide matrix: 'T' asks for its least-norm solution */
+    if (LAPACKE_dgels(LAPACK_COL_MAJOR, 'T', (int)n, (int)m, (int)t, a, (int)n, g, (int)n) != 0)
+        return -1;
+    for (int64_t l = 0; l < t; l++)
+        for (int64_t j = 0; j < p; j++) b[l * p + order[j].at] = g[l * n + (j < large ? j : m + j)];
+    return 0;
+}
+
+/* b (p x t, column-major), in the part's units. */
+static int ridge_solve(const struct regression_part *part, double alpha, bool tall, double *b) {
+    double root = sqrt(alpha);
+    size_t p = (size_t)part->p, t = (size_t)part->t, m = (size_t)part->rows, n = p + m;
+    double *a = blasd_cpu_alloc(n * (tall ? p : m), sizeof *a);
+    double *g = blasd_cpu_alloc(n * t, sizeof *g);
+    struct column *order = blasd_cpu_alloc(p, sizeof *order);
+    int info = a == NULL || g == NULL || order == NULL ? -1 : 0;
+    if (info == 0 && p > 0 && t > 0 && m > 0) {
+        memset(a, 0, n * (tall ? p : m) * sizeof *a);
+        memset(g, 0, n * t * sizeof *g);
+        for (size_t j = 0; j < p; j++)
+            order[j] = (struct column){blasd_regression_length((int64_t)m, part->m + j * m) /
+                                           ldexp(root, -part->unit[j]),
+                                       (int64_t)j};
+        qsort(order, p, sizeof *order, tall ? smaller_first : larger_first);
+        info =
+            tall ? ridge_tall(part, root, order, a, g, b) : ridge_wide(part, root, order, a, g, b);
+        if (info == 0 && tall && !ridge_refine(part, alpha, order, a, (int64_t)n, b)) info = -1;
+    } else if (info == 0) {
+        memset(b, 0, p * t * sizeof *b);
     }
     free(a);
     free(g);
+    free(order);
     return info;
-}
-
-/* What QR may have lost in b. */
-static bool improve(const struct regression_shape *shape, bool tall, const double *m,
-                    const double *g, int64_t rows, const double *qr, double *b) {
-    struct regression_ridge ridge = {rows, shape->p, shape->t, shape->alpha, m, g};
-    if (!blasd_regression_ridge_stiff(&ridge)) return true;
-    if (tall) return blasd_regression_ridge_refine(&ridge, qr, rows + shape->p, b);
-    return blasd_regression_ridge_dual(&ridge, b);
 }
 
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            struct blasd_err *err) {
-    int64_t p = shape->p, t = shape->t, skip = shape->q - p;
-    struct regression_part part, whole;
+    int64_t p = shape->p, t = shape->t;
+    bool tall = factor->rows - (shape->q - p) >= p;
+    struct regression_part part;
     double *b = blasd_cpu_alloc((size_t)p * (size_t)t, sizeof *b), *left = NULL;
-    bool tall = factor->rows - skip >= p;
-    int info = 0, code = blasd_regression_part_init(&part, shape, factor, tall ? p : 0, err);
-    memset(&whole, 0, sizeof whole);
-    if (code == 0) code = blasd_regression_part_init(&whole, shape, factor, 0, err);
-    left = code == 0 ? blasd_cpu_alloc((size_t)whole.rows, sizeof *left) : NULL;
+    int code = blasd_regression_part_init(&part, shape, factor, sqrt(shape->alpha), !tall, err);
+    left = code == 0 ? blasd_cpu_alloc((size_t)part.rows, sizeof *left) : NULL;
     if (code == 0 && (b == NULL || left == NULL)) code = no_memory(err);
-    if (code != 0) goto done;
-    info = tall ? ridge_tall(shape, &part, sqrt(shape->alpha), b)
-                : ridge_wide(shape, &part, sqrt(shape->alpha), b);
-    if (info == 0 && !improve(shape, tall, whole.m, whole.g, whole.rows, part.m, b)) info = -1;
-    if (info != 0) {
-        code = no_memory(err);
-        goto done;
-    }
-    for (int64_t l = 0; l < t; l++) {
-        memcpy(fit->coef + l * shape->q + skip, b + l * p, (size_t)p * sizeof *b);
-        blasd_regression_part_finish(shape, factor, &whole, l, left, fit);
-    }
-done:
+    if (code == 0 && ridge_solve(&part, shape->alpha, tall, b) != 0) code = no_memory(err);
+    for (int64_t l = 0; code == 0 && l < t; l++)
+        blasd_regression_part_finish(shape, factor, &part, l, b + l * p, left, fit);
     blasd_regression_part_release(&part);
-    blasd_regression_part_release(&whole);
     free(b);
     free(left);
     return code;

@@ -258,26 +258,11 @@ double blasd_regression_intercept(const struct regression_shape *shape,
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            struct blasd_err *err);
-/* min |M b - g|^2 + alpha |b|^2 for each of t columns of g; m and g column-major, rows long. */
-struct regression_ridge {
-    int64_t rows, p, t;
-    double alpha;
-    const double *m, *g; /* borrowed */
-};
-/* Whether alpha is so large against M that b, from such a QR, must be improved. */
-bool blasd_regression_ridge_stiff(const struct regression_ridge *ridge);
-/* Improves b (p x t, column-major), given the upper triangle of a QR of M over the root of alpha:
- * column-major, `ldr` from column to column. False: memory has run out. */
-bool blasd_regression_ridge_refine(const struct regression_ridge *ridge, const double *r,
-                                   int64_t ldr, double *b);
-/* The same by way of M M' + alpha, for fewer rows than columns. */
-bool blasd_regression_ridge_dual(const struct regression_ridge *ridge, double *b);
-
-/* lasso and elastic_net from a factor. */
+/* lasso and elastic_net from a factor of targets that were divided by 2^far[l]. */
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,
-                                struct regression_fit *fit, struct blasd_cpu_progress *progress,
-                                struct blasd_err *err);
+                                const int *far, struct regression_fit *fit,
+                                struct blasd_cpu_progress *progress, struct blasd_err *err);
 /* gd, straight from the data. */
 int blasd_regression_descend(const struct regression_shape *shape,
                              const struct regression_data *data, struct regression_fit *fit,

@@ -3,8 +3,7 @@
  *
  * They are fitted in other units, powers of two away, and the outputs are taken back to the user's.
  * That rounds nothing, so what can be said in doubles comes out as it would near 1. All other
- * problems, which is nearly all, pass through as they are. lasso and elastic_net do too: the units
- * of their penalty are tied to those of y. Read next: cpu_regression.c. */
+ * problems, which is nearly all, pass through as they are. Read next: cpu_regression.c. */
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
@@ -86,8 +85,7 @@ int blasd_regression_scale(const struct regression_shape *shape, struct regressi
                            struct regression_data *data, struct blasd_err *err) {
     int64_t done = 0;
     int code = begin(shape, scaling, err);
-    if (code != 0 || shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET)
-        return code;
+    if (code != 0) return code;
     for (int64_t l = 0; l < shape->t && blasd_wanted_after(&done, 4 * shape->n); l++)
         scaling->target[l] = blasd_regression_excess(largest_of(data->y + l, shape->t, shape->n));
     if (data->w != NULL && shape->method == METHOD_OLS) /* even: its root is a power of two too */
@@ -187,7 +185,7 @@ static void move_likelihood(const struct blasd_task *task, int output, int64_t a
 void blasd_regression_unscale(const struct regression_shape *shape,
                               const struct regression_scaling *scaling, struct blasd_task *task,
                               int64_t at, struct regression_fit *fit) {
-    static const int squares[] = {OUT_SSR, OUT_TSS, OUT_SCALE};
+    static const int squares[] = {OUT_SSR, OUT_TSS, OUT_SCALE, OUT_DUAL_GAP};
     int64_t q = shape->q, t = shape->t, p = shape->p, values = shape->n < q ? shape->n : q;
     const int *column = scaling->column, *feature = column + (q - p);
     struct place place;

@@ -25,6 +25,11 @@ extern "C" {
 #define GRID_MOST (1 << 16)
 #define BATCHED_ALWAYS 256 /* unknowns */
 
+/* Systems of more unknowns, or jobs of more operations, join no mixed batch: beside what fills the
+ * device by itself a small one would only wait. */
+#define COMPANY_UNKNOWNS 128
+#define COMPANY_FLOPS 2e8
+
 enum way { WAY_NOTHING, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
 
 struct solve_plan {
@@ -204,6 +209,56 @@ static int take_library(struct blasd_cuda_job *job, struct solve_plan *plan,
     return code;
 }
 
+static int64_t at_most(int64_t blocks, int64_t most) {
+    return blocks < most ? blocks : most;
+}
+static dim3 grid_of(int64_t blocks) {
+    return dim3((unsigned)at_most(blocks, GRID_MOST));
+}
+
+/* ---- systems that a team's shared memory holds: launches that jobs of any shape share ---- */
+
+template <int W, int N, class T>
+static int share_small(struct blasd_cuda_job *job, const struct solve_batch &batch,
+                       struct blasd_err *err) {
+    int teams = SMALL_THREADS / W;
+    return blasd_cuda_share(job, 0, solve_small<W, N, T>,
+                            at_most((batch.total + teams - 1) / teams, GRID_MOST), SMALL_THREADS, 0,
+                            batch, err);
+}
+
+template <int W, class T>
+static int share_lanes(struct blasd_cuda_job *job, const struct solve_plan *plan, bool left,
+                       struct blasd_err *err) {
+    struct solve_batch batch = plan->batch;
+    int threads = 64, teams = threads / W;
+    batch.left = left;
+    return blasd_cuda_share(job, left ? 1 : 0, solve_by_lanes<W, T>,
+                            at_most((batch.total + teams - 1) / teams, GRID_MOST), threads,
+                            (size_t)(room_bytes(plan, true, true) * teams), batch, err);
+}
+
+template <class T>
+static int share_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
+                       struct blasd_err *err) {
+    const struct solve_batch &batch = plan->batch;
+    bool left = batch.shape.assume == BLASD_ASSUME_GENERAL;
+    int n = batch.shape.n, code = 0;
+    if (plan->way == WAY_BLOCKS)
+        return blasd_cuda_share(job, 0, solve_by_blocks<T>, at_most(batch.total, GRID_MOST),
+                                plan->threads, (size_t)room_bytes(plan, true, false), batch, err);
+    if (left)
+        code = n <= 4    ? share_small<4, 4, T>(job, batch, err)
+               : n <= 8  ? share_small<8, 8, T>(job, batch, err)
+               : n <= 16 ? share_small<16, 16, T>(job, batch, err)
+               : n <= 24 ? share_small<32, 24, T>(job, batch, err)
+                         : share_small<32, 32, T>(job, batch, err);
+    if (code != 0) return code;
+    if (n <= 8) return share_lanes<8, T>(job, plan, left, err);
+    if (n <= 16) return share_lanes<16, T>(job, plan, left, err);
+    return share_lanes<32, T>(job, plan, left, err);
+}
+
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct solve_plan *plan;
     void *host;
@@ -224,53 +279,13 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (code == 0 && plan->way == WAY_STEPS) code = take_library(job, plan, err);
     if (code == 0 && plan->way == WAY_LARGE)
         code = solve_large_prepare(job, &plan->large, &plan->batch, plan->single, err);
+    if (code == 0 && (plan->way == WAY_LANES || plan->way == WAY_BLOCKS))
+        code =
+            plan->single ? share_fused<float>(job, plan, err) : share_fused<double>(job, plan, err);
     return code;
 }
 
 /* ---- the work ---- */
-
-static dim3 grid_of(int64_t blocks) {
-    return dim3((unsigned)(blocks < GRID_MOST ? blocks : GRID_MOST));
-}
-
-template <int W, int N, class T>
-static int launch_small(struct blasd_cuda_job *job, const struct solve_batch &batch,
-                        struct blasd_err *err) {
-    int teams = SMALL_THREADS / W;
-    return blasd_launch(solve_small<W, N, T>, grid_of((batch.total + teams - 1) / teams),
-                        dim3(SMALL_THREADS), 0, job->stream, err, batch);
-}
-
-/* `left`: only what launch_small has left. */
-template <int W, class T>
-static int launch_lanes(struct blasd_cuda_job *job, const struct solve_plan *plan, int left,
-                        struct blasd_err *err) {
-    const struct solve_batch &batch = plan->batch;
-    int threads = 64, teams = threads / W;
-    return blasd_launch(solve_by_lanes<W, T>, grid_of((batch.total + teams - 1) / teams),
-                        dim3((unsigned)threads), (size_t)(room_bytes(plan, true, true) * teams),
-                        job->stream, err, batch, left);
-}
-
-template <class T>
-static int launch_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
-                        struct blasd_err *err) {
-    const struct solve_batch &batch = plan->batch;
-    int n = batch.shape.n, left = batch.shape.assume == BLASD_ASSUME_GENERAL, code = 0;
-    if (plan->way == WAY_BLOCKS)
-        return blasd_launch(solve_by_blocks<T>, grid_of(batch.total), dim3((unsigned)plan->threads),
-                            (size_t)room_bytes(plan, true, false), job->stream, err, batch);
-    if (left)
-        code = n <= 4    ? launch_small<4, 4, T>(job, batch, err)
-               : n <= 8  ? launch_small<8, 8, T>(job, batch, err)
-               : n <= 16 ? launch_small<16, 16, T>(job, batch, err)
-               : n <= 24 ? launch_small<32, 24, T>(job, batch, err)
-                         : launch_small<32, 32, T>(job, batch, err);
-    if (code != 0) return code;
-    if (n <= 8) return launch_lanes<8, T>(job, plan, left, err);
-    if (n <= 16) return launch_lanes<16, T>(job, plan, left, err);
-    return launch_lanes<32, T>(job, plan, left, err);
-}
 
 /* The library's factors of the matrices of a chunk. */
 static int call_library(struct blasd_cuda_job *job, const struct solve_plan *plan, int64_t matrices,
@@ -332,16 +347,10 @@ static int launch_steps(struct blasd_cuda_job *job, const struct solve_plan *pla
 
 static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct solve_plan *plan = (struct solve_plan *)job->state;
-    switch (plan->way) {
-    case WAY_NOTHING: return 0;
-    case WAY_STEPS:
-        return plan->single ? launch_steps<float>(job, plan, err)
-                            : launch_steps<double>(job, plan, err);
-    case WAY_LARGE: return solve_large_compute(job, &plan->large, err);
-    default:
-        return plan->single ? launch_fused<float>(job, plan, err)
-                            : launch_fused<double>(job, plan, err);
-    }
+    if (plan->way == WAY_LARGE) return solve_large_compute(job, &plan->large, err);
+    if (plan->way != WAY_STEPS) return 0; /* nothing to do, or what prepare has shared out */
+    return plan->single ? launch_steps<float>(job, plan, err)
+                        : launch_steps<double>(job, plan, err);
 }
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -351,6 +360,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         int64_t info;
+        int *notes;
         if (plan->way == WAY_NOTHING) {
             blasd_solve_answer_empty(task, &plan->solve);
             continue;
@@ -362,6 +372,11 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         }
         code = blasd_solve_certify(task, &plan->solve, 1, err);
         if (code != 0) return code;
+        notes = blasd_cuda_notes(job, t);
+        if (notes != NULL) {
+            memcpy(notes, plan->flags + t * items, (size_t)items * sizeof *notes);
+            continue;
+        }
         blasd_solve_sum_up(task, &plan->solve, plan->single, plan->flags + t * items,
                            plan->way == WAY_LARGE ? solve_large_name(&plan->large) : NULL);
     }
@@ -417,11 +432,43 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
     return code != 0 ? code : end(flight, err);
 }
 
+/* Small real systems of any shape share a batch. */
+static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_key *ret) {
+    const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
+    enum blasd_dtype dtype = plan->input_dtype[BLASD_SOLVE_A];
+    if (blasd_dtype_parts(dtype) > 1 || plan->flops > COMPANY_FLOPS ||
+        a->shape[a->rank - 1] > COMPANY_UNKNOWNS)
+        return;
+    ret->len = 0;
+    blasd_key_add_int(ret, dtype);
+}
+
+/* A stack of systems with matrices and columns of their own. Of larger ones the library's way
+ * depends on how many there are. */
+static int64_t stack_of(const struct blasd_task *task, unsigned *shared) {
+    struct blasd_solve s;
+    struct blasd_err ignored;
+    *shared = 0;
+    if (blasd_solve_read(task->job, &s, &ignored) != 0 || s.n > BATCHED_ALWAYS) return 0;
+    if (s.a_rank != s.batch_rank || s.b_rank != s.batch_rank || s.batch_rank == 0) return 0;
+    return s.batch_count;
+}
+
+static void join(struct blasd_task *task, const int *flags) {
+    struct blasd_solve s;
+    struct blasd_err ignored;
+    if (blasd_solve_read(task->job, &s, &ignored) != 0) return;
+    blasd_solve_sum_up(task, &s, task->plan->input_dtype[BLASD_SOLVE_A] == BLASD_float32, flags,
+                       NULL);
+}
+
 extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
-    .kernel = {"solve", run, begin, end, NULL, NULL, ~0u},
+    .kernel = {"solve", run, begin, end, batch_key, NULL, ~0u},
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = stack_of,
+    .join = join,
 };

@@ -219,6 +219,10 @@ void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *ta
         const struct blasd_task *from = &e->tasks[t];
         struct blasd_task *to = &tasks[t];
         int64_t *info = to->outputs[BLASD_SOLVE_INFO].data;
+        double *error = to->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
+        /* of vectors of parts, whose largest is at least 1/sqrt(2) of the numbers' (1/2 of the sum
+         * of their parts), as it is of the residual: a bound in either size */
+        for (int64_t i = 0; i < e->solve.batch_count; i++) error[i] *= 2;
         /* pivots 2 k - 1 and 2 k are those of unknown k */
         for (int64_t i = 0; i < e->solve.batch_count; i++)
             info[i] = info[i] == 0 ? 0 : 1 + place(e->reversed, e->solve.n, (info[i] - 1) / 2);

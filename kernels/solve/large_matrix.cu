@@ -17,18 +17,23 @@ extern "C" {
 
 /* ---- between host and device ---- */
 
+int large_wait(struct solve_large *l, struct blasd_err *err) {
+    TRY(l->job->calls->stream_wait(l->job->stream, err));
+    l->sending = false;
+    return 0;
+}
 int large_bring_back(struct solve_large *l, void *host, const void *device, size_t bytes,
                      struct blasd_err *err) {
     TRY(l->job->calls->copy_down(l->job->stream, l->pinned, device, bytes, err));
-    TRY(l->job->calls->stream_wait(l->job->stream, err));
+    TRY(large_wait(l, err));
     memcpy(host, l->pinned, bytes);
     return 0;
 }
-/* The stream must have come past what was sent last. */
 int large_send_over(struct solve_large *l, void *device, const void *host, size_t bytes,
                     struct blasd_err *err) {
-    TRY(l->job->calls->stream_wait(l->job->stream, err));
+    if (l->sending) TRY(large_wait(l, err));
     memcpy(l->pinned, host, bytes);
+    l->sending = true;
     return l->job->calls->copy_up(l->job->stream, device, l->pinned, bytes, err);
 }
 int large_go_on(struct solve_large *l, double share, struct blasd_err *err) {
@@ -80,17 +85,26 @@ static int size_row(struct solve_large *l, int which, double *to, struct blasd_e
     size_t n = (size_t)l->n;
     return large_bring_back(l, to, l->sizes + (size_t)which * n, n * sizeof *to, err);
 }
-static int most_of_sums(struct solve_large *l, int e, struct blasd_err *err) {
+/* All four, and a number beside them, in pinned memory until that is used again. */
+static int all_sizes(struct solve_large *l, int *number, struct blasd_err *err) {
+    double *to = OF(double, l->pinned);
+    size_t each = (size_t)l->n;
+    TRY(l->job->calls->copy_down(l->job->stream, to, l->sizes, 4 * each * sizeof *to, err));
+    TRY(l->job->calls->copy_down(l->job->stream, to + 4 * each, l->unsymmetric, sizeof(int), err));
+    TRY(large_wait(l, err));
+    memcpy(number, to + 4 * each, sizeof *number);
+    return 0;
+}
+/* From all_sizes. */
+static void most_of_sums(struct solve_large *l, int e) {
+    const double *rows = OF(const double, l->pinned) + l->n, *columns = rows + 2 * (int64_t)l->n;
     double row = 0, column = 0;
-    TRY(size_row(l, 1, l->v, err));
-    TRY(size_row(l, 3, l->sign, err));
     for (int i = 0; i < l->n; i++) {
-        row = l->v[i] > row ? l->v[i] : row;
-        column = l->sign[i] > column ? l->sign[i] : column;
+        row = rows[i] > row ? rows[i] : row;
+        column = columns[i] > column ? columns[i] : column;
     }
     l->norm_inf = ldexpl(row, e);
     l->norm_1 = ldexpl(column, e);
-    return 0;
 }
 
 static int diagonal(struct solve_large *l, double *to, struct blasd_err *err) {
@@ -98,12 +112,26 @@ static int diagonal(struct solve_large *l, double *to, struct blasd_err *err) {
     return size_row(l, 0, to, err);
 }
 
+/* As scale_body.h does it: halves what is left of the largest elements, whose exponents once rows
+ * are scaled are in column_scale. Whether anything was. */
+static bool balance(struct solve_large *l) {
+    bool any = false;
+    for (int j = 0; j < l->n; j++) {
+        int most = l->column_scale[j];
+        int over = most == -100000 ? 0 : (most + l->row_scale[j]) / 2;
+        any = any || over != 0;
+        l->row_scale[j] -= over;
+    }
+    return any;
+}
+
 /* Chooses the scales from the largest elements (of rows, in v) and applies them. */
 static int scale(struct solve_large *l, struct blasd_err *err) {
     bool definite = l->batch.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     size_t bytes = (size_t)l->n * sizeof(int);
     double greatest = 0;
-    int n = l->n, e;
+    bool again = true;
+    int n = l->n, e, unused;
     for (int i = 0; i < n; i++) greatest = l->v[i] > greatest ? l->v[i] : greatest;
     e = exponent_on_host(greatest);
     if (definite) TRY(diagonal(l, l->sign, err));
@@ -112,10 +140,14 @@ static int scale(struct solve_large *l, struct blasd_err *err) {
         int own = most == 0 ? 0 : exponent_on_host(most);
         l->row_scale[i] = is_symmetric(l) ? -(own / 2) : -own;
     }
-    TRY(large_send_over(l, l->scales, l->row_scale, bytes, err));
-    TRY(measure(l, e, l->scales, err)); /* leaves the columns' exponents where their scales go */
-    TRY(most_of_sums(l, e, err));
-    TRY(large_bring_back(l, l->column_scale, l->scales + n, bytes, err));
+    for (int pass = 1; again; pass++) {
+        TRY(large_send_over(l, l->scales, l->row_scale, bytes, err));
+        TRY(measure(l, e, l->scales, err)); /* leaves the columns' exponents where their scales go */
+        TRY(large_bring_back(l, l->column_scale, l->scales + n, bytes, err));
+        again = pass < 16 && l->batch.shape.assume == BLASD_ASSUME_SYMMETRIC && balance(l);
+    }
+    TRY(all_sizes(l, &unused, err));
+    most_of_sums(l, e);
     for (int j = 0; j < n; j++) {
         int most = l->column_scale[j];
         l->column_scale[j] = is_symmetric(l) ? l->row_scale[j] : most == -100000 ? 0 : -most;
@@ -128,8 +160,9 @@ static int scale(struct solve_large *l, struct blasd_err *err) {
 /* The job's matrix, scaled, and its norms. */
 int large_matrix_load(struct solve_large *l, struct blasd_err *err) {
     int64_t tiles = ((int64_t)l->n + 31) / 32;
+    const double *sizes = OF(const double, l->pinned);
+    size_t n = (size_t)l->n;
     bool rows, columns;
-    int unsymmetric = 0;
     memset(&l->state, 0, sizeof l->state);
     l->state.singular = true;
     TRY(l->job->calls->fill(l->job->stream, l->unsymmetric, 0, sizeof(int), err));
@@ -140,11 +173,10 @@ int large_matrix_load(struct solve_large *l, struct blasd_err *err) {
                                  l->job->stream, err, l->batch.shape, OF(const double, l->a),
                                  OF(double, l->matrix), l->unsymmetric));
     TRY(measure(l, 0, nullptr, err));
-    TRY(large_bring_back(l, &unsymmetric, l->unsymmetric, sizeof unsymmetric, err));
-    l->state.unsymmetric = unsymmetric;
-    TRY(most_of_sums(l, 0, err));
-    TRY(size_row(l, 2, l->sign, err));
-    TRY(size_row(l, 0, l->v, err));
+    TRY(all_sizes(l, &l->state.unsymmetric, err));
+    most_of_sums(l, 0);
+    memcpy(l->sign, sizes + 2 * n, n * sizeof *sizes);
+    memcpy(l->v, sizes, n * sizeof *sizes);
     rows = balanced(l, l->v);
     columns = balanced(l, l->sign);
     return rows && columns ? 0 : scale(l, err);
@@ -167,19 +199,19 @@ static int factor_lu_wide(struct solve_large *l, struct blasd_err *err) {
     TRY(copy_matrix(l, err));
     return call_getrf(l, l->dtype, err);
 }
-/* The largest element of a matrix, or of its upper triangle. */
+/* The largest element of a matrix, or of its upper triangle, as number `at` of l->most. */
 template <class T>
-static int most_of(struct solve_large *l, const void *a, bool upper, double *ret,
+static int most_of(struct solve_large *l, const void *a, bool upper, int at,
                    struct blasd_err *err) {
-    TRY(l->job->calls->fill(l->job->stream, l->most, 0, sizeof *l->most, err));
-    TRY(blasd_launch(large_most<T>, spread(l, (int64_t)l->n * l->n / 256), dim3(256), 0,
-                     l->job->stream, err, l->n, OF(const T, a), (int)upper, l->most));
-    return large_bring_back(l, ret, l->most, sizeof *ret, err);
+    TRY(l->job->calls->fill(l->job->stream, l->most + at, 0, sizeof *l->most, err));
+    return blasd_launch(large_most<T>, spread(l, (int64_t)l->n * l->n / 256), dim3(256), 0,
+                        l->job->stream, err, l->n, OF(const T, a), (int)upper, l->most + at);
 }
 static int factor_lu_narrow(struct solve_large *l, struct blasd_err *err) {
     double most = 0;
     int64_t all = (int64_t)l->n * l->n;
-    TRY(most_of<double>(l, l->matrix, false, &most, err));
+    TRY(most_of<double>(l, l->matrix, false, 0, err));
+    TRY(large_bring_back(l, &most, l->most, sizeof most, err));
     l->narrow_exponent = exponent_on_host(most);
     l->narrow = true;
     l->state.method = BLASD_SOLVED_LU;
@@ -324,14 +356,14 @@ static int apply_between(struct solve_large *l, double *v, bool transposed, cons
         if (v[i] != 0 && own > most) most = own;
     }
     if (most == INT_MIN) most = 0;
-    TRY(l->job->calls->stream_wait(l->job->stream, err)); /* pinned memory may be on its way */
+    if (l->sending) TRY(large_wait(l, err));
     for (int i = 0; i < l->n; i++)
         x[i] = (T)ldexp(v[i], (before != nullptr ? before[i] : 0) - most);
     TRY(l->job->calls->copy_up(l->job->stream, l->d, x, bytes, err));
     TRY(l->narrow ? apply_refined(l, transposed, err)
                   : large_matrix_apply(l, l->d, 1, transposed, err));
     TRY(l->job->calls->copy_down(l->job->stream, x, l->d, bytes, err));
-    TRY(l->job->calls->stream_wait(l->job->stream, err));
+    TRY(large_wait(l, err));
     for (int i = 0; i < l->n; i++)
         v[i] = ldexp((double)x[i], (after != nullptr ? after[i] : 0) + most + shift);
     return 0;
@@ -366,13 +398,16 @@ static bool apply_back(void *arg, double *v, bool transposed) {
     return l->code == 0;
 }
 static int growth(struct solve_large *l, double *ret, struct blasd_err *err) {
-    double own = 0, factor = 0;
+    double both[2], own, factor;
     *ret = 1;
     if (l->state.method != BLASD_SOLVED_LU) return 0;
-    TRY(l->single ? most_of<float>(l, l->matrix, false, &own, err)
-                  : most_of<double>(l, l->matrix, false, &own, err));
-    TRY(l->single || l->narrow ? most_of<float>(l, l->factors, true, &factor, err)
-                               : most_of<double>(l, l->factors, true, &factor, err));
+    TRY(l->single ? most_of<float>(l, l->matrix, false, 0, err)
+                  : most_of<double>(l, l->matrix, false, 0, err));
+    TRY(l->single || l->narrow ? most_of<float>(l, l->factors, true, 1, err)
+                               : most_of<double>(l, l->factors, true, 1, err));
+    TRY(large_bring_back(l, both, l->most, sizeof both, err));
+    own = both[0];
+    factor = both[1];
     if (l->narrow) factor = ldexp(factor, l->narrow_exponent);
     if (factor > own) *ret = factor / own;
     return 0;

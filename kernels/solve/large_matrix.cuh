@@ -42,10 +42,14 @@ static inline const int *columns_scaled(const struct solve_large *l) {
                  : blasd_launch(kernel<double>, spread(l, blocks), dim3(256), 0, (l)->job->stream, \
                                 err, (l)->n, OF(double, (l)->matrix), __VA_ARGS__))
 
-/* ---- between host and device; both wait for the stream ---- */
+/* ---- between host and device ---- */
 
+/* The host waits for the stream. */
+int large_wait(struct solve_large *l, struct blasd_err *err);
+/* Waits. */
 int large_bring_back(struct solve_large *l, void *host, const void *device, size_t bytes,
                      struct blasd_err *err);
+/* Waits only for what was sent before. */
 int large_send_over(struct solve_large *l, void *device, const void *host, size_t bytes,
                     struct blasd_err *err);
 /* Whether the job shall go on; `share` of this system's work is done. */

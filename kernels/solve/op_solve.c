@@ -58,9 +58,11 @@ static const struct blasd_port outputs[] = {
     [BLASD_SOLVE_BACKWARD_ERROR] =
         {.name = "backward_error",
          .shape = "(...)",
-         .doc = "For each system: a bound on the largest ||b - a x|| / (||a|| ||x|| + ||b||) of "
-                "its right-hand sides, in the infinity norm, at the end; infinite where a number "
-                "of x is beyond the range of its dtype.",
+         .doc =
+             "For each system: a bound on the largest ||b - a x|| / (||a|| ||x|| + ||b||) of "
+             "its right-hand sides, in the infinity norm, at the end, whether a complex number's "
+             "size is its modulus or the sum of its parts' sizes; infinite where a number of x "
+             "is beyond the range of its dtype.",
          .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
          .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_STEPS] = {.name = "refinement_steps",

@@ -3,6 +3,7 @@
  * of factors. Read next: factor_body.h. */
 
 #define GOOD_RATIO 0x1p-8 /* rows, or columns, that differ by less are left as they are */
+#define BALANCE_PASSES 16 /* each halves exponents, of which the largest are about 2^11 */
 #define TILE 32
 #define BLOCK 8 /* elements, about a line of the cache: those of so many rows stay in it */
 #define SUMS 32 /* a chain of sums or comparisons waits for each; so many go side by side */
@@ -174,6 +175,31 @@ static void take_norms(struct blasd_engine *e) {
     }
 }
 
+/* One scale for row and column i, so that the largest element of each row comes to about 1: a row's
+ * largest has another row's scale in it, so what is left is halved, again and again. Begins with
+ * the scales that are there. */
+static void balance_symmetric(struct blasd_engine *e) {
+    int64_t n = e->n, done = 0;
+    bool again = true;
+    for (int pass = 0; again && pass < BALANCE_PASSES; pass++) {
+        again = false;
+        for (int64_t i = 0; i < n; i++) e->sum[i] = INT_MIN;
+        for (int64_t j = 0; j < n && blasd_wanted_after(&done, 20 * n); j++) {
+            const REAL *column = at(e->matrix, n, 0, j);
+            for (int64_t i = 0; i < n; i++)
+                if (column[i] != 0)
+                    e->sum[i] =
+                        fmax(e->sum[i], exponent_of((double)column[i]) + e->column_scale[j]);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            int over = e->sum[i] == INT_MIN ? 0 : ((int)e->sum[i] + e->row_scale[i]) / 2;
+            again = again || over != 0;
+            e->row_scale[i] -= over;
+        }
+        memcpy(e->column_scale, e->row_scale, (size_t)n * sizeof(int));
+    }
+}
+
 /* Chooses the scales from the largest elements and applies them. */
 static void scale_matrix(struct blasd_engine *e) {
     int64_t n = e->n, done = 0;
@@ -190,6 +216,7 @@ static void scale_matrix(struct blasd_engine *e) {
         e->row_scale[i] = -exponent_of(most);
         if (is_symmetric(e)) e->row_scale[i] = e->column_scale[i] = -(exponent_of(most) / 2);
     }
+    if (e->shape.assume == BLASD_ASSUME_SYMMETRIC) balance_symmetric(e);
     for (int64_t j = 0; j < n && blasd_wanted_after(&done, 40 * n); j++) {
         REAL *column = at(e->matrix, n, 0, j);
         int least = INT_MIN;

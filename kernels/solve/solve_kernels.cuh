@@ -5,6 +5,7 @@
 #ifndef BLASD_KERNELS_SOLVE_KERNELS_CUH
 #define BLASD_KERNELS_SOLVE_KERNELS_CUH
 
+#include "kernels/cuda/company.cuh"
 #include "kernels/solve/solve_small.cuh"
 
 #define SOLVE_COLUMNS_EACH 8 /* columns that a block takes, where columns are shared out */
@@ -25,6 +26,7 @@ struct solve_batch {
     int64_t items, a_items, total; /* of one task; matrices of one task; of all tasks */
     int walk_rank;                 /* how a task's systems take their matrices and columns */
     int64_t walk[SOLVE_WALK_MOST], walk_a[SOLVE_WALK_MOST], walk_b[SOLVE_WALK_MOST];
+    bool left; /* solve_by_lanes: only what solve_small has left */
 };
 
 static __device__ inline int64_t walk_item(const struct solve_batch &batch, const int64_t *steps,
@@ -145,9 +147,11 @@ static __device__ void solve_one(const Team &team, const struct solve_batch &bat
 /* What small_system does; the flags of what it leaves say so. The teams of a warp go through all of
  * it together, those without a system of their own with the last one. */
 template <int W, int N, class T>
-__global__ void __launch_bounds__(SMALL_THREADS, W > 16 ? 4 : 6)
-    solve_small(struct solve_batch batch) {
+__global__ void __launch_bounds__(SMALL_THREADS, W > 8 ? 4 : 6)
+    solve_small(const blasd_share<solve_batch> *shares, int count) {
     BLASD_STATIC_SHARED(T, factors, [SMALL_THREADS / W][N * (N + 1)]);
+    const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
+    const struct solve_batch &batch = share.args;
     const struct solve_shape &shape = batch.shape;
     int teams = SMALL_THREADS / W, mine = (int)threadIdx.x % 32 / W;
     struct small_system<W, N, T> s;
@@ -155,8 +159,8 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 16 ? 4 : 6)
     s.team.in_step();
     s.n = shape.n;
     s.lane = s.team.rank();
-    for (int64_t first = (int64_t)blockIdx.x * teams + threadIdx.x / 32 * (32 / W);
-         first < batch.total; first += (int64_t)gridDim.x * teams) {
+    for (int64_t first = share.block() * teams + threadIdx.x / 32 * (32 / W); first < batch.total;
+         first += share.blocks() * teams) {
         int64_t at = first + mine < batch.total ? first + mine : batch.total - 1;
         bool own = at == first + mine, good;
         const T *b = columns_of<T>(batch, at);
@@ -177,7 +181,7 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 16 ? 4 : 6)
         outcome.method = state.method = BLASD_SOLVED_LU;
         BLASD_UNROLL_NOT
         for (int c = 0; c < shape.columns; c++) {
-            T x = s.here() ? b[s.lane * shape.b_row + c * shape.b_column] : (T)0;
+            T x = s.here() ? __ldg(b + s.lane * shape.b_row + c * shape.b_column) : (T)0;
             bool refine = shape.refinement != BLASD_REFINE_NONE;
             double error;
             int steps;
@@ -194,26 +198,31 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 16 ? 4 : 6)
     }
 }
 
-/* `left`: only what solve_small has left. */
 template <int W, class T>
-__global__ void __launch_bounds__(64) solve_by_lanes(struct solve_batch batch, int left) {
+__global__ void __launch_bounds__(64)
+    solve_by_lanes(const blasd_share<solve_batch> *shares, int count) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
+    const struct solve_batch &batch = share.args;
     int teams = (int)blockDim.x / W, mine = (int)threadIdx.x / W;
     struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, true, true)};
     struct solve_room<T> room = carve<T>(from, batch.shape.n, true, true);
     team_of_lanes<W> team;
-    for (int64_t s = (int64_t)blockIdx.x * teams + mine; s < batch.total;
-         s += (int64_t)gridDim.x * teams)
-        if (!left || batch.flags[s] == SOLVE_LEFT) solve_one(team, batch, room, s);
+    for (int64_t s = share.block() * teams + mine; s < batch.total; s += share.blocks() * teams)
+        if (!batch.left || batch.flags[s] == SOLVE_LEFT) solve_one(team, batch, room, s);
 }
 
 template <class T>
-__global__ void __launch_bounds__(256) solve_by_blocks(struct solve_batch batch) {
+__global__ void __launch_bounds__(256)
+    solve_by_blocks(const blasd_share<solve_batch> *shares, int count) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
+    const struct solve_batch &batch = share.args;
     struct solve_carver from = {shared};
     struct solve_room<T> room = carve<T>(from, batch.shape.n, true, false);
     team_of_block team;
-    for (int64_t s = blockIdx.x; s < batch.total; s += gridDim.x) solve_one(team, batch, room, s);
+    for (int64_t s = share.block(); s < batch.total; s += share.blocks())
+        solve_one(team, batch, room, s);
 }
 
 /* ---- in steps, with factors in global memory ---- */

@@ -31,7 +31,7 @@ static int load_block(struct solve_large *l, struct large_block *block, const T 
                      l->batch.shape, b, k, rows_scaled(l), l->windows, l->columns));
     TRY(l->job->calls->copy_down(l->job->stream, columns, l->columns, (size_t)k * sizeof *columns,
                                  err));
-    TRY(l->job->calls->stream_wait(l->job->stream, err));
+    TRY(large_wait(l, err));
     block->more = false;
     for (int c = 0; c < k; c++) {
         struct large_window *w = &block->window[c];
@@ -91,8 +91,10 @@ static int residuals(struct solve_large *l, const struct large_block *block,
                      : residual_extended<double>(l, block->k, err);
 }
 
-/* Sizes of x, r and d of each column, into pinned memory. */
-static int sizes_of(struct solve_large *l, int k, struct blasd_err *err) {
+/* Puts on the stream what brings sizes of x, r and d of each column into pinned memory, as the
+ * first of two sets or the second. */
+static int ask_sizes(struct solve_large *l, int k, int set, struct blasd_err *err) {
+    struct large_column *to = OF(struct large_column, l->pinned) + set * LARGE_COLUMNS;
     TRY(l->single
             ? blasd_launch(large_measure<float>, dim3((unsigned)k), dim3(256), 0, l->job->stream,
                            err, l->n, k, OF(const float, l->x), OF(const float, l->r),
@@ -100,9 +102,7 @@ static int sizes_of(struct solve_large *l, int k, struct blasd_err *err) {
             : blasd_launch(large_measure<double>, dim3((unsigned)k), dim3(256), 0, l->job->stream,
                            err, l->n, k, OF(const double, l->x), OF(const double, l->r),
                            OF(const double, l->d), rows_scaled(l), columns_scaled(l), l->columns));
-    TRY(l->job->calls->copy_down(l->job->stream, l->pinned, l->columns,
-                                 (size_t)k * sizeof(struct large_column), err));
-    return l->job->calls->stream_wait(l->job->stream, err);
+    return l->job->calls->copy_down(l->job->stream, to, l->columns, (size_t)k * sizeof *to, err);
 }
 static double error_of(const struct solve_large *l, const struct large_column *c,
                        struct large_block *block, int at) {
@@ -147,23 +147,24 @@ static bool judge(const struct solve_large *l, struct large_block *block, int c,
 static int refine_once(struct solve_large *l, struct large_block *block, int step,
                        struct blasd_err *err) {
     size_t bytes = (size_t)l->n * (size_t)block->k * size_of_type(l);
-    const struct large_column *sizes = OF(const struct large_column, l->pinned);
+    const struct large_column *before = OF(const struct large_column, l->pinned);
+    const struct large_column *sizes = before + LARGE_COLUMNS;
     struct large_mask tried = {}, back = {};
-    double corrections[LARGE_COLUMNS];
     bool any = false;
     TRY(l->job->calls->copy_within(l->job->stream, l->d, l->r, bytes, err));
     TRY(large_matrix_apply(l, l->d, block->k, false, err));
-    TRY(sizes_of(l, block->k, err));
-    for (int c = 0; c < block->k; c++) {
-        corrections[c] = (sizes[c].bad & 2) != 0 ? INFINITY : sizes[c].d_most / sizes[c].x_most;
+    TRY(ask_sizes(l, block->k, 0, err));
+    for (int c = 0; c < block->k; c++)
         if (!block->done[c]) tried.bits[c / 64] |= UINT64_C(1) << c % 64;
-    }
     TRY(move(l, block->k, &tried, false, err));
     TRY(residuals(l, block, err));
-    TRY(sizes_of(l, block->k, err));
+    TRY(ask_sizes(l, block->k, 1, err));
+    TRY(large_wait(l, err));
     for (int c = 0; c < block->k; c++) {
+        double correction =
+            (before[c].bad & 2) != 0 ? INFINITY : before[c].d_most / before[c].x_most;
         double error = error_of(l, &sizes[c], block, c);
-        if (block->done[c] || judge(l, block, c, step, error, corrections[c])) continue;
+        if (block->done[c] || judge(l, block, c, step, error, correction)) continue;
         back.bits[c / 64] |= UINT64_C(1) << c % 64;
         any = true;
     }
@@ -205,7 +206,8 @@ static int solve_block(struct solve_large *l, struct large_block *block, struct 
     TRY(large_matrix_apply(l, l->x, block->k, false, err));
     TRY(residuals(l, block, err));
     TRY(l->job->calls->copy_within(l->job->stream, l->d, l->r, bytes, err));
-    TRY(sizes_of(l, block->k, err));
+    TRY(ask_sizes(l, block->k, 0, err));
+    TRY(large_wait(l, err));
     for (int c = 0; c < block->k; c++) {
         block->first_error[c] = block->error[c] = error_of(l, &sizes[c], block, c);
         block->steps[c] = 0;
@@ -372,18 +374,11 @@ static int run_system(struct solve_large *l, int64_t system, struct blasd_err *e
 }
 
 int solve_large_compute(struct blasd_cuda_job *job, struct solve_large *l, struct blasd_err *err) {
-    struct blasd_err ignored;
-    int code, waited;
+    int code = blasd_cuda_host_pinned(job, l->pinned_bytes, &l->pinned, err);
     l->job = job;
-    code = job->calls->host_alloc(job->gpu, l->pinned_bytes, &l->pinned, err);
-    if (code != 0) return code;
+    l->sending = true; /* by whoever had it before */
     for (int64_t s = 0; code == 0 && s < l->batch.total; s++)
         code = l->single ? run_system<float>(l, s, err) : run_system<double>(l, s, err);
-    /* pinned memory may be on its way, also after a failure */
-    waited = job->calls->stream_wait(job->stream, code == 0 ? err : &ignored);
-    if (code == 0) code = waited;
-    job->calls->host_free(job->gpu, l->pinned);
-    l->pinned = nullptr;
     return code;
 }
 
@@ -435,9 +430,9 @@ static int find_work(struct solve_large *l, struct blasd_err *err) {
 
 static int take_host(struct solve_large *l, struct blasd_err *err) {
     size_t n = (size_t)l->n;
-    l->pinned_bytes = n * sizeof(double);
-    if (l->pinned_bytes < LARGE_COLUMNS * sizeof(struct large_column))
-        l->pinned_bytes = LARGE_COLUMNS * sizeof(struct large_column);
+    l->pinned_bytes = 4 * n * sizeof(double) + sizeof(int);
+    if (l->pinned_bytes < 2 * LARGE_COLUMNS * sizeof(struct large_column))
+        l->pinned_bytes = 2 * LARGE_COLUMNS * sizeof(struct large_column);
     TRY(blasd_cuda_host(l->job, n * sizeof *l->v, (void **)&l->v, err));
     TRY(blasd_cuda_host(l->job, n * sizeof *l->sign, (void **)&l->sign, err));
     TRY(blasd_cuda_host(l->job, n * sizeof *l->f, (void **)&l->f, err));
@@ -478,7 +473,7 @@ int solve_large_prepare(struct blasd_cuda_job *job, struct solve_large *l,
     TRY(blasd_cuda_take(job, n * sizeof *l->pivots, (void **)&l->pivots, err));
     TRY(blasd_cuda_take(job, sizeof *l->info, (void **)&l->info, err));
     TRY(blasd_cuda_take(job, sizeof *l->unsymmetric, (void **)&l->unsymmetric, err));
-    TRY(blasd_cuda_take(job, sizeof *l->most, (void **)&l->most, err));
+    TRY(blasd_cuda_take(job, 2 * sizeof *l->most, (void **)&l->most, err));
     TRY(find_work(l, err));
     return take_host(l, err);
 }

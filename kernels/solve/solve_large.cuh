@@ -36,10 +36,11 @@ struct solve_large {
     struct large_column *columns;
     int64_t *pivots;
     int *info, *unsymmetric;
-    unsigned long long *most;
+    unsigned long long *most; /* two */
     /* on the host */
-    void *pinned;
+    void *pinned; /* the sizes of rows and columns, four for each; or what goes up or has come */
     size_t pinned_bytes;
+    bool sending;         /* something that goes up is in it, and nobody has waited since */
     double *v, *sign, *f; /* f: see large_matrix_doubtful */
     int *row_scale, *column_scale;
     struct large_block *blocks; /* two */
@@ -58,7 +59,7 @@ struct solve_large {
 /* In prepare: takes memory. */
 int solve_large_prepare(struct blasd_cuda_job *job, struct solve_large *large,
                         const struct solve_batch *batch, bool single, struct blasd_err *err);
-/* In compute: solves all systems of the job; waits for the device between steps. */
+/* In compute: solves all systems of the job; waits for the device once a step. */
 int solve_large_compute(struct blasd_cuda_job *job, struct solve_large *large,
                         struct blasd_err *err);
 /* What the method is called, or NULL. */

@@ -19,19 +19,19 @@
 template <int W, int N, class T> struct small_system {
     team_of_lanes<W> team;
     int n, lane, mine, order;
-    T f[N];           /* this lane's row of the matrix, then of its factors */
-    T inverse;        /* of its pivot */
-    const T *own;     /* its row in memory, for the residuals */
-    int own_step;     /* from element to element */
-    T *factors; /* shared, N x (N + 1): row k is that of pivot k, its last number the inverse */
+    T f[N];       /* this lane's row of the matrix, then of its factors */
+    T inverse;    /* of its pivot */
+    const T *own; /* its row in memory, for the residuals */
+    int own_step; /* from element to element */
+    T *factors;   /* shared, N x (N + 1): row k is that of pivot k, its last number the inverse */
     double norm_1, norm_inf;
 
     __device__ __forceinline__ bool here() const {
         return lane < n;
     }
-    /* of the job's matrix; 0 beyond it */
+    /* of the job's matrix, which nobody writes; 0 beyond it */
     __device__ __forceinline__ T element(int j) const {
-        return here() && j < n ? own[j * own_step] : (T)0;
+        return here() && j < n ? __ldg(own + j * own_step) : (T)0;
     }
     __device__ __forceinline__ double most(T value) const {
         return team.most(here() ? size_of((double)value) : 0);

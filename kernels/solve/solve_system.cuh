@@ -212,16 +212,40 @@ template <class Team, class T> struct solver {
             room.column_scale[i] = symmetric() ? -(e / 2) : 0;
         }
         team.sync();
+        if (shape.assume == BLASD_ASSUME_SYMMETRIC) balance_symmetric();
         for (int j = team.rank(); !symmetric() && j < n(); j += team.size()) {
-            int most = -100000;
-            for (int i = 0; i < n(); i++) {
-                double value = (double)raw(i, j);
-                int e = value == 0 ? -100000 : exponent_of(value) + room.row_scale[i];
-                most = e > most ? e : most;
-            }
+            int most = most_of_column(j);
             room.column_scale[j] = most == -100000 ? 0 : -most;
         }
         team.sync();
+    }
+    /* The largest exponent once rows are scaled; -100000: of zeros. */
+    __device__ int most_of_column(int j) const {
+        int most = -100000;
+        for (int i = 0; i < n(); i++) {
+            double value = (double)raw(i, j);
+            int e = value == 0 ? -100000 : exponent_of(value) + room.row_scale[i];
+            most = e > most ? e : most;
+        }
+        return most;
+    }
+    /* As scale_body.h does it: what is left of the largest elements is halved, again and again. */
+    __device__ __noinline__ void balance_symmetric() {
+        int again = 1;
+        for (int pass = 0; again != 0 && pass < 16; pass++) {
+            again = 0;
+            for (int j = team.rank(); j < n(); j += team.size()) {
+                int most = most_of_column(j);
+                int over = most == -100000 ? 0 : (most + room.row_scale[j]) / 2;
+                room.column_scale[j] = room.row_scale[j] - over;
+                again |= over != 0;
+            }
+            again = team.any(again);
+            team.sync();
+            for (int j = team.rank(); j < n(); j += team.size())
+                room.row_scale[j] = room.column_scale[j];
+            team.sync();
+        }
     }
     /* Everything about the matrix before its factors; their place then holds the scaled matrix. */
     __device__ void prepare() {

@@ -160,9 +160,16 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             else if (s->gpu.host_info[t * s->svd.stack.count + i] != 0)
                 blasd_svd_refuse(task, &s->svd, i);
         }
-        blasd_svd_finish(task, &s->svd);
+        if (blasd_cuda_notes(job, t) == NULL) blasd_svd_finish(task, &s->svd);
     }
     return 0;
+}
+
+static void join(struct blasd_task *task, const int *notes) {
+    struct blasd_svd svd;
+    struct blasd_err ignored;
+    (void)notes;
+    if (blasd_svd_read(task->job, &svd, &ignored) == 0) blasd_svd_finish(task, &svd);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_svd = {
@@ -171,5 +178,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_svd = {
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
-    .cuts_stacks = false,
+    .stack = stack_gpu_items,
+    .join = join,
 };

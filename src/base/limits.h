@@ -58,6 +58,11 @@ struct blasd_err;
     X(queue_wait_ms, 1000, 0, 60000, "milliseconds",                                               \
       "how long a small request that finds the queue full waits for room before it is refused; "   \
       "some longer where many wait, for jobs go before refusals")                                  \
+    X(wait_replicas, 0, 0, 16, "replicas",                                                         \
+      "replicas of Redis that must have a job, or a tensor that is kept, before it is "            \
+      "acknowledged (0: none are asked)")                                                          \
+    X(wait_replicas_ms, 1000, 1, 3000, "milliseconds",                                             \
+      "how long they have for that; then the answer is 503, though the job may run")               \
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "results kept for fetching (0: a quarter of the blob store): those that were promised by "   \
       "an answer 202 stay for their time, and where they fill it new jobs are refused")            \

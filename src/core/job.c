@@ -148,7 +148,7 @@ bool blasd_job_refers(const struct blasd_job *job) {
 
 void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]) {
     snprintf(name, BLASD_REFERRED_NAME, "%s.%s", input->reference.id,
-             input->source.kind == BLASD_SOURCE_TENSOR ? "in" : "out");
+             input->reference.id[0] == BLASD_ID_TENSOR ? "in" : "out");
 }
 
 int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *tensor,

@@ -82,7 +82,12 @@ static inline bool blasd_source_refers(const struct blasd_source *source) {
 bool blasd_job_refers(const struct blasd_job *job);
 /* How many inputs are outputs of jobs that had not ended. */
 int blasd_job_awaits(const struct blasd_job *job);
-/* The name of the blob that input `i` refers to. */
+/* Whether the job holds a blob while it is pending: what the input refers to, or a tensor whose few
+ * bytes were copied to the payload, so that `reference` has its id yet. */
+static inline bool blasd_input_holds(const struct blasd_input *input) {
+    return blasd_source_refers(&input->source) || input->reference.id[0] != '\0';
+}
+/* The name of the blob that the input holds. */
 #define BLASD_REFERRED_NAME (BLASD_ID_LEN + 5)
 void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]);
 /* Of an input whose elements were not looked at on the way in, and have come now: what its port

@@ -11,6 +11,8 @@ void blasd_task_reset(struct blasd_task *task) {
     task->warning_count = 0;
     task->upload_us = task->download_us = task->compute_us = 0;
     task->energy_joules = 0;
+    task->told = NULL;
+    task->told_bytes = 0;
 }
 
 void blasd_task_make_inputs(struct blasd_task *task) {

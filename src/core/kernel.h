@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 10
+#define BLASD_BACKEND_ABI 11
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -35,6 +35,10 @@ struct blasd_task {
      * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
     int64_t upload_us, download_us, compute_us;
     double energy_joules; /* of the device, for the batch; 0: it does not tell */
+    /* of a job that fails: bytes that its record has beside the error (a graph's report of its
+     * steps); borrowed from the memory of the batch. NULL: none */
+    const void *told;
+    uint64_t told_bytes;
 };
 
 /* What the kernel fills is as if it had not run; the outputs aside. */
@@ -79,6 +83,7 @@ struct blasd_device_info {
     int busy_percent;     /* of the last moments in which anything ran on it; not how full it was */
     double power_watts;   /* now */
     double energy_joules; /* since it was started */
+    char remark[160];     /* what an operator should hear of, once; "": nothing */
 };
 
 /* Runs `count` tasks of one operation with equal keys as one call. Returns 0, also where single
@@ -130,6 +135,12 @@ struct blasd_backend {
     /* Optional. The ids that the names of inputs begin with of which the device keeps a copy, the
      * one used last first; returns how many. */
     int (*device_kept)(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1], int most);
+    /* Optional, both or neither, for a device that copies by itself: memory in which inputs and
+     * outputs may lie, from a page's first byte on. It stays mapped, to the same pages, until it is
+     * said to go, which is not while a batch that uses it has not ended. Any thread may call them.
+     */
+    void (*memory_comes)(struct blasd_device *device, void *memory, uint64_t bytes, bool writable);
+    void (*memory_goes)(struct blasd_device *device, void *memory);
     const struct blasd_kernel *const *kernels; /* ended by NULL; all static */
     /* one ordinal may be opened twice, and the two run batches at once from two threads: the worker
      * then has a slow pool of its own for what takes long */

@@ -24,6 +24,7 @@
 #include "http/placement.h"
 #include "http/regions.h"
 #include "http/request.h"
+#include "http/small_tensors.h"
 #include "queue/front_queue.h"
 
 #include <microhttpd.h>
@@ -139,7 +140,8 @@ struct http_loop {
     } streams;                /* of events: event_streams.c */
     struct blasd_buf scratch; /* for what does not outlive a call */
     struct http_freelists freelists;
-    int lingering; /* connections, see lingering_close.c */
+    struct http_small_tensors small_tensors; /* of jobs' references */
+    int lingering;                           /* connections, see lingering_close.c */
     struct http_parking parking;
     struct http_pieces pieces; /* of large answers */
     struct http_turn turn;

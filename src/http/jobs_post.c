@@ -348,7 +348,8 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     struct blasd_job *job = upload->job;
     upload->job = NULL;
     struct blasd_err own = {0};
-    if (err == NULL && blasd_intake_refer(upload->intake, job, &own) != 0) err = &own;
+    if (upload->intake != NULL && err == NULL && blasd_intake_refer(upload->intake, job, &own) != 0)
+        err = &own;
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
     if (!http_exchange_open(exchange))
@@ -365,10 +366,17 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
-    upload->ties.sent = malloc(sizeof job->inputs);
-    if (upload->ties.sent == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
+    if (upload->exchange->request.idempotency_key != NULL) {
+        upload->ties.sent = malloc(sizeof job->inputs);
+        if (upload->ties.sent == NULL)
+            return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
+    }
+    if (!job->op
+             ->composed) { /* many may wait for the answer: what read the body is free for others */
+        blasd_intake_free(upload->intake);
+        upload->intake = NULL;
+    }
     return http_references_resolve(upload, on_resolved, err);
 }
 

@@ -1,10 +1,12 @@
 /* What the inputs of a job refer to: tensors that are kept, and outputs of jobs. Those of jobs that
  * have not ended are described as planned, and the job will wait for them.
  * The queue is asked for all at once. Outputs that lie in a blob stay there; small ones, which lie
- * in the record or in a segment, are copied to the job's own payload. */
+ * in the record or in a segment, are copied to the job's own payload, as are small tensors. */
 #include "http/tensors.h"
 
+#include "wire/answer.h"
 #include "wire/frame.h"
+#include "wire/graph_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@ struct lookup {
     struct resolving *all; /* borrowed: it is a part of it */
     int input;
     char field[64];
+    struct blasd_record *graph; /* owned: of a graph whose report is on its way */
 };
 
 struct resolving {
@@ -80,56 +83,31 @@ static void of_input(const struct lookup *lookup, const struct blasd_err *err,
         blasd_fail(own, BLASD_E_reference_not_found, lookup->field, "%.200s", err->detail);
 }
 
-static void on_tensor(void *arg, const struct blasd_err *err,
-                      const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
-    struct lookup *lookup = arg;
-    struct blasd_err own = {0};
-    (void)count, (void)cursor;
-    if (err != NULL)
-        of_input(lookup, err, &own);
-    else
-        describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own);
-    answered(lookup->all, &own);
-}
-
-static void ask_tensor(struct lookup *lookup) {
-    struct http_exchange *exchange = lookup->all->upload->exchange;
-    lookup->all->left++;
-    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
-                                 input_of(lookup)->reference.id, false, on_tensor, lookup);
-}
-
-/* Puts the bytes of an output at `bytes` into the job's payload. */
-static int bring(const struct lookup *lookup, const struct blasd_output *output, const char *bytes,
-                 struct blasd_err *err) {
+/* Puts the bytes of an input that was described into the job's payload; what is referred to begins
+ * at `bytes`. Where their values are refused nothing has changed. */
+static int copy(const struct lookup *lookup, const char *bytes, struct blasd_err *err) {
     struct http_body_sink *sink = &lookup->all->upload->sink;
     struct blasd_input *input = input_of(lookup);
-    struct blasd_tensor to;
-    uint64_t size, at;
+    struct blasd_tensor to = input->tensor;
+    uint64_t size = input->source.bytes, at;
     void *gathered = NULL;
     struct http_sum sum = sink->sum; /* of what was sent, which says it once already */
-    int rc = describe(lookup, &output->tensor, 0, output->bytes, err);
-    if (rc != 0) return rc;
-    if (sink->base.in_place)
-        return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
-                          "an output of less than 256 KiB cannot be referred to beside a body that "
-                          "is a file: keep it as a tensor");
-    size = input->source.bytes;
+    int rc;
     bytes += input->source.offset;
     if (input->reference.sliced > 0) {
         if ((gathered = malloc(size)) == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-        to = input->tensor;
         to.data = gathered;
         blasd_reference_gather(&input->reference, bytes, &to);
         bytes = gathered;
     }
-    to = input->tensor;
     to.data = (void *)(uintptr_t)bytes; /* to be read alone */
     rc = blasd_input_look(&lookup->all->upload->job->op->inputs[lookup->input], &to, err);
-    sink->claim_limit += size + BLASD_ALIGN;
-    sink->exact = false;
-    if (rc == 0) rc = sink->base.reserve(&sink->base, size, &at, err);
+    if (rc == 0) {
+        sink->claim_limit += size + BLASD_ALIGN;
+        sink->exact = false;
+        rc = sink->base.reserve(&sink->base, size, &at, err);
+    }
     if (rc == 0 && size > 0) rc = sink->base.write(&sink->base, at, bytes, (size_t)size, err);
     sink->sum = sum;
     free(gathered);
@@ -138,6 +116,51 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
         (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = at, .bytes = size};
     memset(&input->reference, 0, sizeof input->reference);
     return 0;
+}
+
+/* Puts an output at `bytes` there, which lies in no blob. */
+static int bring(const struct lookup *lookup, const struct blasd_output *output, const char *bytes,
+                 struct blasd_err *err) {
+    int rc = describe(lookup, &output->tensor, 0, output->bytes, err);
+    if (rc != 0) return rc;
+    if (lookup->all->upload->sink.base.in_place)
+        return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
+                          "an output of less than 256 KiB cannot be referred to beside a body that "
+                          "is a file: keep it as a tensor");
+    return copy(lookup, bytes, err);
+}
+
+/* A tensor of few bytes becomes a part of the payload, so that the job is as any other one, and may
+ * be in a batch entry; it holds the tensor all the same. One whose values are refused stays where
+ * it is: the job will fail, as of any tensor's values. */
+static void copy_small(const struct lookup *lookup, const struct blasd_stored_tensor *tensor) {
+    struct http_upload *upload = lookup->all->upload;
+    struct http_loop *loop = upload->exchange->home;
+    struct blasd_err err;
+    const void *bytes;
+    if (upload->sink.base.in_place || upload->job->op->composed) return;
+    bytes = http_small_tensor(&loop->small_tensors, loop->server->store, tensor);
+    if (bytes != NULL && copy(lookup, bytes, &err) == 0)
+        memcpy(input_of(lookup)->reference.id, tensor->id, sizeof tensor->id);
+}
+
+static void on_tensor(void *arg, const struct blasd_err *err,
+                      const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    struct lookup *lookup = arg;
+    struct blasd_err own = {0};
+    (void)count, (void)cursor;
+    if (err != NULL)
+        of_input(lookup, err, &own);
+    else if (describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own) == 0)
+        copy_small(lookup, tensors);
+    answered(lookup->all, &own);
+}
+
+static void ask_tensor(struct lookup *lookup) {
+    struct http_exchange *exchange = lookup->all->upload->exchange;
+    lookup->all->left++;
+    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
+                                 input_of(lookup)->reference.id, false, on_tensor, lookup);
 }
 
 /* The job has not ended: `output` is what its plan says, and nobody knows yet where it will lie. */
@@ -166,6 +189,11 @@ static int plan_output(const struct lookup *lookup, const void *frame, size_t le
     int i, rc = blasd_job_decode(frame, len, &job, &payload_at, err);
     if (rc == 0) rc = blasd_job_plan(&job, &plan, err);
     if (rc != 0) return rc;
+    if (job.op->composed)
+        return blasd_fail(err, BLASD_E_unknown_output, lookup->field,
+                          "the graph %s has not ended: its results can be referred to once it has "
+                          "succeeded",
+                          reference->id);
     snprintf(record.op, sizeof record.op, "%s", job.op->name);
     record.keeping = job.keeping;
     for (int n = 0; n < BLASD_MAX_OUTPUTS; n++) record.outputs[n].tensor = plan.outputs[n];
@@ -199,12 +227,75 @@ static int take_output(struct lookup *lookup, const struct blasd_record *record,
     return rc;
 }
 
+/* The result of a graph that succeeded, by its report, which is at `told`. */
+static int take_result(struct lookup *lookup, struct blasd_record *record, const void *told,
+                       const char *beside, struct blasd_err *err) {
+    const struct blasd_reference *reference = &input_of(lookup)->reference;
+    struct blasd_graph_report *report;
+    int i, rc = blasd_graph_unfold_by(record, told, &report, err);
+    if (rc != 0) return rc;
+    i = blasd_answer_output(record, reference->output);
+    if (i >= 0)
+        rc = take_output(lookup, record, i, beside, err);
+    else
+        rc = blasd_fail(err, BLASD_E_unknown_output, lookup->field,
+                        "the graph %s has no result '%s': they are called STEP.OUTPUT",
+                        reference->id, reference->output);
+    free(report);
+    return rc;
+}
+
+static void on_report(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
+    struct lookup *lookup = arg;
+    struct blasd_record *record = lookup->graph;
+    const struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
+    struct blasd_err own = {0};
+    void *told = err == NULL ? malloc((size_t)report->bytes + 1) : NULL;
+    if (err != NULL)
+        own = *err;
+    else if (told == NULL)
+        blasd_fail(&own, BLASD_E_no_space, "", "memory has run out");
+    else if (blasd_blob_read(blob, report->offset, told, (size_t)report->bytes, &own) == 0)
+        take_result(lookup, record, told, NULL, &own);
+    free(told);
+    free(record);
+    lookup->graph = NULL;
+    answered(lookup->all, &own);
+}
+
+static int take_graph(struct lookup *lookup, struct blasd_record *record, const char *beside,
+                      struct blasd_err *err) {
+    struct blasd_front_queue *queue = lookup->all->upload->exchange->home->queue;
+    uint64_t at = record->outputs[BLASD_GRAPH_OUT_REPORT].offset;
+    char name[BLASD_BLOB_NAME];
+    struct blasd_buf bytes;
+    int rc;
+    if (record->payload_in_blob) {
+        if ((lookup->graph = malloc(sizeof *record)) == NULL)
+            return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        *lookup->graph = *record;
+        snprintf(name, sizeof name, "%s.out", record->id);
+        lookup->all->left++;
+        blasd_front_queue_blob_get(queue, name, record->payload_bytes, on_report, lookup);
+        return 0;
+    }
+    if (!blasd_slice_given(&record->slice))
+        return take_result(lookup, record, beside + at, beside, err);
+    blasd_buf_init(&bytes, record->payload_bytes + 1);
+    rc = blasd_front_queue_slice_read(queue, &record->slice, record->payload_bytes, &bytes, err);
+    if (rc == 0) rc = take_result(lookup, record, bytes.data + at, beside, err);
+    blasd_buf_release(&bytes);
+    return rc;
+}
+
 static int take_record(struct lookup *lookup, const void *bytes, size_t len,
                        struct blasd_err *err) {
     struct blasd_record record;
     size_t payload_at;
     int i, rc = blasd_record_decode(bytes, len, &record, &payload_at, err);
     if (rc != 0) return rc;
+    if (blasd_graph_folded(&record) && record.state == BLASD_SUCCEEDED)
+        return take_graph(lookup, &record, (const char *)bytes + payload_at, err);
     i = blasd_record_output(&record, &input_of(lookup)->reference, lookup->field, err);
     return i < 0 ? i : take_output(lookup, &record, i, (const char *)bytes + payload_at, err);
 }

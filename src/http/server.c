@@ -465,6 +465,7 @@ static void loop_stop(struct http_loop *loop) {
     http_remote_inputs_close(loop);
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
+    http_small_tensors_release(&loop->small_tensors);
     blasd_freelist_release(&loop->freelists.exchanges);
     blasd_freelist_release(&loop->freelists.uploads);
     blasd_freelist_release(&loop->freelists.intakes);

@@ -30,6 +30,7 @@ struct tensors_upload {
     struct blasd_sink sink;         /* must come second */
     struct http_exchange *exchange; /* borrowed: this is its part */
     struct blasd_intake *intake;    /* owned; NULL once the body is read */
+    struct http_body_sink text;     /* nothing goes there: it counts what is held as it came */
     uint64_t body_limit;
     bool named; /* the body gives tensors names */
     int count;
@@ -46,6 +47,7 @@ static struct tensors_upload *upload_of(struct http_exchange *exchange) {
 static void release(struct http_side *side) {
     struct tensors_upload *upload = (struct tensors_upload *)(void *)side;
     blasd_intake_free(upload->intake);
+    http_body_sink_release(&upload->text);
     for (int i = 0; i < upload->count; i++) {
         http_body_sink_release(&upload->of[i]->sink);
         if (upload->of[i]->sum != NULL) gnutls_hash_deinit(upload->of[i]->sum, NULL);
@@ -133,15 +135,18 @@ static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
     return blasd_intake_new(&options, &upload->sink, &upload->intake, err);
 }
 
-static int check_length(const struct tensors_upload *upload, uint64_t bytes,
-                        struct blasd_err *err) {
-    bool json = upload->exchange->request.content_type != NULL &&
-                http_request_is_json(&upload->exchange->request);
-    if (bytes <= upload->body_limit) return 0;
+/* Of JSON the whole text is held until it can be read, of others what is no tensor. */
+static int check_length(struct tensors_upload *upload, uint64_t bytes, struct blasd_err *err) {
+    const struct blasd_limits *limits = upload->exchange->home->server->limits;
+    bool json = http_request_is_json(&upload->exchange->request);
+    uint64_t held = json ? limits->json_bytes : limits->envelope_bytes;
+    if (bytes < held) held = bytes;
+    if (bytes <= upload->body_limit) return http_body_sink_intake(&upload->text, held, err);
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the body has %" PRIu64 " bytes or more; at most %" PRIu64
                       " are taken (limit %s)",
-                      bytes, upload->body_limit, json ? "json_bytes" : "body_bytes");
+                      bytes, upload->body_limit,
+                      upload->body_limit == limits->json_bytes ? "json_bytes" : "body_bytes");
 }
 
 static int start(struct tensors_upload *upload, struct blasd_err *err) {
@@ -175,6 +180,7 @@ void http_tensors_post_begin(struct http_exchange *exchange) {
     upload->side.release = release;
     upload->exchange = exchange;
     upload->sink = (struct blasd_sink){.reserve = sink_reserve, .write = sink_write};
+    http_body_sink_init(&upload->text, exchange);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
@@ -215,7 +221,11 @@ static int finish(struct tensors_upload *upload, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_invalid_tensor, "", "there is no tensor in the body");
     for (int i = 0; rc == 0 && i < inputs->count; i++) {
         const struct blasd_named_input *item = &inputs->items[i];
-        struct arriving *one = upload->of[item->input.source.offset >> PLACE_BITS];
+        struct arriving *one;
+        if (item->input.source.kind != BLASD_SOURCE_PAYLOAD)
+            return blasd_fail(err, BLASD_E_invalid_tensor, item->name,
+                              "a tensor that is to be kept comes with its data");
+        one = upload->of[item->input.source.offset >> PLACE_BITS];
         memcpy(upload->names[i], item->name, sizeof upload->names[i]);
         memcpy(upload->puts[i].id, one->id, sizeof one->id);
         upload->puts[i].tensor = item->input.tensor;

@@ -23,11 +23,11 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     char labels[BLASD_LABELS_MAX];
-    struct {         /* to other jobs, and to other hosts */
-        bool awaits; /* it is to wait for others */
-        struct blasd_input
-            *sent;    /* owned: the inputs as they came, of a job that refers to others */
-        char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
+    struct {                      /* to other jobs, and to other hosts */
+        bool awaits;              /* it is to wait for others */
+        struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
+                                   * and has an Idempotency-Key */
+        char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
     } ties;
     bool submitted; /* the queue has the job */
     bool repeated;  /* it had it before: the job is that of an earlier request */

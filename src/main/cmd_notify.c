@@ -102,9 +102,13 @@ static int tell_round(void *arg, const char *lane, const struct blasd_webhook_ou
     struct work *work = arg;
     struct blasd_err err = {0};
     int given_up = blasd_webhooks_done(work->queue, lane, work->life_s, outcomes, count, &err);
-    note_redis(work, given_up, &err);
+    bool away = given_up == -(int)BLASD_E_queue_unavailable;
+    note_redis(work, away ? given_up : 0, &err);
     if (given_up > 0) blasd_log(BLASD_LOG_WARN, "%d webhooks for %s were given up", given_up, lane);
-    return given_up < 0 ? given_up : 0;
+    if (away) return given_up;
+    if (given_up < 0) /* telling it again would be no use: the lane is given away once more */
+        blasd_log(BLASD_LOG_ERROR, "what became of webhooks was not taken: %s", err.detail);
+    return 0;
 }
 
 static void look(struct work *work, int64_t now) {

@@ -250,12 +250,15 @@ static int new_ruleset(struct ruleset *ruleset, bool network) {
 }
 
 void confine_files(const struct confine_files *files) {
+    const char *authorities = getenv("BLASD_REDIS_CA"); /* read with the first connection */
     struct ruleset ruleset;
     umask(077);
     held_by = new_ruleset(&ruleset, files->network);
     allow_all(&ruleset, system_files, READ);
     dl_iterate_phdr(allow_library, &ruleset);
     if (files->network) allow_all(&ruleset, network_files, READ);
+    if (files->network && authorities != NULL && authorities[0] != '\0')
+        allow_reading(&ruleset, authorities);
     for (size_t i = 0; i < sizeof files->read / sizeof *files->read; i++)
         if (files->read[i] != NULL) allow_reading(&ruleset, files->read[i]);
     for (size_t i = 0; i < sizeof files->write / sizeof *files->write; i++) {

@@ -13,10 +13,13 @@
 #include <unistd.h>
 
 static const char common_usage[] =
-    "  --redis URL            redis://[user:password@]host[:port][/db] (rediss:// with TLS), "
-    "unix:/path, or file:/path "
-    "of a\n"
-    "                         file that holds one of these, so that nobody else reads a password "
+    "  --redis URL            redis://[user:password@]host[:port][,host[:port]...][/db], several "
+    "of a cluster or\n"
+    "                         of replicas; redis+sentinel://[user:password@]host[:port][,...]/MASTER"
+    "[/db];\n"
+    "                         rediss:// and rediss+sentinel:// with TLS; unix:/path; or file:/path "
+    "of a file\n"
+    "                         that holds one of these, so that nobody else reads a password "
     "[BLASD_REDIS]\n"
     "  --redis-may-lose-jobs  take a Redis, too, that keeps no file or may evict keys, and so "
     "loses "
@@ -62,7 +65,7 @@ static bool is_set(const char *name) {
 
 /* The address that the file holds. It is kept until the process ends. */
 static int read_redis(struct common_options *common, const char *path) {
-    static char line[1024];
+    static char line[8192];
     FILE *file = fopen(path, "re");
     const char *got = file == NULL ? NULL : fgets(line, sizeof line, file);
     int error = errno;

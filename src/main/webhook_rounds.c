@@ -184,13 +184,20 @@ void webhook_rounds_begin(void *arg, const char *lane, const struct blasd_webhoo
     }
 }
 
+/* How many seconds the receiver asks to be left alone. A time that has passed comes as a negative
+ * number from some of libcurl. */
+static int asked_of(const struct request *request) {
+    curl_off_t asked = 0;
+    curl_easy_getinfo(request->curl, CURLINFO_RETRY_AFTER, &asked);
+    if (asked < 0) return 0;
+    return asked > ASKED_MOST_S ? ASKED_MOST_S : (int)asked;
+}
+
 /* Delivered is what is answered with 2xx. 410 says that it is not wanted, now or later. */
 static void take_result(struct request *request, CURLcode code) {
     char text[BLASD_WEBHOOK_OUTCOME];
-    curl_off_t asked = 0;
     long status = 0;
     curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);
-    curl_easy_getinfo(request->curl, CURLINFO_RETRY_AFTER, &asked);
     if (code != CURLE_OK && code != CURLE_WRITE_ERROR) status = 0;
     if (status >= 200 && status < 300) {
         set_outcome(request, "delivered");
@@ -199,7 +206,7 @@ static void take_result(struct request *request, CURLcode code) {
     if (status == 410)
         snprintf(text, sizeof text, "never");
     else
-        snprintf(text, sizeof text, "%d", (int)(asked > ASKED_MOST_S ? ASKED_MOST_S : asked));
+        snprintf(text, sizeof text, "%d", asked_of(request));
     set_outcome(request, text);
     if (status != 0)
         blasd_log(BLASD_LOG_INFO, "the webhook of job %s was answered with %ld",

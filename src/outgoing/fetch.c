@@ -262,7 +262,7 @@ static void ended(struct blasd_fetch *fetch, CURLcode code) {
     else
         snprintf(why, sizeof why, "%s", blasd_outgoing_why(&fetch->visit, code));
     tear_down(fetch);
-    if (fetch->visit.refused[0] != '\0' && code == CURLE_COULDNT_CONNECT)
+    if (fetch->visit.refused && code == CURLE_COULDNT_CONNECT)
         blasd_fail(&fetch->err, BLASD_E_url_not_allowed, fetch->field, "%s", why);
     else if (fetch->answer.jump && fetch->file.etag[0] == '\0')
         (void)refuse(fetch, "the server gives no strong ETag, without which a part of a file "

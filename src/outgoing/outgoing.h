@@ -13,6 +13,7 @@
 #include "base/err.h"
 
 #include <curl/curl.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define BLASD_OUTGOING_URL 2048 /* bytes of a URL with its zero */
@@ -38,7 +39,7 @@ int blasd_outgoing_check(const struct blasd_outgoing *outgoing, const char *url,
 /* One request; stays where it is until that has ended. */
 struct blasd_outgoing_visit {
     const struct outgoing_host *host; /* borrowed from the list */
-    char refused[64];                 /* the address that was not connected to; "": none was */
+    bool refused;                     /* an address was not connected to */
 };
 
 /* Checks the URL, and prepares a new handle, or one after curl_easy_reset, for it. The caller adds

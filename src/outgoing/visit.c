@@ -1,34 +1,18 @@
 /* How a request to somebody on the list is made. */
 #include "outgoing/hosts.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #define CONNECT_MS 5000L
 #define STALLED_S 10L /* without a byte */
 
-static void note(struct blasd_outgoing_visit *visit, const struct sockaddr *address) {
-    struct sockaddr_in in;
-    struct sockaddr_in6 in6;
-    snprintf(visit->refused, sizeof visit->refused, "its address");
-    if (address->sa_family == AF_INET) {
-        memcpy(&in, address, sizeof in);
-        inet_ntop(AF_INET, &in.sin_addr, visit->refused, sizeof visit->refused);
-    } else if (address->sa_family == AF_INET6) {
-        memcpy(&in6, address, sizeof in6);
-        inet_ntop(AF_INET6, &in6.sin6_addr, visit->refused, sizeof visit->refused);
-    }
-}
-
 /* What it is asked about is what would be connected to. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
     struct blasd_outgoing_visit *visit = arg;
     if (purpose == CURLSOCKTYPE_IPCXN && outgoing_may_connect(visit->host, &address->addr))
         return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    note(visit, &address->addr);
+    visit->refused = true;
     return CURL_SOCKET_BAD;
 }
 
@@ -72,7 +56,7 @@ int blasd_outgoing_visit(const struct blasd_outgoing *outgoing, const char *url,
 }
 
 const char *blasd_outgoing_why(const struct blasd_outgoing_visit *visit, CURLcode code) {
-    if (code == CURLE_COULDNT_CONNECT && visit->refused[0] != '\0')
+    if (code == CURLE_COULDNT_CONNECT && visit->refused)
         return "its address is not one that the service may go to";
     return curl_easy_strerror(code);
 }

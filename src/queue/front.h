@@ -40,8 +40,12 @@ struct front_call {
     struct blasd_buf command; /* owned */
     size_t start;             /* where in `command` the command begins, once it is complete */
     int args;
-    bool broken;    /* memory ran out while it was built */
-    int tries_left; /* times it may be sent again after its connection was lost */
+    bool broken;       /* memory ran out while it was built */
+    int tries_left;    /* times it may be sent again after its connection was lost */
+    bool acknowledges; /* what it answers is a promise: kept until replicas have it (wait_replicas)
+                        */
+    uint64_t asked;    /* the question to them that stands behind it */
+    redisReply *held;  /* owned: its answer, until that one's */
     int64_t until_ns, sent_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
@@ -105,6 +109,8 @@ struct front_entry {
     enum blasd_device_class asked; /* by the user */
     char note[FRONT_NOTE_MAX];
     size_t note_len;
+    char holds[2 + BLASD_MAX_INPUTS * (BLASD_REFERRED_NAME + 1)]; /* OPTIONS: the tensors */
+    size_t holds_len;
     struct blasd_key batch_key;
     struct blasd_buf pieces; /* owned by the batch entry's place, and kept for the next one there */
 };
@@ -119,10 +125,12 @@ struct front_entries {
 
 /* Calls by how far they are. */
 struct front_calls {
-    struct front_list again, waiting, flight, answered;
-    uint64_t held_bytes; /* of the commands of all calls */
-    uint64_t seq;        /* of the last call of submit that was sent */
-    int64_t heard_ns;    /* the last reply on `commands` */
+    struct front_list again, waiting, flight, held, answered;
+    uint64_t held_bytes;  /* of the commands of all calls */
+    uint64_t seq;         /* of the last call of submit that was sent */
+    int64_t heard_ns;     /* the last reply on `commands` */
+    uint64_t asked, told; /* questions to the replicas that were sent, and that have ended */
+    bool to_ask;          /* something was sent that replicas are to have */
     struct blasd_timer expire_timer;
 };
 
@@ -165,17 +173,17 @@ struct front_slices {
 
 /* What the operator allows. */
 struct front_rules {
-    bool may_lose_jobs;    /* a Redis that keeps no file */
-    bool no_worker_needed; /* limit ready_workers is 0 */
+    bool may_lose_jobs;             /* a Redis that keeps no file */
+    bool no_worker_needed;          /* limit ready_workers is 0 */
+    uint64_t replicas, replicas_ms; /* limits wait_replicas, wait_replicas_ms */
 };
 
 struct blasd_front_queue {
-    struct blasd_loop *loop;                /* borrowed */
-    struct blasd_front_queue_hooks hooks;   /* a copy */
-    struct blasd_store *store;              /* borrowed */
-    char name[BLASD_LINK_NAME_MAX];         /* of the queue */
-    char hash_tag[BLASD_LINK_NAME_MAX + 2]; /* "{NAME}" */
-    char channel[FRONT_CHANNEL_MAX];        /* ours, for as long as the object lives */
+    struct blasd_loop *loop;              /* borrowed */
+    struct blasd_front_queue_hooks hooks; /* a copy */
+    struct blasd_store *store;            /* borrowed */
+    char name[BLASD_LINK_NAME_MAX];       /* of the queue */
+    char channel[FRONT_CHANNEL_MAX];      /* ours, for as long as the object lives */
     struct blasd_link_address address;
     struct blasd_link_limits limits;
     struct front_rules rules;
@@ -185,6 +193,7 @@ struct blasd_front_queue {
     struct blasd_queue_view view;
     struct front_submit *batch;   /* being collected; NULL: none */
     struct front_entries entries; /* of that batch */
+    struct tensors_call *asking;  /* for tensors, being collected; NULL: none */
     struct front_standing standing;
     struct front_calls calls;
     struct front_listings listings;
@@ -267,7 +276,10 @@ void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 
-/* front_tensor.c: what the tenant's tensors may come to; 0: as all. */
+/* front_tensor.c: sends what is being collected; frees it. */
+void front_asking_close(struct blasd_front_queue *queue);
+void front_asking_free(struct blasd_front_queue *queue);
+/* What the tenant's tensors may come to; 0: as all. */
 uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
                             const struct blasd_principal *principal);
 /* front_events.c: SUBSCRIBE or UNSUBSCRIBE, on the connection that listens. */

@@ -1,9 +1,9 @@
 /* Calls: commands for Redis with somebody who waits for the answer.
  *
- * A call goes through lists: waiting (or again, after its connection was lost), flight, gone. It
- * keeps its command until it is answered. What has waited too long for a connection is answered
- * with queue_unavailable, and nothing is answered from inside the function that made the call.
- * Read next: front_queue.c. */
+ * A call goes through lists: waiting (or again, after its connection was lost), flight, held (while
+ * replicas are asked whether they have what it did), gone. It keeps its command until it is
+ * answered. What has waited too long for a connection is answered with queue_unavailable, and
+ * nothing is answered from inside the function that made the call. Read next: front_queue.c. */
 #include "queue/front.h"
 
 #include "base/clock.h"
@@ -92,7 +92,7 @@ void front_call_function(struct front_call *call, const char *name) {
     front_call_text(call, "FCALL");
     front_call_arg2(call, BLASD_QUEUE_LIBRARY "_", sizeof BLASD_QUEUE_LIBRARY, name, strlen(name));
     front_call_text(call, "1");
-    front_call_text(call, call->queue->hash_tag);
+    front_call_text(call, call->queue->address.tag);
     front_call_text(call, call->queue->limits.text);
 }
 
@@ -137,6 +137,7 @@ void front_call_free(struct front_call *call) {
         call->queue->calls.held_bytes -= call->command.len;
     list_remove(call);
     if (call->release != NULL) call->release(call);
+    freeReplyObject(call->held);
     blasd_buf_release(&call->command);
     free(call);
 }
@@ -177,8 +178,7 @@ static void unavailable(const struct blasd_front_queue *queue, struct blasd_err 
     blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->standing.trouble.detail);
 }
 
-/* The connection went while the call was on it: whether Redis did it is not known. */
-static void call_lost(struct front_call *call) {
+static void lose(struct front_call *call) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_err err;
     if (call->tries_left > 0) {
@@ -190,6 +190,85 @@ static void call_lost(struct front_call *call) {
     }
     unavailable(queue, &err);
     answer(call, NULL, &err);
+}
+
+/* Those that are held came before all that are in flight: Redis would take one that it gets again
+ * behind a later one for one that it knows. */
+static void held_lost(struct blasd_front_queue *queue) {
+    struct front_call *call;
+    while ((call = queue->calls.held.head) != NULL) {
+        freeReplyObject(call->held);
+        call->held = NULL;
+        lose(call);
+    }
+}
+
+/* The connection went while the call was on it: whether Redis did it is not known. */
+static void call_lost(struct front_call *call) {
+    held_lost(call->queue);
+    lose(call);
+}
+
+/* The replicas. Behind calls that acknowledge stands WAIT, which Redis answers once as many have
+ * what it has, or when the time is up. */
+
+/* Keeps the reply, of which hiredis then frees the shell alone. */
+static void hold(struct front_call *call, redisReply *reply) {
+    call->held = malloc(sizeof *reply);
+    if (call->held == NULL) {
+        call_lost(call);
+        return;
+    }
+    *call->held = *reply;
+    *reply = (redisReply){.type = REDIS_REPLY_NIL};
+    list_remove(call);
+    list_add(&call->queue->calls.held, call);
+}
+
+static bool replicas_have_it(struct blasd_front_queue *queue, const redisReply *r,
+                             struct blasd_err *err) {
+    if (r->type == REDIS_REPLY_INTEGER && r->integer >= (long long)queue->rules.replicas)
+        return true;
+    if (r->type == REDIS_REPLY_ERROR)
+        blasd_fail(err, BLASD_E_queue_unavailable, "", "Redis does not wait for replicas: %.120s",
+                   r->str);
+    else
+        blasd_fail(err, BLASD_E_queue_unavailable, "",
+                   "%lld replicas of Redis have heard of it within %" PRIu64 " ms, and not %" PRIu64
+                   " (limit wait_replicas): it may yet be lost, or be done",
+                   r->integer, queue->rules.replicas_ms, queue->rules.replicas);
+    return false;
+}
+
+static void handle_replicas(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    struct front_call *call;
+    struct blasd_err err;
+    (void)ac;
+    if (queue->closing) return;
+    queue->calls.told++;
+    if (reply == NULL) {
+        held_lost(queue);
+        return;
+    }
+    queue->calls.heard_ns = blasd_clock_ns();
+    bool good = replicas_have_it(queue, reply, &err);
+    if (!good) front_refused(queue, &err);
+    while ((call = queue->calls.held.head) != NULL && call->asked <= queue->calls.told)
+        answer(call, good ? call->held : NULL, good ? NULL : &err);
+}
+
+static void ask_replicas(struct blasd_front_queue *queue) {
+    char count[BLASD_TEXT_NUMBER], ms[BLASD_TEXT_NUMBER];
+    const char *args[] = {"WAIT", count, ms};
+    size_t lens[] = {4, 0, 0};
+    if (!queue->calls.to_ask) return;
+    lens[1] = blasd_text_number(count, queue->rules.replicas);
+    lens[2] = blasd_text_number(ms, queue->rules.replicas_ms);
+    if (blasd_async_link_send_args(&queue->commands, 3, args, lens, handle_replicas, queue) != 0)
+        return;
+    queue->calls.to_ask = false;
+    queue->calls.asked++;
 }
 
 static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
@@ -208,7 +287,10 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         blasd_histogram_add(queue->hooks.trips, blasd_bounds_us,
                             (queue->calls.heard_ns - call->sent_ns) / 1000);
     if (r->type != REDIS_REPLY_ERROR) {
-        answer(call, r, NULL);
+        if (call->acknowledges && queue->rules.replicas > 0)
+            hold(call, reply);
+        else
+            answer(call, r, NULL);
         return;
     }
     enum blasd_link_fault fault = blasd_link_fault(r->str);
@@ -220,9 +302,10 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         return;
     }
     blasd_link_error(r->str, &err);
-    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_REPLICA || fault == BLASD_LINK_DISK)
+    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_ELSEWHERE ||
+        fault == BLASD_LINK_DISK)
         front_refused(queue, &err);
-    if (fault == BLASD_LINK_REPLICA) {
+    if (fault == BLASD_LINK_ELSEWHERE) {
         call_lost(call);
         queue->standing.ready = false;
         blasd_async_link_drop(&queue->commands, err.detail);
@@ -254,6 +337,10 @@ static size_t send_some(struct blasd_front_queue *queue, struct front_list *list
         call->sent_ns = blasd_clock_ns();
         if (queue->calls.flight.head == NULL) queue->calls.heard_ns = call->sent_ns;
         list_add(&queue->calls.flight, call);
+        if (call->acknowledges && queue->rules.replicas > 0) {
+            call->asked = queue->calls.asked + 1;
+            queue->calls.to_ask = true;
+        }
         sent += len;
     }
     return sent;
@@ -265,6 +352,7 @@ void front_calls_pump(struct blasd_front_queue *queue) {
         if (queue->calls.again.head == NULL && sent < WRITE_AHEAD)
             sent += send_some(queue, &queue->calls.waiting, WRITE_AHEAD - sent);
         if (sent == 0) break;
+        ask_replicas(queue);
     }
     /* before it is ready the handshake's own commands are there to be written */
     if (!queue->standing.ready) (void)blasd_async_link_flush(&queue->commands);
@@ -305,5 +393,6 @@ void front_calls_free(struct blasd_front_queue *queue) {
     list_free(&queue->calls.again);
     list_free(&queue->calls.waiting);
     list_free(&queue->calls.flight);
+    list_free(&queue->calls.held);
     list_free(&queue->calls.answered);
 }

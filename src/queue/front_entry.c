@@ -15,7 +15,8 @@
 static bool same_batch_entry(const struct front_entry *a, const struct front_entry *b) {
     return a->id[0] == b->id[0] && a->cost == b->cost && a->stream == b->stream &&
            a->asked == b->asked && a->note_len == b->note_len &&
-           memcmp(a->note, b->note, a->note_len) == 0 &&
+           memcmp(a->note, b->note, a->note_len) == 0 && a->holds_len == b->holds_len &&
+           memcmp(a->holds, b->holds, a->holds_len) == 0 &&
            blasd_key_equal(&a->batch_key, &b->batch_key);
 }
 

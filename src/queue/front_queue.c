@@ -81,7 +81,8 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
 static void send_open(struct blasd_front_queue *queue) {
     const char *identity = blasd_store_identity(queue->store);
     const char *args[] = {
-        "FCALL", BLASD_QUEUE_FN("open"), "1", queue->hash_tag, queue->limits.text, identity, "0"};
+        "FCALL", BLASD_QUEUE_FN("open"), "1", queue->address.tag, queue->limits.text, identity,
+        "0"};
     size_t lens[sizeof args / sizeof *args];
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) lens[i] = strlen(args[i]);
     blasd_async_link_send_args(&queue->commands, sizeof args / sizeof *args, args, lens,
@@ -300,6 +301,7 @@ static void probe(struct blasd_front_queue *queue) {
     }
     if (call == NULL) return;
     call->tries_left = 0;
+    call->acknowledges = true;
     front_call_function(call, "submit");
     front_call_text(call, ""); /* without jobs it needs no number */
     front_call_text(call, "0");
@@ -333,7 +335,8 @@ static bool handshake_stuck(const struct blasd_async_link *link, bool done, int6
 
 /* Drops connections that say nothing: Redis may have stopped, or the network may have gone. */
 static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
-    if ((queue->calls.flight.head != NULL && now - queue->calls.heard_ns > SILENCE_MAX) ||
+    bool asked = queue->calls.flight.head != NULL || queue->calls.held.head != NULL;
+    if ((asked && now - queue->calls.heard_ns > SILENCE_MAX) ||
         handshake_stuck(&queue->commands, queue->standing.ready, now)) {
         trouble(queue, "Redis does not answer");
         blasd_async_link_drop(&queue->commands, "Redis does not answer");
@@ -367,15 +370,13 @@ static void expire_fire(struct blasd_timer *timer) {
 static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_options *options,
                       struct blasd_err *err) {
     uint64_t random[5];
-    int result = blasd_link_check_name(options->name, err);
-    if (result == 0) result = blasd_link_parse(options->url, &queue->address, err);
+    int result = blasd_link_parse(options->url, options->name, &queue->address, err);
     if (result != 0) return result;
     blasd_link_limits(options, &queue->limits);
     queue->rules.no_worker_needed = options->limits->ready_workers == 0;
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
-    snprintf(queue->hash_tag, sizeof queue->hash_tag, "{%s}", queue->name);
     snprintf(queue->channel, sizeof queue->channel,
              "{%s}:" BLASD_QUEUE_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
@@ -383,6 +384,8 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->rules.may_lose_jobs = options->may_lose_jobs;
+    queue->rules.replicas = options->limits->wait_replicas;
+    queue->rules.replicas_ms = options->limits->wait_replicas_ms;
     queue->view.trouble = &queue->standing.trouble;
     no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;
@@ -442,6 +445,7 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     blasd_async_link_close(&queue->commands);
     blasd_async_link_close(&queue->replies);
     front_batch_free(queue);
+    front_asking_free(queue);
     front_lists_free(queue);
     front_calls_free(queue);
     front_waiters_free(queue);
@@ -457,13 +461,15 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_batch_close(queue);
     front_calls_answer(queue);
     front_batch_close(queue); /* what the answers have set going */
+    front_asking_close(queue);
     front_wait_again(queue);
     front_slices_ask(queue, false);
     front_calls_expire(queue);
     front_calls_pump(queue);
     (void)blasd_async_link_flush(&queue->replies);
-    next =
-        queue->calls.answered.head != NULL || queue->batch != NULL ? 0 : front_calls_next_ns(queue);
+    next = queue->calls.answered.head != NULL || queue->batch != NULL || queue->asking != NULL
+               ? 0
+               : front_calls_next_ns(queue);
     if (next == INT64_MAX)
         blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
     else if (queue->calls.expire_timer.slot == 0 || queue->calls.expire_timer.at_ns != next)

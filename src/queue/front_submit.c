@@ -120,7 +120,8 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     else if (code == 10)
         blasd_fail(&err, BLASD_E_too_many_webhooks, "notify",
                    "webhooks that wait are as many as may be: %" PRIu64
-                   " in all, and a tenth of them for one host (limit webhooks)",
+                   " in all, three quarters of them one tenant's, and a tenth for one host "
+                   "(limit webhooks)",
                    queue->limits.webhooks);
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
@@ -188,6 +189,7 @@ static struct front_submit *submit_new(struct blasd_front_queue *queue) {
     if (submit == NULL) return NULL;
     submit->call.release = submit_release;
     submit->call.tries_left = SUBMIT_TRIES;
+    submit->call.acknowledges = true;
     front_call_function(&submit->call, "submit");
     front_call_text(&submit->call, front_name(queue));
     front_call_text(&submit->call, "0000000000000000");
@@ -215,8 +217,8 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
 
 #define REFERENCE_TEXT (2 * BLASD_REFERRED_NAME + 8 + sizeof((struct blasd_reference *)0)->field)
 
-/* "t=BLOB,BLOB...", what lies in the store already, or "w=JOB:FIELD[:BLOB],...", what is awaited;
- * returns its length, 0 where there is none. */
+/* "t=BLOB,BLOB...", what the job holds that lies in the store already, or "w=JOB:FIELD[:BLOB],...",
+ * what is awaited; returns its length, 0 where there is none. */
 static int write_references(const struct blasd_job *job, bool awaited, const char *gap, char *text,
                             size_t size) {
     int len = 0;
@@ -224,8 +226,7 @@ static int write_references(const struct blasd_job *job, bool awaited, const cha
         const struct blasd_input *input = &job->inputs[i];
         const char *tensor = input->reference.tensor;
         char name[BLASD_REFERRED_NAME];
-        if (!blasd_source_refers(&input->source) ||
-            (input->source.kind == BLASD_SOURCE_AWAITED) != awaited)
+        if (!blasd_input_holds(input) || (input->source.kind == BLASD_SOURCE_AWAITED) != awaited)
             continue;
         len += snprintf(text + len, size - (size_t)len, "%s%s", len == 0 ? gap : ",",
                         len > 0   ? ""
@@ -337,7 +338,7 @@ static void add_batch_entries(struct front_submit *submit, struct front_entries 
         if (batch_entry->jobs == 0) continue;
         front_entry_write(batch_entry, &submit->call);
         entry_of[i] = submit->entries++;
-        front_call_text(&submit->call, ""); /* OPTIONS */
+        front_call_arg(&submit->call, batch_entry->holds, batch_entry->holds_len); /* OPTIONS */
         front_call_arg(&submit->call, batch_entry->note, batch_entry->note_len);
     }
     for (int i = 0; i < submit->count; i++) {
@@ -381,6 +382,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     like.asked = s->job->device;
     like.note_len = write_note(queue, principal, s, like.note);
     like.batch_key = *s->batch_key;
+    like.holds_len = (size_t)write_references(s->job, false, "", like.holds, sizeof like.holds);
     front_entry_join(&queue->entries, &like, id);
     if (memcmp(head, id, sizeof head) == 0) return;
     struct blasd_id_key key = front_id_key(queue, principal);

@@ -63,7 +63,9 @@ static void refused_put(const struct blasd_front_queue *queue, const struct put 
                    queue->limits.tensor_bytes);
     else if (code == 2)
         blasd_fail(err, BLASD_E_tensor_too_large, "",
-                   "the tenant's tensors may come to %" PRIu64 " bytes", put->most);
+                   "the tenant's tensors may come to %" PRIu64
+                   " bytes, and be three quarters of what the limit tensors says",
+                   put->most);
     else if (code == 3)
         blasd_fail(err, BLASD_E_tensors_full, "",
                    "queued jobs refer to tensors that leave no room for more");
@@ -100,6 +102,7 @@ static struct put_call *put_call_new(struct blasd_front_queue *queue, struct put
     if (c == NULL) return NULL;
     c->put = put;
     put->left++;
+    c->call.acknowledges = true;
     front_call_function(&c->call, "tensor_put");
     front_call_text(&c->call, principal->tenant);
     front_call_number(&c->call, put->most);
@@ -189,12 +192,23 @@ static bool read_facts(const char *id, const char *text, struct blasd_stored_ten
     return blasd_form_read(form, &ret->tensor) && blasd_tensor_bytes(&ret->tensor) == ret->bytes;
 }
 
-static void not_there(const struct tensor_call *c, struct blasd_err *err) {
+static void not_there(const char *id, const struct blasd_id_key *key, struct blasd_err *err) {
     /* whether the tenant had such a tensor its signature tells */
-    if (blasd_id_signed(c->id, &c->key))
-        blasd_fail(err, BLASD_E_tensor_expired, "id", "the tensor %s is not kept any more", c->id);
+    if (blasd_id_signed(id, key))
+        blasd_fail(err, BLASD_E_tensor_expired, "id", "the tensor %s is not kept any more", id);
     else
-        blasd_fail(err, BLASD_E_tensor_not_found, "id", "there is no tensor %s", c->id);
+        blasd_fail(err, BLASD_E_tensor_not_found, "id", "there is no tensor %s", id);
+}
+
+/* What a reply says of one tensor; a negative code where that is why there is none. */
+static int read_one(const redisReply *r, const char *id, const struct blasd_id_key *key,
+                    struct blasd_stored_tensor *tensor, struct blasd_err *err) {
+    if (r != NULL && r->type == REDIS_REPLY_STRING && read_facts(id, r->str, tensor)) return 0;
+    if (r != NULL && r->type == REDIS_REPLY_INTEGER)
+        not_there(id, key, err);
+    else
+        unknown_answer(err);
+    return -(int)err->code;
 }
 
 static void one_reply(struct front_call *call, const redisReply *reply,
@@ -208,22 +222,13 @@ static void one_reply(struct front_call *call, const redisReply *reply,
         r = reply->element[0];
     if (r != NULL && reply->elements == 2)
         spare = reply->element[1]->type == REDIS_REPLY_INTEGER && reply->element[1]->integer == 1;
-    if (err == NULL && r != NULL && r->type == REDIS_REPLY_STRING &&
-        read_facts(c->id, r->str, &tensor)) {
+    if (err == NULL && read_one(r, c->id, &c->key, &tensor, &own) != 0) err = &own;
+    if (err == NULL && spare) {
         char name[BLASD_BLOB_NAME];
         snprintf(name, sizeof name, "%s.in", c->id);
-        if (spare) blasd_front_queue_blob_remove(call->queue, name);
-        c->done(c->arg, NULL, &tensor, 1, "");
-        return;
+        blasd_front_queue_blob_remove(call->queue, name);
     }
-    if (err == NULL) {
-        if (r != NULL && r->type == REDIS_REPLY_INTEGER)
-            not_there(c, &own);
-        else
-            unknown_answer(&own);
-        err = &own;
-    }
-    c->done(c->arg, err, NULL, 0, "");
+    c->done(c->arg, err, err == NULL ? &tensor : NULL, err == NULL, "");
 }
 
 static void list_reply(struct front_call *call, const redisReply *reply,
@@ -282,13 +287,106 @@ static bool add_id(struct tensor_call *c, const char *id) {
     return true;
 }
 
+/* What one turn of the loop asks for goes as one call: a reference costs a small job no trip of its
+ * own. */
+#define ASKED_MOST 256
+
+struct asker {
+    blasd_tensors_fn done;
+    void *arg;
+    int at; /* which of the ids */
+};
+
+struct tensors_call {
+    struct front_call call;
+    char tenant[BLASD_TENANT_MAX];
+    struct blasd_id_key key;
+    bool use;
+    int ids, askers;
+    char id[ASKED_MOST][BLASD_ID_LEN + 1];
+    struct asker asker[ASKED_MOST];
+};
+
+static void tensors_reply(struct front_call *call, const redisReply *reply,
+                          const struct blasd_err *err) {
+    struct tensors_call *c = (struct tensors_call *)(void *)call;
+    bool good =
+        reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == (size_t)c->ids;
+    struct blasd_stored_tensor tensor;
+    struct blasd_err own;
+    bool there = false;
+    for (int i = 0, read = -1; i < c->askers; i++) {
+        const struct asker *asker = &c->asker[i];
+        if (err == NULL && asker->at != read) {
+            read = asker->at;
+            there = read_one(good ? reply->element[read] : NULL, c->id[read], &c->key, &tensor,
+                             &own) == 0;
+        }
+        asker->done(asker->arg,
+                    there         ? NULL
+                    : err != NULL ? err
+                                  : &own,
+                    there ? &tensor : NULL, there, "");
+    }
+}
+
+void front_asking_close(struct blasd_front_queue *queue) {
+    struct tensors_call *c = queue->asking;
+    queue->asking = NULL;
+    if (c != NULL) front_call_send(&c->call);
+}
+
+void front_asking_free(struct blasd_front_queue *queue) {
+    if (queue->asking != NULL) front_call_free(&queue->asking->call);
+    queue->asking = NULL;
+}
+
+/* The call that the tenant's question goes with; NULL where memory has run out. */
+static struct tensors_call *asking(struct blasd_front_queue *queue,
+                                   const struct blasd_principal *principal, bool use) {
+    struct tensors_call *c = queue->asking;
+    if (c != NULL && c->use == use && c->askers < ASKED_MOST &&
+        strcmp(c->tenant, principal->tenant) == 0)
+        return c;
+    front_asking_close(queue);
+    c = front_call_new(queue, sizeof *c, tensors_reply);
+    if (c == NULL) return NULL;
+    snprintf(c->tenant, sizeof c->tenant, "%s", principal->tenant);
+    c->key = front_id_key(queue, principal);
+    c->use = use;
+    front_call_function(&c->call, "tensor_get");
+    front_call_text(&c->call, principal->tenant);
+    front_call_text(&c->call, use ? "1" : "0");
+    queue->asking = c;
+    return c;
+}
+
+/* Which of the call's ids it is, from now on. */
+static int place_of(struct tensors_call *c, const char *id) {
+    for (int i = c->ids; i-- > 0;)
+        if (memcmp(c->id[i], id, BLASD_ID_LEN) == 0) return i;
+    memcpy(c->id[c->ids], id, BLASD_ID_LEN + 1);
+    front_call_arg(&c->call, id, BLASD_ID_LEN);
+    return c->ids++;
+}
+
 void blasd_front_queue_tensor_get(struct blasd_front_queue *queue,
                                   const struct blasd_principal *principal, const char *id, bool use,
                                   blasd_tensors_fn done, void *arg) {
-    struct tensor_call *c = ask(queue, "tensor_get", principal, one_reply, done, arg);
-    if (c == NULL) return;
-    front_call_text(&c->call, use ? "1" : "0");
-    if (add_id(c, id)) front_call_send(&c->call);
+    struct tensors_call *c;
+    struct blasd_err err;
+    if (!blasd_id_tensor_valid(id)) {
+        struct tensor_call *none = ask(queue, "tensor_get", principal, one_reply, done, arg);
+        if (none != NULL) (void)add_id(none, id);
+        return;
+    }
+    c = asking(queue, principal, use);
+    if (c != NULL) {
+        c->asker[c->askers++] = (struct asker){done, arg, place_of(c, id)};
+        return;
+    }
+    no_memory(&err);
+    done(arg, &err, NULL, 0, "");
 }
 
 void blasd_front_queue_tensor_life(struct blasd_front_queue *queue,
@@ -309,13 +407,18 @@ void blasd_front_queue_tensor_drop(struct blasd_front_queue *queue,
     front_call_send(&c->call);
 }
 
+/* When a tensor was made, and its id. */
+static bool is_cursor(const char *text) {
+    return blasd_id_tensor_valid(text + strspn(text, "0123456789"));
+}
+
 void blasd_front_queue_tensor_list(struct blasd_front_queue *queue,
                                    const struct blasd_principal *principal, int limit,
                                    const char *cursor, blasd_tensors_fn done, void *arg) {
     struct tensor_call *c = ask(queue, "tensor_list", principal, list_reply, done, arg);
     struct blasd_err err;
     if (c == NULL) return;
-    if (cursor != NULL && cursor[0] != '\0' && !blasd_id_tensor_valid(cursor)) {
+    if (cursor != NULL && cursor[0] != '\0' && !is_cursor(cursor)) {
         blasd_fail(&err, BLASD_E_malformed_query, "cursor",
                    "cursor is not one that a page of GET /tensors gave");
         front_call_answer_later(&c->call, &err);

@@ -19,7 +19,7 @@
 extern const struct blasd_principal blasd_anonymous;
 
 struct blasd_queue_options {
-    const char *url;  /* "redis://[user:password@]host[:port][/db]" or "unix:/path.sock" */
+    const char *url;  /* where Redis is, as blasd_link_parse reads it */
     const char *name; /* the queue's name, the hash tag of all its keys; "blasd" by default */
     const struct blasd_limits *limits; /* borrowed for the life of the queue */
     struct blasd_store *store;         /* borrowed for the life of the queue */

@@ -3,6 +3,7 @@
 #include "queue/queue_link.h"
 
 #include "functions_lua.h"
+#include "redis/route.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,8 +75,7 @@ static int open_once(const struct blasd_queue_options *options, int timeout_ms, 
                      struct blasd_err *err) {
     struct blasd_link_address address;
     redisContext *redis = NULL;
-    int rc = blasd_link_check_name(options->name, err);
-    if (rc == 0) rc = blasd_link_parse(options->url, &address, err);
+    int rc = blasd_link_parse(options->url, options->name, &address, err);
     if (rc == 0) rc = blasd_link_connect(&address, timeout_ms, &redis, err);
     if (rc == 0) rc = blasd_link_open(redis, options, adopt, err);
     if (redis) redisFree(redis);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "queue/queue_link.h"
+#include "redis/route.h"
 #include "wire/frame.h"
 
 #include <inttypes.h>
@@ -115,8 +116,7 @@ int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usa
     blasd_random_hex(usage->name, sizeof usage->name - 1);
     usage->sums = calloc(SUMS_MOST, sizeof *usage->sums);
     code = usage->sums == NULL ? blasd_fail(err, BLASD_E_out_of_memory, "", "no memory") : 0;
-    if (code == 0) code = blasd_link_parse(options->url, &usage->address, err);
-    if (code == 0) code = blasd_link_check_name(options->name, err);
+    if (code == 0) code = blasd_link_parse(options->url, options->name, &usage->address, err);
     if (code == 0) code = hold(usage, err);
     if (code == 0) {
         KEY(metered, ":metered");

@@ -14,23 +14,19 @@
 
 struct blasd_webhooks {
     struct blasd_caller caller;
-    char tag[BLASD_LINK_NAME_MAX + 3];
 };
 
 int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_webhooks **ret,
                         struct blasd_err *err) {
     struct blasd_webhooks *webhooks;
-    int code = blasd_link_check_name(options->name, err);
+    int code;
     *ret = NULL;
-    if (code != 0) return code;
     webhooks = calloc(1, sizeof *webhooks);
     if (webhooks == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
-    snprintf(webhooks->tag, sizeof webhooks->tag, "{%s}", options->name);
     webhooks->caller.library = &blasd_queue_library;
-    webhooks->caller.tag = webhooks->tag;
     webhooks->caller.limits = "1 1 1 1 1 1 1 1 1 1 1"; /* these functions ask for none */
     webhooks->caller.patience_ms = PATIENCE_MS;
-    code = blasd_link_parse(options->url, &webhooks->caller.address, err);
+    code = blasd_link_parse(options->url, options->name, &webhooks->caller.address, err);
     if (code == 0)
         *ret = webhooks;
     else

@@ -33,9 +33,8 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
     struct blasd_worker_queue *queue = NULL;
     uint64_t quarter = options->limits->lease_ms / 4;
-    int rc = blasd_link_check_name(options->name, err);
+    int rc;
     *ret = NULL;
-    if (rc < 0) return rc;
     queue = calloc(1, sizeof *queue);
     if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     struct blasd_buf *const bufs[] = {&queue->text, &queue->outputs, &queue->turns.refused,
@@ -46,16 +45,14 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     queue->views = blasd_views_new(options->store);
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     queue->options.name = queue->name;
-    snprintf(queue->tag, sizeof queue->tag, "{%s}", queue->name);
     queue->lease.device_class = queue->lease.thread[0] = '0';
     blasd_link_limits(options, &queue->limits);
     queue->caller.library = &blasd_queue_library;
-    queue->caller.tag = queue->tag;
     queue->caller.limits = queue->limits.text;
     queue->caller.patience_ms = quarter < PATIENCE_MS ? (int)quarter : PATIENCE_MS;
     blasd_worker_turns_reset(&queue->turns);
     rc = queue->segments && queue->views
-             ? blasd_link_parse(options->url, &queue->caller.address, err)
+             ? blasd_link_parse(options->url, options->name, &queue->caller.address, err)
              : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
     if (rc == 0) rc = first_call(queue, err);

@@ -53,7 +53,6 @@ struct blasd_worker_turns {
 struct blasd_worker_queue {
     struct blasd_queue_options options;
     char name[BLASD_LINK_NAME_MAX]; /* of the queue; options.name points here */
-    char tag[BLASD_LINK_NAME_MAX + 2];
     struct blasd_link_limits limits;
     struct blasd_caller caller;
     struct blasd_worker_lease lease;

@@ -55,12 +55,15 @@ static void ev_del_write(void *data) {
     ((struct blasd_async_link *)data)->want &= ~(uint32_t)EPOLLOUT;
 }
 
+/* Later, or at once where it is known where to. */
 static void try_later(struct blasd_async_link *link) {
     link->state = BLASD_LINK_DOWN;
     if (link->closing) return;
     /* without memory for a timer nothing would ever connect again: the heap has had room for this
      * timer before, so that cannot fail once the first attempt was made */
-    (void)blasd_loop_timer_set(link->loop, &link->timer, blasd_clock_ns() + link->backoff_ns);
+    (void)blasd_loop_timer_set(link->loop, &link->timer,
+                               blasd_clock_ns() + (link->onward ? 0 : link->backoff_ns));
+    if (link->onward) return;
     link->backoff_ns = link->backoff_ns * 2 < BACKOFF_LAST ? link->backoff_ns * 2 : BACKOFF_LAST;
     link->on_down(link, link->why);
 }
@@ -105,27 +108,40 @@ static void handshake_done(struct blasd_async_link *link) {
     link->on_up(link);
 }
 
-static void handle_handshake(redisAsyncContext *ac, void *reply, void *arg) {
+static void handle_login(redisAsyncContext *ac, void *reply, void *arg) {
     struct blasd_async_link *link = arg;
     const redisReply *r = reply;
     (void)ac;
     if (r == NULL || link->state != BLASD_LINK_CONNECTING) return;
-    if (r->type == REDIS_REPLY_ERROR)
-        blasd_async_link_drop(link, r->str);
-    else if (--link->handshakes == 0)
+    if (r->type == REDIS_REPLY_ERROR && !link->route.sentinel) blasd_async_link_drop(link, r->str);
+}
+
+static void handle_answer(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_async_link *link = arg;
+    struct blasd_err err;
+    (void)ac;
+    if (reply == NULL || link->state != BLASD_LINK_CONNECTING) return;
+    int heard = blasd_route_heard(&link->route, reply, &err);
+    if (heard == 0) {
         handshake_done(link);
+        return;
+    }
+    link->onward = heard == BLASD_ROUTE_ON;
+    blasd_async_link_drop(link, link->onward ? "on to another server" : err.detail);
 }
 
 static void shake_hands(struct blasd_async_link *link) {
     const struct blasd_link_address *a = link->address;
+    const char *words[BLASD_ROUTE_WORDS];
     redisAsyncContext *ac = link->ac;
-    link->handshakes = (a->password[0] != '\0') + (a->db != 0);
     if (a->password[0] != '\0' && a->user[0] != '\0')
-        redisAsyncCommand(ac, handle_handshake, link, "AUTH %s %s", a->user, a->password);
+        redisAsyncCommand(ac, handle_login, link, "AUTH %s %s", a->user, a->password);
     else if (a->password[0] != '\0')
-        redisAsyncCommand(ac, handle_handshake, link, "AUTH %s", a->password);
-    if (a->db != 0) redisAsyncCommand(ac, handle_handshake, link, "SELECT %d", a->db);
-    if (link->handshakes == 0) handshake_done(link);
+        redisAsyncCommand(ac, handle_login, link, "AUTH %s", a->password);
+    if (a->db != 0 && !link->route.sentinel)
+        redisAsyncCommand(ac, handle_login, link, "SELECT %d", a->db);
+    int count = blasd_route_question(&link->route, words);
+    redisAsyncCommandArgv(ac, handle_answer, link, count, words, NULL);
 }
 
 static void handle_connect(const redisAsyncContext *ac, int status) {
@@ -137,10 +153,13 @@ static void handle_connect(const redisAsyncContext *ac, int status) {
 }
 
 static void link_connect(struct blasd_async_link *link) {
-    const struct blasd_link_address *a = link->address;
+    const char *host = link->route.to.host;
     struct blasd_err err;
-    redisAsyncContext *ac =
-        a->path[0] != '\0' ? redisAsyncConnectUnix(a->path) : redisAsyncConnect(a->host, a->port);
+    redisAsyncContext *ac;
+    if (!link->onward) blasd_route_begin(&link->route, link->address);
+    link->onward = false;
+    ac = host[0] == '\0' ? redisAsyncConnectUnix(link->address->path)
+                         : redisAsyncConnect(host, link->route.to.port);
     link->why[0] = '\0';
     if (ac == NULL || ac->err != 0) {
         note(link, ac == NULL ? "out of memory" : ac->errstr);
@@ -148,7 +167,7 @@ static void link_connect(struct blasd_async_link *link) {
         try_later(link);
         return;
     }
-    if (a->tls && blasd_redis_tls_start(&ac->c, a, &err) != 0) {
+    if (link->address->tls && blasd_redis_tls_start(&ac->c, host, &err) != 0) {
         note(link, err.detail);
         redisAsyncFree(ac);
         try_later(link);

@@ -1,4 +1,5 @@
-/* One connection to Redis that lives in an event loop and is made anew whenever it breaks.
+/* One connection to the Redis of a queue that lives in an event loop and is made anew whenever it
+ * breaks.
  *
  * Internal to the front end's queue. Knows hiredis and the loop, not jobs nor functions.
  * Read next: front_queue.c. */
@@ -6,13 +7,13 @@
 #define BLASD_REDIS_ASYNC_LINK_H
 
 #include "base/loop.h"
-#include "redis/redis_link.h"
+#include "redis/route.h"
 
 #include <hiredis/async.h>
 
 enum blasd_async_link_state {
     BLASD_LINK_DOWN,       /* until the timer tries again */
-    BLASD_LINK_CONNECTING, /* up to and with AUTH and SELECT */
+    BLASD_LINK_CONNECTING, /* up to and with the answer whether it is the right server */
     BLASD_LINK_UP,         /* on_up was called: the owner speaks with Redis */
 };
 
@@ -34,8 +35,9 @@ struct blasd_async_link {
     uint32_t want, armed; /* events hiredis asks for; events the loop was told of */
     struct blasd_timer timer;
     int64_t backoff_ns;
-    int64_t up_ns;  /* when on_up was called last */
-    int handshakes; /* answers to AUTH and SELECT still to come */
+    int64_t up_ns; /* when on_up was called last */
+    struct blasd_route route;
+    bool onward; /* this server has named another one, which is next */
     bool closing;
     char why[160];
 };

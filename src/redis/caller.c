@@ -46,7 +46,7 @@ void blasd_caller_function(struct blasd_caller *caller, const char *name) {
     blasd_caller_command(caller, "FCALL");
     blasd_caller_text(caller, name);
     blasd_caller_text(caller, "1");
-    blasd_caller_text(caller, caller->tag);
+    blasd_caller_text(caller, caller->address.tag);
     blasd_caller_text(caller, caller->limits);
 }
 
@@ -126,7 +126,7 @@ static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
         if (loaded < 0) rc = loaded;
         break;
     }
-    case BLASD_LINK_REPLICA: blasd_caller_hang_up(caller); break;
+    case BLASD_LINK_ELSEWHERE: blasd_caller_hang_up(caller); break;
     case BLASD_LINK_UNAVAILABLE:
         *again = !strncmp(reply->str, "LOADING", 7) || !strncmp(reply->str, "BUSY ", 5);
         break;

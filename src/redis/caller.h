@@ -5,7 +5,7 @@
 #ifndef BLASD_REDIS_CALLER_H
 #define BLASD_REDIS_CALLER_H
 
-#include "redis/redis_link.h"
+#include "redis/route.h"
 
 #include <stdint.h>
 
@@ -23,7 +23,7 @@ struct blasd_caller_words {
 struct blasd_caller {
     struct blasd_link_address address;
     const struct blasd_link_library *library; /* borrowed: loaded where the server lacks it */
-    const char *tag, *limits;                 /* borrowed: key and LIMITS of a function */
+    const char *limits;                       /* borrowed: LIMITS of a function */
     int patience_ms;                          /* how long a call goes on trying */
 
     redisContext *redis; /* owned; NULL while there is no connection */

@@ -1,4 +1,4 @@
-/* Addresses, keys, errors, connecting, the library of functions. Read next: caller.c. */
+/* Addresses, keys, errors, the library of functions. Read next: route.c. */
 #include "redis/redis_link.h"
 
 #include "redis/redis_tls.h"
@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static bool begins(const char *text, const char *word) {
+    return !strncmp(text, word, strlen(word));
+}
 
 /* Addresses */
 
@@ -48,10 +52,12 @@ static bool number(const char *text, size_t len, int most, int *ret) {
 }
 
 static int bad_url(struct blasd_err *err, const char *what) {
-    return blasd_fail(err, BLASD_E_invalid_field, "redis",
-                      "%s; the address of Redis is redis://[user:password@]host[:port][/db], "
-                      "rediss:// with TLS, or unix:/path",
-                      what);
+    return blasd_fail(
+        err, BLASD_E_invalid_field, "redis",
+        "%s; the address of Redis is redis://[user:password@]host[:port][,host...][/db], "
+        "rediss:// with TLS, redis+sentinel://host[:port][,host...]/MASTER[/db], or "
+        "unix:/path",
+        what);
 }
 
 /* user:password@ */
@@ -63,8 +69,18 @@ static bool parse_login(const char *text, size_t len, struct blasd_link_address 
            unescape(colon + 1, len - user - 1, ret->password, sizeof ret->password);
 }
 
+static int check_name(const char *name, struct blasd_err *err) {
+    size_t len = strlen(name);
+    if (len == 0 || len >= BLASD_LINK_NAME_MAX ||
+        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") != len)
+        return blasd_fail(err, BLASD_E_invalid_field, "queue",
+                          "The queue's name must be 1 to %d characters of A-Z a-z 0-9 . _ -",
+                          BLASD_LINK_NAME_MAX - 1);
+    return 0;
+}
+
 /* host[:port], [v6][:port] */
-static bool parse_host(const char *text, size_t len, struct blasd_link_address *ret) {
+static bool parse_place(const char *text, size_t len, struct blasd_link_place *ret) {
     const char *end = text + len, *host_end;
     if (len && text[0] == '[') {
         text++;
@@ -80,56 +96,78 @@ static bool parse_host(const char *text, size_t len, struct blasd_link_address *
     if (len == 0 || len >= sizeof ret->host) return false;
     memcpy(ret->host, text, len);
     ret->host[len] = '\0';
-    ret->port = 6379;
     if (host_end == end) return true;
     return host_end[0] == ':' &&
            number(host_end + 1, (size_t)(end - host_end - 1), 65535, &ret->port) && ret->port > 0;
 }
 
-int blasd_link_parse(const char *url, struct blasd_link_address *ret, struct blasd_err *err) {
-    static const char tcp[] = "redis://", tls[] = "rediss://", local[] = "unix:";
-    memset(ret, 0, sizeof *ret);
-    if (!strncmp(url, local, sizeof local - 1)) {
-        const char *path = url + sizeof local - 1;
-        if (!strncmp(path, "//", 2)) path += 2; /* unix:///path */
-        size_t len = strlen(path);
-        if (path[0] != '/') return bad_url(err, "The path of a unix socket begins with /");
-        if (len >= sizeof ret->path) return bad_url(err, "A unix socket's path ends at 107 bytes");
-        memcpy(ret->path, path, len + 1);
-        return 0;
+static bool parse_places(const char *text, const char *end, int port,
+                         struct blasd_link_address *ret) {
+    for (;;) {
+        const char *comma = memchr(text, ',', (size_t)(end - text));
+        struct blasd_link_place *place = &ret->places[ret->count];
+        if (ret->count == BLASD_LINK_PLACES) return false;
+        place->port = port;
+        if (!parse_place(text, (size_t)((comma ? comma : end) - text), place)) return false;
+        ret->count++;
+        if (!comma) return true;
+        text = comma + 1;
     }
-    ret->tls = !strncmp(url, tls, sizeof tls - 1);
+}
+
+/* MASTER[/db], behind the slash; *rest: what is left for the database. */
+static bool parse_master(const char *text, struct blasd_link_address *ret, const char **rest) {
+    size_t len = strcspn(text, "/");
+    *rest = text[len] ? text + len + 1 : text + len;
+    return len > 0 && unescape(text, len, ret->master, sizeof ret->master);
+}
+
+static int parse_unix(const char *path, struct blasd_link_address *ret, struct blasd_err *err) {
+    if (!strncmp(path, "//", 2)) path += 2; /* unix:///path */
+    size_t len = strlen(path);
+    if (path[0] != '/') return bad_url(err, "The path of a unix socket begins with /");
+    if (len >= sizeof ret->path) return bad_url(err, "A unix socket's path ends at 107 bytes");
+    memcpy(ret->path, path, len + 1);
+    return 0;
+}
+
+static int parse_tcp(const char *url, const char *scheme, struct blasd_link_address *ret,
+                     struct blasd_err *err) {
+    bool sentinel = strstr(scheme, "sentinel") != NULL;
+    const char *rest = url + strlen(scheme), *at = strrchr(rest, '@');
+    ret->tls = begins(scheme, "rediss");
     if (ret->tls && !blasd_redis_tls_known())
         return bad_url(err, "This build has no TLS for Redis, for its hiredis has none");
-    if (!ret->tls && strncmp(url, tcp, sizeof tcp - 1) != 0)
-        return bad_url(err, "The scheme is not known");
-    const char *rest = strstr(url, "://") + strlen("://");
-    const char *slash = strrchr(rest, '/'), *at = strrchr(rest, '@');
-    if (slash && at && slash < at) slash = NULL; /* a slash inside the password */
-    const char *end = slash ? slash : rest + strlen(rest);
     if (at) {
         if (!parse_login(rest, (size_t)(at - rest), ret))
             return bad_url(err, "The user or password is malformed or too long");
         rest = at + 1;
     }
-    if (!parse_host(rest, (size_t)(end - rest), ret))
-        return bad_url(err, "The host or port is malformed");
-    if (slash && slash[1] && !number(slash + 1, strlen(slash + 1), 1 << 20, &ret->db))
+    const char *end = rest + strcspn(rest, "/"), *db = *end ? end + 1 : end;
+    if (!parse_places(rest, end, sentinel ? 26379 : 6379, ret))
+        return bad_url(err, "A host or port is malformed, or there are more than 16");
+    if (sentinel && !parse_master(db, ret, &db))
+        return bad_url(err, "The Sentinels' name for the master is missing or too long");
+    if (db[0] && !number(db, strlen(db), 1 << 20, &ret->db))
         return bad_url(err, "The database is not a number");
     return 0;
 }
 
-/* Names */
-
-int blasd_link_check_name(const char *name, struct blasd_err *err) {
-    size_t len = strlen(name);
-    if (len == 0 || len >= BLASD_LINK_NAME_MAX ||
-        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") != len)
-        return blasd_fail(err, BLASD_E_invalid_field, "queue",
-                          "The queue's name must be 1 to %d characters of A-Z a-z 0-9 . _ -",
-                          BLASD_LINK_NAME_MAX - 1);
-    return 0;
+int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
+                     struct blasd_err *err) {
+    static const char *const schemes[] = {"redis://", "rediss://", "redis+sentinel://",
+                                          "rediss+sentinel://"};
+    memset(ret, 0, sizeof *ret);
+    int rc = check_name(queue, err);
+    if (rc < 0) return rc;
+    snprintf(ret->tag, sizeof ret->tag, "{%s}", queue);
+    if (begins(url, "unix:")) return parse_unix(url + strlen("unix:"), ret, err);
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (begins(url, schemes[i])) return parse_tcp(url, schemes[i], ret, err);
+    return bad_url(err, "The scheme is not known");
 }
+
+/* Names */
 
 size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const char *fmt, ...) {
     int head = snprintf(key, BLASD_LINK_KEY_MAX, "{%s}", queue);
@@ -145,17 +183,20 @@ size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const cha
 
 /* Errors */
 
-static bool begins(const char *text, const char *word) {
-    return !strncmp(text, word, strlen(word));
-}
-
 enum blasd_link_fault blasd_link_fault(const char *text) {
-    static const char *const passing[] = {
-        "LOADING",  "OOM",        "MISCONF",    "BUSY ",     "CLUSTERDOWN",
-        "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "ERR max number of clients"};
+    static const char *const passing[] = {"LOADING",
+                                          "OOM",
+                                          "MISCONF",
+                                          "BUSY ",
+                                          "NOREPLICAS",
+                                          "UNBLOCKED",
+                                          "ERR max number of clients"};
+    static const char *const elsewhere[] = {"READONLY",    "MOVED ",   "ASK ",
+                                            "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN"};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (begins(text, passing[i])) return BLASD_LINK_UNAVAILABLE;
-    if (begins(text, "READONLY")) return BLASD_LINK_REPLICA;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (begins(text, elsewhere[i])) return BLASD_LINK_ELSEWHERE;
     if (begins(text, "ERR Function not found")) return BLASD_LINK_NO_LIBRARY;
     if (begins(text, "LOST ")) return BLASD_LINK_LOST;
     if (begins(text, "STORE ")) return BLASD_LINK_STORE;
@@ -166,7 +207,7 @@ enum blasd_link_fault blasd_link_fault(const char *text) {
 int blasd_link_error(const char *text, struct blasd_err *err) {
     switch (blasd_link_fault(text)) {
     case BLASD_LINK_UNAVAILABLE:
-    case BLASD_LINK_REPLICA:
+    case BLASD_LINK_ELSEWHERE:
     case BLASD_LINK_NO_LIBRARY:
         return blasd_fail(err, BLASD_E_queue_unavailable, "", "Redis refuses at present: %.120s",
                           text);
@@ -183,7 +224,7 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_internal_error, "", "Redis answered: %.160s", text);
 }
 
-/* Connecting */
+/* Asking */
 
 int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
                    struct blasd_err *err) {
@@ -199,57 +240,6 @@ int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redis
     }
     *ret = reply;
     return 0;
-}
-
-static int login(redisContext *redis, const struct blasd_link_address *address,
-                 struct blasd_err *err) {
-    redisReply *reply;
-    int rc = 0;
-    if (address->password[0]) {
-        const char *argv[] = {"AUTH", address->user, address->password};
-        if (!address->user[0]) argv[1] = argv[2];
-        rc = blasd_link_ask(redis, address->user[0] ? 3 : 2, argv, &reply, err);
-        freeReplyObject(reply);
-    }
-    if (rc == 0 && address->db) {
-        char db[16];
-        const char *argv[] = {"SELECT", db};
-        snprintf(db, sizeof db, "%d", address->db);
-        rc = blasd_link_ask(redis, 2, argv, &reply, err);
-        freeReplyObject(reply);
-    }
-    return rc;
-}
-
-int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms, redisContext **ret,
-                       struct blasd_err *err) {
-    struct timeval limit = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    redisContext *redis = address->path[0]
-                              ? redisConnectUnixWithTimeout(address->path, limit)
-                              : redisConnectWithTimeout(address->host, address->port, limit);
-    int rc;
-    *ret = NULL;
-    if (!redis || redis->err) {
-        rc = blasd_fail(err, BLASD_E_queue_unavailable, "",
-                        "Redis cannot be reached at %.120s: %.80s",
-                        address->path[0] ? address->path : address->host,
-                        redis ? redis->errstr : "out of memory");
-        goto fail;
-    }
-    if (redisSetTimeout(redis, limit) != REDIS_OK) {
-        rc = blasd_fail(err, BLASD_E_queue_unavailable, "",
-                        "The connection to Redis has no time-outs");
-        goto fail;
-    }
-    if (!address->path[0]) redisEnableKeepAlive(redis);
-    if (address->tls && (rc = blasd_redis_tls_start(redis, address, err)) != 0) goto fail;
-    rc = login(redis, address, err);
-    if (rc < 0) goto fail;
-    *ret = redis;
-    return 0;
-fail:
-    if (redis) redisFree(redis);
-    return rc;
 }
 
 /* Whether it keeps what it is given */

@@ -1,7 +1,8 @@
 /* Redis as any of its users sees it: its address, the key names of a queue, a library of functions
  * and its versions, and what errors mean to a user.
  *
- * Must not know jobs, nor what the library's functions do. Read next: caller.h, async_link.h. */
+ * Must not know jobs, nor what the library's functions do. Read next: route.h, caller.h,
+ * async_link.h. */
 #ifndef BLASD_REDIS_LINK_H
 #define BLASD_REDIS_LINK_H
 
@@ -14,22 +15,35 @@
 #define BLASD_LINK_NAME_MAX 64 /* bytes of a queue's name with its zero */
 #define BLASD_LINK_KEY_MAX 256 /* bytes of a key with its zero */
 
-/* Where Redis is. A plain value. */
-struct blasd_link_address {
-    char path[108]; /* of the unix socket; "" where it is TCP */
+#define BLASD_LINK_PLACES 16 /* most that an address may name */
+
+/* Where a server, or a Sentinel, is. A plain value. */
+struct blasd_link_place {
     char host[256];
-    bool tls;
     int port;
+};
+
+/* Where the Redis of a queue is. A plain value. */
+struct blasd_link_address {
+    char path[108];                                    /* of the unix socket; "" where it is TCP */
+    struct blasd_link_place places[BLASD_LINK_PLACES]; /* any of which leads there */
+    int count;                                         /* of them; 0 with a path */
+    char master[64]; /* the places are Sentinels, which know it by that name; "": servers */
+    char tag[BLASD_LINK_NAME_MAX + 2]; /* "{QUEUE}": a key in the queue's slot */
+    bool tls;
     int db;             /* SELECT it after connecting where it is not 0 */
     char user[128];     /* "": AUTH with the password alone */
     char password[256]; /* "": no AUTH */
 };
 
-/* Reads "redis://[user:password@]host[:port][/db]", the same with rediss:// for TLS ([v6] hosts in
- * brackets; %XX understood in user and password) or "unix:/path". invalid_field. */
-int blasd_link_parse(const char *url, struct blasd_link_address *ret, struct blasd_err *err);
-/* Refuses queue names that would break the hash tag or a key: 1 to 63 of [A-Za-z0-9._-]. */
-int blasd_link_check_name(const char *name, struct blasd_err *err);
+/* Reads "redis://[user:password@]host[:port][,host[:port]...][/db]", the same with rediss:// for
+ * TLS
+ * ([v6] hosts in brackets; %XX understood in user and password), "redis+sentinel://[user:password@]
+ * host[:port][,host[:port]...]/MASTER[/db]", the same with rediss+sentinel://, or "unix:/path"; and
+ * the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key.
+ * invalid_field. */
+int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
+                     struct blasd_err *err);
 /* Writes "{QUEUE}" and then the rest, formatted; longer keys than BLASD_LINK_KEY_MAX are cut, which
  * no valid name or id can bring about. Returns the length. */
 size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const char *fmt, ...)
@@ -42,9 +56,9 @@ struct blasd_link_library {
 
 /* What an error reply means. */
 enum blasd_link_fault {
-    BLASD_LINK_UNAVAILABLE, /* LOADING, OOM, MISCONF, BUSY, CLUSTERDOWN, …: try again */
-    BLASD_LINK_REPLICA,    /* READONLY: the same, over a new connection, for the address may lead to
-                              another server by now */
+    BLASD_LINK_UNAVAILABLE, /* LOADING, OOM, MISCONF, BUSY, …: try again */
+    BLASD_LINK_ELSEWHERE, /* READONLY, MOVED, ASK, CLUSTERDOWN, …: nothing was done; the same, over
+                             a new connection, for the way may lead to another server by now */
     BLASD_LINK_NO_LIBRARY, /* the functions are not loaded: FUNCTION LOAD, then try again */
     BLASD_LINK_LOST,       /* the worker's lease has lapsed */
     BLASD_LINK_STORE,      /* the deployment uses another blob store */
@@ -56,10 +70,6 @@ enum blasd_link_fault blasd_link_fault(const char *text);
  * help, else internal_error. Returns the negative code. */
 int blasd_link_error(const char *text, struct blasd_err *err);
 
-/* Connects, waiting, and authenticates and selects the database. New: free with redisFree.
- * queue_unavailable where nobody answers in time; internal_error where the password is wrong. */
-int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms, redisContext **ret,
-                       struct blasd_err *err);
 /* Runs one command; an error reply or a broken connection becomes an error. *ret: new. */
 int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
                    struct blasd_err *err);

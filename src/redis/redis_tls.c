@@ -7,9 +7,8 @@ bool blasd_redis_tls_known(void) {
     return false;
 }
 
-int blasd_redis_tls_start(redisContext *redis, const struct blasd_link_address *address,
-                          struct blasd_err *err) {
-    (void)redis, (void)address;
+int blasd_redis_tls_start(redisContext *redis, const char *host, struct blasd_err *err) {
+    (void)redis, (void)host;
     return blasd_fail(err, BLASD_E_internal_error, "", "this build has no TLS for Redis");
 }
 
@@ -53,8 +52,7 @@ bool blasd_redis_tls_known(void) {
     return true;
 }
 
-int blasd_redis_tls_start(redisContext *redis, const struct blasd_link_address *address,
-                          struct blasd_err *err) {
+int blasd_redis_tls_start(redisContext *redis, const char *host, struct blasd_err *err) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     SSL *ssl;
     pthread_once(&once, make_context);
@@ -64,13 +62,13 @@ int blasd_redis_tls_start(redisContext *redis, const struct blasd_link_address *
                           "BLASD_REDIS_CA");
     ERR_clear_error();
     ssl = SSL_new(context);
-    if (ssl == NULL || !expect_host(ssl, address->host)) {
+    if (ssl == NULL || !expect_host(ssl, host)) {
         SSL_free(ssl);
         return blasd_fail(err, BLASD_E_internal_error, "", "TLS to Redis cannot be set up");
     }
     if (redisInitiateSSL(redis, ssl) == REDIS_OK) return 0; /* which has taken it */
     return blasd_fail(err, BLASD_E_queue_unavailable, "", "no TLS with Redis at %.100s: %.100s",
-                      address->host, redis->errstr);
+                      host, redis->errstr);
 }
 
 #endif

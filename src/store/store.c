@@ -25,6 +25,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#define CUT_ONCE (S_IRUSR | S_IWUSR | S_IXUSR) /* the mode of a file that was cut */
+
 struct blasd_store {
     enum blasd_store_kind kind;
     int dir_fd;  /* owned; -1 for the kind redis */
@@ -132,6 +134,10 @@ void blasd_store_trim(struct blasd_store *store) {
     store_pool_trim(&store->pool, false);
 }
 
+void blasd_store_watch(struct blasd_store *store, const struct blasd_store_watch *watch) {
+    store->maps.watch = watch != NULL ? *watch : (struct blasd_store_watch){.arg = NULL};
+}
+
 static int blob_start(struct blasd_store *store, const char *name, struct blasd_blob *blob,
                       struct blasd_err *err) {
     memset(blob, 0, sizeof *blob);
@@ -193,7 +199,8 @@ int blasd_blob_fit(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *er
     uint64_t spare = bytes / 8 + STORE_POOL_LEAST / 4; /* not worth the call */
     if (blob->store == NULL || blob->bytes < bytes) return blasd_blob_grow(blob, bytes, err);
     if (blob->data != NULL || blob->bytes - bytes <= spare) return 0;
-    if (ftruncate(blob->fd, (off_t)bytes) != 0)
+    /* who has it mapped is not to take its pages for those that it had: see will_stay */
+    if (fchmod(blob->fd, CUT_ONCE) != 0 || ftruncate(blob->fd, (off_t)bytes) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "a blob could not be cut: %s",
                           strerror(errno));
     blob->bytes = bytes;
@@ -221,40 +228,54 @@ int blasd_blob_write(struct blasd_blob *blob, uint64_t offset, const void *bytes
     return 0;
 }
 
+/* Whether a mapping of the file shows the pages that it shows now for as long as it is there. A
+ * client may cut the file that it handed in; one of ours that was cut and then grew has other pages
+ * there. */
+static bool will_stay(const struct blasd_store *store, const struct stat *info) {
+    return store->maps.limit > 0 && (uint64_t)info->st_size >= STORE_POOL_LEAST &&
+           (info->st_mode & (S_ISVTX | CUT_ONCE)) == (S_IRUSR | S_IWUSR);
+}
+
 int blasd_blob_map(struct blasd_blob *blob, struct blasd_err *err) {
-    struct stat info;
-    struct store_map kept;
-    void *data;
+    struct stat info = {.st_ino = 0};
+    struct store_map map;
+    bool stays;
     if (blob->store == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "a closed blob cannot be mapped");
     if (blob->data != NULL || blob->bytes == 0) return 0;
-    blob->inode = fstat(blob->fd, &info) == 0 ? info.st_ino : 0;
-    kept = store_maps_take(&blob->store->maps, blob->inode, blob->writable, blob->bytes);
-    if (kept.data != NULL) {
-        blob->data = kept.data;
-        blob->mapped = kept.bytes;
-        return 0;
+    stays = fstat(blob->fd, &info) == 0 && will_stay(blob->store, &info);
+    blob->inode = info.st_ino;
+    map = store_maps_take(&blob->store->maps, blob->inode, blob->writable, blob->bytes);
+    if (map.data == NULL) {
+        map = (struct store_map){
+            .bytes = blob->bytes, .inode = blob->inode, .writable = blob->writable};
+        /* the pages of a recycled file are there: to enter them all at once beats a fault for each
+         */
+        map.data = mmap(NULL, (size_t)blob->bytes, PROT_READ | (blob->writable ? PROT_WRITE : 0),
+                        MAP_SHARED | (blob->recycled ? MAP_POPULATE : 0), blob->fd, 0);
     }
-    /* the pages of a recycled file are there: to enter them all at once beats a fault for each */
-    data = mmap(NULL, (size_t)blob->bytes, PROT_READ | (blob->writable ? PROT_WRITE : 0),
-                MAP_SHARED | (blob->recycled ? MAP_POPULATE : 0), blob->fd, 0);
-    if (data == MAP_FAILED)
+    if (map.data == MAP_FAILED)
         return blasd_fail(err, BLASD_E_no_space, "",
                           "a blob of %" PRIu64 " bytes could not be mapped: %s", blob->bytes,
                           strerror(errno));
-    blob->data = data;
-    blob->mapped = blob->bytes;
+    store_maps_tell(&blob->store->maps, &map, stays);
+    blob->data = map.data;
+    blob->mapped = map.bytes;
+    blob->told = map.told;
     return 0;
 }
 
 void blasd_blob_unmap(struct blasd_blob *blob) {
+    struct store_map map = {.data = blob->data,
+                            .bytes = blob->mapped,
+                            .inode = blob->inode,
+                            .writable = blob->writable,
+                            .told = blob->told};
     if (blob->data == NULL) return;
-    if (blob->store->maps.limit > 0 && blob->mapped >= STORE_POOL_LEAST && !blob->cut) {
-        store_maps_keep(&blob->store->maps, (struct store_map){blob->data, blob->mapped,
-                                                               blob->inode, blob->writable, 0});
-    } else {
-        munmap(blob->data, (size_t)blob->mapped);
-    }
+    if (blob->store->maps.limit > 0 && blob->mapped >= STORE_POOL_LEAST && !blob->cut)
+        store_maps_keep(&blob->store->maps, map);
+    else
+        store_maps_unmap(&blob->store->maps, &map);
     blob->data = NULL;
 }
 

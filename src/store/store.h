@@ -33,6 +33,17 @@ void blasd_store_recycle(struct blasd_store *store, uint64_t bytes);
 /* Lets go of what has been kept for long; to be called about once a second. */
 void blasd_store_trim(struct blasd_store *store);
 
+/* For who copies to and from mappings by itself, a device: memory where blobs lie, which shows the
+ * same pages until it is said to go. Not all mappings are told: none of files that are, or have
+ * been, cut. */
+struct blasd_store_watch {
+    void (*comes)(void *arg, void *memory, uint64_t bytes, bool writable);
+    void (*goes)(void *arg, void *memory);
+    void *arg;
+};
+/* To be called while one thread has the store; NULL: nobody watches any more. */
+void blasd_store_watch(struct blasd_store *store, const struct blasd_store_watch *watch);
+
 /* One blob, open. Zero it before use; blasd_blob_close takes it half-built or closed. */
 struct blasd_blob {
     struct blasd_store *store; /* borrowed */
@@ -43,6 +54,7 @@ struct blasd_blob {
     uint64_t mapped, inode; /* the store's: bytes of the mapping, and the file behind it */
     bool writable;          /* this process made it */
     bool recycled;          /* it was one of the files kept */
+    bool told;              /* the mapping, to who watches */
     bool cut; /* by somebody else, while it was mapped: the mapping is for no one else to use */
 };
 

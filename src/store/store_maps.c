@@ -19,6 +19,20 @@ void store_maps_init(struct store_maps *maps, uint64_t limit) {
     maps->limit = limit;
 }
 
+void store_maps_tell(const struct store_maps *maps, struct store_map *map, bool good) {
+    if (maps->watch.comes == NULL || good == map->told) return;
+    map->told = good;
+    if (good)
+        maps->watch.comes(maps->watch.arg, map->data, map->bytes, map->writable);
+    else
+        maps->watch.goes(maps->watch.arg, map->data);
+}
+
+void store_maps_unmap(const struct store_maps *maps, struct store_map *map) {
+    store_maps_tell(maps, map, false);
+    munmap(map->data, (size_t)map->bytes);
+}
+
 void store_maps_release(struct store_maps *maps) {
     store_maps_trim(maps, true);
     pthread_mutex_destroy(&maps->lock);
@@ -61,9 +75,9 @@ void store_maps_keep(struct store_maps *maps, struct store_map map) {
             other = take(maps, 0);
         }
         pthread_mutex_unlock(&maps->lock);
-        if (!kept) munmap(other.data, (size_t)other.bytes);
+        if (!kept) store_maps_unmap(maps, &other);
     }
-    if (!kept) munmap(map.data, (size_t)map.bytes);
+    if (!kept) store_maps_unmap(maps, &map);
 }
 
 /* With the lock: one that has been idle for long, or -1. */
@@ -85,6 +99,6 @@ void store_maps_trim(struct store_maps *maps, bool everything) {
         if (i >= 0) map = take(maps, i);
         pthread_mutex_unlock(&maps->lock);
         if (map.data == NULL) return;
-        munmap(map.data, (size_t)map.bytes);
+        store_maps_unmap(maps, &map);
     }
 }

@@ -155,12 +155,21 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
     json_out_put(out, "]}");
 }
 
-/* Of a graph: its steps in the order in which they ran. Warnings of theirs are the graph's. */
+/* Of a graph: its steps in the order in which they ran, or would have. Warnings of theirs are the
+ * graph's. */
 static void write_steps(struct json_out *out, const struct blasd_record *record) {
     const struct blasd_graph_report *graph = record->graph;
+    bool good = true;
     json_out_put(out, ",\"steps\":{");
     for (int i = 0; i < graph->step_count; i++) {
         struct blasd_execution execution = graph->steps[i].execution;
+        if (graph->steps[i].timing.total_us == BLASD_GRAPH_NOT_DONE) {
+            json_out_put(out, i == 0 ? "%s:" : ",%s:", graph->steps[i].name);
+            json_out_put(out, "{\"op\":%s,\"state\":%s}", graph->steps[i].op,
+                         good ? "failed" : "skipped");
+            good = false;
+            continue;
+        }
         memcpy(execution.device, record->execution.device, sizeof execution.device);
         memcpy(execution.device_name, record->execution.device_name, sizeof execution.device_name);
         execution.batch_size = 1;

@@ -15,6 +15,9 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
 int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
                        struct blasd_err *err);
 
+/* total_us of a step at which a graph failed, and of those behind it. */
+#define BLASD_GRAPH_NOT_DONE (-1)
+
 /* What became of a step. */
 struct blasd_graph_ran {
     char name[BLASD_NAME_MAX], op[BLASD_NAME_MAX];
@@ -24,7 +27,7 @@ struct blasd_graph_ran {
 
 #define BLASD_GRAPH_OUTPUT_MAX 64 /* bytes of "STEP.OUTPUT" with its zero */
 
-/* What a graph that has succeeded says of itself. */
+/* What a graph that has ended says of itself; one that has failed has no outputs. */
 struct blasd_graph_report {
     int step_count, output_count;
     struct blasd_port ports[BLASD_MAX_OUTPUTS + 1]; /* the results' names, ended by a NULL */

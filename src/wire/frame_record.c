@@ -153,7 +153,9 @@ static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
 
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
                         struct blasd_err *err) {
-    const struct blasd_op *op = record->state == BLASD_SUCCEEDED ? blasd_op_find(record->op) : NULL;
+    /* a graph that failed has outputs, too: what became of its steps */
+    bool has = record->state == BLASD_SUCCEEDED || record->payload_bytes > 0;
+    const struct blasd_op *op = has ? blasd_op_find(record->op) : NULL;
     struct head head = head_of(record);
     unsigned char room[FRAME_MOST];
     struct frame_writer w = {.at = room, .end = room + FRAME_MOST};

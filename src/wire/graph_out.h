@@ -4,12 +4,15 @@
 
 #include "wire/frame_graph.h"
 
-/* Whether the record is of a graph that has succeeded, and its outputs are still one of bytes and
- * one that tells what they are. */
+/* Whether the record is of a graph that was run to its end, good or bad, and its outputs are still
+ * one of bytes, where it has succeeded, and one that tells what they are. */
 bool blasd_graph_folded(const struct blasd_record *record);
 /* Gives such a record the results as its outputs, and its steps, which it borrows from *ret: new,
  * free() it. */
 int blasd_graph_unfold(struct blasd_record *record, const void *payload,
                        struct blasd_graph_report **ret, struct blasd_err *err);
+/* The same by the bytes of its report alone, the output BLASD_GRAPH_OUT_REPORT. */
+int blasd_graph_unfold_by(struct blasd_record *record, const void *told,
+                          struct blasd_graph_report **ret, struct blasd_err *err);
 
 #endif

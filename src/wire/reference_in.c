@@ -49,7 +49,7 @@ static int read_output(struct reading *reading, const char *p, const char **next
     int rc;
     if (*p != '"') return wrong(reading, err, "has an output that is no string");
     if ((rc = blasd_json_word(reading->text, p, word, next, err)) != 0) return rc;
-    if (strlen(word) >= BLASD_NAME_MAX || word[0] == '\0')
+    if (strlen(word) >= sizeof reading->to->input.reference.output || word[0] == '\0')
         return blasd_fail(err, BLASD_E_unknown_output, reading->field,
                           "no output of any job has such a name");
     memcpy(reading->to->input.reference.output, word, strlen(word) + 1);

@@ -2,6 +2,7 @@
 #include "worker/ending.h"
 
 #include "base/log.h"
+#include "core/graph.h"
 #include "wire/frame.h"
 
 #include <inttypes.h>
@@ -131,6 +132,13 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
         fill_outputs(item, task, io, record);
 }
 
+void blasd_ending_tell(const struct blasd_task *task, struct blasd_record *record) {
+    struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
+    record->payload_bytes = report->bytes = task->told_bytes;
+    report->tensor = task->outputs[BLASD_GRAPH_OUT_REPORT];
+    report->tensor.shape[0] = (int64_t)task->told_bytes;
+}
+
 /* "\tID BYTES FORM" of each output of the record that became a tensor; new, or NULL where memory
  * has run out. */
 static char *kept_text(const struct blasd_record *record) {
@@ -179,7 +187,8 @@ static void log_failed(const struct blasd_record *record) {
 }
 
 int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
-                      const struct blasd_item *item, struct blasd_io *io, struct blasd_err *err) {
+                      const struct blasd_item *item, struct blasd_io *io, const void *payload,
+                      struct blasd_err *err) {
     size_t start = endings->bytes.len;
     bool keeps = record->state == BLASD_SUCCEEDED && record->keeping.keep != 0;
     char *kept = keeps ? kept_text(record) : NULL;
@@ -191,7 +200,7 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
     }
     code = blasd_record_encode(record, &endings->bytes, err);
     if (code == 0 && !outside && record->payload_bytes > 0 &&
-        blasd_buf_add(&endings->bytes, io->base, record->payload_bytes) != 0)
+        blasd_buf_add(&endings->bytes, payload, record->payload_bytes) != 0)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the record of the job");
     if (code != 0) {
         endings->bytes.len = start;

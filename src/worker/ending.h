@@ -45,10 +45,14 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
                          const struct blasd_io *io, const struct blasd_err *error,
                          const struct blasd_batch_times *times,
                          const struct blasd_batch_place *place, struct blasd_record *record);
-/* Appends an ending; the payload of an inline record is copied from `io` (which may be NULL
- * where there is none). `item` and `io` are borrowed until the reset. */
+/* Puts into the record of a job that failed what its task told beside that: its payload is then
+ * task->told. */
+void blasd_ending_tell(const struct blasd_task *task, struct blasd_record *record);
+/* Appends an ending; the payload of an inline record is copied (NULL where there is none). `io` may
+ * be NULL; it and `item` are borrowed until the reset. */
 int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
-                      const struct blasd_item *item, struct blasd_io *io, struct blasd_err *err);
+                      const struct blasd_item *item, struct blasd_io *io, const void *payload,
+                      struct blasd_err *err);
 /* The endings, ready for blasd_worker_queue_finish; borrowed until the next add or reset. */
 struct blasd_ending *blasd_endings_rows(struct blasd_endings *endings);
 

@@ -256,17 +256,17 @@ static int open_graph(struct running *running, struct blasd_arena *arena, struct
                                     err);
 }
 
-static int run_steps(struct running *running, struct blasd_err *err) {
+static int run_steps(struct running *running, int *at, struct blasd_err *err) {
     const struct blasd_graph *graph = &running->graph;
-    for (int s = 0; s < graph->step_count; s++) {
+    for (; *at < graph->step_count; ++*at) {
         int code;
-        running->part = graph->steps[s].flops / graph->flops;
+        running->part = graph->steps[*at].flops / graph->flops;
         if (!running->outer->go_on(running->outer, running->done))
             return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
-        code = run_step(running, s, err);
+        code = run_step(running, *at, err);
         if (code == -(int)BLASD_E_device_error) return code;
         if (code != 0) {
-            blasd_graph_blame(graph->steps[s].name, err);
+            blasd_graph_blame(graph->steps[*at].name, err);
             return code;
         }
         running->done += running->part;
@@ -295,6 +295,32 @@ static int report_results(struct running *running, struct blasd_err *err) {
     return 0;
 }
 
+/* Of a graph that fails at step number `at`: that one and those behind it were not done. What the
+ * report has come to is for the record; where memory is short it has the error alone. */
+static void report_failed(struct running *running, struct blasd_arena *arena, int at) {
+    const struct blasd_graph *graph = &running->graph;
+    struct blasd_buf *report = &running->report, head;
+    struct blasd_err err;
+    void *told = NULL;
+    int code = 0;
+    for (int s = at; code == 0 && s < graph->step_count; s++) {
+        struct blasd_graph_ran ran = {.timing.total_us = BLASD_GRAPH_NOT_DONE};
+        memcpy(ran.name, graph->steps[s].name, sizeof ran.name);
+        snprintf(ran.op, sizeof ran.op, "%s", graph->steps[s].job.op->name);
+        code = blasd_graph_report_step(&ran, report, &err);
+    }
+    blasd_buf_init(&head, report->max);
+    if (code == 0) code = blasd_graph_report_begin(graph->step_count, 0, &head, &err);
+    if (code == 0) told = blasd_arena_take(arena, report->len);
+    if (told != NULL) {
+        memcpy(told, report->data, report->len);
+        memcpy(told, head.data, head.len); /* there are no results */
+        running->task->told = told;
+        running->task->told_bytes = report->len;
+    }
+    blasd_buf_release(&head);
+}
+
 int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *device,
                     struct blasd_arena *arena, struct blasd_task *task, struct blasd_watch *watch,
                     struct blasd_err *err) {
@@ -303,11 +329,12 @@ int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *de
                               .backend = backend,
                               .device = device,
                               .task = task};
-    int code;
+    int code, at = 0;
     if (watch->sharers != NULL) running.watch.sharers = on_sharers;
     blasd_arena_init(&running.scratch, arena->max, SCRATCH_KEEP);
     code = open_graph(&running, arena, err);
-    if (code == 0) code = run_steps(&running, err);
+    if (code == 0 && (code = run_steps(&running, &at, err)) != 0)
+        report_failed(&running, arena, at);
     if (code == 0) code = report_results(&running, err);
     snprintf(task->method, sizeof task->method, "%d steps", running.graph.step_count);
     blasd_graph_release(&running.graph);

@@ -55,19 +55,24 @@ static bool runs_alone(const struct blasd_item *item) {
     return item->claim->attempts > 0 || !item->plan.batchable;
 }
 
-/* So that those which can share a call stand side by side, in the order in which they came. */
+static int compare_keys(const struct blasd_key *p, const struct blasd_key *q) {
+    if (p->len != q->len) return p->len < q->len ? -1 : 1;
+    return p->len <= BLASD_KEY_MAX ? memcmp(p->bytes, q->bytes, p->len) : 0;
+}
+
+/* So that those which can share a call stand side by side, those alike among them too, in the order
+ * in which they came. */
 static int compare_items(const void *left, const void *right) {
     const struct blasd_item *a = *(const struct blasd_item *const *)left,
                             *b = *(const struct blasd_item *const *)right;
-    const struct blasd_key *p = &a->batch_key, *q = &b->batch_key;
     int order = 0;
     if (runs_alone(a) != runs_alone(b)) return runs_alone(b) ? -1 : 1;
     if (a->job.priority != b->job.priority) return a->job.priority < b->job.priority ? -1 : 1;
     if (a->job.op != b->job.op) return (uintptr_t)a->job.op < (uintptr_t)b->job.op ? -1 : 1;
     if ((order = strcmp(a->claim->tenant, b->claim->tenant)) != 0) return order;
-    if (p->len != q->len) return p->len < q->len ? -1 : 1;
-    if (p->len <= BLASD_KEY_MAX) order = memcmp(p->bytes, q->bytes, p->len);
-    return order != 0 ? order : a < b ? -1 : a > b;
+    if ((order = compare_keys(&a->batch_key, &b->batch_key)) != 0) return order;
+    if ((order = compare_keys(&a->plan.key, &b->plan.key)) != 0) return order;
+    return a < b ? -1 : a > b;
 }
 
 static bool same_call(const struct blasd_item *a, const struct blasd_item *b) {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "wire/frame.h"
 #include "worker/graph_run.h"
 #include "worker/phases.h"
 
@@ -90,12 +91,26 @@ static void discard(struct blasd_batcher *batcher, const struct blasd_item *item
         remove_blob(batcher, item, "out");
 }
 
+/* The span of a job that has ended so. */
+static void add_span(struct blasd_batcher *batcher, const struct blasd_ending *row,
+                     const struct blasd_item *item) {
+    struct blasd_record record;
+    struct blasd_err err;
+    size_t size;
+    if (item->job.op == NULL || !item->job.trace.sampled || batcher->options->otlp == NULL) return;
+    if (blasd_record_decode_bare(row->record, row->record_len, &record, &size, &err) == 0)
+        blasd_spans_job(&batcher->span, &item->job.trace, &record);
+}
+
 /* After finish: blobs that nothing refers to any more go at once. Where finish had to be tried
- * twice, "not accepted" may mean "the first try did it": then only a sweep can tell. */
+ * twice, "not accepted" may mean "the first try did it": then only a sweep can tell. One that was
+ * cancelled, or has expired, was ended by Redis: who hears of that has its span. */
 static void after_ack(struct blasd_batcher *batcher, bool certain) {
     struct blasd_endings *endings = &batcher->endings;
     for (int i = 0; i < endings->count; i++) {
         const struct blasd_ending_of *of = &endings->of[i];
+        if (endings->rows[i].accepted || (!certain && !batcher->lost))
+            add_span(batcher, &endings->rows[i], of->item);
         if (of->io != NULL && !endings->rows[i].accepted && certain)
             blasd_io_drop_kept(batcher->queue, of->io);
         if (of->io != NULL) blasd_io_close(of->io);
@@ -136,17 +151,19 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     struct blasd_batch_place place = {batcher->info.id, batcher->info.name, batch_size};
     struct blasd_record record;
     struct blasd_err err = {0};
+    const void *payload = io != NULL ? io->base : NULL;
     blasd_ending_record(item, task, io, error, times, &place, &record);
+    if (error != NULL && task != NULL && task->told != NULL) {
+        blasd_ending_tell(task, &record);
+        payload = task->told;
+    }
     blasd_phases_job(blasd_heartbeat_phases(batcher->heartbeat), &record);
-    /* one that was cancelled, or has expired, was ended by Redis: who hears of that has its span */
-    if (item->job.op != NULL && record.error.code != BLASD_E_cancelled)
-        blasd_spans_job(&batcher->span, &item->job.trace, &record);
-    if (blasd_endings_add(&batcher->endings, &record, item, io, &err) != 0) {
+    if (blasd_endings_add(&batcher->endings, &record, item, io, payload, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
         if (io != NULL) discard(batcher, item, io);
         blasd_ending_record(item, task, NULL, &err, times, &place, &record);
-        if (blasd_endings_add(&batcher->endings, &record, item, NULL, &err) != 0)
+        if (blasd_endings_add(&batcher->endings, &record, item, NULL, NULL, &err) != 0)
             batcher->lost = true;
     }
     if (batcher->endings.bytes.len >= SEND_BYTES) send(batcher);
@@ -329,8 +346,8 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
         if (error != NULL) failed++;
         if (!batcher->lost) end_job(batcher, item, task, io, error, times, live > 0 ? live : 1);
     }
-    if (live > 0) note_batch(batcher, members[0]->job.op, live, times);
     send(batcher);
+    if (live > 0) note_batch(batcher, members[0]->job.op, live, times);
     return failed;
 }
 

@@ -53,7 +53,7 @@ static void end_too_long(struct blasd_heartbeat *heartbeat, const struct active 
     if (active->count != 1 || atomic_load(&active->told) != BLASD_TOO_LONG) return;
     blasd_heartbeat_too_long(heartbeat, (enum blasd_slot)(active - heartbeat->active), &error);
     blasd_ending_record(active->jobs[0], NULL, NULL, &error, &times, &place, &record);
-    if (blasd_endings_add(endings, &record, active->jobs[0], NULL, &ignored) != 0) return;
+    if (blasd_endings_add(endings, &record, active->jobs[0], NULL, NULL, &ignored) != 0) return;
     memcpy(id, active->jobs[0]->claim->id,
            BLASD_ID_LEN + 1); /* the item may not outlive the lock */
     endings->rows[0].id = id;

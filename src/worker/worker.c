@@ -12,6 +12,7 @@
 #include "worker/slow_pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -200,6 +201,23 @@ static void adapt(struct worker *worker, int count, int64_t took_ns) {
     }
 }
 
+static void memory_comes(void *arg, void *memory, uint64_t bytes, bool writable) {
+    const struct worker *worker = arg;
+    worker->options->backend->memory_comes(worker->batcher.device, memory, bytes, writable);
+}
+
+static void memory_goes(void *arg, void *memory) {
+    const struct worker *worker = arg;
+    worker->options->backend->memory_goes(worker->batcher.device, memory);
+}
+
+/* A device that copies by itself is told where inputs and outputs may lie. */
+static void watch_memory(struct worker *worker, bool on) {
+    const struct blasd_store_watch watch = {memory_comes, memory_goes, worker};
+    if (worker->options->backend->memory_comes != NULL)
+        blasd_store_watch(worker->options->queue.store, on ? &watch : NULL);
+}
+
 static void refresh_kept(struct worker *worker) {
     struct blasd_batcher *batcher = &worker->batcher;
     char ids[BLASD_KEPT_MOST][BLASD_ID_LEN + 1];
@@ -220,6 +238,9 @@ static void refresh(struct worker *worker) {
     worker->refreshed_ns = now;
     refresh_kept(worker);
     if (worker->options->backend->device_info(batcher->device, false, &info, &ignored) != 0) return;
+    if (strcmp(batcher->info.remark, info.remark) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s: %s", batcher->info.id, info.remark);
+    memcpy(batcher->info.remark, info.remark, sizeof info.remark);
     batcher->info.memory_free_bytes = info.memory_free_bytes;
     batcher->info.busy_percent = info.busy_percent;
     batcher->info.power_watts = info.power_watts;
@@ -401,6 +422,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code != 0) goto done;
     code = backend->device_open(options->ordinal, &batcher->device, err);
     if (code != 0) goto done;
+    watch_memory(&worker, true);
     code = backend->device_info(batcher->device, false, &batcher->info, err);
     if (code != 0) goto done;
     code = open_queue(&worker, err);
@@ -426,6 +448,7 @@ done:
     blasd_heartbeat_stop(batcher->heartbeat);
     blasd_worker_queue_free(batcher->queue);
     blasd_parallel_dismiss();
+    watch_memory(&worker, false);
     if (batcher->device != NULL) backend->device_close(batcher->device);
     blasd_measure_free(worker.measure);
     blasd_grouping_release(&worker.grouping);

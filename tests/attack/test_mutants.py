@@ -62,6 +62,25 @@ def mutate(rng, body):
     return bytes(body)
 
 
+# tensors that are kept, graphs, inferences; and inputs that come without bytes
+NOWHERE = {"t": {"tensor": "t" + "0" * 40}, "o": {"job": "a" + "0" * 40, "output": "c"}, "u": {"url": "https://a.example/x"}, "e": {"eye": 3}}
+STEP = {"op": "matmul", "inputs": {"a": {"input": "x"}, "b": B.tolist()}}
+GRAPH = {"steps": {"one": STEP, "two": {"op": "solve", "inputs": {"a": {"step": "one", "output": "c"}, "b": {"eye": 2}}}}, "results": ["two.x", "one"]}
+ROUTES = {
+    "tensors in JSON": ("/tensors", "json", [json.dumps(x).encode() for x in [A.tolist(), {"tensors": {"a": A.tolist(), **NOWHERE}}, *NOWHERE.values()]]),
+    "tensors in safetensors": ("/tensors?sha256=1", "safetensors", [safetensors({"a": A, "b": B}), safetensors({"a": A}, inputs=json.dumps(NOWHERE))]),
+    "tensors in a form": ("/tensors", "multipart", [multipart({"a": npy(A), "b": fortran(B)}),
+                                                    multipart({"inputs": json.dumps({"e": {"eye": 3}}), "a": npy(A)})]),
+    "a .npy file": ("/tensors", "npy", [npy(A), fortran(B)]),
+    "a graph": ("/graphs?wait=20", "json", [json.dumps({**GRAPH, "inputs": {"x": x}}).encode() for x in [A.tolist(), {"eye": 3}, NOWHERE["t"]]]),
+    "a graph in safetensors": ("/graphs?wait=20", "safetensors", [safetensors({"x": A}, steps=json.dumps(GRAPH["steps"]))]),
+    "references": ("/jobs?wait=20", "json", [json.dumps({"op": "matmul", "inputs": {"a": {**x, "slice": [[0, 2], [None, 1]], "dtype": "float64"}, "b": B.tolist()},
+                                                         "keep": ["c"]}).encode() for x in NOWHERE.values()]),
+    "an inference": ("/v2/models/matmul/infer", "json", [json.dumps({"inputs": [
+        {"name": n, "shape": list(x.shape), "datatype": "FP64", "data": x.tolist()} for n, x in {"a": A, "b": B}.items()]}).encode()]),
+}
+
+
 def parts(service):
     return {name: service.part(name) for name in ("api", "worker", "redis")}
 
@@ -84,6 +103,19 @@ def test_mutated_bodies(service, form, scale):
             job = answer.json()
             assert job["state"] == "succeeded" or job["error"]["status"] == 422, (SEED, number, job, body)
     assert seen.get(400, 0) + seen.get(422, 0) > 0 and parts(service) == before, seen
+    right(service)
+
+
+@pytest.mark.parametrize("what", ROUTES)
+def test_mutated_bodies_of_other_routes(service, what, scale):
+    path, form, good = ROUTES[what]
+    rng, before = random.Random(f"{SEED} {what}"), parts(service)
+    for number in range(50 * scale):
+        body = rng.choice(good)
+        body = mutate(rng, body) if number >= len(good) else good[number]
+        answer = service.request("POST", path, body, {"Content-Type": TYPES[form]}, check=number < len(good))
+        assert answer.status in (200, 201, 400, 404, 413, 415, 422), (SEED, number, answer.status, answer.body[:300], body)
+    assert parts(service) == before
     right(service)
 
 

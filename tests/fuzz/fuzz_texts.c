@@ -33,11 +33,16 @@ static void try_cost(const char *text, size_t len) {
 static void try_address(const char *text) {
     struct blasd_link_address address;
     struct blasd_err err = {0};
-    if (blasd_link_parse(text, &address, &err) != 0) return;
+    if (blasd_link_parse(text, "q", &address, &err) != 0) return;
     require(strnlen(address.path, sizeof address.path) < sizeof address.path);
-    require(strnlen(address.host, sizeof address.host) < sizeof address.host);
-    require((address.path[0] != '\0') != (address.host[0] != '\0'));
-    require(address.path[0] != '\0' || (address.port > 0 && address.port < 65536));
+    require((address.path[0] != '\0') != (address.count > 0));
+    require(address.count <= BLASD_LINK_PLACES);
+    for (int i = 0; i < address.count; i++) {
+        const struct blasd_link_place *place = &address.places[i];
+        size_t len = strnlen(place->host, sizeof place->host);
+        require(len > 0 && len < sizeof place->host);
+        require(place->port > 0 && place->port < 65536);
+    }
 }
 
 static void try_limit(const char *text) {

@@ -76,6 +76,33 @@ def graph_seeds():
     write("graph", "escaped", '{"st\\u0065ps":{"a":{"op":"matmul"}}}')
 
 
+def outgoing_seeds():
+    hosts = "one.example *.two.example:8443,http://three.example:80+private [::1]:9 10.0.0.7"
+    for name, url in {"plain": "https://one.example/a?b=c#d", "below": "https://a.two.example:8443", "private": "HTTP://three.Example",
+                      "six": "https://[0:0::1]:9/", "four": "https://10.0.0.7", "escaped": "https://%6fne.example", "user": "https://one.example@x/",
+                      "number": "https://167772167/", "other": "https://[::ffff:127.0.0.1]/", "zone": "https://[fe80::1%25eth0]/"}.items():
+        write("outgoing", name, hosts + "\n" + url)
+    write("outgoing", "wrong", "*.127.0.0.1, a:0")
+
+
+def reference_seeds():
+    def request(name, a, form="", file=b""):
+        text = a if isinstance(a, str) else json.dumps(a)
+        write("reference", name, b'{"op":"mix","inputs":{"a":%s}}\0%s\0%s' % (text.encode(), form.encode(), file))
+    tensor, url = {"tensor": "t" + "0123456789" * 4}, {"url": "https://h/x"}
+    request("whole", tensor, "float64 0 2 3")
+    request("rows", {**tensor, "slice": [[1, 2]]}, "float32 0 4 3")
+    request("columns", {**tensor, "slice": [[None, 3], [1, None]], "dtype": "int16"}, "int16 0 4 3 2")
+    request("fortran", {**tensor, "slice": [[0, None], [2, 3]]}, "complex128 1 5 4")
+    request("outside", {**tensor, "slice": [[2, 1]]}, "bool 0 7")
+    request("large", {**tensor, "slice": [[4611686018427387904, None]]}, "uint8 0 0 1152921504606846975")
+    request("output", {"job": "a" + "0123456789" * 4, "output": "c", "slice": [[0, 1]]}, "float16 0 3")
+    request("npy", url, file=npy(np.arange(3.0)))
+    request("raw", {**url, "dtype": "int32", "shape": [2]}, file=np.arange(2, dtype="i4").tobytes())
+    request("one_of_many", {**url, "tensor": "b"}, file=safetensors({"a": ("F64", np.ones(4)), "b": ("F32", np.ones(3, "f4"))}, {}))
+    request("broken", '{"tensor":"t0","slice":[[')
+
+
 def oip_seeds():
     def tensor(name="a", shape=(2,), datatype="FP64", **more):
         return {"name": name, "shape": list(shape), "datatype": datatype, **more}
@@ -220,3 +247,5 @@ aof_seeds()
 client_seeds()
 oip_seeds()
 graph_seeds()
+outgoing_seeds()
+reference_seeds()

@@ -1,5 +1,6 @@
 """The C client as programs use it: threads, an event loop, retries, keys, TLS; its examples under valgrind."""
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -342,10 +343,49 @@ def test_examples_are_cplusplus_too(example, sharing, tmp_path):
 @pytest.mark.parametrize("compiler", [["gcc", "-std=c99"], ["gcc", "-std=c17"], ["g++", "-x", "c++", "-std=c++11"],
                                       ["g++", "-x", "c++", "-std=c++20"]])
 def test_the_header_is_plain(compiler, tmp_path):
-    (tmp_path / "program.c").write_text('#include "clients/c/blasd.h"\nint main(void) { return !BLASD_VERSION_AT_LEAST(0, 2, 0); }\n')
+    (tmp_path / "program.c").write_text('#include "clients/c/blasd_operations.h"\n'
+                                        "int main(void) { return !BLASD_VERSION_AT_LEAST(0, 2, 0); }\n")
     done = subprocess.run([*compiler, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", f"-I{ROOT}",
                            tmp_path / "program.c"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_parameter_of_every_operation_is_sent(tmp_path):
+    """By its struct: numbers as JSON has them, in any locale's words; what is NULL is not there."""
+    ops = json.loads((ROOT / "api/operations.json").read_text())["ops"]
+    values = {"bool": ["true", "false"], "int": ["-3", "9007199254740993"], "float": ["0.1", "INFINITY", "-1e300", "NAN"],
+              "choice": ['"full"', '"a\\"\\\\b\\n"']}
+    kinds = {"bool": "bool", "int": "int64_t", "float": "double", "choice": "char"}
+    body, wish = "", []
+    for op in ops:
+        for turn in range(4):
+            body += f"    {{ struct blasd_{op['name']} job = {{0}}; struct blasd_call call; struct blasd_request request;\n"
+            sent = {}
+            for port in op["inputs"][:4 - turn]:
+                body += f"      job.{port['name']} = &array;\n"
+            for param in op["params"][turn:]:
+                name, choices = param["name"], values[param["type"]]
+                value = choices[turn % len(choices)]
+                body += f"      const {kinds[param['type']]} v_{name}{'[]' if param['type'] == 'choice' else ''} = {value};\n"
+                body += f"      job.{name} = {'' if param['type'] == 'choice' else '&'}v_{name};\n"
+                sent[name] = {"INFINITY": "Infinity", "NAN": "NaN"}.get(value) or json.loads(value)
+            body += (f"      request = blasd_{op['name']}_request(&job, &call);\n"
+                     '      printf("%s %s", request.op, request.params == NULL ? "{}" : request.params);\n'
+                     '      for (int i = 0; i < request.input_count; i++) printf(" %s", request.inputs[i].name);\n      puts(""); }\n')
+            wish.append((op["name"], sent, [port["name"] for port in op["inputs"][:4 - turn]]))
+    (tmp_path / "program.c").write_text('#include "clients/c/blasd_operations.h"\n#include <locale.h>\n#include <math.h>\n'
+                                        "int main(void) {\n    struct blasd_array array = {0};\n"
+                                        f'    setlocale(LC_ALL, "");\n{body}    return 0;\n}}\n')
+    done = subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", f"-I{ROOT}", tmp_path / "program.c",
+                           "-o", tmp_path / "program"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shutil.which("localedef") and subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"], capture_output=True)
+    lines = run(tmp_path / "program", LOCPATH=str(tmp_path), LC_ALL="de_DE.UTF-8").stdout.splitlines()
+    assert len(lines) == len(wish)
+    for line, (name, sent, inputs) in zip(lines, wish):
+        op, rest = line.split(" ", 1)
+        params, end = json.JSONDecoder().raw_decode(rest)
+        assert (op, params, rest[end:].split()) == (name, sent, inputs), line
 
 
 @needs_valgrind

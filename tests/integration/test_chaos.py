@@ -27,7 +27,8 @@ def test_killing_one_part_again_and_again(tmp_path, victim):
 
 
 def test_graphs_in_flight_while_parts_are_killed(tmp_path):
-    run(tmp_path, "--kills", "12", "--seed", "6", "--faults", "kill-worker,kill-api,kill-redis", "--lossy", "0", "--graphs")
+    run(tmp_path, "--kills", "12", "--seed", "6", "--faults", "kill-worker,kill-api,kill-redis,kill-all", "--lossy", "0", "--graphs",
+        "--chains", "0")
 
 
 def test_jobs_that_wait_for_others_while_parts_are_killed(tmp_path):

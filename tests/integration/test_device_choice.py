@@ -197,3 +197,41 @@ def test_a_graph_runs_where_it_is_told_to(with_card):
         arrays, graph = answer.safetensors()
         assert graph["execution"]["device"] == f"{device}:0" == graph["steps"]["x"]["execution"]["device"]
         assert np.allclose(arrays["p.c"], a @ b) and np.allclose(arrays["x.x"], np.linalg.solve(a @ b, b))
+
+
+@pytest.mark.parametrize("op", ["solve", "distance", "regression"])
+def test_jobs_of_any_shape_share_a_batch_on_the_card(with_card, op):
+    """No two of these jobs are alike, yet they run together; each has its own answer, the singular one its own error."""
+    service = with_card("--limit", "lease_ms=120000").start()
+    rng = np.random.default_rng(11)
+    sizes = range(3, 23)
+
+    def inputs(n):
+        a, b = rng.standard_normal((n, n)) + n * np.eye(n), rng.standard_normal(n)
+        if op == "solve":
+            return {"a": np.zeros((n, n)) if n == 7 else a, "b": b}
+        return {"x": a, "y": a[::-1]} if op == "distance" else {"x": rng.standard_normal((3 * n, n)), "y": np.tile(b, 3)}
+
+    wait_for(lambda: service.post(op, inputs(4), device="cuda").status == 200, "the front end knows of the card")
+    card = worker_of(service, "cuda:0")
+    os.kill(card, signal.SIGSTOP)  # what is sent to it gathers
+    given = [inputs(n) for n in sizes]
+    jobs = [service.post(op, one, form="safetensors", wait=0, device="cuda").json() for one in given]
+    os.kill(card, signal.SIGCONT)
+    together = []
+    for n, one, job in zip(sizes, given, jobs):
+        job = service.request("GET", f"/jobs/{job['id']}?wait=60", timeout=70).json()
+        if op == "solve" and n == 7:
+            assert job["error"]["code"] == "singular_matrix", job
+            continue
+        assert job["execution"]["device"] == "cuda:0", job
+        together.append(job["execution"]["batch_size"])
+        answer = np.array(job["outputs"][{"solve": "x", "distance": "d", "regression": "coef"}[op]]["data"])
+        if op == "solve":
+            assert np.allclose(answer, np.linalg.solve(one["a"], one["b"]))
+        elif op == "distance":
+            assert np.allclose(answer, np.linalg.norm(one["x"][:, None] - one["y"][None], axis=2))
+        else:
+            design = np.column_stack([np.ones(3 * n), one["x"]])
+            assert np.allclose(answer.ravel(), np.linalg.lstsq(design, one["y"], rcond=None)[0][1:])
+    assert max(together) > len(jobs) / 2, together

@@ -86,7 +86,7 @@ SMALLER = {
 
 # What stands around a C snippet.
 C_HEAD = """
-#include "clients/c/blasd.h"
+#include "clients/c/blasd_operations.h"
 #include <stdio.h>
 void use(struct blasd_client *client, const struct blasd_array *specs, struct blasd_shared *shared,
          struct blasd_problem problem);

@@ -315,6 +315,30 @@ def test_memory_at_its_widest(make_service):
     assert code == "job_too_large" and field.startswith("steps.") and "job_bytes" in detail
 
 
+def test_bytes_at_the_widest_step_at_the_limit_and_one_past_it(make_service):
+    """What a dry run says the graph takes is what the limit is held against."""
+    n = 256
+    data = {"a": nested(np.ones((n, n))), "b": nested(np.eye(n))}
+    steps = {**chain(3), "t": {"op": "matmul", "inputs": {"a": {"step": "s0"}, "b": {"step": "s2"}}}}
+    service = make_service()
+    peak = service.request("POST", "/graphs?dry_run=1", json.dumps({"steps": steps, "inputs": data, "results": ["t"]}),
+                           {"Content-Type": TYPES["json"]}).json()["peak_bytes"]
+    for limit, status in ((peak, 200), (peak - 1, 413)):
+        service = make_service("--limit", f"job_bytes={limit}")
+        answer = post(service, steps, inputs=data, results=["t"])
+        assert answer.status == status, answer.body[:500]
+        if status == 413:
+            assert answer.json()["code"] == "job_too_large" and answer.json()["field"].startswith("steps.")
+
+
+def test_as_many_results_as_there_may_be(service):
+    data = {"a": nested(A), "b": nested(np.eye(2))}
+    wide = {f"w{i}": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}} for i in range(40)}
+    assert post(service, wide, inputs=data).status == 200
+    more = {**wide, "w40": wide["w0"]}
+    assert refused(service, more, 413, inputs=data)[:2] == ("graph_too_large", "results")
+
+
 # --- what happens while it runs -----------------------------------------------------------------------------------
 
 
@@ -325,7 +349,54 @@ def test_a_step_that_fails_fails_the_graph(service):
     graph = post(service, steps).json()
     assert graph["state"] == "failed" and graph["error"]["code"] == "singular_matrix"
     assert graph["error"]["field"].startswith("steps.x") and graph["outputs"] == {}
-    assert service.request("GET", f"/graphs/{graph['id']}").json()["state"] == "failed"
+    assert {name: step["state"] for name, step in graph["steps"].items()} == {"p": "succeeded", "x": "failed", "y": "skipped"}
+    assert graph["steps"]["p"]["execution"]["method"] and graph["steps"]["p"]["timing"]["total_ms"] >= 0
+    assert graph["steps"]["x"] == {"op": "solve", "state": "failed"}
+    again = service.request("GET", f"/graphs/{graph['id']}").json()
+    assert (again["state"], again["steps"]) == ("failed", graph["steps"])
+    listed = [job for job in service.request("GET", "/jobs?op=graph&state=failed").json()["jobs"] if job["id"] == graph["id"]]
+    assert listed and listed[0]["outputs"] == {} and listed[0]["error"]["code"] == "singular_matrix"
+    assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "job_failed"
+    forgotten = service.request("DELETE", f"/graphs/{graph['id']}?forget=1")
+    assert forgotten.status == 200 and forgotten.json()["state"] == "failed"
+
+
+@pytest.mark.parametrize("n", [3, 60, 250])
+def test_a_job_on_what_a_graph_has_made(service, n):
+    """Its results lie in the record, in a segment, in a blob of their own; one of them is some way behind the first."""
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal((2, n, n))
+    steps = {"p": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}}, "q" * 31: {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": {"input": "b"}}}}
+    sent = safetensors({"a": a, "b": b}, steps=json.dumps(steps), results=json.dumps(["p", "q" * 31]))
+    graph = service.request("POST", "/graphs?wait=30", sent, {"Content-Type": TYPES["safetensors"]}).json()
+    assert graph["state"] == "succeeded", graph
+    for output, want in (("p.c", a @ b), ("q" * 31 + ".c", a @ b @ b)):
+        for ref, part in (({}, want), ({"slice": [[1, 3], [0, 2]]}, want[1:3, :2])):
+            body = {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": output, **ref}, "b": np.eye(part.shape[1]).tolist()}}
+            job = service.request("POST", "/jobs?wait=30", json.dumps(body), {"Content-Type": TYPES["json"]}).json()
+            assert job["state"] == "succeeded", job
+            got = service.request("GET", f"/jobs/{job['id']}/outputs/c", headers={"Accept": TYPES["npy"]}).npy()
+            np.testing.assert_allclose(got, part, atol=1e-9)
+    inner = {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": "p.c"}, "b": {"job": graph["id"], "output": "p.c"}}}}
+    np.testing.assert_allclose(values(service, post(service, inner).json(), "r.c"), a @ b @ a @ b, atol=1e-6)
+    for output in ("p", "p.x", "results", "report", "q.c"):
+        code, field, _ = refused(service, {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": output}, "b": [[1]]}}})
+        assert (code, field) == ("unknown_output", "steps.r.inputs.a")
+
+
+def values(service, graph, output):
+    assert graph["state"] == "succeeded", graph
+    return service.request("GET", f"/jobs/{graph['id']}/outputs/{output}", headers={"Accept": TYPES["npy"]}).npy()
+
+
+def test_a_long_graph_that_fails_says_so_of_each_step(service):
+    steps = {**chain(600), "x": {"op": "solve", "inputs": {"a": [[0]], "b": [1]}}}
+    steps = dict(reversed(steps.items()))
+    steps["x"]["inputs"] = {"a": {"step": "s299"}, "b": [[1], [1]]}
+    graph = post(service, steps, inputs={"a": [[1, 1], [1, 1]], "b": [[1, 0], [0, 1]]}, results=["x", "s599"]).json()
+    states = [step["state"] for step in graph["steps"].values()]
+    assert graph["error"]["field"].startswith("steps.x") and graph["steps"]["x"]["state"] == "failed"
+    assert len(states) == 601 and states == sorted(states, key=["succeeded", "failed", "skipped"].index) and states.count("failed") == 1
     assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "job_failed"
 
 

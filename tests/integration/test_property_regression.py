@@ -151,3 +151,26 @@ def test_penalised_fits_are_optimal(service, problem, method, alpha):
         # a coefficient's rounding moves the slope by its column's squares; tol is 1e-10 of the squares of y
         noise = float(squares[j]) ** 0.5 * float(total) ** 0.5 * copies
         assert float(max(abs(slope - wanted) - more, 0)) <= 1e-4 * noise + 1e-300, (j, method)
+
+
+@hypothesis.given(problems(), draw.sampled_from(["ridge", "lasso", "elastic_net"]), draw.floats(1e-4, 1e2), draw.integers(-900, 900),
+                  draw.integers(-450, 450))
+@BOUNDED
+def test_penalised_fits_know_no_units(service, problem, method, alpha, far, size):
+    """y by one power of two, x by another, and the penalty with them: the same coefficients, times powers of two."""
+    x, y, w, intercept, _, kind = problem
+    hypothesis.assume(kind in ("plain", "offset", "integers", "weights"))
+    y = y / 2.0 ** np.frexp(np.abs(y).max())[1]
+    far = {"ridge": far, "lasso": max(-450, min(450, far)), "elastic_net": size}[method]
+    more = {} if w is None else {"sample_weight": w}
+    fits = []
+    for up, out in ((0, 0), (far, size)):
+        params = {"method": method, "fit_intercept": intercept,
+                  "alpha": alpha * 2.0 ** (out + (out if method == "ridge" else up))}
+        fits.append(service.run("regression", {"x": x * 2.0**out, "y": y * 2.0**up, **more}, params, form="safetensors")[0])
+    hypothesis.note(f"{kind}: {fits}")
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(fits[0]["coef"], far - size)
+    hypothesis.assume(np.all(np.isfinite(scaled)) and np.all((scaled == 0) | (np.abs(scaled) > 1e-290)))
+    np.testing.assert_array_equal(fits[1]["coef"], scaled)
+    np.testing.assert_array_equal(fits[1]["r2"], fits[0]["r2"])

@@ -46,6 +46,29 @@ def test_small_entries_beside_large_ones(service, n, dtype, high, low):
             assert np.abs(x / (b / diagonal.astype(dtype)) - 1).max() <= 4 * UNIT[dtype], (assume, diagonal[:3])
 
 
+@pytest.mark.parametrize("assume", ["symmetric", "hermitian"])
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32", "complex64"])
+def test_symmetric_matrices_of_all_sizes(service, assume, dtype):
+    """Rows and columns by the same powers of two: each element of x is right to its last digits."""
+    random, narrow = np.random.default_rng(6), dtype in ("float32", "complex64")
+    unit, parts = UNIT["float32" if narrow else "float64"], 2 if dtype[0] == "c" else 1
+    for n in (2, 3, 7, 12):
+        a, b = (random.standard_normal(s) + (1j * random.standard_normal(s) if parts == 2 else 0) for s in ((n, n), (n, 1)))
+        turned = a.conj() if assume == "hermitian" else a
+        a = np.triu(a, 1) + np.triu(turned, 1).T + np.diag(random.choice([-2, 2], n) * n**0.5)
+        a, b = a.astype(dtype), b.astype(dtype)
+        whole = np.block([[a.real, -a.imag], [a.imag, a.real]]) if parts == 2 else a
+        truth = exact(whole, np.vstack([b.real, b.imag]) if parts == 2 else b)
+        grades = 2.0 ** random.integers(-40 if narrow else -400, 40 if narrow else 400, n)
+        got, warnings = run(service, (a * grades[:, None] * grades).astype(dtype), (b * grades[:, None]).astype(dtype),
+                            assume_a=assume)
+        assert warnings == ""
+        x = got["x"][:, 0].astype("complex128") * grades
+        for i, value in enumerate(x):
+            wish = complex(*(float(truth[i + k * n][0]) for k in range(parts)))
+            assert abs(value - wish) <= 8 * unit * abs(wish), (n, i, value, wish)
+
+
 @pytest.mark.parametrize("dtype, b", [("float64", 1e308), ("float32", 1e38)])
 def test_a_solution_beyond_the_range(service, dtype, b):
     for n in (1, 2, 20, 50):

@@ -8,6 +8,7 @@ import blasd
 import numpy as np
 import pytest
 from service import BOUNDARY, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
+from test_batch_entries import answer_of, connect, expect_nothing_left, names_pending
 from test_tenants import As, keys
 
 RNG = np.random.default_rng(22)
@@ -139,9 +140,14 @@ def test_fortran_order_stays(service):
     (b"\x93NUMPY\x01\x00", "npy", 400, "malformed_npy"), (npy(np.arange(9.0))[:-1], "npy", 400, "malformed_npy"),
     (safetensors({"a": np.ones(3)})[:-1], "safetensors", 400, "malformed_safetensors"),
     (safetensors({}), "safetensors", 422, "invalid_tensor"),
-    (safetensors({f"a{i}": np.ones(1) for i in range(17)}), "safetensors", 422, "unknown_input")])
+    (safetensors({f"a{i}": np.ones(1) for i in range(17)}), "safetensors", 422, "unknown_input"),
+    (safetensors({f"a{i}": np.ones(1) for i in range(16)}), "safetensors", 201, None)])
 def test_bodies_that_are_no_tensors(service, body, kind, status, code):
-    problem(service.request("POST", "/tensors", body, {"Content-Type": TYPES[kind]}), status, code)
+    answer = service.request("POST", "/tensors", body, {"Content-Type": TYPES[kind]})
+    if code is None:
+        assert answer.status == status and len(answer.json()["tensors"]) == 16  # as many as may come at once
+    else:
+        problem(answer, status, code)
 
 
 def test_life(make_service):
@@ -161,18 +167,23 @@ def test_life(make_service):
     problem(service.request("POST", "/tensors?life_s=101", npy(np.eye(2)), {"Content-Type": TYPES["npy"]}), 400, "malformed_query")
 
 
-def test_pages_hold_each_once(make_service):
+def test_pages_hold_each_once_and_the_newest_first(make_service):
+    """Also where many were made in the same second, one of them by a job, and one is deleted between two pages."""
     service = make_service()
-    ids = {put(service, np.full(3, i))["id"] for i in range(25)}
+    ids = [put(service, np.full(3, i))["id"] for i in range(24)]
+    ids.append(run(service, "matmul", {"a": np.eye(2), "b": np.eye(2)}, keep=["c"]).json()["outputs"]["c"]["tensor"]["id"])
     seen, cursor = [], ""
     while True:
         page = service.request("GET", f"/tensors?limit=10{cursor}").json()
         seen += [tensor["id"] for tensor in page["tensors"]]
         if "cursor" not in page:
             break
+        if len(seen) == 10:
+            assert service.request("DELETE", f"/tensors/{seen[-1]}").status == 200  # the one that the cursor is at
         cursor = f"&cursor={page['cursor']}"
-    assert len(seen) == 25 and set(seen) == ids
-    problem(service.request("GET", "/tensors?cursor=x"), 400, "malformed_query")
+    assert seen == ids[::-1]
+    for cursor in ("x", "1", ids[0] + "0", "1" * 16 + ids[0] + "0"):
+        problem(service.request("GET", f"/tensors?cursor={cursor}"), 400, "malformed_query")
 
 
 # --- references -------------------------------------------------------------------------------------------------------
@@ -188,6 +199,87 @@ def test_a_job_on_what_is_kept(service, n):
         assert answer.status == 200 and answer.json()["state"] == "succeeded", answer.body[:500]
         got = service.request("GET", f"/jobs/{answer.json()['id']}/outputs/c", headers={"Accept": TYPES["npy"]}).npy()
         np.testing.assert_allclose(got, want, atol=1e-9)
+
+
+def at_once(service, body, count, wait=30):
+    """Sends the same job many times in one turn of the front end; its connections."""
+    head = (f"POST /jobs?wait={wait} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {TYPES['json']}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode()
+    socks = [connect(service) for _ in range(count)]
+    with service.held("api"):
+        for sock in socks:
+            sock.sendall(head + body)
+    return socks
+
+
+def test_small_jobs_on_a_small_tensor_share_entries_and_hold_it(make_service):
+    """They run as one batch, and what queued jobs refer to stays; once it is deleted the next one is refused."""
+    service = make_service("--limit", "tensors=1")
+    a, b = RNG.standard_normal((2, 4, 4))
+    tensor = put(service, a)
+    body = json.dumps({"op": "matmul", "inputs": {"a": {"tensor": tensor["id"]}, "b": b.tolist()}}).encode()
+    redis = Redis(service)
+    with service.worker_held():
+        socks = at_once(service, body, 60)
+        wait_for(lambda: sum(1 for job in service.list_jobs("state=queued")) == 60)
+        entries = [name for name in names_pending(service) if len(name) == 29]
+        assert entries, "no jobs shared an entry"
+        holds = redis("HGETALL", "{blasd}:holds")
+        assert {name.decode() for name in holds[::2]} == set(names_pending(service))
+        assert set(holds[1::2]) == {f"{tensor['id']}.in".encode()}
+        problem(service.request("POST", "/tensors", npy(b), {"Content-Type": TYPES["npy"]}), 429, "tensors_full")
+        cancelled = service.list_jobs("state=queued")[0]["id"]
+        assert service.request("DELETE", f"/jobs/{cancelled}").status == 200
+        assert service.request("DELETE", f"/tensors/{tensor['id']}").status == 200
+        detail = problem(run(service, "matmul", {"a": {"tensor": tensor["id"]}, "b": b}), 422, "reference_not_found", "inputs.a")
+        assert "not kept any more" in detail
+    states = [answer_of(sock)[1] for sock in socks]
+    for job in states:
+        if job["id"] == cancelled:
+            assert job["state"] == "cancelled"
+        else:
+            np.testing.assert_allclose(job["outputs"]["c"]["data"], a @ b)
+    assert max(job["execution"].get("batch_size", 1) for job in states) > 1
+    expect_nothing_left(service)
+    wait_for(lambda: not files(service), "the store is as it was")
+    assert redis("EXISTS", "{blasd}:holds", "{blasd}:refs") == 0
+    redis.close()
+
+
+def test_jobs_on_several_small_tensors_at_once(service):
+    """What one turn asks about tensors is one call: each is answered for itself, what is not there among them."""
+    arrays = RNG.standard_normal((5, 3, 3))
+    ids = [put(service, array)["id"] for array in arrays]
+    gone = put(service, np.eye(3))["id"]
+    assert service.request("DELETE", f"/tensors/{gone}").status == 200
+    ids += [gone, GONE]
+    bodies = [json.dumps({"op": "matmul", "inputs": {"a": {"tensor": ids[i % 7]}, "b": {"tensor": ids[i // 7]}}}) for i in range(49)]
+    socks = [connect(service) for _ in bodies]
+    with service.held("api"):
+        for sock, body in zip(socks, bodies):
+            sock.sendall((f"POST /jobs?wait=30 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {TYPES['json']}\r\n"
+                          f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}").encode())
+    for i, sock in enumerate(socks):
+        status, answer = answer_of(sock)
+        a, b = i % 7, i // 7
+        if a < 5 and b < 5:
+            np.testing.assert_allclose(answer["outputs"]["c"]["data"], arrays[a] @ arrays[b])
+        else:
+            assert (status, answer["code"]) == (422, "reference_not_found"), answer
+            assert answer["field"] in {f"inputs.{name}" for name, at in (("a", a), ("b", b)) if at >= 5}
+
+
+@pytest.mark.parametrize("n", [1, 45, 46])
+def test_either_side_of_what_is_copied(service, n):
+    """16,200 bytes and 16,928: whichever way a tensor goes, parts, orders and dtypes of it are the same."""
+    a = RNG.standard_normal((n, n))
+    for array in (a, np.asfortranarray(a), a.astype("float32"), (a * 9).astype("int16")):
+        ref = {"tensor": put(service, array)["id"]}
+        want = array.astype("float64")
+        for _ in range(2):
+            np.testing.assert_allclose(result(run(service, "matmul", {"a": ref, "b": np.eye(n)}), "c"), want, rtol=1e-6)
+        part = result(run(service, "matmul", {"a": {**ref, "slice": [[None, None], [n // 3, n - n // 4]]}, "b": np.eye(n)[:n - n // 4 - n // 3]}), "c")
+        np.testing.assert_allclose(part[:, :n - n // 4 - n // 3], want[:, n // 3:n - n // 4], rtol=1e-6)
 
 
 def test_other_dtypes_are_converted(service):
@@ -395,6 +487,7 @@ def test_anothers_tensor_is_not_there(make_service, tmp_path):
     assert ben.request("PATCH", path + "?life_s=9").status == 404
     assert ben.request("GET", "/tensors").json()["tensors"] == []
     body = json.dumps({"op": "matmul", "inputs": {"a": {"tensor": tensor["id"]}, "b": [[1, 0], [0, 1]]}})
+    assert ann.request("POST", "/jobs?wait=30", body, {"Content-Type": TYPES["json"]}).json()["state"] == "succeeded"
     problem(ben.request("POST", "/jobs", body, {"Content-Type": TYPES["json"]}), 422, "reference_not_found", "inputs.a")
     assert ann.request("GET", path).status == 200
 
@@ -447,6 +540,9 @@ def test_the_python_client(service):
     a, b = RNG.standard_normal((2, 40, 40))
     tensor = client.tensors.put(a)
     assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((40, 40), "float64", a.nbytes)
+    assert "sha256" not in tensor.document
+    summed = client.tensors.put(a, life_s=60, sha256=True)
+    assert summed.document["sha256"] == hashlib.sha256(a.tobytes()).hexdigest() and summed.document["life_s"] == 60
     np.testing.assert_array_equal(client.tensors.get(tensor), a)
     np.testing.assert_allclose(client.matmul(tensor, b), a @ b)
     np.testing.assert_allclose(client.matmul(tensor[:10], b), a[:10] @ b)

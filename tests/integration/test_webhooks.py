@@ -32,6 +32,7 @@ class Receiver:
     def __init__(self, tls=None):
         self.hooks, self.lock, self.release = [], threading.Lock(), threading.Event()
         self.failing = collections.Counter()  # path -> how often it still answers 500
+        self.later = {}  # path -> Retry-After
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -63,6 +64,8 @@ class Receiver:
                         self.connection.sendall(b"x" * 65536)
                 status = 500 if fails else int(self.path[1:4]) if self.path[1:4].isdigit() else 204
                 self.send_response(status)
+                if self.path in receiver.later:
+                    self.send_header("Retry-After", receiver.later[self.path])
                 if status // 100 == 3:
                     self.send_header("Location", f"http://127.0.0.1:{receiver.port}/ok-by-redirect")
                 self.send_header("Content-Length", "0")
@@ -284,6 +287,17 @@ def test_redirects_lies_and_refusals(make_service, receivers, tmp_path):
     for path, one in paths.items():
         assert {hook.path for hook in one.hooks} == {path}  # no redirect was followed
         assert path not in ("/410", "/endless") or one.ids(path) == {ids[path]: 1}
+
+
+@pytest.mark.parametrize("later", ["Thu, 01 Jan 1970 00:00:00 GMT", "-1", "x"])
+def test_a_time_to_try_again_that_is_none(hooked, later):
+    """One that has passed, or is no time: it is tried again all the same, and what became of it is told each time."""
+    service, receiver = hooked
+    path = "/503"
+    receiver.later[path] = later
+    job(service, receiver.url + path)
+    wait_for(lambda: len(receiver.of(path)) >= 2 and totals(service)["failed"] >= 2)
+    assert "webhooks wait" not in service.log_text()
 
 
 def test_one_that_hangs_holds_up_no_other(make_service, receivers, tmp_path):

@@ -4,8 +4,24 @@
  * one operation at a time, in an order drawn from a seed that only events constrain: an upload
  * whose event nobody waits for comes too late under some seed. Device memory cannot be touched
  * outside of these operations: host code that tries ends with SIGSEGV, as it should.
+ *
+ * Host memory is pinned, or a copy is refused (CUDA would make it wait). Memory that is registered
+ * must be mapped, whole pages, as it is said to be, and not be registered already; what is
+ * unregistered must still be what it was, with no copy under way: else the device breaks.
  * Read next: library_lapack.cc. */
 #include "tests/standin/library_standin.h"
+
+/* before the device language, whose words they use for others */
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <sys/mman.h>
+#include <vector>
 
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/library_parts.h"
@@ -15,13 +31,6 @@ extern "C" {
 #include "base/clock.h"
 #include "kernels/cuda/cuda_status.h"
 }
-
-#include <cstdio>
-#include <cstdlib>
-#include <deque>
-#include <new>
-#include <sys/mman.h>
-#include <vector>
 
 static size_t shared_of(int major, int minor) {
     bool much = major == 8 && (minor == 0 || minor == 7);
@@ -41,6 +50,10 @@ static struct blasd_standin at_first() {
     wish = getenv("BLASD_STANDIN_CARD");
     if (wish != nullptr) sscanf(wish, "%d.%d", &standin.major, &standin.minor);
     blasd_shim_shared_most = shared_of(standin.major, standin.minor);
+    wish = getenv("BLASD_STANDIN_REGISTERS"); /* "no", "writable": what may be registered */
+    standin.registers = wish == nullptr || strcmp(wish, "no") != 0;
+    standin.registers_read_only = wish == nullptr;
+    standin.register_most = UINT64_MAX;
     wish = getenv("BLASD_STANDIN_DRIVER");
     if (wish != nullptr) sscanf(wish, "%d %d", &standin.driver_status, &standin.driver_version);
     return standin;
@@ -69,9 +82,13 @@ struct operation {
 struct block {
     char *memory;
     size_t bytes;
+    bool registered = false, read_only = false;
+    unsigned long inode = 0;                                /* of registered memory */
+    std::shared_ptr<std::atomic<long>> under_way = nullptr; /* copies; of host memory */
 };
 
 std::vector<struct block> device_memory, host_memory;
+std::mutex host_lock; /* of the latter: threads may register */
 std::vector<struct blasd_gpu_stream *> streams;
 char broken_why[200];
 uint64_t random_state;
@@ -200,9 +217,11 @@ void blasd_standin_mend(void) {
 int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, bool together,
                       struct blasd_gpu_stream *stream, std::function<void()> run,
                       struct blasd_err *err) {
+    size_t allowed = blasd_shim_allowed(kernel); /* now: later launches may ask for less */
     char why[200];
     if (stream == nullptr) {
-        if (blasd_shim_run(kernel, grid, block, shared_bytes, together, run, why, sizeof why))
+        if (blasd_shim_run(kernel, grid, block, shared_bytes, allowed, together, run, why,
+                           sizeof why))
             return 0;
         return blasd_fail(err, BLASD_E_device_error, "", "%s", why);
     }
@@ -210,7 +229,8 @@ int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_b
     blasd_standin.launches++;
     blasd_standin_put(stream, [=] {
         char text[200];
-        if (!blasd_shim_run(kernel, grid, block, shared_bytes, together, run, text, sizeof text))
+        if (!blasd_shim_run(kernel, grid, block, shared_bytes, allowed, together, run, text,
+                            sizeof text))
             break_device(text);
     });
     return 0;
@@ -234,6 +254,7 @@ int blasd_gpu_peek(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *)
     ret->major = blasd_standin.major;
     ret->minor = blasd_standin.minor;
     ret->shared_bytes = blasd_shim_shared_most;
+    ret->registers_read_only = blasd_standin.registers_read_only;
     return 0;
 }
 
@@ -298,13 +319,17 @@ int blasd_gpu_host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct bl
     if (int code = memory_fault(err); code != 0) return code;
     *ret = aligned_alloc(4096, pages);
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
-    host_memory.push_back({(char *)*ret, pages});
+    std::lock_guard<std::mutex> guard(host_lock);
+    host_memory.push_back({.memory = (char *)*ret,
+                           .bytes = pages,
+                           .under_way = std::make_shared<std::atomic<long>>(0)});
     blasd_standin.host_blocks++;
     return 0;
 }
 
 void blasd_gpu_host_free(struct blasd_gpu *, void *memory) {
     go_on_to_the_end();
+    std::lock_guard<std::mutex> guard(host_lock);
     for (size_t i = 0; i < host_memory.size(); i++) {
         if (host_memory[i].memory != memory) continue;
         host_memory.erase(host_memory.begin() + (long)i);
@@ -313,6 +338,76 @@ void blasd_gpu_host_free(struct blasd_gpu *, void *memory) {
         return;
     }
     break_device("host memory was freed that had not been allocated");
+}
+
+/* How all of this is mapped: 0 not at all, 1 to be read, 2 to be written; and the file's inode. */
+static int mapped(const char *memory, size_t bytes, unsigned long *inode) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned long at = (unsigned long)memory, end = at + bytes, from, to;
+    char line[4400], how[8];
+    int found = 2;
+    while (maps != nullptr && at < end && fgets(line, sizeof line, maps) != nullptr) {
+        unsigned long own = 0;
+        if (sscanf(line, "%lx-%lx %7s %*x %*s %lu", &from, &to, how, &own) < 3 || to <= at)
+            continue;
+        if (from > at || how[0] != 'r') break;
+        if (how[1] != 'w') found = 1;
+        if (at == (unsigned long)memory) *inode = own;
+        at = to;
+    }
+    if (maps != nullptr) fclose(maps);
+    return at < end ? 0 : found;
+}
+
+static int refuse_to_register(const char *why, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_internal_error, "", "registering memory: %s", why);
+}
+
+int blasd_gpu_host_register(struct blasd_gpu *, void *memory, size_t bytes, bool read_only,
+                            struct blasd_err *err) {
+    char *from = (char *)memory;
+    unsigned long inode = 0;
+    int how = mapped(from, bytes, &inode);
+    std::lock_guard<std::mutex> guard(host_lock);
+    FAULT();
+    if (!blasd_standin.registers || (read_only && !blasd_standin.registers_read_only))
+        return refuse_to_register("operation not supported", err);
+    if (bytes == 0 || (uintptr_t)memory % 4096 != 0 || bytes % 4096 != 0)
+        return refuse_to_register("it is not whole pages", err);
+    if (how == 0 || (how == 1 && !read_only)) return refuse_to_register("invalid argument", err);
+    for (const auto &block : host_memory)
+        if (from < block.memory + block.bytes && block.memory < from + bytes)
+            return refuse_to_register("part or all of it is registered already", err);
+    if (blasd_standin.registered_bytes + bytes > blasd_standin.register_most)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no more memory can be locked");
+    host_memory.push_back({.memory = from,
+                           .bytes = bytes,
+                           .registered = true,
+                           .read_only = read_only,
+                           .inode = inode,
+                           .under_way = std::make_shared<std::atomic<long>>(0)});
+    blasd_standin.registered++;
+    blasd_standin.registrations++;
+    blasd_standin.registered_bytes += bytes;
+    return 0;
+}
+
+void blasd_gpu_host_unregister(struct blasd_gpu *, void *memory) {
+    std::lock_guard<std::mutex> guard(host_lock);
+    for (size_t i = 0; i < host_memory.size(); i++) {
+        const struct block block = host_memory[i];
+        unsigned long inode = 0;
+        if (block.memory != memory || !block.registered) continue;
+        if (*block.under_way != 0)
+            break_device("host memory was unregistered with a copy under way");
+        if (mapped(block.memory, block.bytes, &inode) == 0 || inode != block.inode)
+            break_device("host memory was unmapped before it was unregistered");
+        host_memory.erase(host_memory.begin() + (long)i);
+        blasd_standin.registered--;
+        blasd_standin.registered_bytes -= block.bytes;
+        return;
+    }
+    break_device("host memory was unregistered that had not been registered");
 }
 
 int blasd_gpu_stream_open(struct blasd_gpu *, struct blasd_gpu_stream **ret,
@@ -338,6 +433,7 @@ void blasd_gpu_stream_close(struct blasd_gpu_stream *stream) {
 }
 
 int blasd_gpu_stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    blasd_standin.waits++;
     go_on([=] { return stream->queue.empty(); });
     FAULT();
     return 0;
@@ -373,6 +469,7 @@ int blasd_gpu_stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_eve
 }
 
 int blasd_gpu_event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
+    blasd_standin.waits++;
     go_on([=] { return event->passed >= event->recorded; });
     FAULT();
     return 0;
@@ -398,19 +495,45 @@ static int copy(struct blasd_gpu_stream *stream, void *to, const void *from, siz
     return 0;
 }
 
+/* The same with the host's memory, which must be pinned, and not be unpinned before. */
+static int copy_host(struct blasd_gpu_stream *stream, void *to, const void *from, bool up,
+                     size_t bytes, struct blasd_err *err) {
+    const char *host = (const char *)(up ? from : to);
+    std::shared_ptr<std::atomic<long>> under_way;
+    FAULT();
+    if (bytes == 0) return 0;
+    {
+        std::lock_guard<std::mutex> guard(host_lock);
+        for (const auto &block : host_memory) {
+            if (host < block.memory || host + bytes > block.memory + block.bytes) continue;
+            if (block.read_only && !up) break;
+            under_way = block.under_way;
+            if (!block.registered) blasd_standin.bytes_staged += bytes;
+            break;
+        }
+    }
+    if (under_way == nullptr || !within(device_memory, up ? to : from, bytes))
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "a copy leaves its memory, or the host's side is not pinned");
+    (*under_way)++;
+    blasd_standin_put(stream, [=] {
+        memmove(to, from, bytes);
+        (*under_way)--;
+    });
+    return 0;
+}
+
 int blasd_gpu_copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
                       struct blasd_err *err) {
     blasd_standin.copies_up++;
     blasd_standin.bytes_up += bytes;
-    return copy(stream, device, host, bytes,
-                within(device_memory, device, bytes) && within(host_memory, host, bytes), err);
+    return copy_host(stream, device, host, true, bytes, err);
 }
 int blasd_gpu_copy_down(struct blasd_gpu_stream *stream, void *host, const void *device,
                         size_t bytes, struct blasd_err *err) {
     blasd_standin.copies_down++;
     blasd_standin.bytes_down += bytes;
-    return copy(stream, host, device, bytes,
-                within(device_memory, device, bytes) && within(host_memory, host, bytes), err);
+    return copy_host(stream, host, device, false, bytes, err);
 }
 int blasd_gpu_copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
                           struct blasd_err *err) {

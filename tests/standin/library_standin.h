@@ -19,6 +19,8 @@ struct blasd_standin {
     int device_count;
     int driver_status, open_status; /* as CUDA counts devices and opens one: cuda_status.h */
     int driver_version;
+    bool registers, registers_read_only; /* host memory, and such as is mapped for reading alone */
+    uint64_t register_most;              /* bytes that may be registered */
     bool ways_differ; /* each call, and each count in it, rounds in a way of its own */
     int least;        /* compute capability that the kernels were built for */
     int major, minor; /* of the device; blasd_standin_card sets them */
@@ -29,6 +31,9 @@ struct blasd_standin {
     /* to read */
     long calls;                                                  /* that can fail, so far */
     long device_blocks, host_blocks;                             /* allocations that are held */
+    long registered, registrations;                              /* mappings: held, ever */
+    long waits;                                                  /* of the host, ever */
+    uint64_t registered_bytes, bytes_staged;                     /* held; copied by host_alloc's */
     long streams, events;                                        /* that are open */
     long device_allocs, gemms, launches, copies_up, copies_down; /* ever */
     uint64_t bytes_up, bytes_down;                               /* copied, ever */

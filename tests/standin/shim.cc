@@ -120,7 +120,7 @@ struct recorder {
     }
 } recorder;
 struct sharing *sharing_now; /* of the kernel that runs */
-size_t dynamic_now;
+size_t dynamic_now, allowed_now;
 
 #if defined(__x86_64__)
 extern "C" void blasd_shim_switch(void **from, void *to);
@@ -403,10 +403,10 @@ void shared_fits() {
     size_t all = sharing_now->static_bytes + dynamic_now;
     if (all > blasd_shim_shared_most)
         fail("%zu bytes of shared memory are more than there are", all);
-    if (all > SHARED_UNASKED && dynamic_now > sharing_now->allowed)
+    if (all > SHARED_UNASKED && dynamic_now > allowed_now)
         fail("%zu bytes of static and %zu of dynamic shared memory are more than 48 KiB, and the "
              "kernel was allowed %zu",
-             sharing_now->static_bytes, dynamic_now, sharing_now->allowed);
+             sharing_now->static_bytes, dynamic_now, allowed_now);
 }
 
 bool fits(dim3 grid, dim3 block, size_t shared_bytes) {
@@ -428,6 +428,10 @@ bool blasd_shim_allow_shared(const void *kernel, size_t bytes) {
     if (sharing.static_bytes + bytes > blasd_shim_shared_most) return false;
     sharing.allowed = bytes;
     return true;
+}
+
+size_t blasd_shim_allowed(const void *kernel) {
+    return kernels[kernel].allowed;
 }
 
 void blasd_shim_forget_allowed(void) {
@@ -523,13 +527,14 @@ void run_grid(size_t shared_bytes) {
 
 } // namespace
 
-bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, size_t allowed,
                     bool launched_together, const std::function<void()> &run, char *why,
                     size_t size) {
     uint64_t all = (uint64_t)grid.x * grid.y * grid.z;
     failure[0] = '\0';
     blasd_shim_launches++;
     sharing_now = &kernels[kernel];
+    allowed_now = allowed;
     gridDim = grid;
     blockDim = block;
     threads = (int)(block.x * block.y * block.z);

@@ -251,11 +251,12 @@ class Calls:
 
     # --- tensors ----------------------------------------------------------------------------------------------------
 
-    def put_tensor(self, value: Any, life_s: int | None) -> Talk[Tensor]:
+    def put_tensor(self, value: Any, life_s: int | None, sha256: bool) -> Talk[Tensor]:
         if isinstance(value, Reference):
             raise InputError("tensor", "it lies at the service already")
         pieces = safetensors.pack(inputs_of({"tensor": value}), {})
-        path = "/tensors" if life_s is None else f"/tensors?life_s={life_s}"
+        said = {name: value for name, value in (("life_s", life_s), ("sha256", 1 if sha256 else None)) if value is not None}
+        path = "/tensors" + ("?" + urllib.parse.urlencode(said) if said else "")
         answer = yield from self.ask(Request("POST", path, {"Content-Type": BINARY, "Accept": "application/json"},
                                              list(pieces)))
         return Tensor(answer.json()["tensors"]["tensor"] if "tensors" in answer.json() else answer.json())

@@ -109,8 +109,8 @@ class _Calls:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def _put(self, array: Any, life_s: int | None) -> Talk[Tensor]:
-        tensor: Tensor = yield from self._client._calls.put_tensor(array, life_s)
+    def _put(self, array: Any, life_s: int | None, sha256: bool) -> Talk[Tensor]:
+        tensor: Tensor = yield from self._client._calls.put_tensor(array, life_s, sha256)
         return tensor
 
     def _of(self, method: str, tensor: Tensor | str, query: str = "") -> Talk[Tensor]:
@@ -123,9 +123,10 @@ class Tensors(_Calls):
 
     _client: Client
 
-    def put(self, array: Any, life_s: int | None = None) -> Tensor:
-        """Has the service keep an array; life_s: seconds from its last use on."""
-        return self._client._do(self._put(array, life_s))
+    def put(self, array: Any, life_s: int | None = None, sha256: bool = False) -> Tensor:
+        """Has the service keep an array; life_s: seconds from its last use on. sha256: its sum, as of array.tobytes(),
+        stands in Tensor.document["sha256"]."""
+        return self._client._do(self._put(array, life_s, sha256))
 
     def get(self, tensor: Tensor | str) -> Array:
         """The array."""
@@ -153,9 +154,9 @@ class AsyncTensors(_Calls):
 
     _client: AsyncClient
 
-    async def put(self, array: Any, life_s: int | None = None) -> Tensor:
+    async def put(self, array: Any, life_s: int | None = None, sha256: bool = False) -> Tensor:
         """See Tensors.put."""
-        return await self._client._do(self._put(array, life_s))
+        return await self._client._do(self._put(array, life_s, sha256))
 
     async def get(self, tensor: Tensor | str) -> Array:
         """The array."""

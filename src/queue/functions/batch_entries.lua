@@ -1,6 +1,8 @@
 -- Batch entries: small jobs that share an entry of the queue, and what becomes of them when one of them
 -- is dealt with alone. Read next: events.lua.
 
+local Tensor = {} -- what others need of tensors.lua: Lua lets a file have 200 local names
+
 local function is_batch_entry(name) return #name == BATCH_ENTRY end
 
 -- each(id, from, to): what follows the head of each piece lies there. What is not well formed ends
@@ -59,6 +61,7 @@ local function open_batch_entry(batch_entry, meta)
         call('SREM', K.names_of .. job.tenant, batch_entry)
         call_many('SADD', K.names_of .. job.tenant, ids)
     end
+    Tensor.share_out(batch_entry, ids)
     if #ids > 0 then call('HSET', K.opened, batch_entry, concat(ids, ' ')) end
     local missing = #ids - job.jobs -- where its pieces are damaged
     tally('jobs', missing)

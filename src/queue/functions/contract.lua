@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 3
+-- revision 4
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -50,7 +50,12 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
                        it, and records whose outputs do; BLOB (ID.in of a tensor, ID.out of a job
                        that has ended) -> pending jobs that refer to it; no field means none
-  {q}:holds            hash ID -> "BLOB,BLOB...": what that pending job refers to
+  {q}:holds            hash NAME -> "BLOB,BLOB...": what that pending job refers to, or each of the
+                       batch entry; also a small tensor that the job has a copy of
+  {q}:left             hash BLOB, or ID of {q}:made -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
+                       is kept for them alone: a tensor that was dropped, an output whose record of
+                       KIND is gone, a record that is waited for. It counts in {q}:tensor_bytes, with KIND
+                       in {q}:recbytes, until none does
   {q}:waits            hash ID -> "JOB FIELD,JOB FIELD...": which jobs that one waits for, and which of
                        its inputs does; exactly while it waits
   {q}:wanted           zset "JOB ID", all of score 0: the same, by the job that is waited for
@@ -64,7 +69,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        " sha256=SUM" where it was asked for. ID begins with t
   {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
   {q}:tensor_uses:TENANT  the same of that tenant's
-  {q}:tensor_names:TENANT zset of the ids of that tenant's, all of score 0, for its lists
+  {q}:tensor_names:TENANT zset of that tenant's, CREATED and ID as one text, all of score 0, for its
+                       lists; ID alone of one that an earlier release put
   {q}:tensor_ends      zset ID -> second in which its life ends
   {q}:tensor_copies    hash ID -> "US<tab>DEVICE": that device has a copy of the tensor, as was said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
@@ -127,7 +133,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:hook_due         zset LANE -> when it is the next one's turn, in us: those that have any
   {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
                        has it, or it has not got on, since when
-  {q}:hook_counts      hash LANE -> how many of it are in {q}:notify and {q}:hooks
+  {q}:hook_counts      hash LANE, and TENANT -> how many of it are in {q}:notify and {q}:hooks
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -172,13 +178,13 @@ Front ends call
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
       it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is pieces;
-      it has no OPTIONS.
+      of OPTIONS it has t= at the most, the same for all its jobs.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...
       (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=BYTES (what the
       tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
-      MOST that may wait in all and a tenth of them for one LANE);
+      MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
@@ -232,8 +238,8 @@ Front ends call
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
-      to, 0: as all. CODE 0; nothing is kept: 1 they are more than all may be, 2 than MOST, 3 what
-      is in use leaves no room
+      to, 0: as all; else it has three quarters of the number, too. CODE 0; nothing is kept: 1 they
+      are more than all may be, 2 than its own, 3 what is in use leaves no room
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
       FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does

@@ -1,7 +1,7 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, names = {}, pieces = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
+    return {count = 0, names = {}, pieces = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
             hooks = Hook.any()}
 end
@@ -68,7 +68,7 @@ local function key_bytes(key) return 320 + 2 * #key end
 -- where the records do not say.
 local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     local count, seg, channels = e.count + 1, job.seg, job.channels
-    e.count, e.names[count], e.pieces[count] = count, name, pieces
+    e.count, e.names[count], e.pieces[count], e.tenants[count] = count, name, pieces, job.tenant
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
     if job.tenant ~= NOBODY then
@@ -118,14 +118,29 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     end
 end
 
--- Changes the bytes of records: of a bucket, of all of its kind, and of all of its tenant.
-local function weigh(bucket, by)
-    local own = match(bucket, ':[^:]*$')
-    call('HINCRBY', K.recbytes, sub(bucket, 1, 1), whole(by))
-    if own ~= ':' .. NOBODY and call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then
+-- Changes the bytes of records: of all of a kind, and of all of a tenant.
+function Tensor.weigh(kind, tenant, by)
+    local own = ':' .. tenant
+    call('HINCRBY', K.recbytes, kind, whole(by))
+    if tenant ~= NOBODY and call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then
         call('HDEL', K.recbytes, own)
     end
+end
+
+-- The same, and of a bucket.
+local function weigh(bucket, by)
+    Tensor.weigh(sub(bucket, 1, 1), match(bucket, '[^:]*$'), by)
     return call('HINCRBY', K.recbytes, bucket, whole(by))
+end
+
+-- Outputs of the bucket, {ID, BYTES, ...}, whose records go: they stay, and count, as long as a pending
+-- job refers to them.
+local function leave_held(bucket, outs)
+    local kind, tenant, blobs = sub(bucket, 1, 1), match(bucket, '[^:]*$'), {}
+    for i = 1, #outs, 2 do blobs[#blobs + 1] = outs[i] .. '.out' end
+    for i, held in ipairs(get_many(K.refs, blobs)) do
+        if held then Tensor.leave(blobs[i], outs[2 * i], tenant, kind) end
+    end
 end
 
 local function kept_bytes(kind) return tonumber(call('HGET', K.recbytes, kind) or 0) end
@@ -141,6 +156,7 @@ local function bucket_drop(bucket, early)
     local keys = early and call('HGETALL', K.keys_of .. bucket) or {}
     for i = 1, #keys, 2 do key_drop(keys[i + 1], keys[i]) end
     local blobs, segs = call('HLEN', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
+    if call('EXISTS', K.holds) == 1 then leave_held(bucket, call('HGETALL', K.out_of .. bucket)) end
     for i = 1, #segs, 2 do refer(segs[i], whole(-segs[i + 1])) end
     call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket, K.keys_of .. bucket)
     local bytes = call('HGET', K.recbytes, bucket)
@@ -254,7 +270,7 @@ local function ending_commit(e, worker)
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
-        Wait.note(e.names, e.pieces)
+        Wait.note(e.names, e.pieces, e.tenants)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end

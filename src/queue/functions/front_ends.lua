@@ -252,7 +252,7 @@ local function submit_one(t, id, frame, options)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(id, holds) end
     if found then
-        Wait.begin(id, found)
+        Wait.begin(id, found, t.like.tenant)
         t.entries[#t.entries].made = Wait.made(id)
     end
     if url then Hook.promise(id, t.like.tenant, url) end
@@ -260,17 +260,20 @@ local function submit_one(t, id, frame, options)
     return 0
 end
 
-local function submit_batch_entry(t, batch_entry, pieces)
+local function submit_batch_entry(t, batch_entry, pieces, options)
     if results_full(t, batch_entry) then return 5 end
-    local jobs = t.like.packed
+    local jobs, holds = t.like.packed, match(options, '^t=(%S+)$')
+    if options ~= '' and not holds then return 4 end
+    if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
     if submit_fits(t, jobs) == 0 then
         intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), pieces, jobs, false)
+        if holds then Tensor.hold(batch_entry, holds) end
         return 0
     end
     local digits = {}
     t.meta = false
     each_piece(pieces, function(id, from, to)
-        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), '')
+        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), options)
     end)
     return concat(digits)
 end
@@ -278,7 +281,7 @@ end
 local function submit_any(t, name, frame, options)
     local like = t.like
     if not (like.cost and K.wait[like.si] and place_of(name)) then return 4 end
-    if is_batch_entry(name) and like.packed then return submit_batch_entry(t, name, frame) end
+    if is_batch_entry(name) and like.packed then return submit_batch_entry(t, name, frame, options) end
     if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)
 end
@@ -407,7 +410,8 @@ end
 
 -- Deletes the record of an ended job, which recorded() has found.
 local function forget(id, piece, bucket, pieces)
-    local bytes = #piece + tonumber(call('HGET', K.out_of .. bucket, id) or 0) + RECORD_OVERHEAD
+    local out = call('HGET', K.out_of .. bucket, id)
+    local bytes = #piece + tonumber(out or 0) + RECORD_OVERHEAD
     local key = call('HGET', K.keys_of .. bucket, id)
     if key then
         key_drop(key, id)
@@ -421,6 +425,7 @@ local function forget(id, piece, bucket, pieces)
     else
         call('HDEL', K.rec_of .. bucket, from and sub(id, 1, BATCH_ENTRY) or id)
     end
+    if out then leave_held(bucket, {id, out}) end
     call('HDEL', K.out_of .. bucket, id)
     local seg, held = Record.slice(piece, PIECE_HEAD + 1)
     if seg and seg ~= '' and tonumber(call('HGET', K.seg_of .. bucket, seg) or 0) > 0 then

@@ -34,7 +34,8 @@ local function key_table(q)
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
-                           'hook_counts', 'hook_holds', 'waits', 'wanted', 'made', 'due'}) do
+                           'hook_counts', 'hook_holds', 'waits', 'wanted', 'made', 'due',
+                           'left'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',

@@ -1,7 +1,6 @@
 -- Tensors that are kept by their ids, and the blobs that pending jobs refer to. Read next:
 -- endings.lua.
 
-local Tensor = {} -- what others need of this: Lua lets a file have 200 local names
 local Wait = {}   -- the same of waiting.lua
 do
 
@@ -51,12 +50,12 @@ local function add(tenant, life, id, bytes, form)
                    form = form}
     write(id, facts)
     touch(id, facts)
-    call('ZADD', K.tensor_names .. ':' .. tenant, 0, id)
+    call('ZADD', K.tensor_names .. ':' .. tenant, 0, now_text .. id)
     count_bytes(tenant, facts.bytes)
     call('DEL', K.hold_of .. blob_of(id))
 end
 
--- Its bytes stay as long as a pending job refers to them.
+-- Its bytes stay, and count, as long as a pending job refers to them.
 local function drop(id, facts)
     touched[id] = nil
     call('HDEL', K.tensors, id)
@@ -64,9 +63,28 @@ local function drop(id, facts)
     call('ZREM', K.tensor_uses, id)
     call('ZREM', K.tensor_ends, id)
     call('ZREM', K.tensor_uses .. ':' .. facts.tenant, id)
-    call('ZREM', K.tensor_names .. ':' .. facts.tenant, id)
+    call('ZREM', K.tensor_names .. ':' .. facts.tenant, facts.created .. id, id)
+    if is_held(id) then
+        call('HSET', K.left, blob_of(id), whole(facts.bytes) .. ' ' .. facts.tenant)
+        return 0
+    end
     count_bytes(facts.tenant, -facts.bytes)
-    return is_held(id) and 0 or 1
+    return 1
+end
+
+-- The same of what a job has made, whose record may go: it counts among the results of the kind.
+function Tensor.leave(name, bytes, tenant, kind)
+    if call('HSETNX', K.left, name, whole(bytes) .. ' ' .. tenant .. ' ' .. kind) == 1 then
+        Tensor.weigh(kind, tenant, bytes)
+    end
+end
+
+-- No pending job refers to it any more.
+function Tensor.let_go(name)
+    local bytes, tenant, kind = match(call('HGET', K.left, name) or '', '^(%d+) (%S+) ?(%a?)$')
+    if not bytes then return end
+    call('HDEL', K.left, name)
+    if kind == '' then count_bytes(tenant, -bytes) else Tensor.weigh(kind, tenant, -bytes) end
 end
 
 -- Drops what was not used for longest, so many bytes and tensors, but what pending jobs refer to: how
@@ -92,11 +110,16 @@ local function evict(uses, bytes, count)
     return freed, true
 end
 
+-- How many tensors one of several tenants may have.
+local function share() return max(floor(L.tensors / 4 * 3), 1) end
+
 -- Makes room for so many more; `most`: bytes of that tenant, 0: as many as there is room for.
 local function make_room(tenant, most, count, bytes)
     local freed, good, more = 0, true, 0
     if most > 0 then
-        freed, good = evict(K.tensor_uses .. ':' .. tenant, bytes_of(tenant) + bytes - most, 0)
+        local uses = K.tensor_uses .. ':' .. tenant
+        freed, good = evict(uses, bytes_of(tenant) + bytes - most,
+                            call('ZCARD', uses) + count - share())
     end
     if not good then return 0, false end
     more, good = evict(K.tensor_uses, bytes_of(ALL) + bytes - L.tensor_bytes,
@@ -114,7 +137,7 @@ function Tensor.put(keys, args)
         end
     end
     if bytes > L.tensor_bytes or count > L.tensors then return {1, now} end
-    if most > 0 and bytes > most then return {2, now} end
+    if most > 0 and (bytes > most or count > share()) then return {2, now} end
     local _, good = make_room(tenant, most, count, bytes)
     if not good then return {3, now} end
     for i = 5, #args, 3 do add(tenant, life, args[i], args[i + 1], args[i + 2]) end
@@ -184,12 +207,13 @@ end
 function Tensor.list(keys, args)
     start(keys, args)
     local tenant, limit, cursor = args[2], min(tonumber(args[3]), 100), args[4]
-    local ids = call('ZRANGE', K.tensor_names .. ':' .. tenant, cursor == '' and '+' or '(' .. cursor,
-                     '-', 'BYLEX', 'REV', 'LIMIT', 0, limit + 1)
-    local reply = {#ids > limit and ids[limit] or ''}
-    for i = 1, min(#ids, limit) do
-        local facts = facts_of(ids[i])
-        reply[2 * i], reply[2 * i + 1] = ids[i], facts and told(ids[i], facts) or ''
+    local names = call('ZRANGE', K.tensor_names .. ':' .. tenant, cursor == '' and '+' or '(' .. cursor,
+                       '-', 'BYLEX', 'REV', 'LIMIT', 0, limit + 1)
+    local reply = {#names > limit and names[limit] or ''}
+    for i = 1, min(#names, limit) do
+        local id = sub(names[i], -ID)
+        local facts = facts_of(id)
+        reply[2 * i], reply[2 * i + 1] = id, facts and told(id, facts) or ''
     end
     return reply
 end
@@ -227,12 +251,24 @@ function Tensor.hold(job, blobs)
     end
 end
 
+-- A batch entry was opened: each of its jobs holds what it held.
+function Tensor.share_out(batch_entry, ids)
+    local blobs = call('HGET', K.holds, batch_entry)
+    if not blobs then return end
+    for blob in gmatch(blobs, '[^,]+') do refer(blob, #ids - 1) end
+    for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
+    call('HDEL', K.holds, batch_entry)
+end
+
 -- These jobs have ended.
 function Tensor.release(names)
     if call('EXISTS', K.holds) == 0 then return end
     for _, blobs in ipairs(get_many(K.holds, names)) do
         for blob in gmatch(blobs or '', '[^,]+') do
-            if not refer(blob, -1) then Wait.forget(blob) end
+            if not refer(blob, -1) then
+                Wait.forget(blob)
+                Tensor.let_go(blob)
+            end
             local id = sub(blob, 1, ID)
             local facts = facts_of(id)
             if facts then touch(id, facts) end

@@ -7,11 +7,13 @@ local AT_ONCE = 1000
 
 local released = {0, 0, 0} -- entries of each class that may run now, and whom nobody has been told of
 
--- The last word of a job that succeeded stays for those that refer to it, however long they wait.
-local function make(id, piece)
+-- The last word of a job that succeeded stays for those that refer to it, however long they wait,
+-- and counts for as long.
+local function make(id, piece, tenant)
     if call('HSETNX', K.made, id, piece) == 0 then return end
-    local seg = Record.slice(piece, PIECE_HEAD + 1)
+    local seg, bytes = Record.slice(piece, PIECE_HEAD + 1)
     if seg and seg ~= '' then refer(seg, 1) end
+    Tensor.leave(id, #piece + (bytes or 0), tenant, 'a')
 end
 
 -- Nobody refers to the blob any more.
@@ -20,6 +22,7 @@ function Wait.forget(blob)
     local piece = id and call('HGET', K.made, id)
     if not piece then return end
     call('HDEL', K.made, id)
+    Tensor.let_go(id)
     local seg = Record.slice(piece, PIECE_HEAD + 1)
     if seg and seg ~= '' then refer(seg, -1) end
 end
@@ -47,9 +50,9 @@ function Wait.find(text, tenant, recorded)
     return found
 end
 
--- The job has been taken in, and holds what it refers to.
-function Wait.begin(id, found)
-    for from, piece in pairs(found.made) do make(from, piece) end
+-- The tenant's job has been taken in, and holds what it refers to.
+function Wait.begin(id, found, tenant)
+    for from, piece in pairs(found.made) do make(from, piece, tenant) end
     if #found.wants == 0 then return end
     call('HSET', K.waits, id, concat(found.wants, ','))
     for _, one in ipairs(found.wants) do
@@ -76,9 +79,9 @@ local function leave(id, text)
     for from in gmatch(text, '(%w+) [^,]+') do call('ZREM', K.wanted, from .. ' ' .. id) end
 end
 
--- These have ended, `pieces[i]` being the last word on names[i]: they wait no more, and what waits
--- for them is due.
-function Wait.note(names, pieces)
+-- These have ended, `pieces[i]` being the last word on names[i], which was of tenants[i]: they wait no
+-- more, and what waits for them is due.
+function Wait.note(names, pieces, tenants)
     if call('EXISTS', K.waits) == 0 then return end
     for i, text in ipairs(get_many(K.waits, names)) do
         if text then leave(names[i], text) end
@@ -90,7 +93,7 @@ function Wait.note(names, pieces)
             local why, at = '', PIECE_HEAD + 1
             local state = Record.state(pieces[i], at) or 'failed'
             if state == 'succeeded' then
-                make(names[i], pieces[i])
+                make(names[i], pieces[i], tenants[i])
             elseif state == 'failed' then
                 why = 'has failed (' .. Record.error(pieces[i], at) .. ')'
             else

@@ -12,9 +12,14 @@ local PAUSE_LEAST, PAUSE_MOST = 1e6, 60e6   -- of a lane that does not get on
 
 local function lane_of(tenant, url) return tenant .. ' ' .. match(url, '^%w+://[^/?]*') end
 
+-- Of the lane, and of all of its tenant.
 local function count(lane, by)
-    if call('HINCRBY', K.hook_counts, lane, by) <= 0 then call('HDEL', K.hook_counts, lane) end
+    for _, of in ipairs({lane, match(lane, '^%S+')}) do
+        if call('HINCRBY', K.hook_counts, of, by) <= 0 then call('HDEL', K.hook_counts, of) end
+    end
 end
+
+local function counted_of(of) return tonumber(call('HGET', K.hook_counts, of) or 0) end
 
 -- Until when a lane is not to be given away, and since when it does not get on; 0: it may, it does.
 local function hold_of(lane)
@@ -38,10 +43,12 @@ local function hold(lane, till, since)
     end
 end
 
--- Whether one more may be promised: `most` in all, and a tenth of them for one lane.
+-- Whether one more may be promised: `most` in all, three quarters of them to one of several tenants,
+-- and a tenth for one lane.
 function Hook.fits(tenant, url, most)
     if call('HLEN', K.notify) + call('HLEN', K.hooks) >= most then return false end
-    return tonumber(call('HGET', K.hook_counts, lane_of(tenant, url)) or 0) < max(most / 10, 1)
+    if tenant ~= NOBODY and counted_of(tenant) >= max(most / 4 * 3, 1) then return false end
+    return counted_of(lane_of(tenant, url)) < max(most / 10, 1)
 end
 
 function Hook.promise(id, tenant, url)

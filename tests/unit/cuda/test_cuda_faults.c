@@ -111,6 +111,32 @@ static int systems(int i, struct trial **ret) {
     (void)i;
     return 4;
 }
+/* Of three shapes, for one launch. */
+static int mixed_systems(int i, struct trial **ret) {
+    if (ret != NULL) {
+        int64_t n = 9 + i % 3;
+        double *a;
+        *ret = trial_new("solve");
+        random_input(*ret, "a", BLASD_float64, 2, (int64_t[]){n, n});
+        random_input(*ret, "b", BLASD_float64, 1, (int64_t[]){n});
+        a = (*ret)->given[blasd_op_input((*ret)->job.op, "a")];
+        for (int64_t d = 0; d < n; d++) a[(n + 1) * d] += 20;
+    }
+    return MOST;
+}
+/* Large enough to come in pieces. */
+static int stacked_systems(int i, struct trial **ret) {
+    if (ret != NULL) {
+        double *a;
+        *ret = trial_new("solve");
+        random_input(*ret, "a", BLASD_float64, 3, (int64_t[]){21, 12, 12});
+        random_input(*ret, "b", BLASD_float64, 3, (int64_t[]){21, 12, 1});
+        a = (*ret)->given[blasd_op_input((*ret)->job.op, "a")];
+        for (int d = 0; d < 21 * 12; d++) a[d / 12 * 144 + d % 12 * 13] += 20;
+    }
+    (void)i;
+    return 2;
+}
 static int large_systems(int i, struct trial **ret) {
     if (ret != NULL) {
         double *a;
@@ -131,6 +157,24 @@ static int distances(int i, struct trial **ret) {
     }
     (void)i;
     return 3;
+}
+static int mixed_distances(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = trial_new("distance");
+        random_input(*ret, "x", BLASD_float64, 2, (int64_t[]){15 + i % 3, 3});
+        random_input(*ret, "y", BLASD_float64, 2, (int64_t[]){9, 3});
+        if (i % 2 == 1) trial_set_choice(*ret, "output", "argmin");
+    }
+    return MOST;
+}
+static int stacked_distances(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = trial_new("distance");
+        random_input(*ret, "x", BLASD_float64, 3, (int64_t[]){20, 15, 3});
+        random_input(*ret, "y", BLASD_float64, 3, (int64_t[]){20, 9, 3});
+    }
+    (void)i;
+    return 1;
 }
 static int regressions(int i, struct trial **ret) {
     if (ret != NULL) {
@@ -156,8 +200,12 @@ static const struct kind {
     {"matmul", tiled_products, 8000},
     {"matmul", tiled_halves, 7000},
     {"solve", systems, 0},
+    {"solve", mixed_systems, 0},
+    {"solve", stacked_systems, 0},
     {"solve", large_systems, 0},
     {"distance", distances, 0},
+    {"distance", mixed_distances, 0},
+    {"distance", stacked_distances, 0},
     {"regression", regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)

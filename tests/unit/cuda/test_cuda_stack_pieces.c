@@ -1,4 +1,4 @@
-/* A large stack of products that comes in pieces: two of them on their way at a time, the result
+/* A large stack that comes in pieces: two of them on their way at a time, the result
  * what it is in one piece, whatever else is in the batch. */
 extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
@@ -196,6 +196,121 @@ static void one_that_is_unwanted_stops_between_pieces(void **state) {
     close_device(device);
 }
 
+/* ---- stacks of other operations ---- */
+
+static void fill(void *to, enum blasd_dtype dtype, int64_t count) {
+    for (int64_t i = 0; i < count; i++) trial_put(to, dtype, i, trial_uniform());
+}
+
+/* Some of its systems are singular, others nearly so or not symmetric where they should be. */
+static struct trial *systems(int64_t length, bool symmetric) {
+    struct trial *t = trial_new("solve");
+    int64_t square[] = {length, 6, 6}, columns[] = {length, 6, 2};
+    double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 3, square);
+    fill(trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 3, columns), BLASD_float64,
+         12 * length);
+    fill(a, BLASD_float64, 36 * length);
+    for (int64_t i = 0; i < length; i++) {
+        double *own = a + 36 * i;
+        if (i % 7 == 5) memset(own, 0, 36 * sizeof *own);
+        for (int r = 0; i % 7 == 3 && r < 6; r++) own[6 * r + 1] = own[6 * r] * (1 + r * 1e-16);
+    }
+    if (symmetric) trial_set_choice(t, "assume_a", "symmetric");
+    return t;
+}
+
+static struct trial *distances(int64_t length, const char *metric, const char *output) {
+    struct trial *t = trial_new("distance");
+    int64_t x[] = {length, 3, 11, 4}, y[] = {length, 3, 9, 4};
+    fill(trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 4, x), BLASD_float64, 132 * length);
+    fill(trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 4, y), BLASD_float64, 108 * length);
+    if (strcmp(metric, "cityblock") == 0)
+        memcpy(trial_input(t, "w", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){4}),
+               (double[]){1, 2, 0, 3}, 4 * sizeof(double));
+    trial_set_choice(t, "metric", metric);
+    trial_set_choice(t, "output", output);
+    return t;
+}
+
+/* Of the operations that take one matrix each; every fifth is not positive definite, or symmetric.
+ */
+static struct trial *matrices(const char *op, int64_t length) {
+    struct trial *t = trial_new(op);
+    double *a =
+        trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 4, (int64_t[]){length, 2, 7, 7});
+    fill(a, BLASD_float64, 98 * length);
+    for (int64_t i = 0; i < 2 * length; i++) {
+        double *own = a + 49 * i;
+        for (int r = 0; r < 7; r++) {
+            own[8 * r] = i % 5 == 4 ? -1 : 8;
+            for (int c = 0; i % 10 < 9 && c < r; c++) own[7 * r + c] = own[7 * c + r];
+        }
+    }
+    return t;
+}
+
+/* Every output and all that is said of it is what it is in one piece. */
+static void check_in_pieces(struct trial *t) {
+    struct blasd_device *device = open_device(WHOLE);
+    struct blasd_task whole;
+    void *right[BLASD_MAX_OUTPUTS] = {0};
+    const struct blasd_op *op = t->job.op;
+    struct blasd_flight *flight;
+    struct blasd_err err = {0};
+    assert_int_equal(trial_plan(t), BLASD_OK);
+    trial_bind(t);
+    assert_int_equal(run(device, t), 0);
+    whole = t->task;
+    assert_int_equal(whole.err.code, BLASD_OK);
+    for (int o = 0; op->outputs[o].name != NULL; o++) {
+        if (whole.outputs[o].rank < 0) continue;
+        right[o] = trial_alloc(blasd_tensor_bytes(&whole.outputs[o]));
+        memcpy(right[o], whole.outputs[o].data, blasd_tensor_bytes(&whole.outputs[o]));
+    }
+    close_device(device);
+    device = open_device(4096);
+    trial_bind(t);
+    assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &flight, &err), 0);
+    assert_true(device->flights->count > 3);
+    assert_int_equal(kernel_of(t)->end(flight, &err), 0);
+    assert_int_equal(t->task.err.code, BLASD_OK);
+    assert_string_equal(t->task.method, whole.method);
+    assert_int_equal(t->task.warning_count, whole.warning_count);
+    for (int w = 0; w < whole.warning_count; w++)
+        assert_string_equal(t->task.warnings[w], whole.warnings[w]);
+    for (int o = 0; op->outputs[o].name != NULL; o++) {
+        if (right[o] == NULL) continue;
+        assert_memory_equal(t->task.outputs[o].data, right[o],
+                            blasd_tensor_bytes(&t->task.outputs[o]));
+        free(right[o]);
+    }
+    close_device(device);
+    trial_free(t);
+}
+
+static void systems_in_pieces(void **state) {
+    (void)state;
+    for (int64_t length = 40; length < 100; length += 13)
+        for (int symmetric = 0; symmetric < 2; symmetric++)
+            check_in_pieces(systems(length, symmetric));
+}
+
+static void decompositions_in_pieces(void **state) {
+    static const char *const ops[] = {"cholesky", "qr", "eigh", "svd"};
+    (void)state;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (int64_t length = 17; length < 40; length += 11)
+            check_in_pieces(matrices(ops[i], length));
+}
+
+static void distances_in_pieces(void **state) {
+    (void)state;
+    check_in_pieces(distances(20, "euclidean", "full"));
+    check_in_pieces(distances(23, "cityblock", "full"));
+    check_in_pieces(distances(23, "seuclidean", "full"));
+    check_in_pieces(distances(21, "cosine", "argmin"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_result_is_what_it_is_in_one_piece),
@@ -203,6 +318,9 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_cut_is_not),
         cmocka_unit_test(company_and_names),
         cmocka_unit_test(one_that_is_unwanted_stops_between_pieces),
+        cmocka_unit_test(systems_in_pieces),
+        cmocka_unit_test(distances_in_pieces),
+        cmocka_unit_test(decompositions_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

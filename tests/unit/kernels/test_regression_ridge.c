@@ -112,8 +112,43 @@ static void penalties_without_absolute_values(void **state) {
         }
 }
 
+/* Features of very different sizes beside one penalty: each has rows of its own, so that its
+ * coefficient is known. */
+static void features_of_all_sizes(void **state) {
+    static const double alphas[] = {1, 1e-12, 1e12};
+    (void)state;
+    for (size_t k = 0; k < 3; k++)
+        for (int wide = 0; wide < 2; wide++) {
+            const int64_t p = 12, n = wide ? 8 : 24, each = wide ? 1 : 2;
+            struct trial *t = trial_new("regression");
+            double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+            double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+            for (int64_t i = 0; i < n * p; i++) x[i] = 0;
+            for (int64_t i = 0; i < n; i++) {
+                x[i * p + i / each] =
+                    (1 + trial_uniform() / 2) * pow(10, (double)(i / each * 7 % 12) * 2 - 11);
+                y[i] = 1 + trial_uniform() / 2;
+            }
+            trial_set_choice(t, "method", "ridge");
+            trial_set_bool(t, "fit_intercept", false);
+            trial_set_float(t, "alpha", alphas[k]);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            for (int64_t j = 0; j < p; j++) {
+                long double along = 0, square = (long double)alphas[k], wish;
+                for (int64_t i = 0; i < n; i++) {
+                    along += (long double)x[i * p + j] * (long double)y[i];
+                    square += (long double)x[i * p + j] * (long double)x[i * p + j];
+                }
+                wish = along / square;
+                ASSERT_CLOSE(trial_value(trial_output(t, "coef"), j), wish, 1e-14L * fabsl(wish));
+            }
+            trial_free(t);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(features_of_all_sizes),
         cmocka_unit_test(large_penalties),
         cmocka_unit_test(penalties_without_absolute_values),
     };

@@ -205,11 +205,63 @@ static void descent_that_leaves_the_range(void **state) {
     trial_free(t);
 }
 
+/* lasso, whose penalty is tied to the units of both: y by 2^y, x by 2^x, alpha by 2^(x + y); of
+ * elastic_net x and y alike. */
+static void penalties_of_absolute_values(void **state) {
+    static const struct {
+        int y, x;
+        const char *method;
+    } cases[] = {{0, 0, "lasso"},           {530, 0, "lasso"},
+                 {-530, 0, "lasso"},        {0, 900, "lasso"},
+                 {0, -900, "lasso"},        {600, -300, "lasso"},
+                 {-700, -200, "lasso"},     {0, 0, "elastic_net"},
+                 {400, 400, "elastic_net"}, {-480, -480, "elastic_net"},
+                 {201, 201, "elastic_net"}};
+    struct trial *plain = NULL;
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int64_t n = 30, p = 4;
+        struct trial *t = trial_new("regression");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+        double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+        trial_seed = 7;
+        for (int64_t i = 0; i < n; i++) {
+            double sum = 3 + 0.1 * trial_normal();
+            for (int64_t j = 0; j < p; j++) {
+                double value = trial_normal();
+                sum += (double)(j - 1) * value;
+                x[i * p + j] = ldexp(value, cases[k].x);
+            }
+            y[i] = ldexp(sum, cases[k].y);
+        }
+        trial_set_choice(t, "method", cases[k].method);
+        trial_set_float(t, "alpha", ldexp(0.125, cases[k].x + cases[k].y));
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal(t->task.warning_count, 0);
+        if (cases[k].y == 0 && cases[k].x == 0) {
+            trial_free(plain);
+            plain = t;
+            continue;
+        }
+        for (int64_t j = 0; j < p; j++)
+            assert_true(
+                trial_value(trial_output(t, "coef"), j) ==
+                ldexp(trial_value(trial_output(plain, "coef"), j), cases[k].y - cases[k].x));
+        assert_true(trial_value(trial_output(t, "r2"), 0) ==
+                    trial_value(trial_output(plain, "r2"), 0));
+        assert_true(trial_value(trial_output(t, "n_iter"), 0) ==
+                    trial_value(trial_output(plain, "n_iter"), 0));
+        trial_free(t);
+    }
+    trial_free(plain);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_squares),
         cmocka_unit_test(other_methods),
         cmocka_unit_test(descent_that_leaves_the_range),
+        cmocka_unit_test(penalties_of_absolute_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,23 +81,25 @@ static bool may_meet(const struct trial *a, const struct trial *b) {
     return a->plan.batchable && b->plan.batchable && blasd_key_equal(&p, &q);
 }
 
-/* Its answer among others, made anew each time; `other`: the size of every second of them. */
+/* Its answer among others, made anew each time; `mixed`: every second of them is of another size:
+ * just larger, which a launch may hold too, or far larger. */
 static int in_company(struct blasd_device *device, struct trial *t, const struct answer *was,
-                      int64_t n, int64_t other, int64_t items, int count) {
+                      int64_t n, bool mixed, int64_t items, int count) {
+    static const int64_t more[] = {1, 5, 13};
     enum blasd_dtype dtype = t->job.inputs[0].tensor.dtype;
     struct trial *list[MOST];
     int place = (int)trial_between(0, count - 1), differ = 0;
     bool meet = true;
     for (int i = 0; i < count; i++) {
-        list[i] =
-            i == place ? t : sample_trial(t->job.op, i % 2 != place % 2 ? other : n, items, dtype);
+        int64_t size = mixed && i % 2 != place % 2 ? n + more[i / 2 % 3] : n;
+        list[i] = i == place ? t : sample_trial(t->job.op, size, items, dtype);
         assert_non_null(list[i]);
         assert_int_equal(trial_plan(list[i]), BLASD_OK);
         meet = meet && may_meet(t, list[i]);
     }
     if (meet) {
         run(device, list, count);
-        differ = same(t, was, n, n == other ? "among its like" : "in mixed company");
+        differ = same(t, was, n, mixed ? "in mixed company" : "among its like");
     }
     for (int i = 0; i < count; i++)
         if (i != place) trial_free(list[i]);
@@ -115,8 +117,8 @@ static int try_one(const struct blasd_op *op, int64_t n, int64_t items, enum bla
     was = keep(t);
     TRIAL_BACKEND.device_close(device);
     device = open_device(); /* where others come first */
-    differ += in_company(device, t, &was, n, n, items, small ? MOST : 2);
-    if (n < 100) differ += in_company(device, t, &was, n, n + 13, items, small ? MOST : 3);
+    differ += in_company(device, t, &was, n, false, items, small ? MOST : 2);
+    if (n < 100) differ += in_company(device, t, &was, n, true, items, small ? MOST : 3);
     for (int i = 0; i < (n == 3 ? 100 : 2); i++) run(device, &t, 1);
     differ += same(t, &was, n, "once more");
     TRIAL_BACKEND.device_close(device);

@@ -29,6 +29,14 @@ static number get(const struct trial *t, const char *output, int64_t at) {
     assert_int_equal(tensor->dtype, BLASD_complex128);
     return ((number *)tensor->data)[at];
 }
+static long double complex element(const struct blasd_tensor *tensor, int64_t at) {
+    if (tensor->dtype == BLASD_complex64)
+        return (long double complex)((const float complex *)tensor->data)[at];
+    return (long double complex)((const number *)tensor->data)[at];
+}
+static long double size_of(long double complex value, bool parts) {
+    return parts ? fabsl(creall(value)) + fabsl(cimagl(value)) : cabsl(value);
+}
 static double scalar(const struct trial *t, const char *name) {
     return trial_value(trial_output(t, name), 0);
 }
@@ -327,6 +335,42 @@ static void bounds_are_bounds(void **state) {
     assert_true(tight >= count * 9 / 10);
 }
 
+/* Whether a number's size is its modulus or the sum of its parts' sizes. */
+static void backward_errors_are_bounds(void **state) {
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        const int64_t n = 1 + round % 6;
+        const bool single = round % 2 == 1;
+        struct trial *t = trial_new("solve");
+        void *a = trial_input(t, "a", complex_of(single), BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+        void *b = trial_input(t, "b", complex_of(single), BLASD_ROW_MAJOR, 1, &n);
+        const struct blasd_tensor left = {.dtype = complex_of(single), .data = a};
+        const struct blasd_tensor right = {.dtype = complex_of(single), .data = b};
+        for (int64_t i = 0; i < n * n; i++)
+            put(a, single, i, trial_uniform() + I * trial_uniform());
+        for (int64_t i = 0; i < n; i++) put(b, single, i, trial_uniform() + I * trial_uniform());
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int parts = 0; parts < 2; parts++) {
+            long double most_r = 0, most_a = 0, most_x = 0, most_b = 0;
+            for (int64_t i = 0; i < n; i++) {
+                long double complex r = element(&right, i);
+                long double row = 0;
+                for (int64_t j = 0; j < n; j++) {
+                    r -= element(&left, i * n + j) * (long double complex)get(t, "x", j);
+                    row += size_of(element(&left, i * n + j), parts);
+                }
+                most_r = fmaxl(most_r, size_of(r, parts));
+                most_a = fmaxl(most_a, row);
+                most_x = fmaxl(most_x, size_of((long double complex)get(t, "x", i), parts));
+                most_b = fmaxl(most_b, size_of(element(&right, i), parts));
+            }
+            assert_true(most_r <=
+                        (long double)scalar(t, "backward_error") * (most_a * most_x + most_b));
+        }
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(solutions_are_right_to_the_last_digits),
@@ -337,6 +381,7 @@ int main(void) {
         cmocka_unit_test(stacks_and_mixed_dtypes),
         cmocka_unit_test(batches_change_nothing),
         cmocka_unit_test(bounds_are_bounds),
+        cmocka_unit_test(backward_errors_are_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,51 @@ static void refinement_is_never_worse_than_none(void **state) {
     }
 }
 
+/* ---- symmetric matrices whose rows and columns are of all sizes ---- */
+
+/* D M D x = D b with D of powers of two is M y = b, y = D x, to the last digits of each element. */
+static void graded_symmetric_systems(void **state) {
+    (void)state;
+    for (int round = 0; round < 4 * SIZES + 1; round++) {
+        int64_t n = round < 4 * SIZES ? sizes[round / 4] : 1030; /* the device's large way */
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        int range = dtype == BLASD_float64 ? 450 : 50, *d = trial_alloc((size_t)n * sizeof *d);
+        void *a, *b, *m, *c;
+        struct trial *graded = system_of(n, 1, dtype, &a, &b);
+        struct trial *plain = system_of(n, 1, dtype, &m, &c);
+        double most = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double right = (double)(float)(1 + trial_uniform() / 2);
+            d[i] = (int)(range * trial_uniform());
+            trial_put(c, dtype, i, right);
+            trial_put(b, dtype, i, ldexp(right, d[i]));
+            for (int64_t j = 0; j <= i; j++) {
+                double v = (double)(float)trial_uniform();
+                if (i == j) v = (double)(float)((v < 0 ? -1 : 1) * (1 + v * v) * sqrt((double)n));
+                trial_put(m, dtype, i * n + j, v);
+                trial_put(m, dtype, j * n + i, v);
+                trial_put(a, dtype, i * n + j, ldexp(v, d[i] + d[j]));
+                trial_put(a, dtype, j * n + i, ldexp(v, d[i] + d[j]));
+            }
+        }
+        trial_set_choice(graded, "assume_a", "symmetric");
+        assert_int_equal(trial_run(graded), BLASD_OK);
+        assert_int_equal(trial_run(plain), BLASD_OK);
+        assert_false(warned(graded, "digit"));
+        for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(x_at(plain, i)));
+        for (int64_t i = 0; i < n; i++) {
+            double got = ldexp(x_at(graded, i), d[i]), wish = x_at(plain, i);
+            if (!(fabs(got - wish) <= unit(dtype) * (4 * fabs(wish) + most / 8)))
+                fail_msg("n %lld, %s: x[%lld] is %g u off, rcond %g", (long long)n,
+                         dtype == BLASD_float64 ? "float64" : "float32", (long long)i,
+                         (got - wish) / wish / unit(dtype), scalar(graded, "rcond"));
+        }
+        trial_free(graded);
+        trial_free(plain);
+        free(d);
+    }
+}
+
 /* ---- warnings ---- */
 
 static void a_warning_looks_at_x_not_at_rcond(void **state) {
@@ -501,6 +546,7 @@ int main(void) {
         cmocka_unit_test(a_solution_beyond_the_range_is_said),
         cmocka_unit_test(many_are_solved_as_well_as_one),
         cmocka_unit_test(refinement_is_never_worse_than_none),
+        cmocka_unit_test(graded_symmetric_systems),
         cmocka_unit_test(a_warning_looks_at_x_not_at_rcond),
         cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
         cmocka_unit_test(what_pivots_hide_is_doubted),

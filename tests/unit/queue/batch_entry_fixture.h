@@ -203,6 +203,16 @@ static inline long long ask(struct bed *bed, const char *command, const char *ke
     return n;
 }
 
+/* Has a new tensor kept; `options` becomes what a job says that holds it, "t=ID.in". */
+static inline void put_tensor(struct bed *bed, const char *whose, char options[BLASD_ID_LEN + 8]) {
+    char id[BLASD_ID_LEN + 1];
+    id_make(id, BLASD_ID_TENSOR, 0);
+    redisReply *reply = fcall(bed, "tensor_put", whose, "0", "3600", id, "32", "float64 0 4", NULL);
+    assert_int_equal(reply->element[0]->integer, 0);
+    drop(reply);
+    snprintf(options, BLASD_ID_LEN + 8, "t=%s.in", id);
+}
+
 /* A listener on a channel. */
 static inline redisContext *listen_to(struct bed *bed, const char *channel) {
     redisContext *old = bed->raw;
@@ -359,10 +369,19 @@ static inline void audit(struct bed *bed) {
         "    if not metas[id] then return id .. ' has ended, and is in ' .. key end\n"
         "  end\n"
         "end\n"
+        "local held, holds = {}, call('HGETALL', q .. ':holds')\n"
+        "for i = 1, #holds, 2 do\n"
+        "  if not metas[holds[i]] then return holds[i] .. ' has ended, and holds' end\n"
+        "  for blob in holds[i + 1]:gmatch('[^,]+') do held[blob] = (held[blob] or 0) + 1 end\n"
+        "end\n"
         "local refs = call('HGETALL', q .. ':refs')\n"
         "for i = 1, #refs, 2 do\n"
-        "  if tonumber(refs[i + 1]) < 1 then return refs[i] .. ': ' .. refs[i + 1] end\n"
+        "  local name, n = refs[i], tonumber(refs[i + 1])\n"
+        "  if n < 1 or name:find('.', 1, true) and n ~= held[name] then\n"
+        "    return name .. ' has ' .. n .. ' references, not ' .. (held[name] or 0) end\n"
+        "  held[name] = nil\n"
         "end\n"
+        "if next(held) then return next(held) .. ' is held, and has no references' end\n"
         "return 'ok'\n";
     redisReply *reply = redisCommand(bed->raw, "EVAL %s 1 %s", script, bed->tag);
     assert_non_null(reply);
@@ -372,8 +391,9 @@ static inline void audit(struct bed *bed) {
 
 /* Nothing is pending and nothing is left of what was. */
 static inline void expect_empty(struct bed *bed) {
-    static const char *const gone[] = {"pending", "frames", "attempts", "deadlines",
-                                       "opened",  "used",   "shares",   "names:anonymous"};
+    static const char *const gone[] = {"pending",   "frames",          "attempts",
+                                       "deadlines", "opened",          "used",
+                                       "shares",    "names:anonymous", "holds"};
     redisReply *reply;
     audit(bed);
     for (int i = 0; i < 3; i++) drop(fcall(bed, "tick", NULL));

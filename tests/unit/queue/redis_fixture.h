@@ -52,7 +52,7 @@ struct bed {
 static inline void bed_connect(struct bed *bed) {
     struct blasd_link_address address;
     struct blasd_err err;
-    assert_int_equal(blasd_link_parse(bed->options.url, &address, &err), 0);
+    assert_int_equal(blasd_link_parse(bed->options.url, bed->name, &address, &err), 0);
     assert_int_equal(blasd_link_connect(&address, PATIENCE_MS, &bed->raw, &err), 0);
 }
 

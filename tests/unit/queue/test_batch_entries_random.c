@@ -19,6 +19,9 @@ struct model {
     unsigned channels, told, expect; /* bits by channel */
 };
 
+static const char *const tenants[] = {"anonymous", "ann", "ben"};
+enum { TENANTS = sizeof tenants / sizeof *tenants };
+
 struct world {
     struct bed bed;
     struct blasd_worker_queue *worker[WORKERS];
@@ -27,13 +30,12 @@ struct world {
     int count, first;     /* those before `first` are over */
     int batches[WORKERS]; /* that each has begun: the last two of them are noted */
     int groups;
+    char holds[TENANTS][BLASD_ID_LEN + 8]; /* OPTIONS: each tenant's tensor */
     uint64_t random;
     unsigned hearing; /* channel that is being heard */
 };
 
 static const char *const channel_names[CHANNELS] = {"rand-a", "rand-b"};
-static const char *const tenants[] = {"anonymous", "ann", "ben"};
-enum { TENANTS = sizeof tenants / sizeof *tenants };
 static const char *const states[] = {"pending", "record", "cancelled", "failed", "404"};
 
 static unsigned pick(struct world *w, unsigned n) {
@@ -111,8 +113,9 @@ static void do_submit(struct world *w) {
         bed_limits(&w->bed);
     }
     char digits[BATCH_ENTRY_MOST + 1];
+    const char *holds = pick(w, 2) ? w->holds[who] : "";
     snprintf(digits, sizeof digits, "%s",
-             submit_batch_entry_as(&w->bed, &entry, si, cost, "", note));
+             submit_batch_entry_as(&w->bed, &entry, si, cost, holds, note));
     new_jobs(w, &entry, digits, channels);
     if (pick(w, 5) == 0) /* its reply was lost */
         assert_string_equal(submit_batch_entry_as(&w->bed, &entry, si, cost, AGAIN, note), digits);
@@ -388,6 +391,7 @@ static void random_sequences(void **state) {
     bed_open(&w->bed, &server, "random");
     w->bed.limits.lease_ms = 600000; /* nobody renews it here */
     bed_limits(&w->bed);
+    for (int i = 0; i < TENANTS; i++) put_tensor(&w->bed, tenants[i], w->holds[i]);
     for (int i = 0; i < WORKERS; i++) {
         snprintf(name, sizeof name, "w%d", i);
         w->worker[i] = worker_new(&w->bed, name, BLASD_DEVICE_CPU);

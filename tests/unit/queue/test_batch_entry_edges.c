@@ -517,6 +517,53 @@ static void handed_over(void **state) {
     bed_close(&bed);
 }
 
+static long long references(struct bed *bed, const char *options) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, options + 2);
+    long long n = reply->type == REDIS_REPLY_NIL ? 0 : atoll(reply->str);
+    drop(reply);
+    return n;
+}
+
+/* A batch entry holds tensors as its jobs would, once; when it is opened each of them does. */
+static void tensors_of_batch_entries(void **state) {
+    struct bed bed;
+    struct entry entry;
+    char tensor[BLASD_ID_LEN + 8], other[BLASD_ID_LEN + 8], id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "tensors");
+    put_tensor(&bed, "anonymous", tensor);
+    put_tensor(&bed, "ann", other);
+    batch_entry_make(&entry, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, other, NOTE), "9");
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, "d=9", NOTE), "4");
+    assert_int_equal(pending(&bed), 0);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, tensor, NOTE), "0");
+    assert_int_equal(references(&bed, tensor), 1);
+    audit(&bed);
+    memcpy(id, tensor + 2, BLASD_ID_LEN);
+    id[BLASD_ID_LEN] = '\0';
+    redisReply *reply = fcall(&bed, "tensor_drop", "anonymous", id, NULL);
+    assert_int_equal(reply->element[1]->integer, 0); /* its blob stays */
+    drop(reply);
+    drop(fcall(&bed, "cancel", "0", entry.id[1], NULL));
+    assert_int_equal(references(&bed, tensor), 3);
+    assert_int_equal(work_off(&bed), 3);
+    assert_int_equal(references(&bed, tensor), 0);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, tensor, NOTE), "9");
+    /* one that ends as a whole, and one of which a part has room */
+    put_tensor(&bed, "anonymous", tensor);
+    batch_entry_make(&entry, BLASD_ID_SYNC, 5);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, tensor, NOTE), "0");
+    bed.limits.queue_jobs = 7;
+    bed_limits(&bed);
+    batch_entry_make(&entry, BLASD_ID_SYNC, 3);
+    assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, tensor, NOTE), "001");
+    assert_int_equal(references(&bed, tensor), 3);
+    assert_int_equal(work_off(&bed), 7);
+    expect_empty(&bed);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(room_for_a_part_of_it),
@@ -530,6 +577,7 @@ int main(void) {
         cmocka_unit_test(deadlines_beside_batch_entries),
         cmocka_unit_test(moved_from_a_class_without_workers),
         cmocka_unit_test(handed_over),
+        cmocka_unit_test(tensors_of_batch_entries),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

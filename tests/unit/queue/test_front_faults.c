@@ -35,6 +35,38 @@ static void test_resend(void **state) {
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
 
+/* What replicas are asked about when the connection breaks goes ahead of what was sent behind it: a
+ * master that has neither would take the first for one that it knows. Where too few have it nothing
+ * is acknowledged, though it may be done. */
+static void test_replicas_asked(void **state) {
+    struct env *env = *state;
+    struct front_list *asked = &env->queue->calls.held;
+    struct seen *first, *second;
+    env->queue->rules.replicas = 1;
+    env->queue->rules.replicas_ms = 3000;
+    first = submit(env, (struct want){.watch = true});
+    UNTIL(env, asked->tail != NULL && asked->tail->tries_left > 1); /* or it is the probe */
+    second = submit(env, (struct want){.watch = true});
+    blasd_front_queue_flush(env->queue);
+    assert_int_equal(env->answered, 0);
+    freeReplyObject(ask(env->client, "FLUSHALL"));
+    env->queue->rules.replicas = 0;
+    blasd_async_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, env->answered == 2);
+    assert_int_equal(first->code, BLASD_OK);
+    assert_int_equal(second->code, BLASD_OK);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 2);
+    env->queue->rules.replicas = 1;
+    env->queue->rules.replicas_ms = 1;
+    first = submit(env, (struct want){.watch = true});
+    UNTIL(env, first->answered == 1);
+    assert_int_equal(first->code, BLASD_E_queue_unavailable);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
+    assert_false(env->queue->view.available);
+    env->queue->rules.replicas = 0;
+    UNTIL(env, env->queue->view.available);
+}
+
 /* Either connection, both, and the functions. */
 static void test_connections_lost(void **state) {
     struct env *env = *state;
@@ -299,6 +331,7 @@ static void test_redis_killed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_resend),
+        TEST(test_replicas_asked),
         TEST(test_connections_lost),
         TEST(test_record_gone),
         TEST(test_emptied),

@@ -25,7 +25,7 @@ static struct load under_way;
 static redisContext *reconnect(const char *url) {
     struct blasd_link_address address;
     redisContext *redis = NULL;
-    if (blasd_link_parse(url, &address, NULL) == 0)
+    if (blasd_link_parse(url, "crash", &address, NULL) == 0)
         blasd_link_connect(&address, PATIENCE_MS, &redis, NULL);
     return redis;
 }

@@ -51,8 +51,8 @@ static void expect_state(struct bed *bed, const char *id, const char *name) {
 
 /* Nothing that jobs waited for is left. */
 static void expect_clean(struct bed *bed) {
-    static const char *const keys[] = {"waits", "wanted", "made",   "due",
-                                       "holds", "refs",   "pending"};
+    static const char *const keys[] = {"waits", "wanted", "made", "due",
+                                       "holds", "refs",   "left", "pending"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         redisReply *reply = redisCommand(bed->raw, "EXISTS %s:%s", bed->tag, keys[i]);
         if (reply->integer != 0) fail_msg("%s is left", keys[i]);

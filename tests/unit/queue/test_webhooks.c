@@ -209,8 +209,31 @@ static void room(void **state) {
     bed_close(&bed);
 }
 
+/* One of several tenants has three quarters of the room, however many receivers he names. */
+static void room_of_a_tenant(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1], options[64];
+    int taken = 0;
+    (void)state;
+    bed_open(&bed, &server, "shares");
+    for (int i = 0; i < 40; i++) {
+        redisReply *reply;
+        snprintf(options, sizeof options, "n=40:https://h%d.example:443/", i);
+        id_make(id, BLASD_ID_ASYNC, 0);
+        reply = fcall(&bed, "submit", NEXT_SEQ, id, "frame", "2", "100", options, "\t\tmatmul\tgreedy",
+                      NULL);
+        taken += reply->element[3]->integer == 0;
+        drop(reply);
+    }
+    assert_int_equal(taken, 30);
+    for (int i = 0; i < 4; i++) assert_int_equal(submit(&bed, id, "n=40:" A "/"), 0);
+    assert_int_equal(submit(&bed, id, "n=40:" A "/"), 10); /* its tenth */
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(delivered), cmocka_unit_test(lanes),
-                                       cmocka_unit_test(tried_again), cmocka_unit_test(room)};
+                                       cmocka_unit_test(tried_again), cmocka_unit_test(room),
+                                       cmocka_unit_test(room_of_a_tenant)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -119,7 +119,7 @@ static void test_published(void **state) {
     redisContext *ear;
     (void)state;
     bed_open(&bed, &server, "pub");
-    assert_int_equal(blasd_link_parse(server.url, &address, &err), 0);
+    assert_int_equal(blasd_link_parse(server.url, "pub", &address, &err), 0);
     assert_int_equal(blasd_link_connect(&address, 2000, &ear, &err), 0);
     drop(redisCommand(ear, "SUBSCRIBE here"));
     for (int i = 0; i < 3; i++) {
