@@ -20,6 +20,7 @@ struct blasd_gpu_stream;
 
 #ifdef __CUDACC__
 
+#include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -31,9 +32,11 @@ struct blasd_gpu_stream;
     extern __shared__ __align__(16) unsigned char blasd_dynamic_shared[];                          \
     type *name = reinterpret_cast<type *>(blasd_dynamic_shared)
 
-/* before a loop whose arrays are to be registers, and before one whose code is to stand there once
- */
+/* before a loop whose arrays are to be registers, before one whose code is to stand there so many
+ * times (a constant), and before one where it is to stand once */
+#define BLASD_PRAGMA(text) _Pragma(#text)
 #define BLASD_UNROLL _Pragma("unroll")
+#define BLASD_UNROLL_BY(times) BLASD_PRAGMA(unroll times)
 #define BLASD_UNROLL_NOT _Pragma("unroll 1")
 
 static __device__ inline float blasd_gpu_float16_read(uint16_t x) {
@@ -55,17 +58,32 @@ void *blasd_gpu_stream_raw(struct blasd_gpu_stream *stream);
 int blasd_gpu_cuda_status(int status, const char *what, struct blasd_err *err);
 }
 
+/* All threads of a grid that was launched together meet here. */
+static __device__ inline void blasd_grid_barrier(void) {
+    cooperative_groups::this_grid().sync();
+}
+
 static inline int blasd_gpu_allow_shared(const void *kernel, size_t bytes, struct blasd_err *err) {
     return blasd_gpu_cuda_status(
         (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
         "shared memory", err);
 }
 template <class... P, class... A>
-int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, bool together,
                     struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
-    kernel<<<grid, block, shared_bytes, (cudaStream_t)blasd_gpu_stream_raw(stream)>>>(
-        static_cast<P>(args)...);
-    return blasd_gpu_cuda_status((int)cudaGetLastError(), "launch", err);
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t config = {};
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = (cudaStream_t)blasd_gpu_stream_raw(stream);
+    config.attrs = &attribute;
+    config.numAttrs = together ? 1 : 0;
+    cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+    if (status != cudaSuccess) (void)cudaGetLastError(); /* or the next launch would tell it */
+    return blasd_gpu_cuda_status((int)status, "launch", err);
 }
 
 #else
@@ -89,6 +107,7 @@ extern "C" {
     type *name = static_cast<type *>(blasd_shim_dynamic_shared())
 
 #define BLASD_UNROLL
+#define BLASD_UNROLL_BY(times) static_assert((times) > 0);
 #define BLASD_UNROLL_NOT
 
 static inline float blasd_gpu_float16_read(uint16_t x) {
@@ -104,8 +123,12 @@ static inline uint16_t blasd_gpu_bfloat16_write(float x) {
     return blasd_bfloat16_write(x);
 }
 
+static inline void blasd_grid_barrier(void) {
+    blasd_shim_grid_barrier();
+}
+
 /* Puts a launch on a stream of the stand-in library; with stream NULL it runs at once. */
-int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, bool together,
                       struct blasd_gpu_stream *stream, std::function<void()> run,
                       struct blasd_err *err);
 
@@ -115,9 +138,9 @@ static inline int blasd_gpu_allow_shared(const void *kernel, size_t bytes, struc
                       bytes);
 }
 template <class... P, class... A>
-int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, bool together,
                     struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
-    return blasd_shim_launch((const void *)kernel, grid, block, shared_bytes, stream,
+    return blasd_shim_launch((const void *)kernel, grid, block, shared_bytes, together, stream,
                              [=] { kernel(static_cast<P>(args)...); }, err);
 }
 
@@ -133,7 +156,15 @@ int blasd_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_byte
         int code = blasd_gpu_allow_shared((const void *)kernel, shared_bytes, err);
         if (code != 0) return code;
     }
-    return blasd_gpu_start(kernel, grid, block, shared_bytes, stream, err, args...);
+    return blasd_gpu_start(kernel, grid, block, shared_bytes, false, stream, err, args...);
+}
+
+/* The same for blocks that may wait for each other with blasd_grid_barrier, which orders what they
+ * write as well: all of them run at once, which a block for each multiprocessor always can. */
+template <class... P, class... A>
+int blasd_launch_together(void (*kernel)(P...), int blocks, dim3 block,
+                          struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
+    return blasd_gpu_start(kernel, dim3((unsigned)blocks), block, 0, true, stream, err, args...);
 }
 
 #endif

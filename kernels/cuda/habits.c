@@ -8,4 +8,4 @@ struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
                                             .pinned_least = (size_t)64 << 10,
                                             .pinned_after = 2};
 
-struct blasd_cuda_habits blasd_cuda_habits = {.energy_ns = 20000000};
+struct blasd_cuda_habits blasd_cuda_habits = {.energy_ns = 20000000, .spread_from = 200};

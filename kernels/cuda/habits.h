@@ -22,6 +22,7 @@ extern struct blasd_cuda_sizes blasd_cuda_sizes;
 
 struct blasd_cuda_habits {
     int64_t energy_ns; /* between two readings of the card's energy counter, at least */
+    int spread_from;   /* coefficients from which a regression's factor has the whole grid */
 };
 extern struct blasd_cuda_habits blasd_cuda_habits;
 

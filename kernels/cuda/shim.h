@@ -61,9 +61,10 @@ constexpr int warpSize = 32;
 extern uint64_t blasd_shim_seed;
 /* Runs all threads of a grid; false where the kernel did what CUDA does not define, with `why` (of
  * `size` bytes) filled in. `allowed`: what it was allowed when it was launched. Dynamic shared
- * memory is full of 0xff at the start of each block, and ends where it was said to end. */
+ * memory is full of 0xff at the start of each block, and ends where it was said to end. `together`:
+ * all blocks at once, which may be few. */
 bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, size_t allowed,
-                    const std::function<void()> &run, char *why, size_t size);
+                    bool together, const std::function<void()> &run, char *why, size_t size);
 
 /* true: what a grid and a block may be is checked, and no thread runs. */
 extern bool blasd_shim_checks_alone;
@@ -84,6 +85,7 @@ void blasd_shim_static_shared(const void *variable, size_t bytes);
 
 void *blasd_shim_dynamic_shared(void);
 void blasd_shim_barrier(bool value, int *count); /* count: of the threads whose value was true */
+void blasd_shim_grid_barrier(void);
 enum blasd_shim_meeting {
     BLASD_SHIM_SYNC,
     BLASD_SHIM_SHUFFLE,

@@ -10,10 +10,10 @@ extern "C" {
 #include "kernels/regression/dense.h"
 }
 
-#define STEPS_EACH 20000      /* of gd in a launch */
-#define STEPS_IN_ONE 128      /* coefficients up to which many are a launch */
-#define STEPS_ONE_BY_ONE 1000 /* where each is a launch */
-#define SWEEPS_FIRST 1000     /* of lasso in the first launch, then twice as many each time */
+#define STEPS_EACH 20000  /* of gd in a launch */
+#define STEPS_NARROW 128  /* coefficients up to which a block makes them */
+#define STEPS_WIDE 1000   /* where the whole grid makes each */
+#define SWEEPS_FIRST 1000 /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
 #define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
 #define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
@@ -104,8 +104,7 @@ static bool go_on(struct blasd_cuda_job *job, const struct gram_plan *plan, doub
 
 static int descend(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
     const struct gram_shape *g = &plan->gram;
-    int64_t left = plan->shape.iterations,
-            each = g->q <= STEPS_IN_ONE ? STEPS_EACH : STEPS_ONE_BY_ONE;
+    int64_t left = plan->shape.iterations, each = g->q <= STEPS_NARROW ? STEPS_EACH : STEPS_WIDE;
     int code = gram_descent_start(g, &plan->arrays, &plan->descent, job->stream, err);
     for (int launches = 1; code == 0 && left > 0; launches++) {
         int64_t steps = left < each ? left : each;

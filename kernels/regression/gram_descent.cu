@@ -1,8 +1,10 @@
 /* Gradient descent on the Gram matrix: b -= rate 2/n (G b - h), step after step in one launch, the
- * matrix in registers; where it does not fit there, a launch a step. Read next: gram.cuh. */
+ * matrix in registers of a block; where it does not fit there, the whole grid makes a step and
+ * waits for itself. Read next: gram.cuh. */
 #include "kernels/regression/gram.cuh"
 
 #define THREADS 256
+#define WIDE_THREADS 512
 #define LANES 4 /* that share a row of the matrix, at most */
 
 /* The matrix and X'Wy in the user's units, whole; b = 0. */
@@ -76,19 +78,26 @@ static __global__ void __launch_bounds__(128 * LANES)
     if (mine && lane == 0) *to = b;
 }
 
-/* One step of all problems and targets, a warp an element: from b to other. */
-static __global__ void __launch_bounds__(THREADS)
-    step_rows(struct gram_shape s, struct gram_descent d, const double *total) {
+/* Steps of all problems and targets by a grid launched together, a warp an element: from b to other
+ * and back. After an odd number b is where other was. */
+static __global__ void __launch_bounds__(WIDE_THREADS)
+    descend_wide(struct gram_shape s, struct gram_descent d, const double *total, int64_t steps) {
     int lane = (int)threadIdx.x % 32, q = s.q, t = s.t;
-    int64_t all = s.problems * q * t, step = (int64_t)gridDim.x * THREADS / 32;
-    for (int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / 32; at < all; at += step) {
-        int64_t problem = at / t / q, l = at % t;
-        const double *row = d.g + at / t * q, *b = d.b + problem * q * t + l;
-        double sum = 0;
-        for (int j = lane; j < q; j += 32) sum = __fma_rn(row[j], b[(int64_t)j * t], sum);
-        for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
-        if (lane == 0)
-            d.other[at] = d.b[at] - __dmul_rn(d.learning_rate * 2 / total[problem], sum - d.h[at]);
+    int64_t all = s.problems * q * t, warps = (int64_t)gridDim.x * WIDE_THREADS / 32;
+    int64_t first = ((int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x) / 32;
+    for (int64_t step = 0; step < steps; step++) {
+        const double *from = step % 2 == 0 ? d.b : d.other;
+        double *to = step % 2 == 0 ? d.other : d.b;
+        for (int64_t at = first; at < all; at += warps) {
+            int64_t problem = at / t / q, l = at % t;
+            const double *row = d.g + at / t * q, *b = from + problem * q * t + l;
+            double sum = 0;
+            for (int j = lane; j < q; j += 32) sum = __fma_rn(row[j], b[(int64_t)j * t], sum);
+            for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+            if (lane == 0)
+                to[at] = from[at] - __dmul_rn(d.learning_rate * 2 / total[problem], sum - d.h[at]);
+        }
+        blasd_grid_barrier();
     }
 }
 
@@ -96,7 +105,7 @@ int gram_descent_steps(const struct gram_shape *s, const struct gram_arrays *arr
                        struct gram_descent *descent, int64_t steps, struct blasd_gpu_stream *stream,
                        struct blasd_err *err) {
     int64_t blocks = s->problems * s->t, all = blocks * s->q;
-    int lanes = s->q <= 8 ? 1 : s->q <= 16 ? 2 : LANES, code = 0;
+    int lanes = s->q <= 8 ? 1 : s->q <= 16 ? 2 : LANES, code;
     unsigned threads = (unsigned)((s->q * lanes + 31) / 32 * 32);
     if (all == 0) return 0;
     if (s->q <= 32)
@@ -108,12 +117,10 @@ int gram_descent_steps(const struct gram_shape *s, const struct gram_arrays *arr
     if (s->q <= 128)
         return blasd_launch(descend<32>, dim3((unsigned)blocks), dim3(threads), 0, stream, err, *s,
                             *descent, arrays->total, lanes, steps);
-    blocks = (all * 32 + THREADS - 1) / THREADS;
-    if (blocks > s->units * 16) blocks = s->units * 16;
-    for (int64_t i = 0; code == 0 && i < steps; i++) {
+    code = blasd_launch_together(descend_wide, s->units, dim3(WIDE_THREADS), stream, err, *s,
+                                 *descent, arrays->total, steps);
+    if (steps % 2 != 0) {
         double *b = descent->b;
-        code = blasd_launch(step_rows, dim3((unsigned)blocks), dim3(THREADS), 0, stream, err, *s,
-                            *descent, arrays->total);
         descent->b = descent->other;
         descent->other = b;
     }

@@ -1,4 +1,6 @@
-/* Symmetric elimination in double-double by one block, and the triangular systems that follow.
+/* Symmetric elimination in double-double by one block or by a whole grid, and the triangular
+ * systems that follow. What is done to a number does not depend on how many do it, so neither do
+ * its bits.
  *
  * A column is taken to depend on those before it where less than DEPENDENT of its squared length is
  * left: far above the rounding of the products (1e-31), and below what the rank is decided by. */
@@ -9,6 +11,32 @@
 
 #define GRAM_THREADS 512
 #define DEPENDENT 0x1p-94
+
+/* Those who work on a problem, whole warps: a block, or from blasd_cuda_habits.spread_from
+ * coefficients on the grid. A block would take most of a second for 1024, and a wait for the grid
+ * takes about a microsecond: by reasoning, not by measuring. */
+struct gram_block {
+    __device__ int rank() const {
+        return (int)threadIdx.x;
+    }
+    __device__ int size() const {
+        return (int)blockDim.x;
+    }
+    __device__ void sync() const {
+        __syncthreads();
+    }
+};
+struct gram_grid { /* of a launch together */
+    __device__ int rank() const {
+        return (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    }
+    __device__ int size() const {
+        return (int)(gridDim.x * blockDim.x);
+    }
+    __device__ void sync() const {
+        blasd_grid_barrier();
+    }
+};
 
 /* Threads of a block that works on q columns. */
 static inline int gram_threads(int q) {
@@ -22,50 +50,49 @@ static __device__ inline struct twofold over(struct twofold a, struct twofold ro
 
 /* gram = U'DU in place: pivots, U' below the diagonal; with_y = D U'^-1 X'y. `diagonal`: the
  * squares that were there before. */
-static __device__ inline void eliminate(int q, int t, struct twofold *gram, struct twofold *with_y,
-                                        struct twofold *pivots, const double *diagonal) {
-    int tid = (int)threadIdx.x, all = (int)blockDim.x, lane = tid % 32, warp = tid / 32;
+template <class Team>
+static __device__ inline void eliminate(const Team &team, int q, int t, struct twofold *gram,
+                                        struct twofold *with_y, struct twofold *pivots,
+                                        const double *diagonal) {
+    int rank = team.rank(), all = team.size(), lane = rank % 32, warp = rank / 32;
     for (int j = 0; j < q; j++) {
-        __syncthreads();
+        int rest = q - j - 1, chunks = (rest + 31) / 32; /* of 32 columns, which a warp takes */
+        team.sync();
         struct twofold pivot = gram[j * q + j];
         bool dependent = !(pivot.hi > DEPENDENT * diagonal[j]);
-        for (int l = j + 1 + tid; l < q; l += all)
+        for (int l = j + 1 + rank; l < q; l += all)
             gram[l * q + j] = dependent ? two_from(0) : two_divide(gram[j * q + l], pivot);
-        if (tid == 0) pivots[j] = dependent ? two_from(0) : pivot;
-        __syncthreads();
-        for (int i = j + 1 + warp; !dependent && i < q; i += all / 32) {
-            struct twofold factor = gram[i * q + j];
-            for (int l = i + lane; l < q; l += 32)
+        if (rank == 0) pivots[j] = dependent ? two_from(0) : pivot;
+        team.sync();
+        for (int k = warp; !dependent && k < rest * chunks; k += all / 32) {
+            int i = j + 1 + k / chunks, l = j + 1 + k % chunks * 32 + lane;
+            if (l >= i && l < q)
                 gram[i * q + l] =
-                    two_subtract(gram[i * q + l], two_multiply(factor, gram[j * q + l]));
-            for (int l = lane; l < t; l += 32)
-                with_y[i * t + l] =
-                    two_subtract(with_y[i * t + l], two_multiply(factor, with_y[j * t + l]));
+                    two_subtract(gram[i * q + l], two_multiply(gram[i * q + j], gram[j * q + l]));
+        }
+        for (int at = rank; !dependent && at < rest * t; at += all) {
+            int i = j + 1 + at / t, l = at % t;
+            with_y[i * t + l] =
+                two_subtract(with_y[i * t + l], two_multiply(gram[i * q + j], with_y[j * t + l]));
         }
     }
-    __syncthreads();
+    team.sync();
 }
 
 /* x (q x columns) = U^-1 x; with `triangle`, x is upper triangular and stays so. */
-static __device__ inline void solve_upper(int q, const struct twofold *gram, struct twofold *x,
-                                          int columns, bool triangle) {
-    int tid = (int)threadIdx.x, all = (int)blockDim.x, lane = tid % 32, warp = tid / 32;
+template <class Team>
+static __device__ inline void solve_upper(const Team &team, int q, const struct twofold *gram,
+                                          struct twofold *x, int columns, bool triangle) {
     for (int j = q - 1; j > 0; j--) {
-        __syncthreads();
-        if (columns >= 16) {
-            for (int i = warp; i < j; i += all / 32)
-                for (int l = (triangle ? j : 0) + lane; l < columns; l += 32)
-                    x[i * columns + l] = two_subtract(
-                        x[i * columns + l], two_multiply(gram[j * q + i], x[j * columns + l]));
-        } else {
-            for (int at = tid; at < j * columns; at += all) {
-                int i = at / columns, l = at % columns;
-                if (triangle && l < j) continue;
-                x[at] = two_subtract(x[at], two_multiply(gram[j * q + i], x[j * columns + l]));
-            }
+        int first = triangle ? j : 0, width = columns - first;
+        team.sync();
+        for (int at = team.rank(); at < j * width; at += team.size()) {
+            int i = at / width, l = first + at % width;
+            x[i * columns + l] =
+                two_subtract(x[i * columns + l], two_multiply(gram[j * q + i], x[j * columns + l]));
         }
     }
-    __syncthreads();
+    team.sync();
 }
 
 #endif

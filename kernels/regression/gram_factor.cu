@@ -1,7 +1,13 @@
-/* What follows from the Gram matrix, a block a problem, in double-double: U'DU with U unit upper
- * triangular, coefficients, U^-1, and what the host needs of them; singular values by Jacobi.
- * Read next: gram.cuh, then ../regression/factor.c for the rank. */
+/* What follows from the Gram matrix in double-double: U'DU with U unit upper triangular,
+ * coefficients, U^-1, and what the host needs of them; singular values by Jacobi. A block a
+ * problem, or all blocks for one problem after the other: the same bits either way, so that a
+ * problem's company could not matter even if it chose. Read next: gram.cuh, then
+ * ../regression/factor.c for the rank. */
 #include "kernels/regression/gram_eliminate.cuh"
+
+extern "C" {
+#include "kernels/cuda/habits.h"
+}
 
 #define SWEEPS 40 /* of Jacobi, at most */
 
@@ -37,24 +43,49 @@ static __device__ struct gram_arrays of_problem(const struct gram_shape &s,
     return a;
 }
 
+/* The problems of this team: the first, and how far it is to the next. */
+static __device__ inline int64_t first_of(const struct gram_block &) {
+    return blockIdx.x;
+}
+static __device__ inline int64_t first_of(const struct gram_grid &) {
+    return 0;
+}
+static __device__ inline int64_t next_of(const struct gram_block &) {
+    return gridDim.x;
+}
+static __device__ inline int64_t next_of(const struct gram_grid &) {
+    return 1;
+}
+
+/* Puts `kernel` on its way: KERNEL<gram_block> or KERNEL<gram_grid> by the number of coefficients
+ * alone. */
+#define LAUNCH(kernel, s, threads, stream, err, ...)                                               \
+    ((s)->q < blasd_cuda_habits.spread_from                                                        \
+         ? blasd_launch(kernel<gram_block>, dim3((unsigned)(s)->problems),                         \
+                        dim3((unsigned)(threads)), 0, stream, err, __VA_ARGS__)                    \
+         : blasd_launch_together(kernel<gram_grid>, (s)->units, dim3((unsigned)(threads)), stream, \
+                                 err, __VA_ARGS__))
+
 /* x (q x columns) = U'^-1 x */
-static __device__ void solve_lower(int q, const struct twofold *gram, struct twofold *x,
-                                   int columns) {
-    int tid = (int)threadIdx.x, all = (int)blockDim.x;
+template <class Team>
+static __device__ void solve_lower(const Team &team, int q, const struct twofold *gram,
+                                   struct twofold *x, int columns) {
     for (int j = 0; j < q - 1; j++) {
-        __syncthreads();
-        for (int at = (j + 1) * columns + tid; at < q * columns; at += all) {
+        team.sync();
+        for (int at = (j + 1) * columns + team.rank(); at < q * columns; at += team.size()) {
             int i = at / columns, l = at % columns;
             x[at] = two_subtract(x[at], two_multiply(gram[i * q + j], x[j * columns + l]));
         }
     }
-    __syncthreads();
+    team.sync();
 }
 
 /* The triangle and what it leaves, out of the shifts: r, z, rest. */
-static __device__ void put_triangle(const struct gram_shape &s, const struct gram_arrays &a) {
-    int q = s.q, t = s.t, all = (int)blockDim.x;
-    for (int at = (int)threadIdx.x; at < q * (q + t); at += all) {
+template <class Team>
+static __device__ void put_triangle(const Team &team, const struct gram_shape &s,
+                                    const struct gram_arrays &a) {
+    int q = s.q, t = s.t, rank = team.rank(), all = team.size();
+    for (int at = rank; at < q * (q + t); at += all) {
         int j = at / (q + t), l = at % (q + t);
         struct twofold root = two_root(a.pivots[j]), value = two_from(0);
         if (l < q && l > j)
@@ -71,7 +102,7 @@ static __device__ void put_triangle(const struct gram_shape &s, const struct gra
         else
             a.z[j * t + l - q] = two_round(value);
     }
-    for (int l = (int)threadIdx.x; l < t; l += all) {
+    for (int l = rank; l < t; l += all) {
         struct twofold sum = a.squares[l];
         for (int j = 0; j < q; j++) {
             struct twofold c = a.with_y[j * t + l];
@@ -81,13 +112,15 @@ static __device__ void put_triangle(const struct gram_shape &s, const struct gra
         sum = two_shift(sum, 2 * gram_exponent(a.columns[q + l]));
         a.rest[l] = sum.hi > 0 ? two_round(sum) : 0;
     }
-    for (int j = (int)threadIdx.x; j < q + t; j += all) a.exponent[j] = gram_exponent(a.columns[j]);
+    for (int j = rank; j < q + t; j += all) a.exponent[j] = gram_exponent(a.columns[j]);
 }
 
 /* basis = U^-1 D^-1/2, out of shifts and scales. */
-static __device__ void put_basis(const struct gram_shape &s, const struct gram_arrays &a) {
-    int q = s.q, all = (int)blockDim.x;
-    for (int at = (int)threadIdx.x; at < q * q; at += all) {
+template <class Team>
+static __device__ void put_basis(const Team &team, const struct gram_shape &s,
+                                 const struct gram_arrays &a) {
+    int q = s.q;
+    for (int at = team.rank(); at < q * q; at += team.size()) {
         int j = at / q, c = at % q;
         struct twofold value = c < j ? two_from(0) : a.inverse[at];
         if (j == 0 && s.first == 1)
@@ -99,26 +132,33 @@ static __device__ void put_basis(const struct gram_shape &s, const struct gram_a
     }
 }
 
-static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor_in in) {
+template <class Team>
+static __device__ void factor_one(const Team &team, const struct factor_in &in, int64_t problem) {
     const struct gram_shape &s = in.s;
-    struct gram_arrays a = of_problem(s, in.a, blockIdx.x);
-    int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
-    double *diagonal = static_cast<double *>(in.a.scratch) + (int64_t)blockIdx.x * q;
+    struct gram_arrays a = of_problem(s, in.a, problem);
+    int q = s.q, t = s.t, rank = team.rank(), all = team.size();
+    double *diagonal = static_cast<double *>(in.a.scratch) + problem * q;
     double alpha = gram_alpha(in.wish.penalty, *a.total);
-    for (int j = tid; j < q; j += all) {
+    for (int j = rank; j < q; j += all) {
         if (j >= s.first && alpha > 0)
             a.gram[j * q + j] =
                 two_add(a.gram[j * q + j], two_from(ldexp(alpha, -2 * a.columns[j].exponent)));
         diagonal[j] = a.gram[j * q + j].hi;
     }
-    eliminate(q, t, a.gram, a.with_y, a.pivots, diagonal);
-    for (int at = tid; at < q * t; at += all) a.b[at] = over(a.with_y[at], a.pivots[at / t]);
-    solve_upper(q, a.gram, a.b, t, false);
-    if (in.wish.triangle) put_triangle(s, a);
+    eliminate(team, q, t, a.gram, a.with_y, a.pivots, diagonal);
+    for (int at = rank; at < q * t; at += all) a.b[at] = over(a.with_y[at], a.pivots[at / t]);
+    solve_upper(team, q, a.gram, a.b, t, false);
+    if (in.wish.triangle) put_triangle(team, s, a);
     if (!in.wish.basis) return;
-    for (int at = tid; at < q * q; at += all) a.inverse[at] = two_from(at / q == at % q);
-    solve_upper(q, a.gram, a.inverse, q, true);
-    put_basis(s, a);
+    for (int at = rank; at < q * q; at += all) a.inverse[at] = two_from(at / q == at % q);
+    solve_upper(team, q, a.gram, a.inverse, q, true);
+    put_basis(team, s, a);
+}
+
+template <class Team>
+static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor_in in) {
+    Team team;
+    for (int64_t i = first_of(team); i < in.s.problems; i += next_of(team)) factor_one(team, in, i);
 }
 
 int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
@@ -126,8 +166,7 @@ int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
                 struct blasd_err *err) {
     struct factor_in in = {*s, *arrays, *wish};
     if (s->problems == 0) return 0;
-    return blasd_launch(make_factor, dim3((unsigned)s->problems),
-                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, in);
+    return LAUNCH(make_factor, s, gram_threads(s->q), stream, err, in);
 }
 
 /* Row 0 of with_y is the targets' sum, row 0's square the weights'; no factor changes them. */
@@ -158,25 +197,27 @@ int gram_totals(const struct gram_shape *s, const struct gram_arrays *arrays,
 
 /* ---- after the residuals ---- */
 
-static __global__ void __launch_bounds__(GRAM_THREADS)
-    correct_b(struct gram_shape s, struct gram_arrays arrays, bool correct) {
-    struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
-    int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
+template <class Team>
+static __device__ void correct_one(const Team &team, const struct gram_shape &s,
+                                   const struct gram_arrays &arrays, bool correct,
+                                   int64_t problem) {
+    struct gram_arrays a = of_problem(s, arrays, problem);
+    int q = s.q, t = s.t, tid = team.rank(), all = team.size();
     struct twofold *step = a.slopes; /* its first q x t, once they are read */
     for (int base = 0; correct && base < q * t; base += all) {
         int at = base + tid;
         struct twofold sum = {0, 0};
         if (at < q * t) sum = two_add(a.slopes[2 * at], a.slopes[2 * at + 1]);
-        __syncthreads(); /* what is written next has been read */
+        team.sync(); /* what is written next has been read */
         if (at < q * t) a.slopes[at] = sum;
-        __syncthreads();
+        team.sync();
     }
     if (correct) {
         /* the slope is needed twice: the second half of slopes keeps it */
         for (int at = tid; at < q * t; at += all) a.slopes[q * t + at] = step[at];
-        solve_lower(q, a.gram, step, t);
+        solve_lower(team, q, a.gram, step, t);
         for (int at = tid; at < q * t; at += all) step[at] = over(step[at], a.pivots[at / t]);
-        solve_upper(q, a.gram, step, t, false);
+        solve_upper(team, q, a.gram, step, t, false);
     }
     for (int l = tid; l < t; l += all) {
         struct twofold sum = two_add(a.left_squares[2 * l], a.left_squares[2 * l + 1]);
@@ -186,7 +227,7 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
         a.ssr[l] = sum.hi > 0 ? two_round(sum) : sum.hi == 0 || sum.hi < 0 ? 0 : sum.hi;
     }
     for (int at = tid; correct && at < q * t; at += all) a.b[at] = two_add(a.b[at], step[at]);
-    __syncthreads();
+    team.sync();
     for (int at = tid; at < q * t; at += all) {
         int l = at / q, j = at % q, shift = gram_exponent(a.columns[q + l]);
         struct twofold value = two_shift(a.b[j * t + l], shift - a.columns[j].exponent);
@@ -203,11 +244,18 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
     }
 }
 
+template <class Team>
+static __global__ void __launch_bounds__(GRAM_THREADS)
+    correct_b(struct gram_shape s, struct gram_arrays arrays, bool correct) {
+    Team team;
+    for (int64_t i = first_of(team); i < s.problems; i += next_of(team))
+        correct_one(team, s, arrays, correct, i);
+}
+
 int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, bool correct,
                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
     if (s->problems == 0) return 0;
-    return blasd_launch(correct_b, dim3((unsigned)s->problems), dim3((unsigned)gram_threads(s->q)),
-                        0, stream, err, *s, *arrays, correct);
+    return LAUNCH(correct_b, s, gram_threads(s->q), stream, err, *s, *arrays, correct);
 }
 
 /* ---- singular values ---- */
@@ -243,17 +291,28 @@ static __device__ bool turn(int m, double *u, double *v) {
     return true;
 }
 
-/* One-sided Jacobi on the columns of r, all pairs by the rounds of a tournament. room: q x q. */
-static __global__ void __launch_bounds__(GRAM_THREADS)
-    find_singular(struct gram_shape s, struct gram_arrays arrays, double *room) {
-    struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
-    int q = s.q, even = (q + 1) / 2 * 2, tid = (int)threadIdx.x, all = (int)blockDim.x;
-    int lane = tid % 32, warp = tid / 32, most = a.columns[0].exponent;
-    double *columns = room + (int64_t)blockIdx.x * q * q;
+/* Whether it is so for any of the team's threads, who ask for the `time`th time, from 1; between
+ * two times they meet. said: 0 at first, of the grid. */
+static __device__ inline bool any_of(const struct gram_block &, int *, int, bool so) {
+    return __syncthreads_or(so) != 0;
+}
+static __device__ inline bool any_of(const struct gram_grid &team, int *said, int time, bool so) {
+    if (so) atomicMax(said, time);
+    team.sync();
+    return *said == time;
+}
+
+/* One-sided Jacobi on the columns of r, all pairs by the rounds of a tournament. columns: q x q. */
+template <class Team>
+static __device__ void singular_one(const Team &team, const struct gram_shape &s,
+                                    const struct gram_arrays &a, double *columns, int *said) {
+    int q = s.q, even = (q + 1) / 2 * 2, rank = team.rank(), all = team.size();
+    int lane = rank % 32, warp = rank / 32, most = a.columns[0].exponent;
     for (int j = 1; j < q; j++) most = a.columns[j].exponent > most ? a.columns[j].exponent : most;
-    for (int at = tid; at < q * q; at += all)
+    for (int at = rank; at < q * q; at += all)
         columns[at] = ldexp(a.r[at % q * q + at / q], a.columns[at / q].exponent - most);
-    __syncthreads();
+    if (rank == 0) *said = 0;
+    team.sync();
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         bool turned = false;
         for (int round = 0; round < even - 1; round++) {
@@ -265,9 +324,9 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
                 if (turn(q, columns + (int64_t)first * q, columns + (int64_t)second * q))
                     turned = true;
             }
-            __syncthreads();
+            team.sync();
         }
-        if (!__syncthreads_or(turned)) break;
+        if (!any_of(team, said, sweep + 1, turned)) break;
     }
     for (int j = warp; j < q; j += all / 32) {
         double sum = 0;
@@ -277,12 +336,22 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
     }
 }
 
+template <class Team>
+static __global__ void __launch_bounds__(GRAM_THREADS)
+    find_singular(struct gram_shape s, struct gram_arrays arrays, double *room) {
+    Team team;
+    for (int64_t i = first_of(team); i < s.problems; i += next_of(team)) {
+        double *columns = room + i * s.q * s.q;
+        int *said = reinterpret_cast<int *>(room + s.problems * s.q * s.q + i);
+        singular_one(team, s, of_problem(s, arrays, i), columns, said);
+    }
+}
+
 int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
                   struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    int threads = s->q > 24 ? GRAM_THREADS : gram_threads(s->q);
     if (s->problems == 0 || s->q == 0) return 0;
-    return blasd_launch(find_singular, dim3((unsigned)s->problems),
-                        dim3((unsigned)(s->q > 24 ? GRAM_THREADS : gram_threads(s->q))), 0, stream,
-                        err, *s, *arrays, (double *)arrays->scratch);
+    return LAUNCH(find_singular, s, threads, stream, err, *s, *arrays, (double *)arrays->scratch);
 }
 
 /* ---- robust errors ---- */

@@ -133,10 +133,10 @@ static __device__ bool newton(const struct sparse_block &d) {
     bool broken = false;
     if (used == 0) return false;
     newton_system(d, used, slope);
-    eliminate(used, 1, d.room, slope, pivots, d.diagonal);
+    eliminate(gram_block(), used, 1, d.room, slope, pivots, d.diagonal);
     for (int i = tid; i < used; i += all) step[i] = over(slope[i], pivots[i]);
     __syncthreads();
-    solve_upper(used, d.room, step, 1, false);
+    solve_upper(gram_block(), used, d.room, step, 1, false);
     for (int i = tid; i < used; i += all) {
         double old = d.b[d.used[i]], by = two_round(step[i]);
         if (!(fabs(by) < INFINITY)) broken = true;

@@ -154,6 +154,9 @@ static int take_steps(struct blasd_cuda_job *job, struct solve_plan *plan, struc
     if (code == 0) code = blasd_cuda_take(job, (size_t)(spares * square), &steps->spare, err);
     if (code == 0) code = blasd_cuda_take(job, (size_t)(matrices * n * size), &steps->beside, err);
     if (code == 0)
+        code = blasd_cuda_take(job, (size_t)(matrices * solve_diagonal_count(n) * size),
+                               &steps->diagonal, err);
+    if (code == 0)
         code = blasd_cuda_take(job, (size_t)(3 * matrices * n) * sizeof(int),
                                (void **)&steps->numbers, err);
     if (code == 0)
@@ -215,11 +218,11 @@ static dim3 grid_of(int64_t blocks) {
 
 /* ---- systems that a team's shared memory holds: launches that jobs of any shape share ---- */
 
-template <int W, class T>
+template <int W, int N, class T>
 static int share_small(struct blasd_cuda_job *job, const struct solve_batch &batch,
                        struct blasd_err *err) {
     int teams = SMALL_THREADS / W;
-    return blasd_cuda_share(job, 0, solve_small<W, T>,
+    return blasd_cuda_share(job, 0, solve_small<W, N, T>,
                             at_most((batch.total + teams - 1) / teams, GRID_MOST), SMALL_THREADS, 0,
                             batch, err);
 }
@@ -239,15 +242,21 @@ template <class T>
 static int share_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
                        struct blasd_err *err) {
     const struct solve_batch &batch = plan->batch;
-    int n = batch.shape.n, code;
+    bool left = batch.shape.assume == BLASD_ASSUME_GENERAL;
+    int n = batch.shape.n, code = 0;
     if (plan->way == WAY_BLOCKS)
         return blasd_cuda_share(job, 0, solve_by_blocks<T>, at_most(batch.total, GRID_MOST),
                                 plan->threads, (size_t)room_bytes(plan, true, false), batch, err);
-    if (n > 16) return share_lanes<32, T>(job, plan, false, err);
-    if (n > 8) return share_lanes<16, T>(job, plan, false, err);
-    if (batch.shape.assume != BLASD_ASSUME_GENERAL) return share_lanes<8, T>(job, plan, false, err);
-    code = n <= 4 ? share_small<4, T>(job, batch, err) : share_small<8, T>(job, batch, err);
-    return code == 0 ? share_lanes<8, T>(job, plan, true, err) : code;
+    if (left)
+        code = n <= 4    ? share_small<4, 4, T>(job, batch, err)
+               : n <= 8  ? share_small<8, 8, T>(job, batch, err)
+               : n <= 16 ? share_small<16, 16, T>(job, batch, err)
+               : n <= 24 ? share_small<32, 24, T>(job, batch, err)
+                         : share_small<32, 32, T>(job, batch, err);
+    if (code != 0) return code;
+    if (n <= 8) return share_lanes<8, T>(job, plan, left, err);
+    if (n <= 16) return share_lanes<16, T>(job, plan, left, err);
+    return share_lanes<32, T>(job, plan, left, err);
 }
 
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {

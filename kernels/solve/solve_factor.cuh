@@ -10,6 +10,7 @@
 #include "kernels/solve/solve_team.cuh"
 
 #define SOLVE_PANEL 8
+#define SOLVE_DIAGONAL 32 /* rows of a block whose inverse the estimate uses: a warp's */
 
 template <class T> struct vector_view {
     T *p;
@@ -57,6 +58,67 @@ static __device__ __noinline__ void substitute(const Team &team, matrix_view<T> 
             int i = (forward ? 0 : n - 1) + by * q;
             T sum = 0;
             for (int k = 0; k < m; k++) sum += t(i, base + by * k) * x[base + by * k];
+            x[i] -= sum;
+        }
+        team.sync();
+    }
+}
+
+/* ---- the inverses of a triangle's blocks on the diagonal ---- */
+
+/* Numbers that they take: blocks of SOLVE_DIAGONAL, columns an odd step apart. */
+static __host__ __device__ inline int64_t solve_diagonal_count(int64_t n) {
+    return (n + SOLVE_DIAGONAL - 1) / SOLVE_DIAGONAL * SOLVE_DIAGONAL * (SOLVE_DIAGONAL + 1);
+}
+template <class T> static __device__ inline matrix_view<T> diagonal_block(matrix_view<T> d, int b) {
+    return {d.p + b * SOLVE_DIAGONAL * (SOLVE_DIAGONAL + 1), d.row, d.column};
+}
+
+/* Those of the lower triangle t; of a unit one, what is below the diagonal. A warp a block, a lane
+ * a column. False: one is not finite, for a pivot was too small. */
+template <class T>
+static __device__ __noinline__ bool invert_diagonal(const team_of_block &team, matrix_view<T> t,
+                                                    int n, bool unit, matrix_view<T> inverse) {
+    int lane = team.rank() % 32, good = 1;
+    for (int b = team.rank() / 32; b * SOLVE_DIAGONAL < n; b += team.size() / 32) {
+        int base = b * SOLVE_DIAGONAL, m = n - base < SOLVE_DIAGONAL ? n - base : SOLVE_DIAGONAL;
+        matrix_view<T> to = diagonal_block(inverse, b);
+        for (int i = 0; i < m; i++) {
+            T own = unit ? (T)1 : 1 / t(base + i, base + i), sum;
+            if (lane > i || (unit && lane == i)) continue;
+            sum = lane == i ? (T)-1 : unit ? t(base + i, base + lane) : (T)0;
+            for (int k = unit ? lane + 1 : lane; k < i; k++)
+                sum += t(base + i, base + k) * to(k, lane);
+            to(i, lane) = -sum * own;
+            good &= is_finite((double)to(i, lane));
+        }
+    }
+    return !team.any(!good);
+}
+
+/* substitute by them, which waits once for a block where that waits for each row. */
+template <class T>
+static __device__ __noinline__ void substitute_inverted(const team_of_block &team, matrix_view<T> t,
+                                                        matrix_view<T> inverse, int n, bool forward,
+                                                        bool unit, vector_view<T> x) {
+    int blocks = (n + SOLVE_DIAGONAL - 1) / SOLVE_DIAGONAL;
+    for (int step = 0; step < blocks; step++) {
+        int b = forward ? step : blocks - 1 - step, base = b * SOLVE_DIAGONAL;
+        int m = n - base < SOLVE_DIAGONAL ? n - base : SOLVE_DIAGONAL;
+        matrix_view<T> own = diagonal_block(inverse, b);
+        if (team.rank() < 32) {
+            int i = team.rank();
+            T sum = unit && i < m ? x[base + i] : (T)0;
+            for (int k = 0; k < m; k++)
+                if (i < m && (k == i ? !unit : (k < i) == forward)) sum += own(i, k) * x[base + k];
+            __syncwarp();
+            if (i < m) x[base + i] = sum;
+        }
+        team.sync();
+        int first = forward ? base + m : 0, end = forward ? n : base;
+        for (int i = first + team.rank(); i < end; i += team.size()) {
+            T sum = 0;
+            for (int k = base; k < base + m; k++) sum += t(i, k) * x[k];
             x[i] -= sum;
         }
         team.sync();

@@ -90,11 +90,14 @@ struct solve_carver {
     }
 };
 
-/* Bytes of shared memory that a system takes: with its factors, and with its matrix too. */
+/* Bytes of shared memory that a system takes: with its factors (of a block, and what it inverts of
+ * them), and with its matrix too. */
 template <class T>
 static __host__ __device__ inline int64_t solve_room_bytes(int64_t n, bool factors, bool keeps) {
     int64_t squares = (factors ? 1 : 0) + (keeps ? 1 : 0);
-    int64_t bytes = 8 * n + (int64_t)sizeof(T) * (squares * n * (n | 1) + 6 * n) + 16 * n;
+    int64_t diagonal = factors && !keeps ? solve_diagonal_count(n) : 0;
+    int64_t bytes =
+        8 * n + (int64_t)sizeof(T) * (squares * n * (n | 1) + diagonal + 6 * n) + 16 * n;
     return (bytes + 15) / 16 * 16;
 }
 
@@ -105,6 +108,8 @@ static __device__ inline struct solve_room<T> carve(struct solve_carver from, in
     room.v = from.take<double>(n);
     if (factors) room.f = from.take_square<T>(n);
     if (keeps) room.m = from.take_square<T>(n);
+    if (factors && !keeps)
+        room.diagonal = {from.take<T>((int)solve_diagonal_count(n)).p, 1, SOLVE_DIAGONAL + 1};
     room.x = from.take<T>(n);
     room.b = from.take<T>(n);
     room.r = from.take<T>(n);
@@ -141,14 +146,16 @@ static __device__ void solve_one(const Team &team, const struct solve_batch &bat
 
 /* What small_system does; the flags of what it leaves say so. The teams of a warp go through all of
  * it together, those without a system of their own with the last one. */
-template <int W, class T>
-__global__ void __launch_bounds__(SMALL_THREADS)
+template <int W, int N, class T>
+__global__ void __launch_bounds__(SMALL_THREADS, W > 8 ? 4 : 6)
     solve_small(const blasd_share<solve_batch> *shares, int count) {
+    BLASD_STATIC_SHARED(T, factors, [SMALL_THREADS / W][N * (N + 1)]);
     const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
     const struct solve_batch &batch = share.args;
     const struct solve_shape &shape = batch.shape;
     int teams = SMALL_THREADS / W, mine = (int)threadIdx.x % 32 / W;
-    struct small_system<W, T> s;
+    struct small_system<W, N, T> s;
+    s.factors = factors[threadIdx.x / W];
     s.team.in_step();
     s.n = shape.n;
     s.lane = s.team.rank();
@@ -156,14 +163,16 @@ __global__ void __launch_bounds__(SMALL_THREADS)
          first += share.blocks() * teams) {
         int64_t at = first + mine < batch.total ? first + mine : batch.total - 1;
         bool own = at == first + mine, good;
-        const T *a = matrix_of<T>(batch, at), *b = columns_of<T>(batch, at);
+        const T *b = columns_of<T>(batch, at);
         struct solve_matrix state = {};
         struct solve_outcome outcome = {};
         double shrinks;
+        s.own = matrix_of<T>(batch, at) + s.lane * shape.a_row;
+        s.own_step = (int)shape.a_column;
         BLASD_UNROLL
-        for (int j = 0; j < W; j++)
-            s.own[j] = s.here() && j < s.n ? a[s.lane * shape.a_row + j * shape.a_column]
-                                           : (T)(s.lane == j ? 1 : 0);
+        for (int j = 0; j < N; j++)
+            s.f[j] = s.here() && j < s.n ? s.element(j) : (T)(s.lane == j ? 1 : 0);
+        s.team.sync(); /* the factors of the system before are read no more */
         good = s.measure();
         good = s.factor() && good;
         outcome.rcond = s.rcond();
@@ -172,7 +181,7 @@ __global__ void __launch_bounds__(SMALL_THREADS)
         outcome.method = state.method = BLASD_SOLVED_LU;
         BLASD_UNROLL_NOT
         for (int c = 0; c < shape.columns; c++) {
-            T x = s.here() ? b[s.lane * shape.b_row + c * shape.b_column] : (T)0;
+            T x = s.here() ? __ldg(b + s.lane * shape.b_row + c * shape.b_column) : (T)0;
             bool refine = shape.refinement != BLASD_REFINE_NONE;
             double error;
             int steps;
@@ -224,6 +233,7 @@ struct solve_steps {
     bool shared_matrices; /* number them as the job has them; else each system has its own */
     int64_t first, systems, matrices;
     void *factors, *beside; /* n x n and n for each matrix */
+    void *diagonal;         /* solve_diagonal_count(n) for each */
     int *numbers;           /* 3 n for each: order and scales */
     struct solve_matrix *states;
     struct solve_outcome *outcomes; /* for each system and its blocks of columns */
@@ -242,6 +252,8 @@ static __device__ inline solve_room<T> room_of_step(const struct solve_steps &st
     struct solve_room<T> room = carve<T>(from, n, false, false);
     room.f = {static_cast<T *>(steps.factors) + matrix * n * n, 1, n};
     room.beside = {static_cast<T *>(steps.beside) + matrix * n, 1};
+    room.diagonal = {static_cast<T *>(steps.diagonal) + matrix * solve_diagonal_count(n), 1,
+                     SOLVE_DIAGONAL + 1};
     room.order = {steps.numbers + 3 * matrix * n, 1};
     room.row_scale = {steps.numbers + (3 * matrix + 1) * n, 1};
     room.column_scale = {steps.numbers + (3 * matrix + 2) * n, 1};

@@ -1,11 +1,14 @@
-/* General systems of up to 8 unknowns that are well scaled: a row for each lane, in registers. What
- * lanes_body.h is on the CPU, with the same decisions: one step of refinement, and whatever needs
- * more than that (scaling, a pivot of 0, more steps, QR) is left to solve_by_lanes.
+/* General systems of up to 32 unknowns that are well scaled: a row for each lane, in registers.
+ * What lanes_body.h is on the CPU, with the same decisions: one step of refinement, and whatever
+ * needs more than that (scaling, a pivot of 0, more steps, QR) is left to solve_by_lanes.
  *
- * W, the lanes of a team, is known when this is compiled, so that no array needs an address; a
- * system of n < W unknowns has the unit matrix beyond. Rows stay where they are: the pivot of step
- * k is in lane order(k), and a lane's own step is `mine`. With more lanes the unrolled code would
- * no longer fit the instruction cache. Read next: solve_kernels.cuh. */
+ * N, the unknowns that there is room for, and W, the lanes of a team, are known when this is
+ * compiled, so that no array needs an address; a system of n < N unknowns has the unit matrix
+ * beyond. Rows stay where they are: the pivot of step k is in lane order(k), and a lane's own step
+ * is `mine`. Elimination turns the rows by one column a step, so that one step's code serves all;
+ * up to 8 columns it is unrolled, beyond that all steps together would not fit the instruction
+ * cache. What goes by columns, the transposed solution, reads the factors from shared memory, where
+ * they stand in the order of the pivots. Read next: solve_kernels.cuh. */
 #ifndef BLASD_KERNELS_SOLVE_SMALL_CUH
 #define BLASD_KERNELS_SOLVE_SMALL_CUH
 
@@ -13,15 +16,22 @@
 
 #define SOLVE_LEFT (1 << 30) /* of a system's flags */
 
-template <int W, class T> struct small_system {
+template <int W, int N, class T> struct small_system {
     team_of_lanes<W> team;
     int n, lane, mine, order;
-    T own[W], f[W]; /* this lane's row of the matrix, and of its factors */
-    T inverse;      /* of its pivot */
+    T f[N];       /* this lane's row of the matrix, then of its factors */
+    T inverse;    /* of its pivot */
+    const T *own; /* its row in memory, for the residuals */
+    int own_step; /* from element to element */
+    T *factors;   /* shared, N x (N + 1): row k is that of pivot k, its last number the inverse */
     double norm_1, norm_inf;
 
     __device__ __forceinline__ bool here() const {
         return lane < n;
+    }
+    /* of the job's matrix, which nobody writes; 0 beyond it */
+    __device__ __forceinline__ T element(int j) const {
+        return here() && j < n ? __ldg(own + j * own_step) : (T)0;
     }
     __device__ __forceinline__ double most(T value) const {
         return team.most(here() ? size_of((double)value) : 0);
@@ -36,8 +46,8 @@ template <int W, class T> struct small_system {
         double row = 0, least_column = none, least_row;
         norm_1 = 0;
         BLASD_UNROLL
-        for (int j = 0; j < W; j++) {
-            double size = here() && j < n ? size_of((double)own[j]) : 0, column = team.sum(size);
+        for (int j = 0; j < N; j++) {
+            double size = here() && j < n ? size_of((double)f[j]) : 0, column = team.sum(size);
             row += size;
             norm_1 = column > norm_1 ? column : norm_1;
             least_column = j < n && column < least_column ? column : least_column;
@@ -50,62 +60,78 @@ template <int W, class T> struct small_system {
 
     /* False: a pivot is 0, or too small to be divided by. */
     __device__ __forceinline__ bool factor() {
+        constexpr int steps = N <= 8 ? N : 1; /* that are unrolled */
         bool whole = true;
-        mine = W;
+        mine = lane < N ? N : -1; /* beyond the system there are no rows to choose */
         order = lane;
         inverse = 1; /* every lane has its turn */
-        BLASD_UNROLL
-        for (int j = 0; j < W; j++) f[j] = own[j];
-        BLASD_UNROLL
-        for (int k = 0; k < W; k++) {
-            int at = team.largest(mine < W ? -1 : size_of((double)f[k]), lane);
-            T over = 1 / team.shuffle(f[k], at), left = f[k] * over;
-            bool below = mine == W && lane != at;
+        BLASD_UNROLL_BY(steps)
+        for (int k = 0; k < N; k++) {
+            int at = team.largest(mine < N ? -1 : size_of((double)f[0]), lane);
+            T over = 1 / team.shuffle(f[0], at), left = f[0] * over;
+            bool below = mine == N && lane != at;
             whole = whole && is_finite((double)over);
             if (lane == k) order = at;
             if (lane == at) {
                 mine = k;
                 inverse = over;
             }
-            if (below) f[k] = left;
+            if (!below) left = f[0];
+            /* columns k + 1 ... N - 1 come first, then those that are done */
             BLASD_UNROLL
-            for (int j = k + 1; j < W; j++) {
-                T other = team.shuffle(f[j], at);
-                if (below) f[j] -= left * other;
+            for (int from = 1; from < N; from += 8) {
+                if (from < N - k) {
+                    BLASD_UNROLL
+                    for (int j = from; j < N && j < from + 8; j++) {
+                        T other = team.shuffle(f[j], at);
+                        f[j - 1] = below && j < N - k ? f[j] - left * other : f[j];
+                    }
+                } else {
+                    BLASD_UNROLL
+                    for (int j = from; j < N && j < from + 8; j++) f[j - 1] = f[j];
+                }
             }
+            f[N - 1] = left;
         }
+        if (mine >= 0 && mine < N) { /* of NaN some rows have had no turn */
+            BLASD_UNROLL
+            for (int j = 0; j < N; j++) factors[mine * (N + 1) + j] = f[j];
+            factors[mine * (N + 1) + N] = inverse;
+        }
+        team.sync();
         return whole;
     }
 
     /* inverse(A) v, where lane i holds element i. */
     __device__ __forceinline__ T solve(T v) const {
         BLASD_UNROLL
-        for (int k = 0; k < W; k++) {
+        for (int k = 0; k < N; k++) {
             T y = team.shuffle(v, team.shuffle(order, k));
             if (mine > k) v -= f[k] * y;
         }
         BLASD_UNROLL
-        for (int k = W - 1; k >= 0; k--) {
+        for (int k = N - 1; k >= 0; k--) {
             if (mine == k) v *= inverse;
             T x = team.shuffle(v, team.shuffle(order, k));
             if (mine < k) v -= f[k] * x;
         }
         return team.shuffle(v, order);
     }
-    /* inverse(A') v */
+    /* inverse(A') v: column i of the factors is lane i's. */
     __device__ __forceinline__ T solve_transposed(T v) const {
-        T w = 0;
-        BLASD_UNROLL
-        for (int k = 0; k < W; k++) {
-            T next = team.shuffle(v, k) - (T)team.sum(mine < k ? (double)(f[k] * w) : 0);
-            if (mine == k) w = next * inverse;
+        int column = lane < N ? lane : 0;
+        BLASD_UNROLL_BY(4)
+        for (int k = 0; k < N; k++) {
+            if (lane == k) v *= factors[k * (N + 1) + N];
+            T y = team.shuffle(v, k);
+            if (lane > k) v -= factors[k * (N + 1) + column] * y;
         }
-        BLASD_UNROLL
-        for (int k = W - 1; k >= 0; k--) {
-            T rest = (T)team.sum(mine > k ? (double)(f[k] * w) : 0);
-            if (mine == k) w -= rest;
+        BLASD_UNROLL_BY(4)
+        for (int k = N - 1; k >= 0; k--) {
+            T x = team.shuffle(v, k);
+            if (lane < k) v -= factors[k * (N + 1) + column] * x;
         }
-        return w;
+        return team.shuffle(v, lane < N ? mine : lane);
     }
 
     /* The estimate of solve_system.cuh as one loop, which the teams of a warp leave together: so a
@@ -148,7 +174,7 @@ template <int W, class T> struct small_system {
     __device__ __forceinline__ double contraction(double rcond) const {
         double own_most = 0, all;
         BLASD_UNROLL
-        for (int j = 0; j < W; j++) {
+        for (int j = 0; j < N; j++) {
             double size = j >= mine && j < n ? size_of((double)f[j]) : 0;
             own_most = size > own_most ? size : own_most;
         }
@@ -173,7 +199,7 @@ template <int W, class T> struct small_system {
             size_x = size_d;
             double hi = (double)b, lo = 0;
             BLASD_UNROLL
-            for (int j = 0; j < W; j++) subtract_product(hi, lo, own[j], team.shuffle(x, j));
+            for (int j = 0; j < N; j++) subtract_product(hi, lo, element(j), team.shuffle(x, j));
             r = (T)(hi + lo);
             size_r = most(r);
         }
@@ -182,7 +208,7 @@ template <int W, class T> struct small_system {
             /* by which the final residual may be larger than it looks */
             hidden = u * (n + 2) * (norm_inf * size_d + size_r);
             BLASD_UNROLL
-            for (int j = 0; j < W; j++) r -= own[j] * team.shuffle(t, j);
+            for (int j = 0; j < N; j++) r -= element(j) * team.shuffle(t, j);
             size_r = most(r);
             /* a second correction would shrink as the first did, or a little less: nothing left? */
             shrinks = size_d > size_x * shrinks ? size_d : size_x * shrinks;

@@ -66,6 +66,7 @@ enum solve_inverse { SOLVE_INVERSE, SOLVE_OWN_INVERSE, SOLVE_CONDITION };
 /* The numbers a team works with: where each of them lies. */
 template <class T> struct solve_room {
     matrix_view<T> f, m;          /* the factors; the scaled matrix, where the team keeps it */
+    matrix_view<T> diagonal;      /* of a block: inverses on the diagonal, for the estimate */
     vector_view<T> x, b, r, d, y; /* y also holds QR's scalars */
     vector_view<T> beside;        /* of LDL' */
     vector_view<double> v;
@@ -79,11 +80,13 @@ template <class Team, class T> struct solver {
     const T *a;
     struct solve_matrix state;
     enum solve_inverse inverse;
+    bool inverted; /* apply may go by room.diagonal */
     int f_exponent, x_exponent;
 
     __device__ solver(const Team &its_team, const struct solve_shape &its_shape,
                       const struct solve_room<T> &its_room, const T *its_a)
-        : team(its_team), shape(its_shape), room(its_room), a(its_a), inverse(SOLVE_INVERSE) {
+        : team(its_team), shape(its_shape), room(its_room), a(its_a), inverse(SOLVE_INVERSE),
+          inverted(false) {
     }
     static constexpr double unit = precision<T>::unit, safe = precision<T>::safe;
     static constexpr bool keeps = !Team::block;
@@ -324,24 +327,56 @@ template <class Team, class T> struct solver {
                 x[i] = room.y[room.order[i]];
         team.sync();
     }
+    /* x := inverse(T) x for a triangle of the factors, or of their transpose. */
+    __device__ __noinline__ void substitute_by(bool turned, bool forward, bool unit,
+                                               vector_view<T> x) {
+        matrix_view<T> t = turned ? room.f.turned() : room.f;
+        if constexpr (Team::block) {
+            matrix_view<T> d = turned ? room.diagonal.turned() : room.diagonal;
+            if (inverted) {
+                substitute_inverted(team, t, d, n(), forward, unit, x);
+                return;
+            }
+        }
+        substitute(team, t, n(), forward, unit, x);
+    }
+    /* Makes the inverses on the diagonal; false where the factors are better substituted with. */
+    __device__ bool invert() {
+        bool lower = shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
+        matrix_view<T> up = room.f.turned(), d = room.diagonal;
+        if constexpr (!Team::block)
+            return false;
+        else
+            switch (state.method) {
+            case BLASD_SOLVED_LU:
+                return invert_diagonal(team, room.f, n(), true, d) &&
+                       invert_diagonal(team, up, n(), false, d.turned());
+            case BLASD_SOLVED_LDLT: return invert_diagonal(team, room.f, n(), true, d);
+            case BLASD_SOLVED_CHOLESKY: return invert_diagonal(team, room.f, n(), false, d);
+            case BLASD_SOLVED_TRIANGULAR:
+                return lower ? invert_diagonal(team, room.f, n(), false, d)
+                             : invert_diagonal(team, up, n(), false, d.turned());
+            default: return invert_diagonal(team, up, n(), false, d.turned());
+            }
+    }
     __device__ void apply_lu(vector_view<T> x, bool transposed) {
         if (transposed) {
-            substitute(team, room.f.turned(), n(), true, false, x);
-            substitute(team, room.f.turned(), n(), false, true, x);
+            substitute_by(true, true, false, x);
+            substitute_by(true, false, true, x);
             reorder(x, true);
         } else {
             reorder(x, false);
-            substitute(team, room.f, n(), true, true, x);
-            substitute(team, room.f, n(), false, false, x);
+            substitute_by(false, true, true, x);
+            substitute_by(false, false, false, x);
         }
     }
     __device__ void apply_qr(vector_view<T> x, bool transposed) {
-        if (transposed) substitute(team, room.f.turned(), n(), true, false, x);
+        if (transposed) substitute_by(true, true, false, x);
         for (int k = 0; k < n(); k++) {
             int at = transposed ? n() - 1 - k : k;
             reflect(team, room.f, n(), at, room.y[at], x);
         }
-        if (!transposed) substitute(team, room.f, n(), false, false, x);
+        if (!transposed) substitute_by(false, false, false, x);
     }
     /* x := inverse(factors) x, or with the transposed inverse. */
     __device__ __noinline__ void apply(vector_view<T> x, bool transposed) {
@@ -350,18 +385,17 @@ template <class Team, class T> struct solver {
         case BLASD_SOLVED_LU: apply_lu(x, transposed); break;
         case BLASD_SOLVED_LDLT:
             reorder(x, false);
-            substitute(team, room.f, n(), true, true, x);
+            substitute_by(false, true, true, x);
             solve_blocks(team, room.f, n(), room.beside, x);
-            substitute(team, room.f.turned(), n(), false, true, x);
+            substitute_by(true, false, true, x);
             reorder(x, true);
             break;
         case BLASD_SOLVED_CHOLESKY:
-            substitute(team, room.f, n(), true, false, x);
-            substitute(team, room.f.turned(), n(), false, false, x);
+            substitute_by(false, true, false, x);
+            substitute_by(true, false, false, x);
             break;
         case BLASD_SOLVED_TRIANGULAR:
-            substitute(team, transposed ? room.f.turned() : room.f, n(), lower != transposed, false,
-                       x);
+            substitute_by(transposed, lower != transposed, false, x);
             break;
         default: apply_qr(x, transposed); break;
         }
@@ -518,6 +552,7 @@ template <class Team, class T> struct solver {
      * that of the one that is solved, which says how refinement goes. */
     __device__ void estimate() {
         double norm = state.norm_1.m;
+        inverted = invert();
         inverse = SOLVE_INVERSE;
         if (state.scaled) norm = ldexp(norm, -exponent_of(norm));
         state.own_rcond = state.rcond = reciprocal(norm_of_inverse(), norm);
@@ -525,6 +560,7 @@ template <class Team, class T> struct solver {
             inverse = SOLVE_OWN_INVERSE;
             state.own_rcond = reciprocal(norm_of_inverse(), own_norm());
         }
+        inverted = false; /* solutions go by the factors themselves, whose errors are smaller */
         state.contraction = 4 * unit * growth() / state.own_rcond;
     }
     /* Whether x may have no correct digit, by what it leaves of b (in room.r) and what rounding

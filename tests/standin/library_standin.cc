@@ -214,13 +214,14 @@ void blasd_standin_mend(void) {
     blasd_shim_forget_allowed();
 }
 
-int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, bool together,
                       struct blasd_gpu_stream *stream, std::function<void()> run,
                       struct blasd_err *err) {
     size_t allowed = blasd_shim_allowed(kernel); /* now: later launches may ask for less */
     char why[200];
     if (stream == nullptr) {
-        if (blasd_shim_run(kernel, grid, block, shared_bytes, allowed, run, why, sizeof why))
+        if (blasd_shim_run(kernel, grid, block, shared_bytes, allowed, together, run, why,
+                           sizeof why))
             return 0;
         return blasd_fail(err, BLASD_E_device_error, "", "%s", why);
     }
@@ -228,7 +229,8 @@ int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_b
     blasd_standin.launches++;
     blasd_standin_put(stream, [=] {
         char text[200];
-        if (!blasd_shim_run(kernel, grid, block, shared_bytes, allowed, run, text, sizeof text))
+        if (!blasd_shim_run(kernel, grid, block, shared_bytes, allowed, together, run, text,
+                            sizeof text))
             break_device(text);
     });
     return 0;

@@ -1,4 +1,5 @@
-/* The fibers behind shim.h: one block at a time, its threads in an order drawn from the seed.
+/* The fibers behind shim.h: one block at a time, its threads in an order drawn from the seed; of a
+ * grid that was launched together all blocks, each running until its threads wait for the others.
  *
  * For tests only. On x86-64 a switch is a dozen instructions of ours, elsewhere ucontext. */
 #include "kernels/cuda/shim.h"
@@ -7,8 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <set>
 #include <sys/mman.h>
+#include <utility>
+#include <vector>
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -39,10 +41,11 @@ bool blasd_shim_checks_alone;
 namespace {
 
 constexpr size_t STACK = 256 << 10, GUARD = 4096;
-constexpr int MOST_THREADS = 1024, WARP = 32;
+constexpr int MOST_THREADS = 1024, WARP = 32; /* of a block */
+constexpr int MOST_TOGETHER = 8;              /* blocks */
 constexpr size_t SHARED_UNASKED = 48 << 10;
 
-enum state { READY, AT_BARRIER, AT_MEETING, OVER };
+enum state { READY, AT_BARRIER, AT_GRID_BARRIER, AT_MEETING, OVER };
 
 struct context {
 #if defined(__x86_64__)
@@ -69,16 +72,27 @@ struct warp {
     unsigned alive, waiting;
 };
 
-struct fiber fibers[MOST_THREADS];
-struct warp warps[MOST_THREADS / WARP];
+/* A block that runs: one, or all of a grid that was launched together. */
+struct block {
+    uint3 index;
+    struct fiber fibers[MOST_THREADS];
+    struct warp warps[MOST_THREADS / WARP];
+    int alive, at_barrier, at_grid_barrier, true_values, counted;
+    /* fiber numbers, as a ring */
+    int ready[MOST_THREADS], first, ready_count;
+    unsigned char *dynamic_shared;
+    std::map<const void *, std::vector<unsigned char>> static_shared; /* while another one runs */
+};
+
+struct block blocks[MOST_TOGETHER];
+struct block *now = blocks; /* the block that runs */
+struct fiber *fibers = blocks[0].fibers;
+struct warp *warps = blocks[0].warps;
 struct context home; /* of the scheduler */
 const void *home_bottom;
 size_t home_size;
-int threads, alive, at_barrier, true_values, counted, current;
-/* fiber numbers, as a ring */
-int ready[MOST_THREADS], first, ready_count;
+int threads, current, together; /* together: blocks that run at once; 0: one after the other */
 uint64_t random_state;
-unsigned char *dynamic_shared;
 const std::function<void()> *body;
 char failure[256];
 
@@ -87,7 +101,7 @@ struct sharing {
     size_t allowed; /* dynamic shared memory; 0: it was not asked */
     size_t most;    /* dynamic, of any launch */
     int threads;    /* of a block, at most */
-    std::set<const void *> variables;
+    std::map<const void *, size_t> variables;
     size_t static_bytes;
 };
 std::map<const void *, struct sharing> kernels;
@@ -156,30 +170,29 @@ uint64_t draw() {
 
 void make_ready(int i) {
     fibers[i].state = READY;
-    ready[(first + ready_count++) % MOST_THREADS] = i;
+    now->ready[(now->first + now->ready_count++) % MOST_THREADS] = i;
 }
 
 int next_ready() {
-    int last, i, picked;
-    if (blasd_shim_seed == 1) return ready[(first + --ready_count) % MOST_THREADS];
+    int *ready = now->ready, picked;
+    if (blasd_shim_seed == 1) return ready[(now->first + --now->ready_count) % MOST_THREADS];
     if (blasd_shim_seed > 1) {
-        int other = (first + (int)(draw() % (uint64_t)ready_count)) % MOST_THREADS;
+        int other = (now->first + (int)(draw() % (uint64_t)now->ready_count)) % MOST_THREADS;
         picked = ready[other];
-        ready[other] = ready[first];
-        ready[first] = picked;
+        ready[other] = ready[now->first];
+        ready[now->first] = picked;
     }
-    last = first;
-    first = (first + 1) % MOST_THREADS;
-    ready_count--;
-    i = ready[last];
-    return i;
+    picked = ready[now->first];
+    now->first = (now->first + 1) % MOST_THREADS;
+    now->ready_count--;
+    return picked;
 }
 
 /* Every thread that has not ended waits at the barrier: they all go on. */
 void barrier_check() {
-    if (alive == 0 || at_barrier < alive) return;
-    counted = true_values;
-    at_barrier = true_values = 0;
+    if (now->alive == 0 || now->at_barrier < now->alive) return;
+    now->counted = now->true_values;
+    now->at_barrier = now->true_values = 0;
     for (int i = 0; i < threads; i++)
         if (fibers[i].state == AT_BARRIER) make_ready(i);
 }
@@ -239,7 +252,7 @@ void meeting_check(int warp, unsigned mask) {
 void thread_over() {
     struct warp *warp = &warps[current / WARP];
     fibers[current].state = OVER;
-    alive--;
+    now->alive--;
     warp->alive &= ~(1u << current % WARP);
     barrier_check();
     for (unsigned left = warp->waiting; left != 0; left &= left - 1)
@@ -294,11 +307,38 @@ bool have_stacks(int count) {
     return true;
 }
 
-void run_block(size_t shared_bytes) {
-    alive = threads;
-    at_barrier = true_values = first = ready_count = 0;
-    if (shared_bytes > 0) memset(dynamic_shared, 0xff, shared_bytes);
-    for (auto &warp : warps) warp = {};
+void take_block(struct block *block) {
+    now = block;
+    fibers = block->fibers;
+    warps = block->warps;
+}
+
+/* Static variables stand once; of blocks that run at once each has its own values. */
+void swap_static_shared(struct block *from, struct block *to) {
+    for (const auto &[variable, bytes] : sharing_now->variables) {
+        void *at = const_cast<void *>(variable);
+        if (from != nullptr) {
+            auto &kept = from->static_shared[variable];
+            kept.resize(bytes);
+            memcpy(kept.data(), at, bytes);
+        }
+        auto found = to->static_shared.find(variable);
+        if (found != to->static_shared.end())
+            memcpy(at, found->second.data(), bytes);
+        else
+            memset(at, 0xff, bytes);
+    }
+}
+
+void start_block(uint64_t at, size_t shared_bytes) {
+    now->index = {(unsigned)(at % gridDim.x), (unsigned)(at / gridDim.x % gridDim.y),
+                  (unsigned)(at / gridDim.x / gridDim.y)};
+    now->alive = threads;
+    now->at_barrier = now->at_grid_barrier = now->true_values = 0;
+    now->first = now->ready_count = 0;
+    now->static_shared.clear();
+    if (shared_bytes > 0) memset(now->dynamic_shared, 0xff, shared_bytes);
+    for (auto &warp : now->warps) warp = {};
     for (int i = 0; i < threads; i++) {
         unsigned n = (unsigned)i;
         warps[i / WARP].alive |= 1u << i % WARP;
@@ -307,16 +347,55 @@ void run_block(size_t shared_bytes) {
         fiber_start(&fibers[i]);
         make_ready(i);
     }
-    while (alive > 0 && failure[0] == '\0') {
-        if (ready_count == 0) {
-            fail("%d of %d threads wait at a barrier or for a warp that the others never meet",
-                 alive, threads);
-            break;
-        }
+}
+
+/* Until none of its threads can go on. */
+void run_block() {
+    blockIdx = now->index;
+    while (now->ready_count > 0 && failure[0] == '\0') {
         current = next_ready();
         threadIdx = fibers[current].index;
         go(&home, &fibers[current].context, false, fibers[current].stack, STACK);
     }
+    if (now->alive > now->at_grid_barrier && failure[0] == '\0')
+        fail("%d of %d threads wait at a barrier or for a warp that the others never meet",
+             now->alive, threads);
+}
+
+/* All blocks, again and again up to where they wait for each other; in another order each time. */
+void run_together(size_t shared_bytes) {
+    int alive = together, order[MOST_TOGETHER];
+    struct block *last = nullptr;
+    for (int i = 0; i < together; i++) {
+        take_block(&blocks[i]);
+        start_block((uint64_t)i, shared_bytes);
+        order[i] = i;
+    }
+    while (alive > 0 && failure[0] == '\0') {
+        for (int i = 0; blasd_shim_seed > 0 && i < together; i++) {
+            int other =
+                blasd_shim_seed == 1 ? together - 1 - i : (int)(draw() % (uint64_t)together);
+            std::swap(order[i], order[other]);
+        }
+        for (int i = 0; i < together && failure[0] == '\0'; i++) {
+            take_block(&blocks[order[i]]);
+            if (now->alive == 0) continue;
+            if (last != now) swap_static_shared(last, now);
+            last = now;
+            run_block();
+        }
+        alive = 0;
+        for (int i = 0; i < together; i++) alive += blocks[i].alive > 0;
+        if (alive > 0 && alive < together)
+            fail("%d of %d blocks wait for the others, which have ended", alive, together);
+        for (int i = 0; i < together; i++) {
+            take_block(&blocks[i]);
+            now->at_grid_barrier = 0;
+            for (int t = 0; t < threads; t++)
+                if (fibers[t].state == AT_GRID_BARRIER) make_ready(t);
+        }
+    }
+    take_block(blocks);
 }
 
 /* As CUDA has it: 48 KiB in all, or as much dynamic memory as the kernel was allowed. */
@@ -360,13 +439,13 @@ void blasd_shim_forget_allowed(void) {
 }
 
 void blasd_shim_static_shared(const void *variable, size_t bytes) {
-    if (!sharing_now->variables.insert(variable).second) return;
+    if (!sharing_now->variables.emplace(variable, bytes).second) return;
     sharing_now->static_bytes += bytes;
     shared_fits();
 }
 
 void *blasd_shim_dynamic_shared(void) {
-    return dynamic_shared;
+    return now->dynamic_shared;
 }
 
 int blasd_shim_lane(void) {
@@ -374,12 +453,19 @@ int blasd_shim_lane(void) {
 }
 
 void blasd_shim_barrier(bool value, int *count) {
-    if (value) true_values++;
-    at_barrier++;
+    if (value) now->true_values++;
+    now->at_barrier++;
     fibers[current].state = AT_BARRIER;
     barrier_check();
     leave(false);
-    if (count != nullptr) *count = counted;
+    if (count != nullptr) *count = now->counted;
+}
+
+void blasd_shim_grid_barrier(void) {
+    if (together == 0) fail("blocks that were not launched together cannot wait for each other");
+    now->at_grid_barrier++;
+    fibers[current].state = AT_GRID_BARRIER;
+    leave(false);
 }
 
 uint64_t blasd_shim_meet(enum blasd_shim_meeting what, unsigned mask, uint64_t value, int source) {
@@ -396,9 +482,55 @@ uint64_t blasd_shim_meet(enum blasd_shim_meeting what, unsigned mask, uint64_t v
     return me->result;
 }
 
+namespace {
+
+/* Of its exact size, so that a sanitizer sees what lies behind it. */
+unsigned char *take_shared(size_t bytes) {
+    unsigned char *shared = (unsigned char *)aligned_alloc(16, (bytes + 15) / 16 * 16 + 16);
+    if (shared == nullptr) fail("no memory for shared memory");
+#ifdef SHIM_ASAN
+    if (shared != nullptr) __asan_poison_memory_region(shared + (bytes + 7) / 8 * 8, 8);
+#endif
+    return shared;
+}
+void drop_shared(unsigned char *shared, size_t bytes) {
+#ifdef SHIM_ASAN
+    if (shared != nullptr) __asan_unpoison_memory_region(shared + (bytes + 7) / 8 * 8, 8);
+#else
+    (void)bytes;
+#endif
+    free(shared);
+}
+
+void run_grid(size_t shared_bytes) {
+    uint64_t all = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
+    int at_once = together > 0 ? together : 1;
+    for (int i = 0; i < at_once && failure[0] == '\0'; i++) {
+        take_block(&blocks[i]);
+        now->dynamic_shared = take_shared(shared_bytes);
+        (void)have_stacks(threads);
+    }
+    take_block(blocks);
+    if (together > 0 && failure[0] == '\0') run_together(shared_bytes);
+    /* blocks too come in an order that must not matter */
+    uint64_t flip = blasd_shim_seed > 1 ? draw() % all : 0;
+    for (uint64_t i = 0; together == 0 && i < all && failure[0] == '\0'; i++) {
+        start_block(blasd_shim_seed == 1 ? all - 1 - i : (i + flip) % all, shared_bytes);
+        run_block();
+    }
+    for (int i = 0; i < at_once; i++) {
+        drop_shared(blocks[i].dynamic_shared, shared_bytes);
+        blocks[i].dynamic_shared = nullptr;
+    }
+    take_block(blocks);
+}
+
+} // namespace
+
 bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, size_t allowed,
-                    const std::function<void()> &run, char *why, size_t size) {
-    uint64_t blocks, flip;
+                    bool launched_together, const std::function<void()> &run, char *why,
+                    size_t size) {
+    uint64_t all = (uint64_t)grid.x * grid.y * grid.z;
     failure[0] = '\0';
     blasd_shim_launches++;
     sharing_now = &kernels[kernel];
@@ -410,32 +542,12 @@ bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_byt
     if (shared_bytes > sharing_now->most) sharing_now->most = shared_bytes;
     random_state = blasd_shim_seed;
     body = &run;
-    if (!fits(grid, block, shared_bytes) || blasd_shim_checks_alone || !have_stacks(threads))
-        goto done;
-    /* of its exact size, so that a sanitizer sees what lies behind it */
-    dynamic_shared = (unsigned char *)aligned_alloc(16, (shared_bytes + 15) / 16 * 16 + 16);
-    if (dynamic_shared == nullptr) fail("no memory for shared memory");
-#ifdef SHIM_ASAN
-    if (dynamic_shared != nullptr)
-        __asan_poison_memory_region(dynamic_shared + (shared_bytes + 7) / 8 * 8, 8);
-#endif
-    blocks = (uint64_t)grid.x * grid.y * grid.z;
-    /* blocks too come in an order that must not matter */
-    flip = blasd_shim_seed > 1 ? draw() % blocks : 0;
-    for (uint64_t i = 0; i < blocks && failure[0] == '\0'; i++) {
-        uint64_t at = blasd_shim_seed == 1 ? blocks - 1 - i : (i + flip) % blocks;
-        blockIdx = {(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
-                    (unsigned)(at / grid.x / grid.y)};
-        run_block(shared_bytes);
-    }
-#ifdef SHIM_ASAN
-    if (dynamic_shared != nullptr)
-        __asan_unpoison_memory_region(dynamic_shared + (shared_bytes + 7) / 8 * 8, 8);
-#endif
-    free(dynamic_shared);
-    dynamic_shared = nullptr;
-done:
+    together = launched_together ? (int)all : 0;
+    if (launched_together && all > MOST_TOGETHER)
+        fail("%llu blocks are more than run at once", (unsigned long long)all);
+    if (fits(grid, block, shared_bytes) && !blasd_shim_checks_alone) run_grid(shared_bytes);
     body = nullptr;
+    together = 0;
     snprintf(why, size, "%s", failure);
     return failure[0] == '\0';
 }

@@ -6,6 +6,7 @@ extern const struct blasd_backend blasd_backend;
 
 #include "base/err.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/habits.h"
 #include "tests/standin/library_standin.h"
 
 struct blasd_device;
@@ -16,6 +17,8 @@ static void run_on(const struct blasd_backend *backend, struct blasd_device *dev
     const struct blasd_kernel *kernel = blasd_backend_kernel(backend, t->job.op);
     struct blasd_err err = {0};
     assert_int_equal(trial_plan(t), BLASD_OK);
+    if (backend != &TRIAL_BACKEND) /* whose kernels may want inputs of other dtypes */
+        assert_int_equal(blasd_job_plan(&t->job, &t->plan, &err), 0);
     trial_bind(t);
     if (kernel->run(device, &t->task, 1, NULL, &err) != 0) fail_msg("%s", err.detail);
     if (t->task.err.code != BLASD_OK) fail_msg("%s", t->task.err.detail);
@@ -311,7 +314,112 @@ static void long_descents_can_be_stopped(void **state) {
     trial_free(t);
 }
 
-/* gd with more coefficients than fit into registers: a launch a step. */
+/* All outputs of a task, one after the other. */
+static unsigned char *outputs_of(struct trial *t, size_t *size) {
+    unsigned char *all = NULL;
+    *size = 0;
+    for (int o = 0; t->job.op->outputs[o].name != NULL; o++) {
+        const struct blasd_tensor *out = &t->task.outputs[o];
+        if (out->rank < 0) continue;
+        all = realloc(all, *size + blasd_tensor_bytes(out) + 1);
+        assert_non_null(all);
+        memcpy(all + *size, out->data, blasd_tensor_bytes(out));
+        *size += blasd_tensor_bytes(out);
+    }
+    return all;
+}
+
+/* A block for each problem, or the whole grid for one after the other: the same bits, of every
+ * method, of columns that depend on others and of graded ones. */
+static void a_grid_makes_a_blocks_bits(void **state) {
+    static const struct form fits[] = {
+        {0, 40, 1, 0, false, false, false, 0},   {3, 70, 31, 2, true, false, false, 1},
+        {2, 90, 32, 0, false, true, false, 0},   {0, 90, 33, 3, false, false, true, 100},
+        {2, 100, 65, 0, false, false, false, 0},
+    };
+    int from = blasd_cuda_habits.spread_from, units = trial_device()->facts.units;
+    (void)state;
+    for (size_t i = 0; i < 4 * (sizeof fits / sizeof *fits); i++) {
+        const struct form *f = &fits[i / 4];
+        int method = i % 4 == 3 ? 1 : 0, cov = i % 4 == 2 ? 4 : 0;
+        struct trial *t = make(f);
+        unsigned char *one, *other;
+        size_t size, again;
+        for (int64_t k = 0; i % 4 == 1 && k < f->n * f->p; k++) /* graded */
+            set(f, t->given[0], k, ldexp(trial_normal(), (int)(5 * (k % f->p)) - 80));
+        set_method(t, method, cov, i % 2 == 0, true);
+        blasd_cuda_habits.spread_from = 1000;
+        if (trial_run(t) != BLASD_OK) fail_msg("form %zu: %s", i, t->task.err.detail);
+        one = outputs_of(t, &size);
+        blasd_cuda_habits.spread_from = 1;
+        for (int blocks = 1; blocks <= 3; blocks += 2) {
+            trial_device()->facts.units = blocks;
+            assert_int_equal(trial_run(t), 0);
+            other = outputs_of(t, &again);
+            assert_int_equal(size, again);
+            if (memcmp(one, other, size) != 0)
+                fail_msg("form %zu: %d blocks make other bits", i, blocks);
+            free(other);
+        }
+        trial_device()->facts.units = units;
+        blasd_cuda_habits.spread_from = from;
+        free(one);
+        trial_free(t);
+    }
+}
+
+/* From 200 coefficients on, with an intercept among them. */
+static void wide_fits_have_the_grid(void **state) {
+    static const struct form fits[] = {{0, 230, 199, 2, false, false, false, 0},
+                                       {2, 240, 200, 0, true, true, false, 1}};
+    int units = trial_device()->facts.units;
+    (void)state;
+    trial_device()->facts.units = 2;
+    for (int i = 0; i < 2; i++) {
+        struct trial *t = make(&fits[i]);
+        set_method(t, i, 0, i == 0, false);
+        if (i == 1) trial_set_float(t, "alpha", 0.5);
+        compare(t, 1e-9, "wide fit");
+        trial_free(t);
+    }
+    trial_device()->facts.units = units;
+}
+
+/* gd with more coefficients than a block's registers hold: many steps are one launch all the same,
+ * and what comes out does not depend on how many blocks make them. */
+static void wide_descents_are_one_launch(void **state) {
+    const struct form f = {2, 20, 130, 2, false, false, false, 0};
+    struct trial *t = make(&f);
+    int units = trial_device()->facts.units;
+    unsigned char *one, *other;
+    long before, few;
+    size_t size, again;
+    (void)state;
+    set_method(t, 4, 0, true, false);
+    trial_set_float(t, "learning_rate", 1e-3);
+    trial_set_int(t, "iterations", 1);
+    before = blasd_standin.launches;
+    assert_int_equal(trial_run(t), 0);
+    few = blasd_standin.launches - before;
+    for (int steps = 56; steps <= 57; steps++) {
+        trial_set_int(t, "iterations", steps);
+        before = blasd_standin.launches;
+        compare(t, 1e-11, "wide descent");
+        assert_int_equal(blasd_standin.launches - before, few);
+        one = outputs_of(t, &size);
+        trial_device()->facts.units = 3;
+        assert_int_equal(trial_run(t), 0);
+        trial_device()->facts.units = units;
+        other = outputs_of(t, &again);
+        assert_int_equal(size, again);
+        assert_memory_equal(one, other, size);
+        free(one);
+        free(other);
+    }
+    trial_free(t);
+}
+
+/* gd with as many coefficients as fit into a block's registers, and more. */
 static void descents_of_every_width_agree(void **state) {
     static const int64_t widths[] = {7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 150};
     (void)state;
@@ -379,6 +487,9 @@ int main(void) {
         cmocka_unit_test(slices_of_far_data_agree),
         cmocka_unit_test(slices_can_be_stopped),
         cmocka_unit_test(long_descents_can_be_stopped),
+        cmocka_unit_test(a_grid_makes_a_blocks_bits),
+        cmocka_unit_test(wide_fits_have_the_grid),
+        cmocka_unit_test(wide_descents_are_one_launch),
         cmocka_unit_test(descents_of_every_width_agree),
         cmocka_unit_test(alike_features_keep_their_digits),
         cmocka_unit_test(what_is_not_on_the_device_is_refused),

@@ -126,6 +126,80 @@ static void stacks_between_small_and_large(void **state) {
     for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) try_stack(&stacks[i]);
 }
 
+/* Estimated conditions never say that a matrix is better than it is, and seldom three times worse;
+ * with 32 x 32 blocks on the diagonal that are whole, and that end earlier. */
+static void conditions_at_the_blocks_edges(void **state) {
+    static const int64_t sizes[] = {1, 4, 5, 8, 9, 16, 17, 24, 25, 31, 32, 33, 63, 64, 65, 97, 150};
+    static const enum kind kinds[] = {RANDOM, INTEGER, WILKINSON};
+    (void)state;
+    for (size_t i = 0; i < 3 * (sizeof sizes / sizeof *sizes); i++) {
+        int64_t n = sizes[i / 3];
+        struct stack s = {1, n, 1, BLASD_float64, "general", false, 1, {kinds[i % 3]}};
+        struct trial *t = make_stack(&s);
+        long double *a = trial_alloc((size_t)(n * n) * sizeof *a);
+        double rcond, truth;
+        for (int64_t e = 0; e < n * n; e++) a[e] = ((double *)t->given[0])[e];
+        truth = true_rcond(n, a);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        rcond = trial_value(trial_output(t, "rcond"), 0);
+        if (!(rcond >= truth * 0.99 && rcond <= 10 * truth))
+            fail_msg("%s n %lld: rcond %.6g, is %.6g", kind_names[kinds[i % 3]], (long long)n,
+                     rcond, truth);
+        free(a);
+        trial_free(t);
+    }
+}
+
+/* A pivot so small that an inverse of its block overflows. */
+static void pivots_without_an_inverse(void **state) {
+    (void)state;
+    for (int64_t n = 40; n <= 160; n += 120) {
+        struct trial *t = trial_new("solve");
+        double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+        double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){n});
+        for (int64_t i = 0; i < n; i++) {
+            a[i * n + i] = 1;
+            b[i] = (double)i;
+        }
+        for (int64_t j = 0; j < n; j++) a[(n - 1) * n + j] = a[(n - 2) * n + j];
+        a[(n - 1) * n + n - 1] = 0x1p-1060; /* all that tells it from the row before */
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(trial_value(trial_output(t, "rcond"), 0) < 0x1p-1000);
+        trial_free(t);
+    }
+}
+
+/* A stack at each edge of the short way's sizes, of systems that it takes and that it leaves; each
+ * as if it were alone. */
+static void short_ways_have_edges(void **state) {
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 32, 33};
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof sizes / sizeof *sizes); i++) {
+        enum blasd_dtype dtype = i % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        int64_t n = sizes[i / 2];
+        struct stack s = {5,         n,     2, dtype,
+                          "general", false, 4, {RANDOM, GRADED_ROWS, PERMUTATION, INTEGER}};
+        size_t size = blasd_dtype_size(dtype), a_bytes = (size_t)(n * n) * size;
+        size_t b_bytes = (size_t)(n * 2) * size;
+        struct trial *t = make_stack(&s);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        check_stack(t, &s);
+        for (int64_t m = 0; m < s.count; m++) {
+            struct stack one = {1, n, 2, dtype, "general", false, 1, {RANDOM}};
+            struct trial *alone = make_stack(&one);
+            memcpy(alone->given[0], (char *)t->given[0] + (size_t)m * a_bytes, a_bytes);
+            memcpy(alone->given[1], (char *)t->given[1] + (size_t)m * b_bytes, b_bytes);
+            assert_int_equal(trial_run(alone), BLASD_OK);
+            assert_memory_equal(trial_output(alone, "x")->data,
+                                (char *)trial_output(t, "x")->data + (size_t)m * b_bytes, b_bytes);
+            assert_memory_equal(trial_output(alone, "rcond")->data,
+                                (double *)trial_output(t, "rcond")->data + m, sizeof(double));
+            trial_free(alone);
+        }
+        trial_free(t);
+    }
+}
+
 static void columns_are_shared_out(void **state) {
     static const struct stack stacks[] = {
         {1, 3, 70, BLASD_float64, "general", false, 1, {RANDOM}},
@@ -279,6 +353,9 @@ static void other_orders_of_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conditions_at_the_blocks_edges),
+        cmocka_unit_test(pivots_without_an_inverse),
+        cmocka_unit_test(short_ways_have_edges),
         cmocka_unit_test(stacks_between_small_and_large),
         cmocka_unit_test(columns_are_shared_out),
         cmocka_unit_test(large_systems),

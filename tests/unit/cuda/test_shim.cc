@@ -150,24 +150,24 @@ static void more_shared_memory_must_be_asked_for(void **) {
     const size_t limit = 48 << 10;
     int seen = 0;
     blasd_shim_forget_allowed();
-    assert_int_equal(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 128, nullptr, &err,
-                                     (int *)nullptr),
+    assert_int_equal(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 128, false, nullptr,
+                                     &err, (int *)nullptr),
                      0);
-    assert_true(
-        blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 127, nullptr, &err, &seen) < 0);
+    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 127, false, nullptr,
+                                &err, &seen) < 0);
     assert_int_equal(seen, 0);
     assert_non_null(strstr(err.detail, "128 bytes of static"));
     assert_int_equal(
         blasd_launch(with_static<16>, dim3(1), dim3(4), limit - 127, nullptr, &err, &seen), 0);
     assert_int_equal(seen, 1);
     /* another kernel was not allowed it, nor this one more, nor in another process */
-    assert_true(blasd_gpu_start(with_static<32>, dim3(1), dim3(4), limit - 127, nullptr, &err,
-                                (int *)nullptr) < 0);
-    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit, nullptr, &err,
+    assert_true(blasd_gpu_start(with_static<32>, dim3(1), dim3(4), limit - 127, false, nullptr,
+                                &err, (int *)nullptr) < 0);
+    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit, false, nullptr, &err,
                                 (int *)nullptr) < 0);
     blasd_shim_forget_allowed();
-    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 127, nullptr, &err,
-                                (int *)nullptr) < 0);
+    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 127, false, nullptr,
+                                &err, (int *)nullptr) < 0);
     /* and both together are never more than a block has */
     assert_true(blasd_launch(with_static<16>, dim3(1), dim3(4), blasd_shim_shared_most - 127,
                              nullptr, &err, (int *)nullptr) < 0);
@@ -236,6 +236,61 @@ static void thousands_of_threads(void **) {
     assert_int_equal(largest, 199 * 100 + 99);
 }
 
+/* Rounds in which each block adds up what all blocks wrote in the round before. */
+template <bool waits> __global__ void rounds(long long *values, int count) {
+    BLASD_STATIC_SHARED(long long, own);
+    int blocks = (int)gridDim.x;
+    if (threadIdx.x == 0) own = blockIdx.x + 1;
+    for (int round = 0; round < count; round++) {
+        long long *from = values + round % 2 * blocks, *to = values + (round + 1) % 2 * blocks;
+        long long sum = 0;
+        __syncthreads();
+        for (int i = 0; i < blocks; i++) sum += from[i];
+        if (threadIdx.x == 3) to[blockIdx.x] = sum % 1000 + own; /* its own of all statics */
+        if (waits) blasd_grid_barrier();
+    }
+}
+
+static bool rounds_are_right(bool waits, uint64_t seed) {
+    struct blasd_err err = {};
+    std::vector<long long> values(10), expected(10);
+    for (size_t i = 0; i < 5; i++) values[i] = expected[i] = (long long)i;
+    for (size_t round = 0; round < 7; round++) {
+        long long sum = 0;
+        for (size_t i = 0; i < 5; i++) sum += expected[round % 2 * 5 + i];
+        for (size_t i = 0; i < 5; i++)
+            expected[(round + 1) % 2 * 5 + i] = sum % 1000 + (long long)i + 1;
+    }
+    blasd_shim_seed = seed;
+    assert_int_equal(blasd_launch_together(waits ? rounds<true> : rounds<false>, 5, dim3(64),
+                                           nullptr, &err, values.data(), 7),
+                     0);
+    return values == expected;
+}
+
+static void blocks_that_run_together_wait_for_each_other(void **) {
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        assert_true(rounds_are_right(true, seed));
+        assert_false(rounds_are_right(false, seed));
+    }
+}
+
+__global__ void some_blocks_wait(int ends) {
+    if ((int)blockIdx.x >= ends) blasd_grid_barrier();
+}
+
+static void a_grid_barrier_that_not_all_meet_fails(void **) {
+    struct blasd_err err = {};
+    assert_int_equal(blasd_launch_together(some_blocks_wait, 4, dim3(40), nullptr, &err, 0), 0);
+    assert_true(blasd_launch_together(some_blocks_wait, 4, dim3(40), nullptr, &err, 1) < 0);
+    assert_non_null(strstr(err.detail, "3 of 4 blocks wait"));
+    /* one that runs by itself cannot wait, and no more blocks than run at once can */
+    assert_true(blasd_launch(some_blocks_wait, dim3(1), dim3(40), 0, nullptr, &err, 0) < 0);
+    assert_non_null(strstr(err.detail, "not launched together"));
+    assert_true(blasd_launch_together(some_blocks_wait, 9, dim3(40), nullptr, &err, 9) < 0);
+    assert_non_null(strstr(err.detail, "more than run at once"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tree_sum_is_right_in_every_order),
@@ -246,6 +301,8 @@ int main(void) {
         cmocka_unit_test(more_shared_memory_must_be_asked_for),
         cmocka_unit_test(warp_functions_do_what_cuda_says),
         cmocka_unit_test(thousands_of_threads),
+        cmocka_unit_test(blocks_that_run_together_wait_for_each_other),
+        cmocka_unit_test(a_grid_barrier_that_not_all_meet_fails),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
