@@ -38,8 +38,9 @@ static int make_widening(struct blasd_cuda_job *job, struct gram_plan *plan,
     for (int t = 0; t < job->count; t++)
         for (int i = IN_X; i <= IN_WEIGHT; i++) {
             const struct blasd_tensor *input = &job->tasks[t].inputs[i];
-            int64_t elements = blasd_tensor_elements(input);
+            int64_t elements;
             if (input->data == nullptr || input->dtype != BLASD_float32) continue;
+            elements = blasd_tensor_elements(input);
             w->count++;
             all += elements;
             w->longest = elements > w->longest ? elements : w->longest;
