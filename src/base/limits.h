@@ -87,13 +87,14 @@ struct blasd_err;
       "inputs that one front end fetches by URL at a time; with keys a quarter of them for one "   \
       "tenant, and the rest wait")                                                                 \
     X(webhooks, 100000, 1, 10000000, "webhooks",                                                   \
-      "webhooks of jobs that are queued, running, or have ended and are not delivered yet; those " \
-      "that one tenant sends to one host may be a tenth of it")                                    \
+      "webhooks of jobs that are queued, running, or have ended and are not delivered yet; with "  \
+      "keys those of one tenant may be three quarters of it, and to one host a tenth")             \
     X(webhook_s, 86400, 1, 2592000, "seconds",                                                     \
       "how long after its job's end a webhook is tried again")                                     \
     X(puts, 10000, 1, 10000000, "outputs",                                                         \
       "outputs of jobs that are queued, running, or have ended which are to be put to URLs and "   \
-      "are not yet; those of one tenant to one host may be a tenth of it")                         \
+      "are not yet; with keys those of one tenant may be three quarters of it, and to one host a " \
+      "tenth")                                                                                     \
     X(put_s, 1800, 1, 2592000, "seconds",                                                          \
       "how long after its job's end an output is put again, as long as its record is kept")        \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \

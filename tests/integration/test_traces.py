@@ -139,7 +139,7 @@ def test_the_trace_stands_in_documents_and_log(make_service):
 def test_a_job_that_redis_ended_has_its_trace(make_service, collector, venv, tmp_path):
     """Cancelled and expired in the queue and while they ran, given up: in the document, the log and as one span, as others'."""
     service = make_service("--otlp", collector.url, "--otlp-sample", "0", "--limit", "attempts=1")
-    long = json.dumps({"op": "svd", "inputs": {"a": {"random": "normal", "seed": 1, "shape": [2500, 2500]}}})
+    long = json.dumps({"op": "svd", "inputs": {"a": {"random": "normal", "seed": 1, "shape": [3200, 3200]}}})
     wanted = {}
 
     def ended(number, job, state, code):
@@ -163,7 +163,7 @@ def test_a_job_that_redis_ended_has_its_trace(make_service, collector, venv, tmp
         ended(4, late, "expired", "deadline_exceeded")
         unsampled = ask(service, 5, "/jobs", sampled=False, body=json.dumps({**json.loads(BODY), "deadline_ms": 100}))
         ended(5, unsampled, "expired", "deadline_exceeded")
-    ended(6, running(6, deadline_ms=3000), "expired", "deadline_exceeded")
+    ended(6, running(6, deadline_ms=8000), "expired", "deadline_exceeded")
     job = running(7)
     service.request("DELETE", f"/jobs/{job['id']}")
     ended(7, job, "cancelled", "cancelled")
