@@ -198,7 +198,7 @@ template <int W, int N, class T> struct small_system {
             if (step > 0) break;
             size_x = size_d;
             double hi = (double)b, lo = 0;
-            BLASD_UNROLL
+            BLASD_UNROLL_BY(4)
             for (int j = 0; j < N; j++) subtract_product(hi, lo, element(j), team.shuffle(x, j));
             r = (T)(hi + lo);
             size_r = most(r);
@@ -207,7 +207,7 @@ template <int W, int N, class T> struct small_system {
         if (refine) {
             /* by which the final residual may be larger than it looks */
             hidden = u * (n + 2) * (norm_inf * size_d + size_r);
-            BLASD_UNROLL
+            BLASD_UNROLL_BY(4)
             for (int j = 0; j < N; j++) r -= element(j) * team.shuffle(t, j);
             size_r = most(r);
             /* a second correction would shrink as the first did, or a little less: nothing left? */
