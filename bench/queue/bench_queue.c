@@ -12,6 +12,7 @@
 #include "queue/piece.h"
 #include "queue/queue_link.h"
 #include "queue/worker_queue.h"
+#include "redis/route.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -201,7 +202,7 @@ int main(int argc, char **argv) {
     if (blasd_worker_queue_open(&options, &bench.worker, &err) < 0 ||
         blasd_worker_queue_register(bench.worker, "bench", BLASD_DEVICE_CPU, "{\"id\":\"cpu:0\"}",
                                     &epoch, &err) < 0 ||
-        blasd_link_parse(url, &bench.address, &err) < 0 ||
+        blasd_link_parse(url, options.name, &bench.address, &err) < 0 ||
         blasd_link_connect(&bench.address, 1000, &bench.front, &err) < 0)
         die(err.detail);
     printf("%8s %12s %10s %18s %16s\n", "depth", "jobs/s", "us a job", "in functions, us",

@@ -64,9 +64,8 @@ static int join(struct blasd_cuda_job *job, struct blasd_cuda_joint *const *alon
     *ret = *alone[0];
     ret->blocks = 0;
     for (int i = 0; i < count; i++) {
-        char *to = (char *)host + (size_t)i * each;
-        struct blasd_share_head *head = (struct blasd_share_head *)to;
-        memcpy(to, alone[i]->shares, each);
+        struct blasd_share_head *head = (void *)((char *)host + (size_t)i * each);
+        memcpy(head, alone[i]->shares, each);
         head->first = ret->blocks;
         ret->blocks += alone[i]->blocks;
         if (alone[i]->shared_bytes > ret->shared_bytes) ret->shared_bytes = alone[i]->shared_bytes;

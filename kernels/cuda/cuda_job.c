@@ -186,14 +186,3 @@ int blasd_cuda_sent(struct blasd_cuda_job *job, int ticket, struct blasd_err *er
 int blasd_cuda_pause(struct blasd_cuda_job *job, struct blasd_err *err) {
     return job->calls->stream_wait(job->stream, err);
 }
-
-bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress) {
-    struct blasd_flight *flight = job->slot->device->flights;
-    double share = progress < 0 ? 0 : progress > 1 ? 1 : progress;
-    while (flight != NULL &&
-           (job->tasks < flight->tasks || job->tasks >= flight->tasks + flight->count))
-        flight = flight->next;
-    if (flight == NULL) return true;
-    share = ((double)flight->begun + share * job->count) / (double)flight->count;
-    return blasd_cuda_flight_go_on(flight, share);
-}

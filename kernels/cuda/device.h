@@ -249,9 +249,6 @@ void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op)
 /* All has ended: the tasks are told what became of their pieces. */
 void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op);
 
-/* Reports progress, which never goes back, and tells whether to go on. */
-bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress);
-
 struct blasd_device {
     const struct blasd_gpu_library *calls;
     struct blasd_gpu *gpu;

@@ -453,9 +453,21 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     return 0;
 }
 
-bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress) {
+/* Reports progress, which never goes back, and tells whether to go on. */
+static bool flight_goes_on(struct blasd_flight *flight, double progress) {
     if (progress > flight->told) flight->told = progress < 1 ? progress : 1;
     return flight->watch == NULL || flight->watch->go_on(flight->watch, flight->told);
+}
+
+bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress) {
+    struct blasd_flight *flight = job->slot->device->flights;
+    double share = progress < 0 ? 0 : progress > 1 ? 1 : progress;
+    while (flight != NULL &&
+           (job->tasks < flight->tasks || job->tasks >= flight->tasks + flight->count))
+        flight = flight->next;
+    if (flight == NULL) return true;
+    share = ((double)flight->begun + share * job->count) / (double)flight->count;
+    return flight_goes_on(flight, share);
 }
 
 int blasd_cuda_stopped(struct blasd_err *err) {
@@ -468,7 +480,7 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
     int code;
     while (!all_begun(flight) || in_slots(flight)) {
         double done = (double)flight->ended / (double)flight->count;
-        if (flight->code == 0 && !blasd_cuda_flight_go_on(flight, done)) {
+        if (flight->code == 0 && !flight_goes_on(flight, done)) {
             struct blasd_err stopped;
             flight_fail(flight, blasd_cuda_stopped(&stopped), &stopped);
         }

@@ -418,7 +418,7 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     char plain[BLASD_OUTGOING_URL];
     int rc;
     if (url == NULL) return 0;
-    if (!options->webhooks)
+    if (!options->delivered.webhooks)
         return blasd_fail(err, BLASD_E_url_not_allowed, "notify",
                           "this service sends no webhooks: it was started without "
                           "--webhook-secrets");
@@ -437,7 +437,7 @@ static int take_put(struct http_upload *upload, int output, const char *name, co
     struct blasd_put_order *put;
     int rc;
     snprintf(field, sizeof field, "put.%s", name);
-    if (!options->puts)
+    if (!options->delivered.puts)
         return blasd_fail(err, BLASD_E_url_not_allowed, field,
                           "this service puts nothing: it was started without --outgoing-hosts");
     if ((rc = blasd_outgoing_check(options->outgoing, url, strlen(url), field, plain, err)) != 0)

@@ -67,6 +67,7 @@ static void try_accept(const char *text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
     char *text = malloc(len + 1);
+    struct blasd_link_address address;
     struct blasd_err err = {0};
     if (text == NULL) return 0;
     if (len > 0) memcpy(text, bytes, len);
@@ -76,7 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
     try_limit(text);
     try_accept(text);
     if (blasd_id_valid(text)) require(strlen(text) == BLASD_ID_LEN);
-    if (blasd_link_check_name(text, &err) == 0) require(strlen(text) < BLASD_LINK_NAME_MAX);
+    if (blasd_link_parse("redis://h", text, &address, &err) == 0)
+        require(strlen(text) < BLASD_LINK_NAME_MAX);
     free(text);
     return 0;
 }

@@ -228,8 +228,8 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     request.op = "matmul";
     TRY("'a' is given twice", bad[1].name = "a");
     TRY("an input has `reserved`", bad[1].reserved[1] = 1);
-    TRY("the request has `reserved`", request.reserved[1] = 1);
-    request.reserved[1] = 0;
+    TRY("the request has `reserved`", request.reserved[0] = 1);
+    request.reserved[0] = 0;
     TRY("deadline of -5", request.deadline_ms = -5);
     request.deadline_ms = 0;
     TRY("idempotency key", request.idempotency_key = "k\r\nHost: x");
