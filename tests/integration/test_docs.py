@@ -74,7 +74,7 @@ PROSE = {
     "docs/events.md": ("event: hello",),
     "docs/keys.md": ("[Service]",),
     "docs/webhooks.md": ("POST /blasd",),
-    "docs/devices.md": ("end = work that waits",),
+    "docs/devices.md": ("end = work that waits", "cuda:0: some inputs"),
     "kernels/cuda/README.md": ("extern const struct blasd_backend",),  # the head of a test, which the tests have
 }
 
