@@ -6,6 +6,7 @@ import re
 import time
 
 import numpy as np
+import pytest
 from service import TYPES, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
@@ -152,6 +153,14 @@ def test_pages_hold_each_job_once(make_service):
                   "before=2026-13-01T00:00:00Z", "since=1&since=2", "state=done"):
         answer = service.request("GET", f"/jobs?{query}")
         assert (answer.status, answer.json()["code"]) == (400, "malformed_query"), query
+
+
+@pytest.mark.parametrize("wait", [0, 30])
+def test_a_page_is_full_whichever_records_it_is_of(make_service, wait):
+    service = make_service()
+    for job_id in [service.post("matmul", SMALL, wait=wait).json()["id"] for _ in range(120)]:
+        poll(service, job_id)
+    assert len(service.request("GET", "/jobs").json()["jobs"]) == 100
 
 
 def test_a_key_with_quotes_is_the_same_key(service):

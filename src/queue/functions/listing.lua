@@ -180,9 +180,11 @@ local function list_steps(p, phase, bucket, scan)
     while true do
         local key = phase == 'e' and K.rec_of .. bucket .. ':' .. p.tenant or
                     p.tenant == NOBODY and K.pending or K.names_of .. p.tenant
+        local before = p.looked
         local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
         if not on then return here(p.slots) end
-        scan, p.last, p.at, p.looked = on, '', '', p.looked + 1 -- it costs where it finds none, too
+        -- a step costs where it finds none, too; where it finds some, what it found does
+        scan, p.last, p.at, p.looked = on, '', '', max(p.looked, before + 1)
         if scan == '0' then
             if phase == 'p' and p.which ~= 'any' then return '' end
             bucket, phase = bucket_after(p, bucket), 'e'
