@@ -211,7 +211,13 @@ static int work(struct blasd_worker_queue *worker) {
         endings[i] = (struct blasd_ending){
             .id = claims[i].id, .record = records[i], .record_len = (size_t)len};
     }
-    if (count > 0) result = blasd_worker_queue_finish(worker, endings, count, &lost, &err);
+    /* what is not known to have been heard is said again, or nobody would know that they have ended */
+    int64_t until = blasd_clock_ns() + 60 * SECOND;
+    while (count > 0) {
+        result = blasd_worker_queue_finish(worker, endings, count, &lost, &err);
+        if (result != -BLASD_E_queue_unavailable || blasd_clock_ns() > until) break;
+        usleep(1000);
+    }
     return result != 0 || lost ? -1 : count;
 }
 
