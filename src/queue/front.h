@@ -1,7 +1,7 @@
 /* What the parts of the front end's queue share: calls on their way, and the queue object.
  *
  *   front_call.c    a call: built, sent, answered, sent again after a lost connection, given up
- *   front_queue.c   the two connections, housekeeping once a second, the view
+ *   front_queue.c   the connections, housekeeping once a second, the view
  *   front_submit.c  jobs collected into batches, numbered so that one may be sent again
  *   front_entry.c  small jobs of a batch that share one entry of the queue
  *   front_waiters.c who waits for which job, and the messages that say which have ended
@@ -37,6 +37,7 @@ struct front_call {
     struct front_call *next, *prev;
     struct front_list *list; /* the one it is in, or NULL */
     struct blasd_front_queue *queue;
+    struct front_lane *lane;  /* the connection that it takes */
     struct blasd_buf command; /* owned */
     size_t start;             /* where in `command` the command begins, once it is complete */
     int args;
@@ -60,6 +61,8 @@ struct front_list {
 /* New calls of `size` bytes, zeroed, of which struct front_call is the first part; NULL where
  * memory has run out. */
 void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_fn reply);
+/* Of a new call whose answer promises nothing, and may be long: it takes the other connection. */
+void front_call_reads(struct front_call *call);
 /* Starts the command as a call of the function `name` (with its key and LIMITS), or as any other.
  */
 void front_call_function(struct front_call *call, const char *name);
@@ -123,12 +126,22 @@ struct front_entries {
     size_t bytes;  /* of all pieces */
 };
 
-/* Calls by how far they are. */
+/* A connection, and its calls by how far they are. */
+struct front_lane {
+    struct blasd_async_link link;
+    struct front_list again, waiting, flight;
+    int64_t heard_ns; /* the last reply */
+};
+
+/* Redis has a promise in its file before the reply goes out, unless the connection has replies left
+ * over that it could not write at once: then what follows them goes out in the turn that made it,
+ * ahead of the file, and a Redis that is killed there forgets what it has acknowledged. Long
+ * replies leave some over, so they have a connection without promises. */
 struct front_calls {
-    struct front_list again, waiting, flight, held, answered;
+    struct front_lane commands, reads;
+    struct front_list held, answered;
     uint64_t held_bytes;  /* of the commands of all calls */
     uint64_t seq;         /* of the last call of submit that was sent */
-    int64_t heard_ns;     /* the last reply on `commands` */
     uint64_t asked, told; /* questions to the replicas that were sent, and that have ended */
     bool to_ask;          /* something was sent that replicas are to have */
     struct blasd_timer expire_timer;
@@ -145,7 +158,7 @@ struct front_listings {
 
 /* How things stand with Redis. */
 struct front_standing {
-    bool ready;         /* `commands` speaks with the functions and the store is the right one */
+    bool ready;         /* `calls.commands` speaks with the functions, the store is the right one */
     bool writable;      /* the last probe was taken */
     bool was_here;      /* {q}:here:… was written */
     bool subscribed;    /* `replies` hears the channel */
@@ -188,7 +201,7 @@ struct blasd_front_queue {
     struct blasd_link_limits limits;
     struct front_rules rules;
     struct blasd_id_key id_key;
-    struct blasd_async_link commands, replies;
+    struct blasd_async_link replies;
     bool closing, in_flush;
     struct blasd_queue_view view;
     struct front_submit *batch;   /* being collected; NULL: none */

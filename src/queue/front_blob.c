@@ -61,6 +61,7 @@ static struct piece *piece_new(struct transfer *t, front_reply_fn reply) {
         blasd_fail(&t->err, BLASD_E_no_space, "", "the front end is out of memory");
         return NULL;
     }
+    if (t->from == NULL) front_call_reads(&piece->call);
     piece->transfer = t;
     piece->call.release = piece_release;
     piece->call.tries_left = PIECE_TRIES;

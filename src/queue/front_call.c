@@ -52,11 +52,16 @@ void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_f
     struct front_call *call = calloc(1, size);
     if (call == NULL) return NULL;
     call->queue = queue;
+    call->lane = &queue->calls.commands;
     call->reply = reply;
     call->tries_left = 1;
     blasd_buf_init(&call->command, COMMAND_MAX);
     call->broken = blasd_buf_add(&call->command, "                ", HEADER) != 0;
     return call;
+}
+
+void front_call_reads(struct front_call *call) {
+    call->lane = &call->queue->calls.reads;
 }
 
 void front_call_arg2(struct front_call *call, const void *bytes, size_t len, const void *more,
@@ -121,7 +126,7 @@ void front_call_send(struct front_call *call) {
     complete(call);
     queue->calls.held_bytes += call->command.len;
     call->until_ns = blasd_clock_ns() + CALL_KEPT;
-    list_add(&queue->calls.waiting, call);
+    list_add(&call->lane->waiting, call);
 }
 
 void front_call_answer_later(struct front_call *call, const struct blasd_err *err) {
@@ -185,7 +190,7 @@ static void lose(struct front_call *call) {
         call->tries_left--;
         call->until_ns = blasd_clock_ns() + CALL_KEPT;
         list_remove(call);
-        list_add(&queue->calls.again, call); /* connections lose calls in their order */
+        list_add(&call->lane->again, call); /* connections lose calls in their order */
         return;
     }
     unavailable(queue, &err);
@@ -205,7 +210,7 @@ static void held_lost(struct blasd_front_queue *queue) {
 
 /* The connection went while the call was on it: whether Redis did it is not known. */
 static void call_lost(struct front_call *call) {
-    held_lost(call->queue);
+    if (call->lane == &call->queue->calls.commands) held_lost(call->queue);
     lose(call);
 }
 
@@ -251,7 +256,7 @@ static void handle_replicas(redisAsyncContext *ac, void *reply, void *arg) {
         held_lost(queue);
         return;
     }
-    queue->calls.heard_ns = blasd_clock_ns();
+    queue->calls.commands.heard_ns = blasd_clock_ns();
     bool good = replicas_have_it(queue, reply, &err);
     if (!good) front_refused(queue, &err);
     while ((call = queue->calls.held.head) != NULL && call->asked <= queue->calls.told)
@@ -265,10 +270,23 @@ static void ask_replicas(struct blasd_front_queue *queue) {
     if (!queue->calls.to_ask) return;
     lens[1] = blasd_text_number(count, queue->rules.replicas);
     lens[2] = blasd_text_number(ms, queue->rules.replicas_ms);
-    if (blasd_async_link_send_args(&queue->commands, 3, args, lens, handle_replicas, queue) != 0)
+    if (blasd_async_link_send_args(&queue->calls.commands.link, 3, args, lens, handle_replicas,
+                                   queue) != 0)
         return;
     queue->calls.to_ask = false;
     queue->calls.asked++;
+}
+
+/* Redis was emptied (err NULL), or the queue is on another server: the handshake of new connections
+ * mends it. */
+static void start_anew(struct front_call *call, const struct blasd_err *err) {
+    struct blasd_front_queue *queue = call->queue;
+    const char *why = err != NULL ? err->detail : "the functions were removed from Redis";
+    if (err != NULL) front_refused(queue, err);
+    call_lost(call);
+    queue->standing.ready = false;
+    blasd_async_link_drop(&queue->calls.commands.link, why);
+    blasd_async_link_drop(&queue->calls.reads.link, why);
 }
 
 static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
@@ -282,10 +300,10 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         call_lost(call);
         return;
     }
-    queue->calls.heard_ns = blasd_clock_ns();
+    call->lane->heard_ns = blasd_clock_ns();
     if (queue->hooks.trips != NULL)
         blasd_histogram_add(queue->hooks.trips, blasd_bounds_us,
-                            (queue->calls.heard_ns - call->sent_ns) / 1000);
+                            (call->lane->heard_ns - call->sent_ns) / 1000);
     if (r->type != REDIS_REPLY_ERROR) {
         if (call->acknowledges && queue->rules.replicas > 0)
             hold(call, reply);
@@ -294,23 +312,12 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         return;
     }
     enum blasd_link_fault fault = blasd_link_fault(r->str);
-    if (fault == BLASD_LINK_NO_LIBRARY) {
-        /* somebody emptied Redis: the handshake of a new connection loads the functions */
-        call_lost(call);
-        queue->standing.ready = false;
-        blasd_async_link_drop(&queue->commands, "the functions were removed from Redis");
-        return;
-    }
     blasd_link_error(r->str, &err);
-    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_ELSEWHERE ||
-        fault == BLASD_LINK_DISK)
-        front_refused(queue, &err);
-    if (fault == BLASD_LINK_ELSEWHERE) {
-        call_lost(call);
-        queue->standing.ready = false;
-        blasd_async_link_drop(&queue->commands, err.detail);
+    if (fault == BLASD_LINK_NO_LIBRARY || fault == BLASD_LINK_ELSEWHERE) {
+        start_anew(call, fault == BLASD_LINK_NO_LIBRARY ? NULL : &err);
         return;
     }
+    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_DISK) front_refused(queue, &err);
     answer(call, NULL, &err);
 }
 
@@ -324,38 +331,44 @@ static void set_seq(struct front_call *call) {
 }
 
 /* Sends from one list until the write buffer holds enough. Returns the bytes sent, or 0. */
-static size_t send_some(struct blasd_front_queue *queue, struct front_list *list, size_t room) {
+static size_t send_some(struct front_lane *lane, struct front_list *list, size_t room) {
     size_t sent = 0;
     while (list->head != NULL && sent < room) {
         struct front_call *call = list->head;
+        struct front_calls *calls = &call->queue->calls;
         size_t len = call->command.len - call->start;
         set_seq(call);
-        if (blasd_async_link_send(&queue->commands, call->command.data + call->start, len,
-                                  handle_reply, call) != 0)
+        if (blasd_async_link_send(&lane->link, call->command.data + call->start, len, handle_reply,
+                                  call) != 0)
             break;
         list_remove(call);
         call->sent_ns = blasd_clock_ns();
-        if (queue->calls.flight.head == NULL) queue->calls.heard_ns = call->sent_ns;
-        list_add(&queue->calls.flight, call);
-        if (call->acknowledges && queue->rules.replicas > 0) {
-            call->asked = queue->calls.asked + 1;
-            queue->calls.to_ask = true;
+        if (lane->flight.head == NULL) lane->heard_ns = call->sent_ns;
+        list_add(&lane->flight, call);
+        if (call->acknowledges && call->queue->rules.replicas > 0) {
+            call->asked = calls->asked + 1;
+            calls->to_ask = true;
         }
         sent += len;
     }
     return sent;
 }
 
-void front_calls_pump(struct blasd_front_queue *queue) {
-    while (queue->standing.ready && blasd_async_link_flush(&queue->commands)) {
-        size_t sent = send_some(queue, &queue->calls.again, WRITE_AHEAD);
-        if (queue->calls.again.head == NULL && sent < WRITE_AHEAD)
-            sent += send_some(queue, &queue->calls.waiting, WRITE_AHEAD - sent);
+static void pump(struct blasd_front_queue *queue, struct front_lane *lane) {
+    while (queue->standing.ready && blasd_async_link_flush(&lane->link)) {
+        size_t sent = send_some(lane, &lane->again, WRITE_AHEAD);
+        if (lane->again.head == NULL && sent < WRITE_AHEAD)
+            sent += send_some(lane, &lane->waiting, WRITE_AHEAD - sent);
         if (sent == 0) break;
         ask_replicas(queue);
     }
     /* before it is ready the handshake's own commands are there to be written */
-    if (!queue->standing.ready) (void)blasd_async_link_flush(&queue->commands);
+    if (!queue->standing.ready) (void)blasd_async_link_flush(&lane->link);
+}
+
+void front_calls_pump(struct blasd_front_queue *queue) {
+    pump(queue, &queue->calls.commands);
+    pump(queue, &queue->calls.reads);
 }
 
 static void expire_list(struct blasd_front_queue *queue, struct front_list *list, int64_t now) {
@@ -370,29 +383,42 @@ static void expire_list(struct blasd_front_queue *queue, struct front_list *list
 }
 
 void front_calls_expire(struct blasd_front_queue *queue) {
+    struct front_calls *calls = &queue->calls;
     int64_t now = blasd_clock_ns();
-    expire_list(queue, &queue->calls.again, now);
-    expire_list(queue, &queue->calls.waiting, now);
+    expire_list(queue, &calls->commands.again, now);
+    expire_list(queue, &calls->commands.waiting, now);
+    expire_list(queue, &calls->reads.again, now);
+    expire_list(queue, &calls->reads.waiting, now);
 }
 
 static int64_t list_next_ns(const struct front_list *list) {
     return list->head == NULL ? INT64_MAX : list->head->until_ns;
 }
 
-int64_t front_calls_next_ns(const struct blasd_front_queue *queue) {
-    int64_t again = list_next_ns(&queue->calls.again),
-            waiting = list_next_ns(&queue->calls.waiting);
+static int64_t lane_next_ns(const struct front_lane *lane) {
+    int64_t again = list_next_ns(&lane->again), waiting = list_next_ns(&lane->waiting);
     return again < waiting ? again : waiting;
+}
+
+int64_t front_calls_next_ns(const struct blasd_front_queue *queue) {
+    int64_t commands = lane_next_ns(&queue->calls.commands),
+            reads = lane_next_ns(&queue->calls.reads);
+    return commands < reads ? commands : reads;
 }
 
 static void list_free(struct front_list *list) {
     while (list->head != NULL) front_call_free(list->head);
 }
 
+static void lane_free(struct front_lane *lane) {
+    list_free(&lane->again);
+    list_free(&lane->waiting);
+    list_free(&lane->flight);
+}
+
 void front_calls_free(struct blasd_front_queue *queue) {
-    list_free(&queue->calls.again);
-    list_free(&queue->calls.waiting);
-    list_free(&queue->calls.flight);
+    lane_free(&queue->calls.commands);
+    lane_free(&queue->calls.reads);
     list_free(&queue->calls.held);
     list_free(&queue->calls.answered);
 }

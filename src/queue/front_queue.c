@@ -1,6 +1,7 @@
-/* The front end's queue: its two connections, housekeeping once a second, the view.
+/* The front end's queue: its connections, housekeeping once a second, the view.
  *
- * `commands` carries calls. When it stands anew it checks that Redis keeps what it is given, loads
+ * `calls.commands` carries calls, `calls.reads` those with long replies (struct front_calls says
+ * why). When the first it stands anew it checks that Redis keeps what it is given, loads
  * the functions where it lacks them and checks that the deployment uses our blob store; only then
  * is the queue ready. `replies` only
  * listens to the loop's own channel. A tick once a second, and whenever a deadline passes, does the
@@ -44,7 +45,7 @@ static void trouble(struct blasd_front_queue *queue, const char *why) {
 /* Gives up this connection; the next one may find Redis in a better state. */
 static void handshake_failed(struct blasd_front_queue *queue, const char *why) {
     trouble(queue, why);
-    blasd_async_link_drop(&queue->commands, why);
+    blasd_async_link_drop(&queue->calls.commands.link, why);
 }
 
 static bool handshake_error(struct blasd_front_queue *queue, const redisReply *r) {
@@ -72,8 +73,8 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     queue->standing.writable = false; /* until the probe comes back, ahead of the tick */
     queue->standing.rewatch = queue->waiters.count > 0;
     no_trouble(queue);
-    queue->calls.heard_ns = blasd_clock_ns();
-    blasd_async_link_stands(&queue->commands);
+    queue->calls.commands.heard_ns = blasd_clock_ns();
+    blasd_async_link_stands(&queue->calls.commands.link);
     probe(queue);
     tick(queue);
 }
@@ -85,7 +86,7 @@ static void send_open(struct blasd_front_queue *queue) {
         "0"};
     size_t lens[sizeof args / sizeof *args];
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) lens[i] = strlen(args[i]);
-    blasd_async_link_send_args(&queue->commands, sizeof args / sizeof *args, args, lens,
+    blasd_async_link_send_args(&queue->calls.commands.link, sizeof args / sizeof *args, args, lens,
                                handle_open, queue);
 }
 
@@ -108,7 +109,7 @@ static void handle_library(redisAsyncContext *ac, void *reply, void *arg) {
     }
     args[3] = blasd_queue_library.code;
     lens[3] = strlen(args[3]);
-    blasd_async_link_send_args(&queue->commands, 4, args, lens, handle_load, queue);
+    blasd_async_link_send_args(&queue->calls.commands.link, 4, args, lens, handle_load, queue);
 }
 
 static void ask_library(struct blasd_async_link *link) {
@@ -126,7 +127,7 @@ static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
     if (blasd_link_keeps(reply, &err) < 0)
         handshake_failed(queue, err.detail);
     else
-        ask_library(&queue->commands);
+        ask_library(&queue->calls.commands.link);
 }
 
 static void commands_up(struct blasd_async_link *link) {
@@ -150,6 +151,15 @@ static void commands_down(struct blasd_async_link *link, const char *why) {
     queue->standing.troubled = true;
     blasd_fail(&queue->standing.trouble, BLASD_E_queue_unavailable, "",
                "Redis cannot be reached: %s", why);
+}
+
+static void reads_up(struct blasd_async_link *link) {
+    blasd_async_link_stands(link); /* the handshake is the other connection's */
+}
+
+static void reads_down(struct blasd_async_link *link, const char *why) {
+    (void)link;
+    (void)why;
 }
 
 /* The channel. */
@@ -282,7 +292,7 @@ static void here_reply(struct front_call *call, const redisReply *reply,
     queue->standing.was_here = true;
     if (!gone) return;
     trouble(queue, "Redis was emptied");
-    blasd_async_link_drop(&queue->commands, "Redis was emptied");
+    blasd_async_link_drop(&queue->calls.commands.link, "Redis was emptied");
 }
 
 static void probe(struct blasd_front_queue *queue) {
@@ -335,12 +345,15 @@ static bool handshake_stuck(const struct blasd_async_link *link, bool done, int6
 
 /* Drops connections that say nothing: Redis may have stopped, or the network may have gone. */
 static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
-    bool asked = queue->calls.flight.head != NULL || queue->calls.held.head != NULL;
-    if ((asked && now - queue->calls.heard_ns > SILENCE_MAX) ||
-        handshake_stuck(&queue->commands, queue->standing.ready, now)) {
+    struct front_lane *commands = &queue->calls.commands, *reads = &queue->calls.reads;
+    bool asked = commands->flight.head != NULL || queue->calls.held.head != NULL;
+    if ((asked && now - commands->heard_ns > SILENCE_MAX) ||
+        handshake_stuck(&queue->calls.commands.link, queue->standing.ready, now)) {
         trouble(queue, "Redis does not answer");
-        blasd_async_link_drop(&queue->commands, "Redis does not answer");
+        blasd_async_link_drop(&queue->calls.commands.link, "Redis does not answer");
     }
+    if (reads->flight.head != NULL && now - reads->heard_ns > SILENCE_MAX)
+        blasd_async_link_drop(&reads->link, "Redis does not answer");
     if (handshake_stuck(&queue->replies, queue->standing.subscribed, now))
         blasd_async_link_drop(&queue->replies, "Redis does not answer");
 }
@@ -420,16 +433,19 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     queue->calls.expire_timer.fire = expire_fire;
     queue->listings.list_timer.fire = front_lists_next;
     queue->listings.lists_end = &queue->listings.lists;
-    queue->commands = (struct blasd_async_link){.loop = loop,
-                                                .address = &queue->address,
-                                                .on_up = commands_up,
-                                                .on_down = commands_down,
-                                                .owner = queue};
-    queue->replies = queue->commands;
-    queue->replies.on_up = replies_up;
-    queue->replies.on_down = replies_down;
+    queue->replies = (struct blasd_async_link){.loop = loop,
+                                               .address = &queue->address,
+                                               .on_up = replies_up,
+                                               .on_down = replies_down,
+                                               .owner = queue};
+    queue->calls.commands.link = queue->calls.reads.link = queue->replies;
+    queue->calls.commands.link.on_up = commands_up;
+    queue->calls.commands.link.on_down = commands_down;
+    queue->calls.reads.link.on_up = reads_up;
+    queue->calls.reads.link.on_down = reads_down;
     set_timer(queue, &queue->ticks.tick_timer, blasd_clock_ns() + TICK);
-    blasd_async_link_open(&queue->commands);
+    blasd_async_link_open(&queue->calls.commands.link);
+    blasd_async_link_open(&queue->calls.reads.link);
     blasd_async_link_open(&queue->replies);
     *ret = queue;
     return 0;
@@ -442,7 +458,8 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     blasd_loop_timer_clear(queue->loop, &queue->ticks.deadline_timer);
     blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
     blasd_loop_timer_clear(queue->loop, &queue->listings.list_timer);
-    blasd_async_link_close(&queue->commands);
+    blasd_async_link_close(&queue->calls.commands.link);
+    blasd_async_link_close(&queue->calls.reads.link);
     blasd_async_link_close(&queue->replies);
     front_batch_free(queue);
     front_asking_free(queue);

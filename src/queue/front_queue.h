@@ -39,6 +39,7 @@ struct blasd_waiter {
     bool waits;
     bool again;   /* another one that waited here was told of the same end before */
     bool pending; /* the call that it was given to is unanswered */
+    bool unasked; /* Redis was asked about the others meanwhile */
     struct blasd_early early;
     struct blasd_hash_node node;
 };

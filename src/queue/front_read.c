@@ -102,6 +102,7 @@ static void ask_record(struct blasd_front_queue *queue, const char *function,
     }
     c->waiter = waiter;
     c->cancel = forget != NULL;
+    if (forget == NULL && strcmp(function, "keep") != 0) front_call_reads(&c->call);
     /* a second cancel would find the job that the first one has ended, and forget it */
     if (c->cancel) c->call.tries_left = 0;
     memcpy(c->id, id, sizeof c->id);
@@ -251,6 +252,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     c->done = done;
     c->arg = arg;
     snprintf(c->tenant, sizeof c->tenant, "%s", principal->tenant);
+    front_call_reads(&c->call);
     front_call_function(&c->call, "list");
     front_call_text(&c->call, principal->tenant);
     front_call_text(&c->call, query->state < 0 ? "any" : blasd_state_names[query->state]);
@@ -298,6 +300,7 @@ static struct text_call *text_call_new(struct blasd_front_queue *queue, blasd_te
     }
     c->done = done;
     c->arg = arg;
+    front_call_reads(&c->call);
     return c;
 }
 

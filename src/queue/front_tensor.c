@@ -424,6 +424,7 @@ void blasd_front_queue_tensor_list(struct blasd_front_queue *queue,
         front_call_answer_later(&c->call, &err);
         return;
     }
+    front_call_reads(&c->call);
     front_call_number(&c->call, (uint64_t)limit);
     front_call_text(&c->call, cursor == NULL ? "" : cursor);
     front_call_send(&c->call);

@@ -4,7 +4,7 @@
  * the call that submitted it, or that asked for it. While such a call is in flight its waiter is
  * pending, and a record that comes is kept until it is answered.
  * Messages of a broken connection are lost: after each new subscription Redis is asked about
- * every waiter. Read next: front_submit.c. */
+ * every waiter, about a pending one once its call is answered. Read next: front_submit.c. */
 #include "base/container.h"
 #include "queue/front.h"
 #include "queue/piece.h"
@@ -42,6 +42,7 @@ void front_wait_begin(struct blasd_front_queue *queue, const char *tenant,
     if (waiter == NULL || waiter->waits) return;
     if (blasd_hash_add(&queue->waiters, &waiter->node, hash_id(queue, id)) != 0) return;
     waiter->waits = waiter->pending = true;
+    waiter->unasked = false;
     snprintf(waiter->tenant, sizeof waiter->tenant, "%s", tenant);
     memcpy(waiter->id, id, BLASD_ID_LEN);
     waiter->id[BLASD_ID_LEN] = '\0';
@@ -63,6 +64,8 @@ struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct bla
     if (stands) {
         early = waiter->early;
         waiter->early = (struct blasd_early){0};
+        if (waiter->unasked) front_wait_ask(queue, waiter->tenant, waiter->id);
+        waiter->unasked = false;
     } else {
         blasd_front_queue_unwatch(queue, waiter);
     }
@@ -149,6 +152,7 @@ static struct ask_call *ask_new(struct blasd_front_queue *queue, const char *ten
         return NULL;
     }
     snprintf(ask->tenant, sizeof ask->tenant, "%s", tenant);
+    front_call_reads(&ask->call);
     front_call_function(&ask->call, "watch");
     front_call_text(&ask->call, ask->tenant);
     front_call_text(&ask->call, queue->channel);
@@ -176,8 +180,12 @@ struct asking {
 
 static void ask_each(void *arg, struct blasd_hash_node *node) {
     struct asking *asking = arg;
-    const struct blasd_waiter *waiter = waiter_of(node);
+    struct blasd_waiter *waiter = waiter_of(node);
     if (asking->stopped) return;
+    if (waiter->pending) { /* on another connection: Redis may hear the question first */
+        waiter->unasked = true;
+        return;
+    }
     if (asking->ask != NULL && strcmp(asking->ask->tenant, waiter->tenant) != 0) {
         front_call_send(&asking->ask->call);
         asking->ask = NULL;

@@ -224,7 +224,7 @@ static void test_resend(void **state) {
     send_many(env, other, 5);
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 4) usleep(1000);
-    blasd_async_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 12);
     assert_int_equal(entries(env), 4);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 4);
@@ -234,7 +234,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 5) usleep(1000);
     assert_int_equal(work_once(env), 19);
-    blasd_async_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     expect_all_done(env);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
@@ -268,7 +268,7 @@ static void room_for_some(bool again) {
     if (again) {
         blasd_front_queue_flush(env->queue);
         while (entries(env) != 5) usleep(1000);
-        blasd_async_link_drop(&env->queue->commands, "a test");
+        blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     }
     UNTIL(env, env->answered == 8);
     for (int i = 0; i < 8; i++)

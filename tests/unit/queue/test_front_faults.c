@@ -12,7 +12,7 @@ static void test_resend(void **state) {
     keyed = submit(env, (struct want){.watch = true, .key = "k= d=1", .fingerprint = 3});
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 3) usleep(1000);
-    blasd_async_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 3);
     assert_int_equal(plain->code, BLASD_OK);
     assert_int_equal(deadline->code, BLASD_OK);
@@ -25,7 +25,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 4) usleep(1000);
     assert_int_equal(work_once(env), 4);
-    blasd_async_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 4 && env->ended == 4);
     expect_done(plain);
     expect_done(deadline);
@@ -51,7 +51,7 @@ static void test_replicas_asked(void **state) {
     assert_int_equal(env->answered, 0);
     freeReplyObject(ask(env->client, "FLUSHALL"));
     env->queue->rules.replicas = 0;
-    blasd_async_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 2);
     assert_int_equal(first->code, BLASD_OK);
     assert_int_equal(second->code, BLASD_OK);
