@@ -124,7 +124,7 @@ struct blasd_front_queue_hooks {
     void *arg;
 };
 
-/* Opens both connections without waiting; calls made before they stand are kept for up to two
+/* Opens its connections without waiting; calls made before they stand are kept for up to two
  * seconds. */
 int blasd_front_queue_open(const struct blasd_queue_options *options, struct blasd_loop *loop,
                            const struct blasd_front_queue_hooks *hooks,
