@@ -7,7 +7,7 @@
  * every waiter. Read next: front_submit.c. */
 #include "base/container.h"
 #include "queue/front.h"
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,12 +108,12 @@ void front_wait_ended(struct blasd_front_queue *queue, const char *tenant, const
 }
 
 void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size_t len) {
-    while (len >= BLASD_PIECE_HEAD) {
-        size_t record_len = blasd_piece_len(bytes);
-        if (record_len > len - BLASD_PIECE_HEAD) return; /* not from a worker of ours */
-        front_wait_ended(queue, NULL, bytes + 4, bytes + BLASD_PIECE_HEAD, record_len);
-        bytes += BLASD_PIECE_HEAD + record_len;
-        len -= BLASD_PIECE_HEAD + record_len;
+    while (len >= BLASD_RECORD_FRAME_HEAD) {
+        size_t record_len = blasd_record_frame_len(bytes);
+        if (record_len > len - BLASD_RECORD_FRAME_HEAD) return; /* not from a worker of ours */
+        front_wait_ended(queue, NULL, bytes + 4, bytes + BLASD_RECORD_FRAME_HEAD, record_len);
+        bytes += BLASD_RECORD_FRAME_HEAD + record_len;
+        len -= BLASD_RECORD_FRAME_HEAD + record_len;
     }
 }
 

@@ -8,7 +8,7 @@
  *
  * This file must not know what frames and records hold. Read next: functions/workers.lua (turn),
  * functions/recovery.lua (serve). */
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 #include "queue/worker_side.h"
 
 #include "base/clock.h"
@@ -56,9 +56,9 @@ void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function)
 
 /* Endings, on their way out. */
 
-/* Writes the pieces of all endings, one after the other. */
-static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
-                        int count, struct blasd_err *err) {
+/* Writes the record frames of all endings, one after the other. */
+static int write_record_frames(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
+                               int count, struct blasd_err *err) {
     struct blasd_buf *text = &queue->text;
     blasd_buf_reset(text);
     for (int i = 0; i < count; i++) {
@@ -66,7 +66,7 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
         if (strnlen(ending->id, BLASD_ID_LEN + 1) != BLASD_ID_LEN ||
             ending->record_len > RECORD_MOST)
             return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
-        if (blasd_piece_add(text, ending->id, ending->record, ending->record_len) < 0)
+        if (blasd_record_frame_add(text, ending->id, ending->record, ending->record_len) < 0)
             return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
     }
     size_t kept = 0;
@@ -110,22 +110,22 @@ static void write_outputs(struct blasd_buf *out, const struct blasd_ending *endi
     out->len = (size_t)(at - out->data);
 }
 
-/* NAME PIECES OUTPUTS of each job that goes alone, and of each batch entry; and of what could not
- * be read. */
+/* NAME RECORD_FRAMES OUTPUTS of each job that goes alone, and of each batch entry; and of what
+ * could not be read. */
 static void add_endings(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
                         int count) {
     struct blasd_caller *caller = &queue->caller;
     const struct blasd_buf *refused = &queue->turns.refused;
-    const char *pieces = queue->text.data;
+    const char *record_frames = queue->text.data;
     for (int i = 0, jobs; i < count; i += jobs) {
         size_t len = 0, at = queue->outputs.len;
         jobs = of_one_batch_entry(&endings[i], count - i);
-        for (int k = 0; k < jobs; k++) len += BLASD_PIECE_HEAD + endings[i + k].record_len;
+        for (int k = 0; k < jobs; k++) len += BLASD_RECORD_FRAME_HEAD + endings[i + k].record_len;
         write_outputs(&queue->outputs, &endings[i], jobs);
         blasd_caller_arg(caller, endings[i].id, jobs > 1 ? BLASD_ID_ENTRY : BLASD_ID_LEN);
-        blasd_caller_arg(caller, pieces, len);
+        blasd_caller_arg(caller, record_frames, len);
         blasd_caller_arg(caller, queue->outputs.data + at, queue->outputs.len - at);
-        pieces += len;
+        record_frames += len;
     }
     for (size_t at = 0, len; at < refused->len; at += 1 + len) {
         const char *name = refused->data + at + 1;
@@ -238,21 +238,21 @@ static bool set_job(struct blasd_claim *claim, const char *id, const char *frame
 }
 
 /* The jobs of a batch entry, up to `max`; how many, or 0 where they are not well formed. */
-static int read_batch_entry(const redisReply *head, const redisReply *pieces, int max,
+static int read_batch_entry(const redisReply *head, const redisReply *record_frames, int max,
                             struct blasd_claim *claims) {
     struct blasd_claim common = {0};
-    const char *at = pieces->str, *end = at + pieces->len;
+    const char *at = record_frames->str, *end = at + record_frames->len;
     int count = 0;
     int64_t jobs = read_head(head->str + BLASD_ID_ENTRY, &common);
     while (at < end) {
-        if (count == max || end - at < (ptrdiff_t)BLASD_PIECE_HEAD) return 0;
-        size_t len = blasd_piece_len(at);
-        if (len > (size_t)(end - at) - BLASD_PIECE_HEAD) return 0;
+        if (count == max || end - at < (ptrdiff_t)BLASD_RECORD_FRAME_HEAD) return 0;
+        size_t len = blasd_record_frame_len(at);
+        if (len > (size_t)(end - at) - BLASD_RECORD_FRAME_HEAD) return 0;
         claims[count] = common;
         if (memcmp(at + 4, head->str, BLASD_ID_ENTRY) != 0 ||
-            !set_job(&claims[count++], at + 4, at + BLASD_PIECE_HEAD, len))
+            !set_job(&claims[count++], at + 4, at + BLASD_RECORD_FRAME_HEAD, len))
             return 0;
-        at += BLASD_PIECE_HEAD + len;
+        at += BLASD_RECORD_FRAME_HEAD + len;
     }
     return count == jobs ? count : 0;
 }
@@ -463,7 +463,7 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
     for (int i = 0; i < count; i++) endings[i].accepted = false;
     if (count <= 0) return 0;
     rc = close_turn(queue, err);
-    if (rc == 0) rc = write_pieces(queue, endings, count, err);
+    if (rc == 0) rc = write_record_frames(queue, endings, count, err);
     if (rc < 0) return rc;
     char *digits = malloc((size_t)count);
     if (!digits) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A batch is sent in pieces well below this; one record may be as large as inline_bytes allows. */
+/* A batch is sent in calls well below this; one record may be as large as inline_bytes allows. */
 #define MOST_BYTES ((size_t)1 << 30)
 #define KEEP_BYTES ((size_t)64 << 20)
 

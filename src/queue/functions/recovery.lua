@@ -98,7 +98,7 @@ end
 local ALONE_US = 5000000
 local LOOK = 256 -- at so many names of each priority a time: frames are read for it
 local function may_move(name, frame)
-    local at = is_batch_entry(name) and PIECE_HEAD or 0
+    local at = is_batch_entry(name) and RECORD_FRAME_HEAD or 0
     return sub(frame, at + 1, at + 4) == 'BLJF' and byte(frame, at + 14) == 0
 end
 

@@ -309,7 +309,7 @@ static inline void begin(struct blasd_worker_queue *queue, const struct blasd_cl
 /* Sends a turn of thread 0 by hand, as if the worker had sent it and its reply had been lost;
  * ENDINGS: one, unless `name` is NULL. New reply. */
 static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *queue, int most,
-                                    const char *name, const void *pieces, size_t len,
+                                    const char *name, const void *record_frames, size_t len,
                                     const char *outputs) {
     char seq[24], most_text[16];
     snprintf(seq, sizeof seq, "%" PRIu64, ++queue->turns.seq);
@@ -328,7 +328,7 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
                             "1000000",
                             "0",
                             name,
-                            pieces,
+                            record_frames,
                             outputs};
     size_t lens[16];
     for (int i = 0; i < (name ? 16 : 13); i++) lens[i] = i == 14 ? len : strlen(argv[i]);

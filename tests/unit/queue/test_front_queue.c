@@ -489,7 +489,7 @@ static void test_redis_blob(void **state) {
     assert_int_equal(empty.code, BLASD_OK);
     blasd_blob_close(&empty.blob);
     blasd_blob_close(&blob);
-    /* no room for the pieces: the job is refused, and nothing stays behind */
+    /* no room for the record frames: the job is refused, and nothing stays behind */
     blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
     snprintf(name, sizeof name, "%s.in", id);
     assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);

@@ -6,14 +6,14 @@
 enum { MOST = 64, ROUNDS = 10 };
 
 struct told {
-    int pieces;
+    int record_frames;
 };
 
 static void count_told(void *arg, const char *id, const char *record, size_t len) {
     (void)id;
     (void)record;
     (void)len;
-    ((struct told *)arg)->pieces++;
+    ((struct told *)arg)->record_frames++;
 }
 
 /* A worker with the number of each job's claims and accepted ends. */
@@ -168,7 +168,7 @@ static bool lose(struct lossy *lossy, int side, int nth, bool leads) {
                      side, i, run.given[i], run.ended[i]);
         assert_string_equal(record_line(&bed, run.ids[i], 0), run.ids[i]);
     }
-    assert_int_equal(told.pieces, run.count);
+    assert_int_equal(told.record_frames, run.count);
     expect_empty(&bed);
     assert_int_equal(blasd_worker_queue_release(run.worker, NULL), 0);
     redisFree(ear);

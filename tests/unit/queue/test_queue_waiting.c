@@ -3,7 +3,7 @@
  */
 #include "redis_fixture.h"
 
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 /* A record of a job that ended so, of 256 bytes and some. */
 static struct blasd_buf *record_of(const char *id, enum blasd_state end_state) {
@@ -65,9 +65,10 @@ static void expect_clean(struct bed *bed) {
 static bool came_with(const struct blasd_claim *claim, const char *id) {
     const char *at = claim->frame, *end = at + claim->frame_len;
     assert_memory_equal(at, claim->id, BLASD_ID_LEN);
-    for (at += BLASD_ID_LEN; at < end; at += BLASD_PIECE_HEAD + blasd_piece_len(at))
+    for (at += BLASD_ID_LEN; at < end; at += BLASD_RECORD_FRAME_HEAD + blasd_record_frame_len(at))
         if (memcmp(at + 4, id, BLASD_ID_LEN) == 0)
-            return record_is(at + BLASD_PIECE_HEAD, blasd_piece_len(at), BLASD_SUCCEEDED);
+            return record_is(at + BLASD_RECORD_FRAME_HEAD, blasd_record_frame_len(at),
+                             BLASD_SUCCEEDED);
     return false;
 }
 
@@ -289,7 +290,7 @@ static void one_of_a_batch_entry(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
     char id[2][BLASD_ID_LEN + 1], name[BLASD_ID_ENTRY + 1], behind[BLASD_ID_LEN + 1];
-    struct blasd_buf pieces;
+    struct blasd_buf record_frames;
     (void)state;
     bed_open(&bed, &server, "entry");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
@@ -297,8 +298,9 @@ static void one_of_a_batch_entry(void **state) {
     memcpy(id[1], id[0], sizeof id[0]);
     id[1][BLASD_ID_LEN - 1] = id[1][BLASD_ID_LEN - 1] == '0' ? '1' : '0';
     snprintf(name, sizeof name, "%.*s", BLASD_ID_ENTRY, id[0]);
-    blasd_buf_init(&pieces, 4096);
-    for (int i = 0; i < 2; i++) assert_int_equal(blasd_piece_add(&pieces, id[i], "frame", 5), 0);
+    blasd_buf_init(&record_frames, 4096);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(blasd_record_frame_add(&record_frames, id[i], "frame", 5), 0);
     const char *argv[] = {"FCALL",
                           BLASD_QUEUE_FN("submit"),
                           "1",
@@ -306,15 +308,15 @@ static void one_of_a_batch_entry(void **state) {
                           bed.link.text,
                           NEXT_SEQ,
                           name,
-                          pieces.data,
+                          record_frames.data,
                           "2",
                           "10 2",
                           "",
                           "\t\tmatmul\tanonymous"};
     size_t lens[13];
-    for (int i = 0; i < 13; i++) lens[i] = i == 8 ? pieces.len : strlen(argv[i]);
+    for (int i = 0; i < 13; i++) lens[i] = i == 8 ? record_frames.len : strlen(argv[i]);
     drop(redisCommandArgv(bed.raw, 13, argv, lens));
-    blasd_buf_release(&pieces);
+    blasd_buf_release(&record_frames);
     redisReply *reply =
         fcall(&bed, "origin", tenant, id[1], NULL); /* the frame, which opens nothing */
     assert_string_equal(reply->element[0]->str, "frame");

@@ -323,10 +323,10 @@ static void test_missed_rest(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_new(&bed, id, "2");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    char piece[4 + BLASD_ID_LEN + 1] = {1};
-    memcpy(piece + 4, id, BLASD_ID_LEN);
-    piece[4 + BLASD_ID_LEN] = 'r';
-    redisReply *reply = turn_lost(&bed, worker, 4, id, piece, sizeof piece, "1 0");
+    char record_frame[4 + BLASD_ID_LEN + 1] = {1};
+    memcpy(record_frame + 4, id, BLASD_ID_LEN);
+    record_frame[4 + BLASD_ID_LEN] = 'r';
+    redisReply *reply = turn_lost(&bed, worker, 4, id, record_frame, sizeof record_frame, "1 0");
     assert_string_equal(reply->element[1]->str, "1");
     drop(reply);
     submit_new(&bed, other, "2");

@@ -140,10 +140,10 @@ static void test_published(void **state) {
     const redisReply *message = ((redisReply *)got)->element[2];
     assert_int_equal(message->len, 2 * (4 + BLASD_ID_LEN + 3));
     for (int i = 0; i < 2; i++) {
-        const char *piece = message->str + i * (4 + BLASD_ID_LEN + 3);
-        assert_memory_equal(piece, "\3\0\0\0", 4);
-        assert_memory_equal(piece + 4, ids[i ? 2 : 0], BLASD_ID_LEN);
-        assert_memory_equal(piece + 4 + BLASD_ID_LEN, "rec", 3);
+        const char *record_frame = message->str + i * (4 + BLASD_ID_LEN + 3);
+        assert_memory_equal(record_frame, "\3\0\0\0", 4);
+        assert_memory_equal(record_frame + 4, ids[i ? 2 : 0], BLASD_ID_LEN);
+        assert_memory_equal(record_frame + 4 + BLASD_ID_LEN, "rec", 3);
     }
     drop(got);
     redisFree(ear);
@@ -367,10 +367,10 @@ static void test_missed_reply(void **state) {
     assert_string_equal(claims[0].id, id);
     assert_int_equal(claims[0].attempts, 0);
     /* the same for finish: it is answered as it was */
-    char piece[4 + BLASD_ID_LEN + 2] = {1};
-    memcpy(piece + 4, id, BLASD_ID_LEN);
-    piece[4 + BLASD_ID_LEN] = 'r';
-    redisReply *reply = turn_lost(&bed, worker, 0, id, piece, 4 + BLASD_ID_LEN + 1, "1 0");
+    char record_frame[4 + BLASD_ID_LEN + 2] = {1};
+    memcpy(record_frame + 4, id, BLASD_ID_LEN);
+    record_frame[4 + BLASD_ID_LEN] = 'r';
+    redisReply *reply = turn_lost(&bed, worker, 0, id, record_frame, 4 + BLASD_ID_LEN + 1, "1 0");
     assert_string_equal(reply->element[1]->str, "1");
     drop(reply);
     drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
