@@ -126,7 +126,7 @@ static void submit(struct bench *bench, int depth) {
 
 static void work(struct bench *bench, int depth) {
     static struct blasd_claim claims[DEPTH_MOST];
-    static struct blasd_ending endings[DEPTH_MOST];
+    static struct blasd_completion completions[DEPTH_MOST];
     const char *ids[DEPTH_MOST];
     struct blasd_err err;
     bool lost;
@@ -138,14 +138,14 @@ static void work(struct bench *bench, int depth) {
             die("claim failed");
         for (int i = 0; i < count; i++) {
             ids[i] = claims[i].id;
-            endings[i] = (struct blasd_ending){
+            completions[i] = (struct blasd_completion){
                 .id = claims[i].id, .record = bench->record, .record_len = RECORD};
         }
         if (blasd_worker_queue_begin(bench->worker, ids, count, &err) < 0) die("begin failed");
-        if (blasd_worker_queue_finish(bench->worker, endings, count, &lost, &err) < 0 || lost)
+        if (blasd_worker_queue_finish(bench->worker, completions, count, &lost, &err) < 0 || lost)
             die("finish failed");
         for (int i = 0; i < count; i++)
-            if (!endings[i].accepted) die("an ending was refused");
+            if (!completions[i].accepted) die("a completion was refused");
         left -= count;
     }
 }

@@ -281,7 +281,7 @@ lease is not theirs any more)
   tensor_copies DEVICE ID...
       -> 0: that device has copies of these, where they are tensors, for as long as a lease lasts
   release NAME EPOCH      -> 0: gives back what it held, and the name
-  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME RECORD_FRAMES OUTPUTS
+  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
       wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
@@ -292,7 +292,7 @@ lease is not theirs any more)
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
       wait comes behind this call, so where there were jobs "1" is in the list, which ends it.
       SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
-      its way, is sent again with the same SEQ, and ENDINGS: what has been done is not done again,
+      its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what
       it asks for now counts. An older SEQ is refused. So each reply is seen before the next turn.
       OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or

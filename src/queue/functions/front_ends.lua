@@ -445,7 +445,7 @@ end
 
 local function cancel(keys, args)
     start(keys, args)
-    local reply, e, finder = {}, ending_new(), running_finder(#args - 3)
+    local reply, e, finder = {}, completion_new(), running_finder(#args - 3)
     local seen, tenant, too = {}, args[2], args[3] == '1'
     for i, meta in ipairs(metas_alone(args, 4, tenant)) do
         local id = args[3 + i]
@@ -453,7 +453,7 @@ local function cancel(keys, args)
             reply[i] = 404
         elseif meta then
             local job = parse(meta)
-            reply[i] = ending_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
+            reply[i] = completion_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
         else
             local record, record_frame, bucket, record_frames = recorded(id, tenant)
             if record and too then forget(id, record_frame, bucket, record_frames) end
@@ -465,7 +465,7 @@ local function cancel(keys, args)
         end
         seen[id] = true
     end
-    ending_commit(e)
+    completion_commit(e)
     return reply
 end
 

@@ -1,5 +1,5 @@
 -- What ended jobs used, for who bills it: queue/usage_stream.c takes it from {q}:usage and writes the sums.
--- Read next: endings.lua.
+-- Read next: completions.lua.
 
 local Meter = {}
 

@@ -1,5 +1,5 @@
 -- Tensors that are kept by their ids, and the blobs that pending jobs refer to. Read next:
--- endings.lua.
+-- completions.lua.
 
 local Wait = {}   -- the same of waiting.lua
 do

@@ -133,13 +133,13 @@ local function give_up(e, id, from, why, finder)
     for one, its in gmatch(text, '(%w+) ([^,]+)') do field = one == from and its or field end
     leave(id, text)
     if not meta then return end
-    ending_add_summary(e, id, parse(meta), 'failed', 'input_failed', finder,
+    completion_add_summary(e, id, parse(meta), 'failed', 'input_failed', finder,
                        {field = field or 'inputs', detail = 'the job ' .. from .. ' ' .. why})
 end
 
 -- Settles `room` waiting jobs of those that are due; the ends among them, and the room that is left.
 local function settle(room)
-    local e, lines, due, finder = ending_new(), {}, call('HGETALL', K.due), running_finder(1)
+    local e, lines, due, finder = completion_new(), {}, call('HGETALL', K.due), running_finder(1)
     e.settled = true
     for i = 1, #due, 2 do
         if room <= 0 then break end
@@ -166,7 +166,7 @@ function Wait.settle()
     local room, e = AT_ONCE, nil
     while room > 0 and call('EXISTS', K.due) == 1 do
         e, room = settle(room)
-        ending_commit(e)
+        completion_commit(e)
     end
 end
 

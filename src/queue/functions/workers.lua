@@ -38,7 +38,7 @@ local function release(keys, args)
     return 0
 end
 
--- What N OUTPUTS say: how many records, bytes, where these lie, as ending_add takes it, and which
+-- What N OUTPUTS say: how many records, bytes, where these lie, as completion_add takes it, and which
 -- outputs became tensors; nil where they are malformed.
 local function outputs_of(text)
     if text == '1 0' then return 1, 0, '', '' end
@@ -54,7 +54,7 @@ end
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
 -- midst of it would leave what came before.
 local function turn_wrong(args)
-    if #args % 3 ~= 0 then return 'three arguments for each ending' end
+    if #args % 3 ~= 0 then return 'three arguments for each completion' end
     if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
        not tonumber(args[8]) or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
@@ -68,10 +68,10 @@ end
 local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
-        ending_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
+        completion_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
-    ending_add(e, name, job, record_frames, bytes, segs)
+    completion_add(e, name, job, record_frames, bytes, segs)
     if kept and kept ~= '' then e.kept[#e.kept + 1] = {job.tenant, kept} end
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
@@ -120,13 +120,13 @@ local function let_go(worker, names)
     end
 end
 
--- Ends jobs and batch entries as the ENDINGS from args[from] on say, and gives back those that the worker
+-- Ends jobs and batch entries as the COMPLETIONS from args[from] on say, and gives back those that the worker
 -- could not read; a digit for each job that it says has ended.
 local function end_all(worker, args, from)
     local names, digits, ended, back = {}, {}, {}, {}
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
-    local e, seen, finder = ending_new(), {}, running_finder(1)
+    local e, seen, finder = completion_new(), {}, running_finder(1)
     for i, meta in ipairs(get_many(K.pending, names)) do
         local one, record_frames = names[i], args[from + 3 * i - 2]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
@@ -144,7 +144,7 @@ local function end_all(worker, args, from)
         end
         digits[i] = digits[i] or ''
     end
-    ending_commit(e, worker)
+    completion_commit(e, worker)
     let_go(worker, ended)
     Wait.serve()
     if #back > 0 then -- batch entries opened, for it may be one of damaged record frames that could not be read

@@ -132,22 +132,23 @@ static inline void submit_batch_entry(struct bed *bed, struct entry *entry, enum
 static inline const char *finish_ids(struct blasd_worker_queue *worker, const char *const *ids,
                                      int count, const char *const *segments) {
     static char digits[513];
-    static struct blasd_ending endings[512];
+    static struct blasd_completion completions[512];
     static char records[512][64];
     struct blasd_err err;
     bool lost;
     for (int i = 0; i < count; i++) {
         snprintf(records[i], sizeof records[i], "record of %.41s", ids[i]);
-        endings[i] = (struct blasd_ending){
+        completions[i] = (struct blasd_completion){
             .id = ids[i], .record = records[i], .record_len = strlen(records[i])};
         if (segments == NULL || segments[i] == NULL) continue;
-        endings[i].out_bytes = 1000;
-        snprintf(endings[i].slice.segment, sizeof endings[i].slice.segment, "%s", segments[i]);
+        completions[i].out_bytes = 1000;
+        snprintf(completions[i].slice.segment, sizeof completions[i].slice.segment, "%s",
+                 segments[i]);
     }
-    if (blasd_worker_queue_finish(worker, endings, count, &lost, &err) < 0)
+    if (blasd_worker_queue_finish(worker, completions, count, &lost, &err) < 0)
         fail_msg("%s", err.detail);
     assert_false(lost);
-    for (int i = 0; i < count; i++) digits[i] = endings[i].accepted ? '1' : '0';
+    for (int i = 0; i < count; i++) digits[i] = completions[i].accepted ? '1' : '0';
     digits[count] = '\0';
     return digits;
 }

@@ -199,7 +199,7 @@ static void worker_register(struct env *env) {
  */
 static int work(struct blasd_worker_queue *worker) {
     struct blasd_claim claims[256];
-    struct blasd_ending endings[256];
+    struct blasd_completion completions[256];
     char records[256][64];
     struct blasd_err err;
     bool lost = false;
@@ -208,10 +208,10 @@ static int work(struct blasd_worker_queue *worker) {
     if (result != 0 || lost) return -1;
     for (int i = 0; i < count; i++) {
         int len = snprintf(records[i], sizeof records[i], "done %.41s", claims[i].id);
-        endings[i] = (struct blasd_ending){
+        completions[i] = (struct blasd_completion){
             .id = claims[i].id, .record = records[i], .record_len = (size_t)len};
     }
-    if (count > 0) result = blasd_worker_queue_finish(worker, endings, count, &lost, &err);
+    if (count > 0) result = blasd_worker_queue_finish(worker, completions, count, &lost, &err);
     return result != 0 || lost ? -1 : count;
 }
 

@@ -307,7 +307,7 @@ static inline void begin(struct blasd_worker_queue *queue, const struct blasd_cl
 }
 
 /* Sends a turn of thread 0 by hand, as if the worker had sent it and its reply had been lost;
- * ENDINGS: one, unless `name` is NULL. New reply. */
+ * COMPLETIONS: one, unless `name` is NULL. New reply. */
 static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *queue, int most,
                                     const char *name, const void *record_frames, size_t len,
                                     const char *outputs) {
@@ -335,7 +335,7 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
     redisReply *reply = redisCommandArgv(bed->raw, name ? 16 : 13, argv, lens);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     queue->turns.unsure = true;
-    queue->turns.ending = name != NULL;
+    queue->turns.completion = name != NULL;
     queue->turns.idle = false;
     return reply;
 }
@@ -343,12 +343,13 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
 /* Finishes one job; returns 1 accepted, 0 not, -1 the lease is lost. */
 static inline int finish(struct blasd_worker_queue *queue, const char *id, const char *record,
                          uint64_t blob_bytes) {
-    struct blasd_ending ending = {
+    struct blasd_completion completion = {
         .id = id, .record = record, .record_len = strlen(record), .out_bytes = blob_bytes};
     struct blasd_err err;
     bool lost;
-    if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
-    return lost ? -1 : ending.accepted;
+    if (blasd_worker_queue_finish(queue, &completion, 1, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    return lost ? -1 : completion.accepted;
 }
 
 #endif

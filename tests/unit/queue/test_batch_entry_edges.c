@@ -144,7 +144,7 @@ static void one_is_kept_longer(void **state) {
     struct bed bed;
     struct entry entry;
     struct blasd_claim claims[2];
-    struct blasd_ending endings[2] = {{.out_bytes = 1000}, {.out_bytes = 1000}};
+    struct blasd_completion completions[2] = {{.out_bytes = 1000}, {.out_bytes = 1000}};
     struct blasd_buf records[2];
     struct blasd_err err;
     bool lost;
@@ -159,14 +159,14 @@ static void one_is_kept_longer(void **state) {
     drop(fcall(&bed, "keep", entry.id[1], NULL));
     for (int i = 0; i < 2; i++) {
         write_record(&records[i], entry.id[i], SEG_A);
-        endings[i].id = entry.id[i];
-        endings[i].record = records[i].data;
-        endings[i].record_len = records[i].len;
-        memcpy(endings[i].slice.segment, SEG_A, sizeof SEG_A);
+        completions[i].id = entry.id[i];
+        completions[i].record = records[i].data;
+        completions[i].record_len = records[i].len;
+        memcpy(completions[i].slice.segment, SEG_A, sizeof SEG_A);
     }
-    assert_true(blasd_worker_queue_finish(worker, endings, 2, &lost, &err) >= 0);
+    assert_true(blasd_worker_queue_finish(worker, completions, 2, &lost, &err) >= 0);
     for (int i = 0; i < 2; i++) {
-        assert_true(endings[i].accepted);
+        assert_true(completions[i].accepted);
         blasd_buf_release(&records[i]);
     }
     assert_int_equal(refs_of(&bed, SEG_A), 2);

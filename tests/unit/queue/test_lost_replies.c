@@ -73,7 +73,7 @@ static int claim_some(struct run *run) {
 
 /* Ends jobs from one claim, in one call, through a connection of the worker's. */
 static void end_some(struct run *run, struct blasd_worker_queue *queue, int from, int count) {
-    struct blasd_ending endings[MOST];
+    struct blasd_completion completions[MOST];
     const char *ids[MOST];
     struct blasd_err err;
     int rc;
@@ -81,7 +81,8 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
     for (int i = 0; i < count; i++) {
         const char *id = run->claims[from + i].id;
         ids[i] = id;
-        endings[i] = (struct blasd_ending){.id = id, .record = id, .record_len = BLASD_ID_LEN};
+        completions[i] =
+            (struct blasd_completion){.id = id, .record = id, .record_len = BLASD_ID_LEN};
     }
     if (count == 0) return;
     (void)blasd_worker_queue_begin(queue, ids, count, &err);
@@ -89,11 +90,11 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
         queue->turns.busy = true;
         queue->turns.answered_ns = blasd_clock_ns();
     }
-    AGAIN_UNTIL(rc, blasd_worker_queue_finish(queue, endings, count, &lost, &err));
+    AGAIN_UNTIL(rc, blasd_worker_queue_finish(queue, completions, count, &lost, &err));
     if (rc < 0) fail_msg("%s", err.detail);
     assert_false(lost);
     run->led += queue->turns.led;
-    for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += endings[i].accepted;
+    for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += completions[i].accepted;
 }
 
 /* Jobs that are waited for, that wait, batch entries; ended at once, one by one, and by a thread

@@ -81,7 +81,7 @@ static void *submitter(void *arg) {
 static void *worker(void *arg) {
     struct load *load = arg;
     static struct blasd_claim claims[64];
-    static struct blasd_ending endings[64];
+    static struct blasd_completion completions[64];
     struct blasd_worker_queue *queue = NULL;
     struct blasd_err err = {0};
     int64_t epoch, renewed = blasd_clock_ns();
@@ -105,15 +105,15 @@ static void *worker(void *arg) {
         if (count == 0) blasd_worker_queue_wait(queue, 50, &err);
         for (int i = 0; i < count; i++) {
             ids[i] = claims[i].id;
-            endings[i] = (struct blasd_ending){
+            completions[i] = (struct blasd_completion){
                 .id = claims[i].id, .record = claims[i].id, .record_len = BLASD_ID_LEN};
         }
         if (count) blasd_worker_queue_begin(queue, ids, count, &err);
         do {
-            rc = blasd_worker_queue_finish(queue, endings, count, &lost, &err);
+            rc = blasd_worker_queue_finish(queue, completions, count, &lost, &err);
         } while (rc == -(int)BLASD_E_queue_unavailable && !atomic_load(&load->stop_work));
         for (int i = 0; i < count; i++)
-            if (endings[i].accepted) atomic_fetch_add(&load->ended, 1);
+            if (completions[i].accepted) atomic_fetch_add(&load->ended, 1);
     }
     if (rc < 0 && rc != -(int)BLASD_E_queue_unavailable)
         snprintf(load->trouble, sizeof load->trouble, "%.150s", err.detail);
@@ -179,11 +179,11 @@ static void test_redis_killed(void **state) {
     assert_int_equal(pending(&bed), 0);
     load_end(state);
     assert_string_equal(under_way.trouble, "");
-    print_message("%d jobs acknowledged, %d endings accepted, %d kills\n", submitted,
+    print_message("%d jobs acknowledged, %d completions accepted, %d kills\n", submitted,
                   atomic_load(&under_way.ended), KILLS);
     assert_int_equal(missing(&bed, submitted), 0);
-    /* jobs whose acknowledgement was lost are there too, so there may be more endings, but each is
-     * told as accepted at least once and no more often than there are records */
+    /* jobs whose acknowledgement was lost are there too, so there may be more completions, but each
+     * is told as accepted at least once and no more often than there are records */
     assert_int_equal(pending(&bed), 0);
     assert_int_equal(counted(&bed, "bytes"), 0);
     assert_true(atomic_load(&under_way.ended) >= submitted);
@@ -213,10 +213,10 @@ static void labour(struct bed *bed, const char *name) {
         for (int i = 0; i < count; i++) ids[i] = claims[i].id;
         if (count) blasd_worker_queue_begin(queue, ids, count, &err);
         for (int i = 0; i < count; i++) {
-            struct blasd_ending ending = {
+            struct blasd_completion completion = {
                 .id = ids[i], .record = ids[i], .record_len = BLASD_ID_LEN};
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-            if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) _exit(1);
+            if (blasd_worker_queue_finish(queue, &completion, 1, &lost, &err) < 0) _exit(1);
         }
     }
     _exit(0);

@@ -22,11 +22,13 @@ static struct blasd_buf *record_of(const char *id, enum blasd_state end_state) {
 
 static void end_as(struct blasd_worker_queue *worker, const char *id, enum blasd_state end_state) {
     const struct blasd_buf *bytes = record_of(id, end_state);
-    struct blasd_ending ending = {.id = id, .record = bytes->data, .record_len = bytes->len};
+    struct blasd_completion completion = {
+        .id = id, .record = bytes->data, .record_len = bytes->len};
     struct blasd_err err;
     bool lost;
-    if (blasd_worker_queue_finish(worker, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
-    assert_true(!lost && ending.accepted);
+    if (blasd_worker_queue_finish(worker, &completion, 1, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    assert_true(!lost && completion.accepted);
 }
 
 static int submit_with(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *options) {

@@ -37,9 +37,10 @@ static void *work(void *arg) {
             rc = blasd_worker_queue_claim(queue, 16, PLENTY, claims, &count, &lost, &err);
         if (rc == 0 && count == 0) rc = blasd_worker_queue_wait(queue, WAIT_MS, &err);
         for (int i = 0; rc == 0 && i < count; i++) {
-            struct blasd_ending ending = {.id = claims[i].id, .record = "r", .record_len = 1};
-            rc = blasd_worker_queue_finish(queue, &ending, 1, &lost, &err);
-            if (rc == 0 && ending.accepted) atomic_fetch_add(hand->done, 1);
+            struct blasd_completion completion = {
+                .id = claims[i].id, .record = "r", .record_len = 1};
+            rc = blasd_worker_queue_finish(queue, &completion, 1, &lost, &err);
+            if (rc == 0 && completion.accepted) atomic_fetch_add(hand->done, 1);
         }
         if (blasd_clock_ns() - renewed > 1000000000) {
             renewed = blasd_clock_ns();

@@ -1,6 +1,6 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
-local function ending_new()
+local function completion_new()
     return {count = 0, names = {}, record_frames = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
             tells = call('EXISTS', K.notify, K.putting) > 0}
@@ -32,7 +32,7 @@ end
 local TOLD = 1048576 -- bytes of one message
 local JOINED = 4096  -- longer record frames are not joined: to hash the result costs more than a message
 
-local function ending_tell(e, channel, record_frames)
+local function completion_tell(e, channel, record_frames)
     local told = e.told[channel]
     if told and told.bytes + #record_frames > (#record_frames > JOINED and 0 or TOLD) then
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
@@ -66,7 +66,7 @@ local function key_bytes(key) return 320 + 2 * #key end
 -- Notes that the pending job, or batch entry, has ended with `record_frames`. `out_bytes` lie outside the
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
-local function ending_add(e, name, job, record_frames, out_bytes, out_segs, label)
+local function completion_add(e, name, job, record_frames, out_bytes, out_segs, label)
     if e.tells then
         record_frames = Put.ended(name, job.tenant, record_frames)
         Hook.ended(name, job.tenant, record_frames)
@@ -114,10 +114,10 @@ local function ending_add(e, name, job, record_frames, out_bytes, out_segs, labe
     Record.events.ended(job, record_frames)
     if channels == '' then return end
     if channels ~= e.one_channel and find(channels, ',', 1, true) then
-        for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, record_frames) end
+        for channel in gmatch(channels, '[^,]+') do completion_tell(e, channel, record_frames) end
     else
         e.one_channel = channels
-        ending_tell(e, channels, record_frames)
+        completion_tell(e, channels, record_frames)
     end
 end
 
@@ -259,7 +259,7 @@ local function keys_expire(bucket, keys)
 end
 
 -- Returns how many jobs are pending yet.
-local function ending_commit(e, worker)
+local function completion_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
@@ -303,11 +303,11 @@ end
 local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 
 -- Ends a pending job without a worker; returns its record.
-local function ending_add_summary(e, id, job, state, code, finder, why)
+local function completion_add_summary(e, id, job, state, code, finder, why)
     local record, trace = summary(id, job, state, code, finder, why)
     local record_frame = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
-    ending_add(e, id, job, record_frame, 0, '', label)
+    completion_add(e, id, job, record_frame, 0, '', label)
     if state ~= 'cancelled' or trace and byte(trace, 25) == 1 then -- a request logs that, but it has a span
         call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code ..
                                   (trace and '\n' .. trace .. record or ''))
@@ -321,13 +321,13 @@ end
 local function expire_due()
     local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, 100)
     if #ids == 0 then return false end
-    local e, finder = ending_new(), running_finder(#ids)
+    local e, finder = completion_new(), running_finder(#ids)
     for i, meta in ipairs(get_many(K.pending, ids)) do
         if meta then
-            ending_add_summary(e, ids[i], parse(meta), 'expired', 'deadline_exceeded', finder)
+            completion_add_summary(e, ids[i], parse(meta), 'expired', 'deadline_exceeded', finder)
         end
     end
-    ending_commit(e)
+    completion_commit(e)
     call_many('ZREM', K.deadlines, ids)
     return #ids == 100
 end
