@@ -75,8 +75,9 @@ extern const struct blasd_cuda_op *const blasd_cuda_ops[];
 int blasd_cuda_run(struct blasd_device *device, struct blasd_task *tasks, int count,
                    struct blasd_watch *watch, struct blasd_err *err);
 int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                     struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
-int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
+                     struct blasd_watch *watch, struct blasd_async_batch **ret,
+                     struct blasd_err *err);
+int blasd_cuda_end(struct blasd_async_batch *batch, struct blasd_err *err);
 #define BLASD_CUDA_KERNEL(name) BLASD_CUDA_KERNEL_MIXED(name, NULL)
 /* For an operation whose `batch_key` (see core/kernel.h) lets jobs of different keys into one
  * batch.

@@ -386,50 +386,50 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 /* ---- complex systems, as real ones ---- */
 
 /* A batch in flight. `real`: NULL, or what flies in place of the tasks. */
-struct solve_flight {
-    struct blasd_flight *inner;
+struct solve_async {
+    struct blasd_async_batch *inner;
     struct blasd_embedding *real; /* owned */
     struct blasd_task *tasks;     /* borrowed */
 };
 
-static void drop_flight(struct solve_flight *flight) {
-    blasd_embedding_free(flight->real);
-    free(flight);
+static void drop_async(struct solve_async *batch) {
+    blasd_embedding_free(batch->real);
+    free(batch);
 }
 
 static int begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                 struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
-    struct solve_flight *flight = (struct solve_flight *)calloc(1, sizeof *flight);
+                 struct blasd_watch *watch, struct blasd_async_batch **ret, struct blasd_err *err) {
+    struct solve_async *batch = (struct solve_async *)calloc(1, sizeof *batch);
     int code;
-    if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
-    flight->tasks = tasks;
+    if (batch == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
+    batch->tasks = tasks;
     for (int t = 0; t < count; t++)
         if (blasd_dtype_parts(tasks[t].plan->input_dtype[BLASD_SOLVE_A]) > 1)
             blasd_task_make_inputs(&tasks[t]); /* the host rearranges them */
-    code = blasd_embedding_new(tasks, count, &flight->real, err);
+    code = blasd_embedding_new(tasks, count, &batch->real, err);
     if (code == 0)
-        code = blasd_cuda_begin(device, flight->real != NULL ? flight->real->tasks : tasks, count,
-                                watch, &flight->inner, err);
+        code = blasd_cuda_begin(device, batch->real != NULL ? batch->real->tasks : tasks, count,
+                                watch, &batch->inner, err);
     if (code != 0)
-        drop_flight(flight);
+        drop_async(batch);
     else
-        *ret = (struct blasd_flight *)flight; /* which only `end` below will see */
+        *ret = (struct blasd_async_batch *)batch; /* which only `end` below will see */
     return code;
 }
 
-static int end(struct blasd_flight *begun, struct blasd_err *err) {
-    struct solve_flight *flight = (struct solve_flight *)begun;
-    int code = blasd_cuda_end(flight->inner, err);
-    if (code == 0 && flight->real != NULL) blasd_embedding_take(flight->real, flight->tasks);
-    drop_flight(flight);
+static int end(struct blasd_async_batch *begun, struct blasd_err *err) {
+    struct solve_async *batch = (struct solve_async *)begun;
+    int code = blasd_cuda_end(batch->inner, err);
+    if (code == 0 && batch->real != NULL) blasd_embedding_take(batch->real, batch->tasks);
+    drop_async(batch);
     return code;
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
-    struct blasd_flight *flight = nullptr;
-    int code = begin(device, tasks, count, watch, &flight, err);
-    return code != 0 ? code : end(flight, err);
+    struct blasd_async_batch *batch = nullptr;
+    int code = begin(device, tasks, count, watch, &batch, err);
+    return code != 0 ? code : end(batch, err);
 }
 
 /* Small real systems of any shape share a batch. */

@@ -436,7 +436,7 @@ static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_p
                                       .mapped_ns = pending->mapped_ns};
     struct blasd_item **members = batcher->room->members;
     struct blasd_err problem = {0};
-    int failed = 0, code = pending->kernel->end(pending->flight, &problem);
+    int failed = 0, code = pending->kernel->end(pending->batch, &problem);
     code = heed(batcher, code, &problem);
     if (code == 0 || code == -(int)BLASD_E_device_error ||
         (code == -(int)BLASD_E_job_too_long && pending->count == 1)) {
@@ -484,7 +484,7 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     pending.mapped_ns = blasd_clock_ns();
     if (pending.live < count || /* those that could not be mapped are ended the other way */
         kernel->begin(batcher->device, batcher->room->tasks, count,
-                      blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), &pending.flight,
+                      blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), &pending.batch,
                       &problem) != 0) {
         discard_part(batcher, batcher->room->members, count);
         goto not_begun;

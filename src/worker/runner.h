@@ -22,7 +22,7 @@ struct blasd_batch_room {
 /* A batch that has begun on the device and will be ended once the next one has begun. */
 struct blasd_batch_pending {
     const struct blasd_kernel *kernel; /* NULL: there is none */
-    struct blasd_flight *flight;
+    struct blasd_async_batch *batch;
     int count, live;
     int64_t claimed_ns, began_ns, mapped_ns;
 };

@@ -144,7 +144,7 @@ static void parts_go_through_two_slots_in_any_order_of_streams(void **state) {
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct blasd_device *device;
         struct batch first, second;
-        struct blasd_flight *one, *two;
+        struct blasd_async_batch *one, *two;
         struct blasd_err err = {0};
         int64_t n = trial_between(1, 40);
         blasd_standin.seed = seed;

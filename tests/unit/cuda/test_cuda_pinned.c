@@ -178,7 +178,7 @@ static void jobs_share_a_file(void **state) {
         struct file file = files_open(), other = files_open();
         struct trial *trials[MOST];
         struct blasd_task tasks[MOST];
-        struct blasd_flight *flights[2];
+        struct blasd_async_batch *batches[2];
         struct blasd_err err = {0};
         double *right[MOST];
         long registrations;
@@ -200,9 +200,9 @@ static void jobs_share_a_file(void **state) {
             }
             for (int f = 0; f < 2; f++)
                 assert_int_equal(kernel()->begin(device, tasks + f * MOST / 2, MOST / 2,
-                                                 &trial_watch.base, &flights[f], &err),
+                                                 &trial_watch.base, &batches[f], &err),
                                  0);
-            for (int f = 0; f < 2; f++) assert_int_equal(kernel()->end(flights[f], &err), 0);
+            for (int f = 0; f < 2; f++) assert_int_equal(kernel()->end(batches[f], &err), 0);
             for (int i = 0; i < MOST; i++) {
                 assert_int_equal(tasks[i].err.code, BLASD_OK);
                 assert_memory_equal(tasks[i].outputs[0].data, right[i], BYTES);
@@ -261,7 +261,7 @@ static void what_is_in_use_makes_way_for_nobody(void **state) {
     struct file files[2] = {files_open(), files_open()};
     struct trial *trials[2] = {product(1), product(2)};
     double *right[2];
-    struct blasd_flight *flights[2];
+    struct blasd_async_batch *batches[2];
     struct blasd_err err = {0};
     long registrations = blasd_standin.registrations;
     (void)state;
@@ -270,12 +270,12 @@ static void what_is_in_use_makes_way_for_nobody(void **state) {
         files_come(device, &files[f]);
         put(trials[f], &files[f], 0);
         assert_int_equal(
-            kernel()->begin(device, &trials[f]->task, 1, &trial_watch.base, &flights[f], &err), 0);
+            kernel()->begin(device, &trials[f]->task, 1, &trial_watch.base, &batches[f], &err), 0);
         assert_int_equal(blasd_standin.registered, 2);
     }
     assert_int_equal(blasd_standin.registrations, registrations + 2);
     for (int f = 0; f < 2; f++) {
-        assert_int_equal(kernel()->end(flights[f], &err), 0);
+        assert_int_equal(kernel()->end(batches[f], &err), 0);
         assert_memory_equal(trials[f]->task.outputs[0].data, right[f], BYTES);
     }
     run_one(device, trials[1], &files[1], right[1]);
