@@ -1,8 +1,8 @@
 /* Batches on their way: cut into parts, each part through a slot, at most two parts at a time.
  *
  * A part begins (packed, its copies and kernels put on streams) and ends (its bytes back, its tasks
- * told). Parts end in the order in which they began. begin of a batch puts its first parts in
- * batch, end sees the rest through; while one batch is being seen through, the next may begin.
+ * told). Parts end in the order in which they began. begin of a batch begins its first parts, end
+ * sees the rest through; while one batch is being seen through, the next may begin.
  * Read next: cuda_job.c, what operations call. */
 #include "kernels/cuda/device.h"
 

@@ -1,12 +1,12 @@
 /* What an operation on CUDA is made of: the header for those who write kernels/NAME/cuda_NAME.cu.
  *
  * An operation sees tasks of equal keys, so of equal shapes and parameters, as a job; a batch is
- * one such job, or some where the kernel asks for other company. The frame packs the inputs of all
+ * one such job, or some where the kernel asks for others beside. The frame packs the inputs of all
  * tasks into few copies, gives every input and output its device address, runs the operation's
  * three functions for each job, and brings the outputs back; while one batch computes, the next is
  * being uploaded and the last downloaded. It splits batches that do not fit the device, turns
  * errors into errors of tasks, and makes one launch of what jobs of different shapes share
- * (company.cuh).
+ * (mixed_batch.cuh).
  *
  *     static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
  *         const float *x = (const float *)blasd_cuda_in(job, 0, 0);
@@ -147,7 +147,7 @@ struct blasd_cuda_joint {
     int number; /* of this one in the batch, as they came */
     struct blasd_cuda_joint *next;
 };
-/* What blasd_cuda_share (company.cuh) is made of. */
+/* What blasd_cuda_share (mixed_batch.cuh) is made of. */
 int blasd_cuda_share_add(struct blasd_cuda_job *job, const struct blasd_cuda_joint *alone,
                          const void *share, struct blasd_err *err);
 

@@ -177,7 +177,7 @@ void blasd_cuda_energy_end(struct blasd_async_batch *batch);
 int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
                     const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
 
-/* ---- company.c ---- */
+/* ---- mixed_batch.c ---- */
 
 /* The tasks of the slot's batch as jobs: tasks of one key that stand side by side are one. */
 int blasd_cuda_find_jobs(struct blasd_cuda_slot *slot, struct blasd_err *err);

@@ -228,7 +228,7 @@ static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
 /* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
-    if (plan->flops > COMPANY_FLOPS) return;
+    if (plan->flops > MIXED_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[0]);
     blasd_key_add_int(ret, job->params[BLASD_MATMUL_PRECISION].choice);

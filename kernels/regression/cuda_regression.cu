@@ -15,9 +15,9 @@ extern "C" {
 #define STEPS_WIDE 1000   /* where the whole grid makes each */
 #define SWEEPS_FIRST 1000 /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
-#define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
-#define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
-#define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
+#define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
+#define MIXED_FLOPS 2e8  /* a larger job fills the device by itself: it joins no mixed batch */
+#define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
@@ -205,7 +205,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
     (void)job;
-    if (plan->flops > COMPANY_FLOPS) return;
+    if (plan->flops > MIXED_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[IN_X]);
 }

@@ -1,7 +1,7 @@
 /* What follows from the Gram matrix in double-double: U'DU with U unit upper triangular,
  * coefficients, U^-1, and what the host needs of them; singular values by Jacobi. A block a
  * problem, or all blocks for one problem after the other: the same bits either way, so that a
- * problem's company could not matter even if it chose. Read next: gram.cuh, then
+ * problem's batch could not matter even if it chose. Read next: gram.cuh, then
  * ../regression/factor.c for the rank. */
 #include "kernels/regression/gram_eliminate.cuh"
 

@@ -2,7 +2,7 @@
  * launch; the library's factors between our own steps above that, and solve_large.cu for systems
  * that fill the device by themselves.
  *
- * Which way a system goes depends on its size and the number of its columns, not on its company.
+ * Which way a system goes depends on its size and the number of its columns, not on its batch.
  * Read next: solve_kernels.cuh, then README.md for the method and the table of ways. */
 #include "kernels/solve/solve_kernels.cuh"
 #include "kernels/solve/solve_large.cuh"
@@ -27,8 +27,8 @@ extern "C" {
 
 /* Systems of more unknowns, or jobs of more operations, join no mixed batch: beside what fills the
  * device by itself a small one would only wait. */
-#define COMPANY_UNKNOWNS 128
-#define COMPANY_FLOPS 2e8
+#define MIXED_UNKNOWNS 128
+#define MIXED_FLOPS 2e8
 
 enum way { WAY_NOTHING, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
 
@@ -124,7 +124,7 @@ static void fill_batch(const struct blasd_cuda_job *job, struct solve_plan *plan
 
 /* Whether one call for all is the better one: measured by others, see README.md. `count`: matrices
  * of one job, for a library's two ways round differently, and what a job gets must not depend on
- * its company. Small matrices go together even when a job has but one. */
+ * its batch. Small matrices go together even when a job has but one. */
 static bool batched_call(bool single, int64_t n, int64_t count) {
     int64_t root = 1;
     if (n <= BATCHED_ALWAYS) return true;
@@ -437,8 +437,8 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
                       struct blasd_key *ret) {
     const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
     enum blasd_dtype dtype = plan->input_dtype[BLASD_SOLVE_A];
-    if (blasd_dtype_parts(dtype) > 1 || plan->flops > COMPANY_FLOPS ||
-        a->shape[a->rank - 1] > COMPANY_UNKNOWNS)
+    if (blasd_dtype_parts(dtype) > 1 || plan->flops > MIXED_FLOPS ||
+        a->shape[a->rank - 1] > MIXED_UNKNOWNS)
         return;
     ret->len = 0;
     blasd_key_add_int(ret, dtype);

@@ -137,7 +137,7 @@ static void what_cannot_be_cut_is_not(void **state) {
 }
 
 /* Small ones before and behind, twice, with a name: the second time nothing of it goes up. */
-static void company_and_names(void **state) {
+static void batches_and_names(void **state) {
     struct trial *large = stack(BLASD_float64, BLASD_ROW_MAJOR, 14, 14), *small[2];
     struct blasd_key key = {0};
     struct blasd_device *device;
@@ -316,7 +316,7 @@ int main(void) {
         cmocka_unit_test(the_result_is_what_it_is_in_one_piece),
         cmocka_unit_test(two_pieces_are_on_their_way),
         cmocka_unit_test(what_cannot_be_cut_is_not),
-        cmocka_unit_test(company_and_names),
+        cmocka_unit_test(batches_and_names),
         cmocka_unit_test(one_that_is_unwanted_stops_between_pieces),
         cmocka_unit_test(systems_in_pieces),
         cmocka_unit_test(distances_in_pieces),
