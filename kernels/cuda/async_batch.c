@@ -42,7 +42,7 @@ static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *p
     for (int t = 0; t < job->count; t++) {
         char **entry = &place->table[(size_t)t * (size_t)place->columns + (size_t)place->column];
         const struct blasd_tensor *tensor = place->tensor(&job->tasks[t], place->column);
-        if (*entry == NULL || tensor == NULL) { /* not wished for, or not there */
+        if (*entry == NULL || tensor == NULL) { /* not chosen, or not there */
             *entry = NULL;
             continue;
         }
@@ -84,7 +84,7 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
 }
 
 /* Marks in the tables what is to be moved. */
-static int wishes(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+static int choose_moves(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_cuda_job *job = &slot->job;
     size_t inputs = (size_t)job->count * BLASD_MAX_INPUTS;
     size_t outputs = (size_t)job->count * (size_t)slot->output_count;
@@ -93,15 +93,15 @@ static int wishes(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (slot->inputs == NULL || slot->outputs == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %d tasks", job->count);
     for (int t = 0; t < job->count; t++) {
-        struct blasd_cuda_wish wish = {UINT64_MAX, UINT64_MAX};
-        if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &wish);
-        /* what is not wished for, the operation moves by itself, from the host */
-        if ((job->tasks[t].unmade & ~wish.inputs) != 0) blasd_task_make_inputs(&job->tasks[t]);
+        struct blasd_cuda_moves moves = {UINT64_MAX, UINT64_MAX};
+        if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &moves);
+        /* what is not chosen, the operation moves by itself, from the host */
+        if ((job->tasks[t].unmade & ~moves.inputs) != 0) blasd_task_make_inputs(&job->tasks[t]);
         for (int i = 0; i < BLASD_MAX_INPUTS; i++)
-            if ((wish.inputs >> i & 1) != 0)
+            if ((moves.inputs >> i & 1) != 0)
                 slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i] = (char *)slot;
         for (int o = 0; o < slot->output_count; o++)
-            if ((wish.outputs >> o & 1) != 0)
+            if ((moves.outputs >> o & 1) != 0)
                 slot->outputs[(size_t)t * (size_t)slot->output_count + (size_t)o] = (char *)slot;
     }
     return 0;
@@ -177,7 +177,7 @@ static int each_job(struct blasd_cuda_slot *slot,
 }
 
 static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
-    int code = wishes(slot, err);
+    int code = choose_moves(slot, err);
     if (code == 0) code = lay_out(slot, err);
     if (code == 0) code = blasd_cuda_find_jobs(slot, err);
     if (code == 0) code = each_job(slot, slot->op->prepare, err);

@@ -40,7 +40,7 @@ struct blasd_cuda_job {
 };
 
 /* What the frame moves for one task. By default everything that is there. */
-struct blasd_cuda_wish {
+struct blasd_cuda_moves {
     uint64_t inputs, outputs; /* a bit each */
 };
 
@@ -49,7 +49,7 @@ struct blasd_cuda_op {
     /* Optional: clears bits of what the frame shall not move (an input that is not read; a task so
      * large that compute moves it by itself with fetch and send). Looks at shapes only. */
     void (*choose)(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish);
+                   struct blasd_cuda_moves *moves);
     /* Optional: takes scratch memory and makes tables; the device addresses of inputs and outputs
      * are known, nothing has been copied yet. */
     int (*prepare)(struct blasd_cuda_job *job, struct blasd_err *err);
@@ -84,7 +84,7 @@ int blasd_cuda_end(struct blasd_async_batch *batch, struct blasd_err *err);
  */
 #define BLASD_CUDA_KERNEL_MIXED(name, batch_key) BLASD_CUDA_KERNEL_ADAPTED(name, batch_key, NULL, 0)
 /* For one that takes inputs in other dtypes than the plan says, `adapt`, or leaves elements that
- * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for.
+ * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are chosen.
  */
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */

@@ -15,8 +15,8 @@
 #define SLICE_WORK 5e11        /* operations of a launch: what may go on after a job is cancelled */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish) {
-    if (pair_too_large(task, facts)) wish->outputs = 0;
+                   struct blasd_cuda_moves *moves) {
+    if (pair_too_large(task, facts)) moves->outputs = 0;
 }
 
 /* ---- the work ---- */

@@ -203,10 +203,10 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 }
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish) {
+                   struct blasd_cuda_moves *moves) {
     const struct blasd_value *beta = &task->job->params[BLASD_MATMUL_BETA];
-    if (too_large(task, facts)) wish->inputs = wish->outputs = 0;
-    if (beta->f == 0) wish->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
+    if (too_large(task, facts)) moves->inputs = moves->outputs = 0;
+    if (beta->f == 0) moves->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
 }
 
 /* Factors of one half dtype stay as they are: they travel in half the bytes, and are multiplied as

@@ -163,9 +163,9 @@ void http_placement_tick(struct http_loop *loop) {
 /* ---- memory ---- */
 
 static bool may_go(const struct http_placement *choice, const struct blasd_queue_view *view,
-                   enum blasd_device_class wish, int class) {
+                   enum blasd_device_class device, int class) {
     return view->workers_of[class] > 0 && choice->of[class].seen &&
-           (wish == BLASD_DEVICE_ANY || (int)wish == class);
+           (device == BLASD_DEVICE_ANY || (int)device == class);
 }
 
 static bool fits(const struct http_placement_class *class, int number,
@@ -177,13 +177,13 @@ static bool fits(const struct http_placement_class *class, int number,
 }
 
 int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
-                         enum blasd_device_class wish, const struct blasd_plan *plan,
+                         enum blasd_device_class device, const struct blasd_plan *plan,
                          uint64_t host_bytes, struct blasd_err *err) {
     uint64_t most = 0, least = 0;
     bool any = false;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &choice->of[c];
-        if (!may_go(choice, view, wish, c)) continue;
+        if (!may_go(choice, view, device, c)) continue;
         if (fits(class, c, plan, host_bytes)) return 0;
         any = true;
         if (class->host_bytes > most) most = class->host_bytes;
@@ -200,7 +200,7 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
         return blasd_fail(err, BLASD_E_job_too_large, "device",
                           "%s; this job is beyond that, and no worker of class cpu %s",
                           plan->host_only,
-                          wish == BLASD_DEVICE_CUDA ? "was asked for" : "is alive");
+                          device == BLASD_DEVICE_CUDA ? "was asked for" : "is alive");
     return blasd_fail(err, BLASD_E_job_too_large, "",
                       "the device must hold %" PRIu64 " bytes at once, and the largest has %" PRIu64
                       " (memory_bytes in GET /devices)",
@@ -222,7 +222,7 @@ bool http_placement_predict(const struct http_placement *choice, enum blasd_devi
 }
 
 int http_placement_check_time(const struct http_placement *choice,
-                              const struct blasd_queue_view *view, enum blasd_device_class wish,
+                              const struct blasd_queue_view *view, enum blasd_device_class device,
                               const struct blasd_op *op, const struct blasd_plan *plan,
                               uint64_t host_bytes, uint64_t key_s, struct blasd_err *err) {
     bool by_key = key_s > 0 && !(choice->most_s > 0 && choice->most_s <= (double)key_s);
@@ -232,7 +232,7 @@ int http_placement_check_time(const struct http_placement *choice,
     for (int c = BLASD_DEVICE_CPU; most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
-        if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
+        if (!may_go(choice, view, device, c) || !fits(class, c, plan, host_bytes)) continue;
         if (!http_placement_predict(choice, (enum blasd_device_class)c, op, &certain, &guess))
             return 0;
         if (guess.alone_s < least) least = guess.alone_s;

@@ -59,13 +59,13 @@ bool http_placement_predict(const struct http_placement *choice, enum blasd_devi
 /* Refuses a job that no live worker it may go to has the memory for, with job_too_large.
  * `host_bytes`: inputs, outputs, workspace. */
 int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
-                         enum blasd_device_class wish, const struct blasd_plan *plan,
+                         enum blasd_device_class device, const struct blasd_plan *plan,
                          uint64_t host_bytes, struct blasd_err *err);
 /* Refuses a job that is predicted to take longer than a job may on each class that it may go to,
  * with job_too_long; `key_s`: as its key allows, 0: no less than others. A class whose speed is not
  * known yet may be fast enough. */
 int http_placement_check_time(const struct http_placement *choice,
-                              const struct blasd_queue_view *view, enum blasd_device_class wish,
+                              const struct blasd_queue_view *view, enum blasd_device_class device,
                               const struct blasd_op *op, const struct blasd_plan *plan,
                               uint64_t host_bytes, uint64_t key_s, struct blasd_err *err);
 /* The class where a job of device `any` is predicted to end first, and in *share_s what it adds to
