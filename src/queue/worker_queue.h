@@ -87,7 +87,7 @@ void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64
 bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue);
 /* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);
+bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);

@@ -334,7 +334,7 @@ bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
     return queue->turns.shared;
 }
 
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     return queue->turns.idle && !queue->turns.unsure;
 }
 
@@ -373,7 +373,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
     redisReply *reply, *jobs;
-    if (!blasd_worker_queue_rests(queue) || timeout_ms <= 0) return 0;
+    if (!blasd_worker_queue_is_idle(queue) || timeout_ms <= 0) return 0;
     blasd_worker_slices_trim(queue);
     if (turns->led && !caller->ahead) { /* another call has ended it, and may have lost its reply */
         turns->unsure = true;

@@ -110,7 +110,7 @@ static void work(struct run *run) {
             add_batch_entry(run, 3);
             for (int i = 0; i < 5; i++) add_job(run);
         }
-        if (!blasd_worker_queue_rests(run->worker)) {
+        if (!blasd_worker_queue_is_idle(run->worker)) {
             int count = claim_some(run), half = count / 2;
             if (round % 3 == 2 && half > 0) {
                 blasd_worker_queue_let_go(run->worker, half);
@@ -135,7 +135,7 @@ static void work_leading(struct run *run) {
         int count = 0;
         if (round == 0 || (round < ROUNDS && round % 3 != 0)) add_job(run);
         (void)blasd_worker_queue_wait(run->worker, 20, &err);
-        if (!blasd_worker_queue_rests(run->worker)) count = claim_some(run);
+        if (!blasd_worker_queue_is_idle(run->worker)) count = claim_some(run);
         if (round < ROUNDS && round % 3 == 2) add_job(run);
         end_some(run, run->worker, 0, count);
         done += count;
@@ -230,7 +230,7 @@ static void test_wait_in_the_same_write(void **state) {
         assert_int_equal(claim_some(&run), 1);
         add_job(&run);
         end_some(&run, run.worker, 0, 1);
-        assert_false(run.worker->turns.led || blasd_worker_queue_rests(run.worker));
+        assert_false(run.worker->turns.led || blasd_worker_queue_is_idle(run.worker));
         assert_false(run.worker->caller.ahead);
     }
     assert_int_equal(run.led, ROUNDS);

@@ -197,7 +197,7 @@ bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
     return false;
 }
 
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     (void)queue;
     return false;
 }
