@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS INT64_C(1000000000)      /* while there is something to choose */
-#define GLANCE_NS INT64_C(10000000000)   /* while there is not: only for memory */
-#define PATIENCE_NS INT64_C(30000000000) /* for an answer */
-#define RATE_LEAST (1.0 / 32)            /* of what was predicted */
+#define LOOK_NS INT64_C(1000000000)     /* while there is something to choose */
+#define GLANCE_NS INT64_C(10000000000)  /* while there is not: only for memory */
+#define TIMEOUT_NS INT64_C(30000000000) /* for an answer */
+#define RATE_LEAST (1.0 / 32)           /* of what was predicted */
 #define RATE_MOST 32.0
 #define DEVICE_SHARE                                                                               \
     0.9 /* of a device's memory that a job may need and still be sent there unasked */
@@ -152,7 +152,7 @@ void http_placement_tick(struct http_loop *loop) {
     bool changed = false;
     for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
         if (placement->workers[c] != view->workers_of[c]) changed = true;
-    if (!view->available || (placement->asking && since < PATIENCE_NS)) return;
+    if (!view->available || (placement->asking && since < TIMEOUT_NS)) return;
     if (!changed && since < (http_placement_open(view) ? LOOK_NS : GLANCE_NS)) return;
     memcpy(placement->workers, view->workers_of, sizeof placement->workers);
     placement->asking = true;

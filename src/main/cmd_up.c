@@ -225,7 +225,7 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
 }
 
 #define TEXT_MOST 8192
-#define PATIENCE_MS 60000 /* drivers of many GPUs take their time to wake up */
+#define TIMEOUT_MS 60000 /* drivers of many GPUs take their time to wake up */
 
 static int split_devices(char *text, char devices[][DEVICE_NAME], int most,
                          struct unusable_devices *unusable) {
@@ -251,7 +251,7 @@ static int list_devices(char devices[][DEVICE_NAME], int most, struct unusable_d
     char *const argv[] = {program, command, option, NULL};
     char text[TEXT_MOST];
     int count;
-    ask_self(argv, NULL, PATIENCE_MS, text, sizeof text);
+    ask_self(argv, NULL, TIMEOUT_MS, text, sizeof text);
     count = split_devices(text, devices, most, unusable);
     if (count > 0) return count;
     blasd_log(BLASD_LOG_WARN, "cannot list the devices; using cpu:0 alone");

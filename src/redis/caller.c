@@ -147,7 +147,7 @@ static bool may_silence(redisContext *redis) {
 }
 
 static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
-    int limit = caller->patience_ms < CONNECT_MS ? caller->patience_ms : CONNECT_MS;
+    int limit = caller->timeout_ms < CONNECT_MS ? caller->timeout_ms : CONNECT_MS;
     int rc = blasd_link_connect(&caller->address, limit, &caller->redis, err);
     if (rc < 0) return rc;
     redisSetTimeout(caller->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
@@ -156,7 +156,7 @@ static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
 }
 
 int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
-    int64_t until = blasd_clock_ns() + caller->patience_ms * INT64_C(1000000), pause = 5000000;
+    int64_t until = blasd_clock_ns() + caller->timeout_ms * INT64_C(1000000), pause = 5000000;
     *ret = NULL;
     if (caller->ahead) blasd_caller_hang_up(caller);
     if (caller->words.failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");

@@ -24,7 +24,7 @@ struct blasd_caller {
     struct blasd_link_address address;
     const struct blasd_link_library *library; /* borrowed: loaded where the server lacks it */
     const char *limits;                       /* borrowed: LIMITS of a function */
-    int patience_ms;                          /* how long a call goes on trying */
+    int timeout_ms;                           /* how long a call goes on trying */
 
     redisContext *redis; /* owned; NULL while there is no connection */
     bool silent;         /* Redis lets it do without replies */

@@ -21,8 +21,8 @@
 #include <cmocka.h>
 
 #define PLENTY (UINT64_C(1) << 40) /* bytes: no claim is cut short by them */
-#define PATIENCE_MS                                                                                \
-    60000 /* with a Redis that stands still, as a busy machine or disk may make it */
+#define TIMEOUT_MS 60000 /* with a Redis that stands still, as a busy machine or disk may make it  \
+                          */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
 
 /* The server of all the tests of one program, and what starts and ends it. */
@@ -53,7 +53,7 @@ static inline void bed_connect(struct bed *bed) {
     struct blasd_link_address address;
     struct blasd_err err;
     assert_int_equal(blasd_link_parse(bed->options.url, bed->name, &address, &err), 0);
-    assert_int_equal(blasd_link_connect(&address, PATIENCE_MS, &bed->raw, &err), 0);
+    assert_int_equal(blasd_link_connect(&address, TIMEOUT_MS, &bed->raw, &err), 0);
 }
 
 /* Call it again after a change of bed->limits. */
@@ -215,7 +215,7 @@ static inline const char *record_line(struct bed *bed, const char *id, enum reco
 
 /* Waits until that line of the record is `text`. */
 static inline void expect_line(struct bed *bed, const char *id, int n, const char *text) {
-    for (int i = 0; i < PATIENCE_MS && strcmp(record_line(bed, id, n), text) != 0; i++) sleep_ms(1);
+    for (int i = 0; i < TIMEOUT_MS && strcmp(record_line(bed, id, n), text) != 0; i++) sleep_ms(1);
     assert_string_equal(record_line(bed, id, n), text);
 }
 

@@ -26,7 +26,7 @@ static redisContext *reconnect(const char *url) {
     struct blasd_link_address address;
     redisContext *redis = NULL;
     if (blasd_link_parse(url, "crash", &address, NULL) == 0)
-        blasd_link_connect(&address, PATIENCE_MS, &redis, NULL);
+        blasd_link_connect(&address, TIMEOUT_MS, &redis, NULL);
     return redis;
 }
 
@@ -137,7 +137,7 @@ static int missing(struct bed *bed, int count) {
 
 /* Under load means: as many were acknowledged, and as many ended, since the last kill. */
 static void await_jobs(struct load *load, int count) {
-    for (int i = 0; i < PATIENCE_MS; i++) {
+    for (int i = 0; i < TIMEOUT_MS; i++) {
         if (load->submitted >= count && load->ended >= count) return;
         sleep_ms(1);
     }
@@ -175,7 +175,7 @@ static void test_redis_killed(void **state) {
     redisFree(bed.raw);
     bed_connect(&bed);
     int submitted = atomic_load(&under_way.submitted);
-    for (int i = 0; i < PATIENCE_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
+    for (int i = 0; i < TIMEOUT_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
     assert_int_equal(pending(&bed), 0);
     load_end(state);
     assert_string_equal(under_way.trouble, "");
@@ -258,7 +258,7 @@ static void test_workers_killed(void **state) {
             bury(&bed, names[h]);
         pids[h] = labour_start(&bed, names[h]);
     }
-    for (int i = 0; i < PATIENCE_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
+    for (int i = 0; i < TIMEOUT_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
     assert_int_equal(pending(&bed), 0);
     for (int h = 0; h < HANDS; h++) {
         kill(pids[h], SIGKILL);

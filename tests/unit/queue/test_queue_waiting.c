@@ -239,7 +239,7 @@ static void submitted_too_late(void **state) {
     assert_int_equal(claim(worker, 8, PLENTY, claims), 0);
     submit_behind(&bed, more, id[0], NULL);
     struct blasd_err err;
-    assert_true(blasd_worker_queue_wait(worker, PATIENCE_MS, &err) >= 0);
+    assert_true(blasd_worker_queue_wait(worker, TIMEOUT_MS, &err) >= 0);
     assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
     assert_true(came_with(&claims[0], id[0]));
     end_as(worker, more, BLASD_SUCCEEDED);

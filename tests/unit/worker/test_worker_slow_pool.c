@@ -9,7 +9,7 @@ extern const struct blasd_backend lane_backend;
 
 #define HEAVY_N 400 /* 1.3e8 operations: heavy as long as nothing is known of the device */
 #define LONG_N 800  /* 1.0e9: long */
-#define PATIENCE_MS 120000
+#define TIMEOUT_MS 120000
 
 static struct blasd_limits limits;
 static struct blasd_err err;
@@ -51,7 +51,7 @@ static bool run_heavy(struct blasd_watch *watch) {
         pthread_mutex_unlock(&fake.lock);
     }
     if (kernel.heavy_fades && watch->spare != NULL) watch->spare(watch);
-    for (int ms = 0; ms < PATIENCE_MS; ms++) {
+    for (int ms = 0; ms < TIMEOUT_MS; ms++) {
         if (!watch->go_on(watch, 0.5)) {
             kernel.heavy_stopped++;
             kernel.heavy_spins = false;
@@ -280,7 +280,7 @@ static void test_quarantined_runs_when_nothing_else_does(void **state) {
 /* A wait for jobs that nothing ends but the end of all that is there, as if no more came. */
 static void wait_for_all(void) {
     if (kernel.waits++ > 0) return;
-    for (int ms = 0; ms < PATIENCE_MS / 12 && ended_jobs() < fake.count; ms++) usleep(1000);
+    for (int ms = 0; ms < TIMEOUT_MS / 12 && ended_jobs() < fake.count; ms++) usleep(1000);
     kernel.overtaken = ended_jobs();
 }
 
