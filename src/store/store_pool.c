@@ -128,7 +128,7 @@ static int fitting(const struct listing *listing, uint64_t want) {
 }
 
 /* Whether the descriptor is of an ordinary file without holes, that has a name, and that no client
- * made: such a one carries the sticky bit (store_handed.c), and may still be written to from there.
+ * made: such a one carries the sticky bit (store_shared.c), and may still be written to from there.
  */
 static bool is_whole(int fd, struct stat *info) {
     return fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & S_ISVTX) == 0 &&
