@@ -21,8 +21,9 @@
 #include <cmocka.h>
 
 #define PLENTY (UINT64_C(1) << 40) /* bytes: no claim is cut short by them */
-#define TIMEOUT_MS 60000 /* with a Redis that stands still, as a busy machine or disk may make it  \
-                          */
+#define TIMEOUT_MS                                                                                 \
+    60000 /* with a Redis that stands still, as a busy machine or disk may make it                 \
+           */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
 
 /* The server of all the tests of one program, and what starts and ends it. */
@@ -121,7 +122,7 @@ static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, i
 }
 
 /* A worker has died: what it held goes back when the next one takes its name, which then leaves. */
-static inline void bury(struct bed *bed, const char *name) {
+static inline void expire_worker(struct bed *bed, const char *name) {
     char epoch[24];
     redisReply *reply =
         fcall(bed, "register", name, "1", "{}", blasd_store_identity(bed->store), NULL);

@@ -22,7 +22,7 @@ static int work_off(struct bed *bed) {
         done += count;
     }
     blasd_worker_queue_free(worker);
-    bury(bed, "last");
+    expire_worker(bed, "last");
     return done;
 }
 

@@ -248,7 +248,7 @@ static void a_worker_that_dies_before_it_begins(void **state) {
     submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 7, "");
     assert_int_equal(claim(worker, 64, PLENTY, claims), 7);
     submit_batch_entry(&bed, &next, BLASD_ID_SYNC, 2, "");
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     blasd_worker_queue_free(worker);
     audit(&bed);
     assert_int_equal(counted(&bed, "2"), 9);
@@ -286,7 +286,7 @@ static void workers_that_die_after_it_began(void **state) {
         begun(worker, claims, i == 0 ? 3 : 2);
         if (i == 0) assert_string_equal(finish_claims(worker, claims + 2, 1), "1");
         assert_string_equal(record_line(&bed, entry.id[0], LINE_STATE), "running");
-        bury(&bed, "w");
+        expire_worker(&bed, "w");
         blasd_worker_queue_free(worker);
         audit(&bed);
     }

@@ -255,7 +255,7 @@ static void test_workers_killed(void **state) {
         kill(pids[h], SIGKILL);
         waitpid(pids[h], NULL, 0);
         if (i % 5 != 4) /* else the new holder of the name takes over */
-            bury(&bed, names[h]);
+            expire_worker(&bed, names[h]);
         pids[h] = labour_start(&bed, names[h]);
     }
     for (int i = 0; i < TIMEOUT_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
@@ -297,7 +297,7 @@ static void test_begun_too_late(void **state) {
     assert_int_equal(claim(third, 1, PLENTY, claims), 1);
     assert_int_equal(claims[0].attempts, 1); /* the heir had not begun it */
     begin(third, claims, 1);
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     assert_string_equal(record_line(&bed, id, LINE_ATTEMPTS), "2");
     blasd_worker_queue_free(old);
     blasd_worker_queue_free(heir);

@@ -191,7 +191,7 @@ static void ends_are_counted(void **state) {
     drop(fcall(&bed, "tick", NULL));
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     begin(worker, claims, 1);
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     worker = (blasd_worker_queue_free(worker), worker_new(&bed, "w", BLASD_DEVICE_CPU));
     assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
     for (int i = 0; i < 2; i++) {

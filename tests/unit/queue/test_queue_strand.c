@@ -100,7 +100,7 @@ static void what_a_dead_worker_had(void **state) {
     submit_asking(&bed, cancelled, "8", 0);
     assert_int_equal(claim(cuda, 16, PLENTY, claims), 2);
     begin(cuda, claims, 1);
-    bury(&bed, "g");
+    expire_worker(&bed, "g");
     drop(fcall(&bed, "cancel", "1", cancelled, NULL));
     tick(&bed);
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);

@@ -131,7 +131,7 @@ static void the_last_one_lets_it_go_on(void **state) {
         assert_true(came_with(claim_of(claims, 2, other), third));
         if (attempt == 1) break;
         begin(worker, claims, 2);
-        bury(&bed, "w"); /* it dies: the next one gets all of it again */
+        expire_worker(&bed, "w"); /* it dies: the next one gets all of it again */
         blasd_worker_queue_free(worker);
         worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     }
@@ -172,7 +172,7 @@ static void ends_without_a_result(void **state) {
         if (how == 3) { /* it kills its worker */
             begin(worker, strcmp(claims[0].id, bad) == 0 ? claims : claims + 1, 1);
             blasd_worker_queue_free(worker);
-            bury(&bed, "w");
+            expire_worker(&bed, "w");
             worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
         }
         expect_state(&bed, bad, ends[how]);

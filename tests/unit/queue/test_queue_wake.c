@@ -156,7 +156,7 @@ static void test_dead_idle_worker(void **state) {
     assert_int_equal(reply->integer, 4);
     drop(reply);
     assert_int_equal(claim(live, 4, PLENTY, claims), 0);
-    bury(&bed, "dead");
+    expire_worker(&bed, "dead");
     assert_int_equal(claim(live, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(claims[0].attempts, 0); /* it had not begun */

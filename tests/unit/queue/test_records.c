@@ -75,7 +75,7 @@ static void what_no_worker_ended(void **state) {
     assert_int_equal(record.execution.attempts, 1);
     drop(fcall(&bed, "cancel", "0", id[1], NULL));
     assert_string_equal(record_of(&bed, id[1]).error.detail, "the job was cancelled while it ran");
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     record = record_of(&bed, id[0]);
     assert_int_equal(record.state, BLASD_FAILED);
     assert_int_equal(record.error.code, BLASD_E_poisoned);

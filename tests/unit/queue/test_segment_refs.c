@@ -212,7 +212,7 @@ static void test_a_job_that_kills_gives_back(void **state) {
         assert_int_equal(refs_of(&bed, SEG_A), 1);
         assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
         begin(worker, claims, 1);
-        bury(&bed, "w");
+        expire_worker(&bed, "w");
         blasd_worker_queue_free(worker);
     }
     assert_string_equal(record_line(&bed, id, LINE_ERROR), "poisoned");

@@ -313,7 +313,7 @@ static void test_poisoned(void **state) {
         assert_string_equal(claims[0].id, other);
         assert_int_equal(claims[0].attempts, 0);
         blasd_worker_queue_free(worker); /* dies */
-        bury(&bed, "w");
+        expire_worker(&bed, "w");
     }
     assert_string_equal(record_line(&bed, id, LINE_STATE), "failed");
     assert_string_equal(record_line(&bed, id, LINE_ERROR), "poisoned");
