@@ -144,7 +144,7 @@ local function promised_place(id) return 'a:' .. floor(tonumber(sub(id, 2, 9), 1
 -- The key of a line, "SI TENANT": of the list of what waits of one tenant in one place.
 local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
 
--- Stubs
+-- Metas
 
 local WORK = 1000 -- us that a job counts for in its tenant's share where nothing was predicted
 
