@@ -209,7 +209,7 @@ void blasd_standin_card(int major, int minor) {
     blasd_shim_shared_most = shared_of(major, minor);
 }
 
-void blasd_standin_mend(void) {
+void blasd_standin_repair(void) {
     blasd_standin.broken = false;
     blasd_standin.fail_at = blasd_standin.no_memory_at = 0;
     blasd_shim_forget_allowed();

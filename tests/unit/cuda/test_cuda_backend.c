@@ -258,7 +258,7 @@ static void fail_each_call(enum blasd_code code) {
                 kernel()->run(device, batch.tasks, batch.count, &trial_watch.base, &err), 0);
             assert_int_equal(batch_right(&batch), batch.count);
         }
-        blasd_standin_mend();
+        blasd_standin_repair();
         batch_free(&batch);
         close_device(device);
         if (left > 0) break; /* the batch makes fewer calls than n */

@@ -424,11 +424,11 @@ static void faults_at_each_call(void **state) {
             else
                 assert_int_equal(code != 0 ? -code : (int)t->task.err.code, codes[c]);
             if (codes[c] != BLASD_E_device_error) {
-                blasd_standin_mend();
+                blasd_standin_repair();
                 for (int i = 0; i < 3; i++) run_one(device, t, &file, right);
             }
             blasd_backend.device_close(device);
-            blasd_standin_mend();
+            blasd_standin_repair();
             assert_int_equal(blasd_standin.registered, 0);
             assert_int_equal(blasd_standin.host_blocks + blasd_standin.streams, 0);
         }
@@ -552,16 +552,16 @@ static void the_standin_is_as_strict_as_the_driver(void **state) {
     calls->host_unregister(gpu, file.in); /* the copy has not been made yet */
     assert_true(blasd_standin.broken);
     assert_int_equal(calls->stream_wait(stream, &err), -(int)BLASD_E_device_error);
-    blasd_standin_mend();
+    blasd_standin_repair();
     calls->host_unregister(gpu, file.in);
     assert_true(blasd_standin.broken);
-    blasd_standin_mend();
+    blasd_standin_repair();
     assert_int_equal(calls->host_register(gpu, file.out, FILE_BYTES, false, &err), 0);
     assert_true(mmap(file.out, FILE_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == file.out);
     calls->host_unregister(gpu, file.out); /* its pages are others */
     assert_true(blasd_standin.broken);
-    blasd_standin_mend();
+    blasd_standin_repair();
     calls->device_free(gpu, memory);
     calls->stream_close(stream);
     calls->close(gpu);
