@@ -97,7 +97,7 @@ static void turn(struct env *env, int ms) {
         }                                                                                          \
     } while (0)
 
-__attribute__((unused)) static void linger(struct env *env, int ms) {
+__attribute__((unused)) static void run_for(struct env *env, int ms) {
     for (int64_t end = blasd_clock_ns() + ms * BLASD_MS; blasd_clock_ns() < end;) turn(env, 5);
 }
 
