@@ -217,7 +217,6 @@ struct blasd_cuda_slot {
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
-    int64_t host_us;             /* of packing before the first copy */
 };
 
 struct blasd_cuda_whole;

@@ -45,7 +45,6 @@ struct put {
     struct blasd_err err;
     blasd_tensors_fn done;
     void *arg;
-    int64_t now_us;
     uint64_t most;
 };
 
@@ -158,7 +157,6 @@ struct tensor_call {
     void *arg;
     struct blasd_id_key key; /* of the tenant's ids */
     char id[BLASD_ID_LEN + 1];
-    bool listed;
 };
 
 /* "BYTES LIFE CREATED USED ENDS FORM", the sum where there is one, and behind a tab the device that

@@ -37,7 +37,6 @@ struct blasd_caller {
 };
 
 void blasd_caller_release(struct blasd_caller *caller);
-void blasd_caller_hang_up(struct blasd_caller *caller); /* closes the connection */
 
 void blasd_caller_command(struct blasd_caller *caller, const char *word);
 /* Starts a call of the function `name`, with its key and LIMITS. */
