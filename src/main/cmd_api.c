@@ -52,8 +52,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, audit, access_log, metrics_tenants, low_latency, has_prices, webhooks, puts;
-    struct blasd_prices prices;
+    bool share, audit, access_log, metrics_tenants, low_latency, webhooks, puts;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
     struct text_list hosts, origins, unusable;
@@ -76,7 +75,6 @@ static int take_option(void *arg, int option, char *value) {
     case 'L': settings->low_latency = true; return 0;
     case 'w': settings->webhooks = true; return 0;
     case 'p': settings->puts = true; return 0;
-    case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     default: return text_list_add(&settings->unusable, value);
@@ -95,25 +93,14 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"audit", no_argument, NULL, 'A'},
                                             {"access-log", no_argument, NULL, 'G'},
                                             {"metrics-tenants", no_argument, NULL, 'T'},
-                                            {"price", required_argument, NULL, 'P'},
+                                            PRICE_OPTION,
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"webhooks", no_argument, NULL, 'w'},
                                             {"puts", no_argument, NULL, 'p'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
-    struct command_line line = {.command = "api",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .needs_redis = true,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv), given;
-    if (status != 0) return status;
-    given = prices_read(&settings->prices);
-    settings->has_prices = given > 0;
-    return given < 0 ? option_wrong("api") : 0;
+    static const struct command_line line = {"api", usage, notes, options, take_option, true, true};
+    return command_line_read(&line, &settings->common, settings, argc, argv);
 }
 
 static void on_ready(void *arg) {
@@ -182,11 +169,7 @@ static int run(struct settings *settings) {
     const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
     struct blasd_auth *auth = NULL;
     char url[LISTEN_URL];
-    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
-    struct blasd_queue_options queue = {.url = settings->common.redis,
-                                        .name = settings->common.queue,
-                                        .limits = &settings->common.limits,
-                                        .may_lose_jobs = settings->common.may_lose_jobs};
+    struct blasd_queue_options queue = common_queue(&settings->common);
     struct blasd_http_options options = {.queue = &queue,
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
@@ -198,7 +181,7 @@ static int run(struct settings *settings) {
                                          .log = {settings->audit, settings->access_log},
                                          .metrics_tenants = settings->metrics_tenants,
                                          .delivered = {settings->webhooks, settings->puts},
-                                         .prices = settings->has_prices ? &settings->prices : NULL,
+                                         .prices = settings->common.prices,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
@@ -215,7 +198,7 @@ static int run(struct settings *settings) {
         return BLASD_EXIT_FAILED;
     }
     code = open_doors(settings, &auth, &err);
-    if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
+    if (code == 0) code = common_store_open(&settings->common, &queue.store, &err);
     if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");

@@ -94,7 +94,6 @@ static int take_option(void *arg, int option, char *value) {
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
     case 'W': settings->secrets = value; return 0;
-    case 'P': return setenv(PRICE_VARIABLE, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     case 'n':
@@ -123,25 +122,17 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"audit", no_argument, NULL, 'A'},
                                             {"access-log", no_argument, NULL, 'G'},
                                             {"metrics-tenants", no_argument, NULL, 'T'},
-                                            {"price", required_argument, NULL, 'P'},
+                                            PRICE_OPTION,
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"webhook-secrets", required_argument, NULL, 'W'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
+    static const struct command_line line = {"up", usage, notes, options, take_option, false, true};
     const struct common_options *common = &settings->common;
-    struct command_line line = {.command = "up",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv);
-    struct blasd_prices prices;
+    int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
     if (notice_check(&settings->notice) != 0) return option_wrong("up");
-    if (prices_read(&prices) < 0) return option_wrong("up"); /* the front end inherits the text */
     if (settings->share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);
@@ -334,11 +325,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs) mark = blob_dir_mark(blobs, dir);
     if (!own_redis) {
-        struct blasd_queue_options queue = {.url = common->redis,
-                                            .name = common->queue,
-                                            .limits = &common->limits,
-                                            .store = up.store,
-                                            .may_lose_jobs = common->may_lose_jobs};
+        struct blasd_queue_options queue = common_queue(common);
+        queue.store = up.store;
         if (common_check_redis(&queue, err) != 0) goto done;
     }
     up.redis = own_redis ? &redis : NULL;
