@@ -426,7 +426,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists),      cmocka_unit_test(urls),    cmocka_unit_test(numbers),
         cmocka_unit_test(plain_urls), cmocka_unit_test(reaches), cmocka_unit_test(connections),
-        cmocka_unit_test(transfer),
+        cmocka_unit_test(transfers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
