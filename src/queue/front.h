@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/text.h"
 #include "queue/front_queue.h"
 #include "queue/queue_link.h"

@@ -51,7 +51,7 @@ static void transfer_unref(struct transfer *t) {
 }
 
 static void chunk_release(struct front_call *call) {
-    transfer_unref(((struct chunk *)(void *)call)->transfer);
+    transfer_unref(blasd_container_of(call, struct chunk, call)->transfer);
 }
 
 static struct chunk *chunk_new(struct transfer *t, front_reply_fn reply) {
@@ -113,7 +113,7 @@ static void get_more(struct transfer *t);
 
 static void get_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct chunk *chunk = (struct chunk *)(void *)call;
+    struct chunk *chunk = blasd_container_of(call, struct chunk, call);
     struct transfer *t = chunk->transfer;
     struct blasd_err own;
     t->flying--;
@@ -182,7 +182,7 @@ static void put_hold(struct transfer *t, front_reply_fn reply);
 
 /* Redis knows that the blob is whole and held: now the job may refer to it. */
 static void put_end(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {
-    struct transfer *t = ((struct chunk *)(void *)call)->transfer;
+    struct transfer *t = blasd_container_of(call, struct chunk, call)->transfer;
     struct front_call *then = t->then;
     (void)reply;
     t->then = NULL;
@@ -206,7 +206,7 @@ static void put_step(struct transfer *t) {
 
 static void put_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct transfer *t = ((struct chunk *)(void *)call)->transfer;
+    struct transfer *t = blasd_container_of(call, struct chunk, call)->transfer;
     (void)reply;
     t->flying--;
     if (err != NULL) fail(t, err);

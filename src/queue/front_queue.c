@@ -9,7 +9,6 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "base/hex.h"
 
 #include <inttypes.h>

@@ -5,7 +5,6 @@
  * pending, and a record that comes is kept until it is answered.
  * Messages of a broken connection are lost: after each new subscription Redis is asked about
  * every waiter. Read next: front_submit.c. */
-#include "base/container.h"
 #include "queue/front.h"
 #include "queue/record_frame.h"
 
@@ -127,7 +126,7 @@ struct ask_call {
 
 static void ask_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct ask_call *ask = (struct ask_call *)(void *)call;
+    struct ask_call *ask = blasd_container_of(call, struct ask_call, call);
     struct blasd_front_queue *queue = call->queue;
     if (err != NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != (size_t)ask->count) {
         queue->standing.rewatch_later = true;
