@@ -74,23 +74,31 @@ def check_includes(path, text, complain):
 def check_architecture(sources, complain):
     page = pathlib.Path("docs/architecture.md")
     text = (ROOT / page).read_text()
-    defined = set()
+    defined = collections.defaultdict(list)
     for path in sources:
         if path.parts[0] in ("src", "kernels"):
             # a definition begins its line, and its line or the next ones open the body
-            defined |= set(re.findall(r"^\w[^;=\n(]*?\b(\w+)\([^;{]*\)\s*\{", code((ROOT / path).read_text()), flags=re.M))
-    for name in sorted(set(re.findall(r"`(\w+)\(\)`", text)) - defined):
+            for name in re.findall(r"^\w[^;=\n(]*?\b(\w+)\([^;{]*\)\s*\{", code((ROOT / path).read_text()), flags=re.M):
+                defined[name].append(str(path))
+    for name in sorted(set(re.findall(r"`(\w+)\(\)`", text)) - set(defined)):
         complain(f"{page}: there is no function {name}")
     registered = (ROOT / "src/queue/functions/register.lua").read_text()
     protocol = text[text.index("## The protocol"):text.index("## Glossary")]
-    for row in re.findall(r"^\| (`[^|]*) \|", protocol, flags=re.M):
-        for name in re.findall(r"`(\w+)`", row):
-            if not re.search(rf"\b{name}\b", registered):
-                complain(f"{page}: no function {name} is registered in Redis")
+    functions = set(re.findall(r"^add\('(\w+)'", registered, flags=re.M))
+    told = {name for row in re.findall(r"^\| (`[^|]*) \|", protocol, flags=re.M) for name in re.findall(r"`(\w+)`", row)}
+    for name in sorted(told - functions):
+        complain(f"{page}: no function {name} is registered in Redis")
+    for name in sorted(functions - told):
+        complain(f"{page}: the function {name} of Redis is not in the table")
+    files = [str(p) for p in tracked(".c", ".lua")]
     for row in re.findall(r"^\|.*\|$", text, flags=re.M):
-        for file in re.findall(r"`((?:[a-z]+/)?[a-z_]+\.(?:c|lua))`", row):
-            if not any(str(p).endswith("/" + file) for p in tracked(".c", ".lua")):
+        named = re.findall(r"`((?:[a-z]+/)?[a-z_]+\.(?:c|lua))`", row)
+        for file in named:
+            if not any(path.endswith("/" + file) for path in files):
                 complain(f"{page}: there is no file {file}")
+        for name in re.findall(r"`(\w+)\(\)`", row) if named else ():
+            if not any(path.endswith("/" + file) for path in defined.get(name, ()) for file in named):
+                complain(f"{page}: {name} is in none of {', '.join(named)}")
     terms = len(re.findall(r"^\| ", text[text.index("## Glossary"):], flags=re.M)) - 1
     if terms > 30:
         complain(f"{page}: {terms} terms (most: 30)")

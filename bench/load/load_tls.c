@@ -5,7 +5,7 @@
 #include <openssl/err.h>
 #include <poll.h>
 
-#define PATIENCE_MS 10000
+#define TIMEOUT_MS 10000
 
 static SSL_CTX *shared_context(void) {
     static SSL_CTX *context;
@@ -22,14 +22,14 @@ static int shake_hands(SSL *tls, int fd) {
         struct pollfd wait = {.fd = fd, .events = why == SSL_ERROR_WANT_WRITE ? POLLOUT : POLLIN};
         if (code == 1) return 0;
         if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return -1;
-        if (poll(&wait, 1, PATIENCE_MS) <= 0) return -1;
+        if (poll(&wait, 1, TIMEOUT_MS) <= 0) return -1;
     }
 }
 
 SSL *load_tls_new(int fd) {
     struct pollfd connected = {.fd = fd, .events = POLLOUT};
     SSL *tls = shared_context() == NULL ? NULL : SSL_new(shared_context());
-    if (tls != NULL && poll(&connected, 1, PATIENCE_MS) > 0 && SSL_set_fd(tls, fd) == 1 &&
+    if (tls != NULL && poll(&connected, 1, TIMEOUT_MS) > 0 && SSL_set_fd(tls, fd) == 1 &&
         shake_hands(tls, fd) == 0)
         return tls;
     SSL_free(tls);

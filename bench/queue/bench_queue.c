@@ -9,8 +9,8 @@
  * connections, so a figure holds the cost of both sides' clients, too. Redis' own time comes from
  * INFO. */
 #include "base/clock.h"
-#include "queue/piece.h"
 #include "queue/queue_link.h"
+#include "queue/record_frame.h"
 #include "queue/worker_queue.h"
 #include "redis/route.h"
 
@@ -71,21 +71,24 @@ struct bench {
     struct blasd_worker_queue *worker;
     size_t frame_len;
     int batch_entry;
-    struct blasd_buf pieces[DEPTH_MOST];
+    struct blasd_buf record_frames[DEPTH_MOST];
     char frame[FRAME_MOST], record[RECORD];
 };
 
-/* Makes `jobs` ids, the first of them new, and the pieces of their batch entry; what FRAME is. */
+/* Makes `jobs` ids, the first of them new, and the record frames of their batch entry; what FRAME
+ * is. */
 static const struct blasd_buf *pack(struct bench *bench, char id[BLASD_ID_LEN + 1], int jobs,
-                                    struct blasd_buf *pieces) {
+                                    struct blasd_buf *record_frames) {
     blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
-    blasd_buf_reset(pieces);
-    if (jobs == 1 && blasd_buf_add(pieces, bench->frame, bench->frame_len) < 0) die("no memory");
+    blasd_buf_reset(record_frames);
+    if (jobs == 1 && blasd_buf_add(record_frames, bench->frame, bench->frame_len) < 0)
+        die("no memory");
     for (int i = 0; jobs > 1 && i < jobs; i++) {
-        if (blasd_piece_add(pieces, id, bench->frame, bench->frame_len) < 0) die("no memory");
+        if (blasd_record_frame_add(record_frames, id, bench->frame, bench->frame_len) < 0)
+            die("no memory");
         blasd_id_renew(id);
     }
-    return pieces;
+    return record_frames;
 }
 
 static void submit(struct bench *bench, int depth) {
@@ -100,7 +103,8 @@ static void submit(struct bench *bench, int depth) {
     for (int i = 0; i < 7; i++) lens[i] = strlen(argv[i]);
     for (int left = depth; left > 0; entries++) {
         int jobs = left < bench->batch_entry ? left : bench->batch_entry;
-        const struct blasd_buf *frame = pack(bench, ids[entries], jobs, &bench->pieces[entries]);
+        const struct blasd_buf *frame =
+            pack(bench, ids[entries], jobs, &bench->record_frames[entries]);
         snprintf(costs[entries], sizeof costs[0], jobs > 1 ? "4096 %d" : "4096", jobs);
         const char *rest[] = {"2", costs[entries], "",
                               "\tfront:0123456789abcdef\tmatmul\tanonymous"};
@@ -122,7 +126,7 @@ static void submit(struct bench *bench, int depth) {
 
 static void work(struct bench *bench, int depth) {
     static struct blasd_claim claims[DEPTH_MOST];
-    static struct blasd_ending endings[DEPTH_MOST];
+    static struct blasd_completion completions[DEPTH_MOST];
     const char *ids[DEPTH_MOST];
     struct blasd_err err;
     bool lost;
@@ -134,14 +138,14 @@ static void work(struct bench *bench, int depth) {
             die("claim failed");
         for (int i = 0; i < count; i++) {
             ids[i] = claims[i].id;
-            endings[i] = (struct blasd_ending){
+            completions[i] = (struct blasd_completion){
                 .id = claims[i].id, .record = bench->record, .record_len = RECORD};
         }
         if (blasd_worker_queue_begin(bench->worker, ids, count, &err) < 0) die("begin failed");
-        if (blasd_worker_queue_finish(bench->worker, endings, count, &lost, &err) < 0 || lost)
+        if (blasd_worker_queue_finish(bench->worker, completions, count, &lost, &err) < 0 || lost)
             die("finish failed");
         for (int i = 0; i < count; i++)
-            if (!endings[i].accepted) die("an ending was refused");
+            if (!completions[i].accepted) die("a completion was refused");
         left -= count;
     }
 }
@@ -184,7 +188,7 @@ int main(int argc, char **argv) {
     bench.batch_entry = argc > 4 ? (int)strtol(argv[4], NULL, 10) : BATCH_ENTRY;
     if (bench.batch_entry < 1 || bench.batch_entry > DEPTH_MOST)
         die("a batch entry is of 1 to 256 jobs");
-    for (int i = 0; i < DEPTH_MOST; i++) blasd_buf_init(&bench.pieces[i], UINT64_C(1) << 30);
+    for (int i = 0; i < DEPTH_MOST; i++) blasd_buf_init(&bench.record_frames[i], UINT64_C(1) << 30);
     if (bench.frame_len > FRAME_MOST) die("a frame is at most 1 MiB");
     signal(SIGPIPE, SIG_IGN);
     blasd_limits_init(&limits);

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define PATIENCE 10.0      /* a front end that restarts is back by then */
-#define PATIENCE_STEP 0.25 /* between two attempts to reach it */
-#define GRACE 2.0          /* for the answer to a request whose wait ends with the caller's time */
+#define RETRY_S 10.0     /* a front end that restarts is back by then */
+#define RETRY_PAUSE 0.25 /* between two attempts to reach it */
+#define GRACE 2.0        /* for the answer to a request whose wait ends with the caller's time */
 #define CANCEL_LIMIT 10.0
 #define NO_END 1e18
 #define LONGEST 1e9 /* seconds: what is longer is as good as endless */
@@ -137,7 +137,7 @@ static enum blasd_step fail(struct blasd_errand *errand) {
 
 static enum blasd_step go_on(struct blasd_errand *errand, int phase) {
     errand->phase = phase;
-    errand->patience_end = 0;
+    errand->retry_end = 0;
     return BLASD_SEND;
 }
 
@@ -239,14 +239,14 @@ static void say_id(struct blasd_errand *errand) {
  * seconds: the job is safe meanwhile. */
 static enum blasd_step ask_again(struct blasd_errand *errand) {
     double now = blasd_now_seconds();
-    if (errand->patience_end == 0) errand->patience_end = now + PATIENCE;
+    if (errand->retry_end == 0) errand->retry_end = now + RETRY_S;
     if (errand->waits && now >= errand->end && errand->phase == BLASD_LOOK) return time_out(errand);
     if (!errand->problem.retry) return fail(errand);
-    if (now + PATIENCE_STEP >= errand->patience_end) {
+    if (now + RETRY_PAUSE >= errand->retry_end) {
         say_id(errand);
         return fail(errand);
     }
-    errand->pause = PATIENCE_STEP;
+    errand->pause = RETRY_PAUSE;
     return BLASD_SLEEP;
 }
 

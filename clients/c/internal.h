@@ -214,11 +214,10 @@ struct blasd_errand {
     bool waits;                   /* for the end, and tries again where there is no room */
     bool stopped;                 /* nobody wants it any more */
     enum { BLASD_SUBMIT, BLASD_LOOK, BLASD_FETCH, BLASD_CANCEL } phase;
-    double end;       /* of the caller's patience, by blasd_now_seconds */
-    double step;      /* longest wait of one request */
-    double asked_for; /* of the wait of one that does not wait for the end */
+    double end;  /* of the caller's timeout, by blasd_now_seconds */
+    double step; /* longest wait of one request */
     double pause;
-    double patience_end; /* of a service that is away; 0: it answers */
+    double retry_end; /* of a service that is away; 0: it answers */
     int retries;
     bool uncertain;            /* the service may have taken it, though it has not answered */
     struct blasd_reply *reply; /* the newest, owned */

@@ -4,7 +4,7 @@
  * the next ones are to lie, within the device. Both are put on the upload stream alone, so they are
  * in order whatever is dropped in between, and kernels may write to their inputs as ever. A copy
  * only saves a transfer: whoever maps a job's inputs has made sure that they still are there. Read
- * next: flight.c, where the copies are made. */
+ * next: async_batch.c, where the copies are made. */
 #include "base/hash.h"
 #include "kernels/cuda/device.h"
 

@@ -1,7 +1,7 @@
 /* The CUDA backend: its devices, what they say of themselves, and how fast they are.
  *
  * Knows no operation. Built into blasd_cuda.so with the real library, and into tests with the
- * stand-in. Read next: flight.c. */
+ * stand-in. Read next: async_batch.c. */
 #include "kernels/cuda/device.h"
 
 #include "base/clock.h"

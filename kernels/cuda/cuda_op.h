@@ -1,12 +1,12 @@
 /* What an operation on CUDA is made of: the header for those who write kernels/NAME/cuda_NAME.cu.
  *
  * An operation sees tasks of equal keys, so of equal shapes and parameters, as a job; a batch is
- * one such job, or some where the kernel asks for other company. The frame packs the inputs of all
+ * one such job, or some where the kernel asks for others beside. The frame packs the inputs of all
  * tasks into few copies, gives every input and output its device address, runs the operation's
  * three functions for each job, and brings the outputs back; while one batch computes, the next is
  * being uploaded and the last downloaded. It splits batches that do not fit the device, turns
  * errors into errors of tasks, and makes one launch of what jobs of different shapes share
- * (company.cuh).
+ * (mixed_batch.cuh).
  *
  *     static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
  *         const float *x = (const float *)blasd_cuda_in(job, 0, 0);
@@ -40,7 +40,7 @@ struct blasd_cuda_job {
 };
 
 /* What the frame moves for one task. By default everything that is there. */
-struct blasd_cuda_wish {
+struct blasd_cuda_moves {
     uint64_t inputs, outputs; /* a bit each */
 };
 
@@ -49,7 +49,7 @@ struct blasd_cuda_op {
     /* Optional: clears bits of what the frame shall not move (an input that is not read; a task so
      * large that compute moves it by itself with fetch and send). Looks at shapes only. */
     void (*choose)(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish);
+                   struct blasd_cuda_moves *moves);
     /* Optional: takes scratch memory and makes tables; the device addresses of inputs and outputs
      * are known, nothing has been copied yet. */
     int (*prepare)(struct blasd_cuda_job *job, struct blasd_err *err);
@@ -75,15 +75,16 @@ extern const struct blasd_cuda_op *const blasd_cuda_ops[];
 int blasd_cuda_run(struct blasd_device *device, struct blasd_task *tasks, int count,
                    struct blasd_watch *watch, struct blasd_err *err);
 int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                     struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
-int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
+                     struct blasd_watch *watch, struct blasd_async_batch **ret,
+                     struct blasd_err *err);
+int blasd_cuda_end(struct blasd_async_batch *batch, struct blasd_err *err);
 #define BLASD_CUDA_KERNEL(name) BLASD_CUDA_KERNEL_MIXED(name, NULL)
 /* For an operation whose `batch_key` (see core/kernel.h) lets jobs of different keys into one
  * batch.
  */
 #define BLASD_CUDA_KERNEL_MIXED(name, batch_key) BLASD_CUDA_KERNEL_ADAPTED(name, batch_key, NULL, 0)
 /* For one that takes inputs in other dtypes than the plan says, `adapt`, or leaves elements that
- * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for.
+ * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are chosen.
  */
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
@@ -146,7 +147,7 @@ struct blasd_cuda_joint {
     int number; /* of this one in the batch, as they came */
     struct blasd_cuda_joint *next;
 };
-/* What blasd_cuda_share (company.cuh) is made of. */
+/* What blasd_cuda_share (mixed_batch.cuh) is made of. */
 int blasd_cuda_share_add(struct blasd_cuda_job *job, const struct blasd_cuda_joint *alone,
                          const void *share, struct blasd_err *err);
 

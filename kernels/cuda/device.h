@@ -3,8 +3,8 @@
  *
  * A slot is what one batch occupies from its upload to its last downloaded byte. Uploads of all
  * slots share one stream and one ring of pinned chunks, downloads share a stream, and each slot
- * computes on a stream of its own. Read next: transfer.c, pinned.c, memory.c, cache.c, flight.c,
- * cuda_backend.c; then energy.c. */
+ * computes on a stream of its own. Read next: transfer.c, pinned.c, memory.c, cache.c,
+ * async_batch.c, cuda_backend.c; then energy.c. */
 #ifndef BLASD_KERNELS_CUDA_DEVICE_H
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
@@ -167,8 +167,8 @@ struct blasd_cuda_energy {
     int64_t ended_ns; /* of the batch that ended last */
 };
 /* Around a batch: the second gives its tasks the energy that it took, where the card tells. */
-void blasd_cuda_energy_begin(struct blasd_flight *flight);
-void blasd_cuda_energy_end(struct blasd_flight *flight);
+void blasd_cuda_energy_begin(struct blasd_async_batch *batch);
+void blasd_cuda_energy_end(struct blasd_async_batch *batch);
 
 /* ---- rule_gpu.cu ---- */
 
@@ -177,7 +177,7 @@ void blasd_cuda_energy_end(struct blasd_flight *flight);
 int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
                     const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
 
-/* ---- company.c ---- */
+/* ---- mixed_batch.c ---- */
 
 /* The tasks of the slot's batch as jobs: tasks of one key that stand side by side are one. */
 int blasd_cuda_find_jobs(struct blasd_cuda_slot *slot, struct blasd_err *err);
@@ -185,7 +185,7 @@ int blasd_cuda_find_jobs(struct blasd_cuda_slot *slot, struct blasd_err *err);
 int blasd_cuda_join_launches(struct blasd_cuda_slot *slot, struct blasd_err *err);
 int blasd_cuda_start_joints(struct blasd_cuda_slot *slot, struct blasd_err *err);
 
-/* ---- flight.c ---- */
+/* ---- async_batch.c ---- */
 
 /* Makes the slot's stream and events where they are not there yet. */
 int blasd_cuda_slot_open(struct blasd_cuda_slot *slot, struct blasd_err *err);
@@ -202,7 +202,7 @@ struct blasd_cuda_slot {
     struct blasd_cuda_joint *joints; /* what the jobs launch together, in scraps; once they are
                                         joined an array, before that a list */
     int joint_count;
-    struct blasd_flight *flight; /* whose part it runs */
+    struct blasd_async_batch *batch; /* whose part it runs */
     struct blasd_gpu_stream *run;
     struct blasd_gpu_event *up_from, *up_to, *run_from, *run_to, *down_from, *down_to;
     struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS], *marks[BLASD_CUDA_TICKETS];
@@ -217,12 +217,11 @@ struct blasd_cuda_slot {
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
-    int64_t host_us;             /* of packing before the first copy */
 };
 
 struct blasd_cuda_whole;
 
-struct blasd_flight {
+struct blasd_async_batch {
     struct blasd_device *device;
     struct blasd_task *tasks; /* the caller's, or pieces of them */
     int count;
@@ -236,7 +235,7 @@ struct blasd_flight {
     struct blasd_cuda_reading reading; /* of the energy counter, the last before it began */
     int code;                          /* why the whole batch failed */
     struct blasd_err err;
-    struct blasd_flight *next;
+    struct blasd_async_batch *next;
 };
 
 /* Bytes of a task's inputs and outputs. */
@@ -245,9 +244,9 @@ uint64_t blasd_cuda_task_bytes(const struct blasd_task *task);
 /* ---- stack_pieces.c ---- */
 
 /* Puts pieces in the place of tasks that are large stacks, if the operation takes them so. */
-void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op);
+void blasd_cuda_cut(struct blasd_async_batch *batch, const struct blasd_cuda_op *op);
 /* All has ended: the tasks are told what became of their pieces. */
-void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op);
+void blasd_cuda_join(struct blasd_async_batch *batch, const struct blasd_cuda_op *op);
 
 struct blasd_device {
     const struct blasd_gpu_library *calls;
@@ -260,10 +259,10 @@ struct blasd_device {
     struct blasd_cuda_slot slots[BLASD_CUDA_SLOTS];
     struct blasd_cuda_cache cache;
     struct blasd_cuda_pinned pinned;
-    uint64_t batches;             /* that it has had */
-    int oldest, busy;             /* slots in use, a ring too: the oldest is ended first */
-    struct blasd_flight *flights; /* owned; open ones in the order they came */
-    struct blasd_nvml *nvml;      /* owned; NULL where there is none */
+    uint64_t batches; /* that it has had */
+    int oldest, busy; /* slots in use, a ring too: the oldest is ended first */
+    struct blasd_async_batch *open_batches; /* owned; open ones in the order they came */
+    struct blasd_nvml *nvml;                /* owned; NULL where there is none */
     struct blasd_cuda_energy energy;
     /* of the parts that ended, by the device's clock; measurements set it to 0 and read it */
     double compute_us;

@@ -21,20 +21,19 @@ static bool read_counter(struct blasd_device *device, int64_t now) {
     return true;
 }
 
-void blasd_cuda_energy_begin(struct blasd_flight *flight) {
-    flight->begun_ns = blasd_clock_ns();
-    if (read_counter(flight->device, flight->begun_ns))
-        flight->reading = flight->device->energy.last;
+void blasd_cuda_energy_begin(struct blasd_async_batch *batch) {
+    batch->begun_ns = blasd_clock_ns();
+    if (read_counter(batch->device, batch->begun_ns)) batch->reading = batch->device->energy.last;
 }
 
-void blasd_cuda_energy_end(struct blasd_flight *flight) {
-    struct blasd_cuda_energy *energy = &flight->device->energy;
-    struct blasd_cuda_reading from = flight->reading;
-    int64_t now = blasd_clock_ns(), start = flight->begun_ns;
+void blasd_cuda_energy_end(struct blasd_async_batch *batch) {
+    struct blasd_cuda_energy *energy = &batch->device->energy;
+    struct blasd_cuda_reading from = batch->reading;
+    int64_t now = blasd_clock_ns(), start = batch->begun_ns;
     double watts, joules;
     if (start < energy->ended_ns) start = energy->ended_ns;
     energy->ended_ns = now;
-    if (from.at_ns == 0 || !read_counter(flight->device, now)) return;
+    if (from.at_ns == 0 || !read_counter(batch->device, now)) return;
     if (from.at_ns == energy->last.at_ns) {
         from = energy->before;
         if (from.at_ns == 0 || now - from.at_ns > OLD_NS) return;
@@ -42,5 +41,5 @@ void blasd_cuda_energy_end(struct blasd_flight *flight) {
     if (energy->last.at_ns <= from.at_ns || !(energy->last.joules >= from.joules)) return;
     watts = (energy->last.joules - from.joules) * 1e9 / (double)(energy->last.at_ns - from.at_ns);
     joules = watts * (double)(now - start) / 1e9;
-    for (int t = 0; t < flight->count; t++) flight->tasks[t].energy_joules = joules;
+    for (int t = 0; t < batch->count; t++) batch->tasks[t].energy_joules = joules;
 }

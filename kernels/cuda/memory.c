@@ -11,21 +11,21 @@ static int add_block(struct blasd_device *device, struct blasd_cuda_arena *arena
                      struct blasd_err *err) {
     struct blasd_cuda_block *block = &arena->blocks[arena->count];
     void *memory = NULL;
-    size_t wish = bytes > arena->want ? bytes : arena->want;
+    size_t size = bytes > arena->want ? bytes : arena->want;
     int code;
     /* no piece may end where another allocation begins: a copy must not run on into that */
     bytes += 512;
-    if (wish < bytes) wish = bytes;
+    if (size < bytes) size = bytes;
     if (arena->count == BLASD_CUDA_BLOCKS)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "too many pieces of device memory");
-    if (wish < device->sizes.block_bytes) wish = device->sizes.block_bytes;
-    code = device->calls->device_alloc(device->gpu, wish, &memory, err);
-    if (code == -(int)BLASD_E_out_of_memory && wish > bytes) {
-        wish = bytes;
-        code = device->calls->device_alloc(device->gpu, wish, &memory, err);
+    if (size < device->sizes.block_bytes) size = device->sizes.block_bytes;
+    code = device->calls->device_alloc(device->gpu, size, &memory, err);
+    if (code == -(int)BLASD_E_out_of_memory && size > bytes) {
+        size = bytes;
+        code = device->calls->device_alloc(device->gpu, size, &memory, err);
     }
     if (code != 0) return code;
-    *block = (struct blasd_cuda_block){.memory = memory, .bytes = wish - 512};
+    *block = (struct blasd_cuda_block){.memory = memory, .bytes = size - 512};
     arena->count++;
     return 0;
 }

@@ -113,7 +113,7 @@ static void try_register(struct blasd_device *device, struct blasd_cuda_range *r
 bool blasd_cuda_pin(struct blasd_cuda_slot *slot, const void *memory, size_t bytes) {
     struct blasd_device *device = slot->device;
     struct blasd_cuda_pinned *pinned = &device->pinned;
-    uint64_t batch = slot->flight->number;
+    uint64_t batch = slot->batch->number;
     struct blasd_cuda_range *range;
     bool there;
     if (bytes < device->sizes.pinned_least) return false;

@@ -1,5 +1,5 @@
 /* Elements that rules make, made on the device: core/rule_element.h with a thread for each block of
- * random parts or for each element. Read next: flight.c, who calls this. */
+ * random parts or for each element. Read next: async_batch.c, who calls this. */
 #include <cmath>
 #include <cstring>
 

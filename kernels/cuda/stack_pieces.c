@@ -1,6 +1,6 @@
 /* One large stack as several smaller ones, so that a part of it computes while the next goes up and
  * the last comes down. Each is a job of its own to the operation, planned anew; where they begin
- * and end follows from the job alone. Read next: flight.c. */
+ * and end follows from the job alone. Read next: async_batch.c. */
 #include "kernels/cuda/device.h"
 
 #include "base/clock.h"
@@ -158,25 +158,25 @@ static int cut_task(struct blasd_cuda_whole *whole, int t, const struct blasd_cu
     return 0;
 }
 
-void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op) {
-    uint64_t part_bytes = flight->device->sizes.part_bytes;
+void blasd_cuda_cut(struct blasd_async_batch *batch, const struct blasd_cuda_op *op) {
+    uint64_t part_bytes = batch->device->sizes.part_bytes;
     struct blasd_cuda_whole *whole;
     int total = 0, code = 0;
-    for (int t = 0; t < flight->count; t++)
-        total += piece_count(&flight->tasks[t], cut_of(op, &flight->tasks[t], part_bytes).each);
-    if (total == flight->count) return;
+    for (int t = 0; t < batch->count; t++)
+        total += piece_count(&batch->tasks[t], cut_of(op, &batch->tasks[t], part_bytes).each);
+    if (total == batch->count) return;
     whole = calloc(1, sizeof *whole);
     if (whole == NULL) return; /* as a whole, then */
-    whole->tasks = flight->tasks;
-    whole->count = flight->count;
-    whole->first = calloc((size_t)flight->count + 1, sizeof *whole->first);
+    whole->tasks = batch->tasks;
+    whole->count = batch->count;
+    whole->first = calloc((size_t)batch->count + 1, sizeof *whole->first);
     whole->pieces = calloc((size_t)total, sizeof *whole->pieces);
-    whole->notes = calloc((size_t)flight->count, sizeof *whole->notes);
+    whole->notes = calloc((size_t)batch->count, sizeof *whole->notes);
     if (whole->first != NULL && whole->pieces != NULL && whole->notes != NULL)
         whole->jobs = calloc((size_t)total, sizeof *whole->jobs);
-    for (int t = 0; whole->jobs != NULL && code == 0 && t < flight->count; t++) {
-        struct cut how = cut_of(op, &flight->tasks[t], part_bytes);
-        whole->first[t + 1] = whole->first[t] + piece_count(&flight->tasks[t], how.each);
+    for (int t = 0; whole->jobs != NULL && code == 0 && t < batch->count; t++) {
+        struct cut how = cut_of(op, &batch->tasks[t], part_bytes);
+        whole->first[t + 1] = whole->first[t] + piece_count(&batch->tasks[t], how.each);
         code = cut_task(whole, t, op, &how);
     }
     if (whole->jobs == NULL || code != 0) {
@@ -184,13 +184,13 @@ void blasd_cuda_cut(struct blasd_flight *flight, const struct blasd_cuda_op *op)
         whole_free(whole);
         return;
     }
-    flight->whole = whole;
-    flight->tasks = whole->pieces;
-    flight->count = flight->most = total;
+    batch->whole = whole;
+    batch->tasks = whole->pieces;
+    batch->count = batch->most = total;
 }
 
 int *blasd_cuda_notes(const struct blasd_cuda_job *job, int t) {
-    const struct blasd_cuda_whole *whole = job->slot->flight->whole;
+    const struct blasd_cuda_whole *whole = job->slot->batch->whole;
     const struct cut_job *cut = whole != NULL ? whole->jobs[&job->tasks[t] - whole->pieces] : NULL;
     return cut != NULL ? cut->notes : NULL;
 }
@@ -218,9 +218,9 @@ static void join(struct blasd_task *task, const struct blasd_task *pieces, int c
     task->download_us = (int64_t)((double)task->download_us * (double)took_us / (double)all);
 }
 
-void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op) {
-    struct blasd_cuda_whole *whole = flight->whole;
-    int64_t took_us = (blasd_clock_ns() - flight->begun_ns) / 1000;
+void blasd_cuda_join(struct blasd_async_batch *batch, const struct blasd_cuda_op *op) {
+    struct blasd_cuda_whole *whole = batch->whole;
+    int64_t took_us = (blasd_clock_ns() - batch->begun_ns) / 1000;
     if (whole == NULL) return;
     for (int t = 0; t < whole->count; t++) {
         int count = whole->first[t + 1] - whole->first[t];
@@ -231,10 +231,10 @@ void blasd_cuda_join(struct blasd_flight *flight, const struct blasd_cuda_op *op
             continue;
         }
         join(task, pieces, count, took_us);
-        if (op->join == NULL || flight->code != 0 || task->err.code != BLASD_OK) continue;
+        if (op->join == NULL || batch->code != 0 || task->err.code != BLASD_OK) continue;
         task->warning_count = 0;
         op->join(task, whole->notes[t]);
     }
-    flight->whole = NULL;
+    batch->whole = NULL;
     whole_free(whole);
 }

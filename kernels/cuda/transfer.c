@@ -5,7 +5,7 @@
  * are one copy. Thousands of small tensors so become one copy, and a large one becomes a row of
  * chunks that are packed while the last one is under way. Both directions cut in the same way: a
  * downloaded chunk is unpacked by walking its pieces again. A piece whose host's side is pinned is
- * a copy of its own, and ends the chunk before it. Read next: pinned.c, flight.c. */
+ * a copy of its own, and ends the chunk before it. Read next: pinned.c, async_batch.c. */
 #include "core/parallel.h"
 #include "kernels/cuda/device.h"
 

@@ -9,14 +9,14 @@
 #include <math.h>
 #include <stdio.h>
 
-#define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
+#define MIXED_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
 #define SLICE_PAIRS 16777216.0 /* entries from which a job is computed in more than one launch */
 #define SLICE_MOST 8           /* such launches, where not the arithmetic asks for more */
 #define SLICE_WORK 5e11        /* operations of a launch: what may go on after a job is cancelled */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish) {
-    if (pair_too_large(task, facts)) wish->outputs = 0;
+                   struct blasd_cuda_moves *moves) {
+    if (pair_too_large(task, facts)) moves->outputs = 0;
 }
 
 /* ---- the work ---- */
@@ -279,7 +279,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     state = (struct pair_state *)job->state;
     state->shared = !state->empty && !state->streamed && !state->wide && !state->multiplied &&
                     state->shape.output != OUTPUT_WITHIN &&
-                    job->tasks[0].plan->flops <= COMPANY_FLOPS;
+                    job->tasks[0].plan->flops <= MIXED_FLOPS;
     if (!state->shared) return 0;
     return state->shape.arithmetic == BLASD_float64 ? share_launches<double>(job, state, err)
                                                     : share_launches<float>(job, state, err);
@@ -379,7 +379,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
     (void)job;
-    if (plan->flops > COMPANY_FLOPS) return;
+    if (plan->flops > MIXED_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[IN_X]);
 }

@@ -10,7 +10,7 @@
 #include "kernels/distance/pair_dd.cuh"
 #include "kernels/distance/pair_sinks.cuh"
 
-#define FEW 256 /* entries of a tile that are mended one by one */
+#define FEW 256 /* entries of a tile that are computed again one by one */
 
 /* ---- points ---- */
 
@@ -140,8 +140,8 @@ static __device__ __forceinline__ void read_product(const struct pair_args &args
 
 /* One entry again, into the matrix and where it is mirrored. */
 template <class T, bool weighted>
-static __device__ void mend_entry(const struct pair_args &args, const struct pair_matrix &out,
-                                  const struct pair_problem<T> &problem, int64_t i, int64_t j) {
+static __device__ void repair_entry(const struct pair_args &args, const struct pair_matrix &out,
+                                    const struct pair_problem<T> &problem, int64_t i, int64_t j) {
     T value = warp_distance<T, weighted>(args.finish, problem.x + i * args.k,
                                          problem.y + j * args.k, problem.w, args.k);
     int64_t whole = args.first_row + i;
@@ -192,11 +192,11 @@ __global__ void __launch_bounds__(PAIR_THREADS, 2)
         }
     }
     if (count > FEW) return;
-    __syncthreads(); /* what is mended is written after what was there */
+    __syncthreads(); /* what is repaired is written after what was there */
     for (int e = (int)threadIdx.x / 32; e < count; e += PAIR_THREADS / 32) {
         int place = doubtful.places[e];
-        mend_entry<T, weighted>(args, out, problem, row + place / PAIR_SIDE,
-                                column + place % PAIR_SIDE);
+        repair_entry<T, weighted>(args, out, problem, row + place / PAIR_SIDE,
+                                  column + place % PAIR_SIDE);
     }
 }
 

@@ -4,7 +4,7 @@
 #ifndef BLASD_KERNELS_DISTANCE_PAIR_SINKS_CUH
 #define BLASD_KERNELS_DISTANCE_PAIR_SINKS_CUH
 
-#include "kernels/cuda/company.cuh"
+#include "kernels/cuda/mixed_batch.cuh"
 #include "kernels/distance/pair_calls.cuh"
 #include "kernels/distance/pair_tiles.cuh"
 

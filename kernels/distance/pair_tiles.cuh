@@ -383,9 +383,10 @@ static __device__ __forceinline__ void pair_quadratic(const struct pair_args &ar
 
 /* What came of sums that left the range of numbers, once more with care. */
 template <class T, int LOOP>
-static __device__ __forceinline__ void pair_mend(const struct pair_args &args,
-                                                 const struct pair_problem<T> &problem, int64_t row,
-                                                 int64_t column, T (&out)[PAIR_EACH][PAIR_EACH]) {
+static __device__ __forceinline__ void pair_repair(const struct pair_args &args,
+                                                   const struct pair_problem<T> &problem,
+                                                   int64_t row, int64_t column,
+                                                   T (&out)[PAIR_EACH][PAIR_EACH]) {
     int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH;
     int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH;
     PAIR_ENTRIES(r, c) {
@@ -438,7 +439,7 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
     PAIR_ENTRIES(r, c)
     out[r][c] = pair_finish<T, LOOP>(args, (T)problem.total, s[r][c], t[r][c], u[r][c], &odd);
     if constexpr (LOOP <= LOOP_SQUARES_W || LOOP == LOOP_POWER)
-        if (odd) pair_mend<T, LOOP>(args, problem, row, column, out);
+        if (odd) pair_repair<T, LOOP>(args, problem, row, column, out);
 }
 
 #endif

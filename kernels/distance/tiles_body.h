@@ -182,21 +182,21 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
 /* Whether a sum is in range, and has lost no bits at its lower end; NaN is not. */
 #define FITS(sum) ((sum) <= (T)SQUARE_MOST && (sum) >= (T)SQUARE_LEAST)
 
-static __attribute__((noinline)) void mend_all(const struct distance_args *args, const T *const *a,
-                                               const T *block, T acc[R][W]) {
+static __attribute__((noinline)) void repair_all(const struct distance_args *args,
+                                                 const T *const *a, const T *block, T acc[R][W]) {
     for (int r = 0; r < R; r++)
         for (int l = 0; l < W; l++)
             if (acc[r][l] != acc[r][l]) acc[r][l] = careful(args, a[r], block + l);
 }
 
 /* Entries that are NaN once more, with care. */
-static inline __attribute__((always_inline)) void mend(const struct distance_args *args,
-                                                       const T *const *a, const T *block,
-                                                       T acc[R][W]) {
+static inline __attribute__((always_inline)) void repair(const struct distance_args *args,
+                                                         const T *const *a, const T *block,
+                                                         T acc[R][W]) {
     int odd = 0;
     for (int r = 0; r < R; r++)
         for (int l = 0; l < W; l++) odd |= acc[r][l] != acc[r][l];
-    if (odd != 0) mend_all(args, a, block, acc);
+    if (odd != 0) repair_all(args, a, block, acc);
 }
 
 /* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. One
@@ -237,7 +237,7 @@ static inline __attribute__((always_inline)) void mend(const struct distance_arg
                 (void)t;                                                                           \
                 (void)u;                                                                           \
             }                                                                                      \
-            if (AGAIN) mend(args, a, panel, acc);                                                  \
+            if (AGAIN) repair(args, a, panel, acc);                                                \
             store(acc, j, n, out);                                                                 \
         }                                                                                          \
         (void)p;                                                                                   \

@@ -203,10 +203,10 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 }
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish) {
+                   struct blasd_cuda_moves *moves) {
     const struct blasd_value *beta = &task->job->params[BLASD_MATMUL_BETA];
-    if (too_large(task, facts)) wish->inputs = wish->outputs = 0;
-    if (beta->f == 0) wish->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
+    if (too_large(task, facts)) moves->inputs = moves->outputs = 0;
+    if (beta->f == 0) moves->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
 }
 
 /* Factors of one half dtype stay as they are: they travel in half the bytes, and are multiplied as
@@ -228,7 +228,7 @@ static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
 /* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
-    if (plan->flops > COMPANY_FLOPS) return;
+    if (plan->flops > MIXED_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[0]);
     blasd_key_add_int(ret, job->params[BLASD_MATMUL_PRECISION].choice);

@@ -6,7 +6,7 @@
 #include "kernels/matmul/slices.cuh"
 
 /* Products beyond this many operations fill the device by themselves: they join no mixed batch. */
-#define COMPANY_FLOPS 2e8
+#define MIXED_FLOPS 2e8
 
 /* Products up to SMALL_SIDE in each length and SMALL_WORK multiplications are made by a kernel of
  * ours, many jobs in one launch, where all of a job is SMALL_JOB multiplications at most. */

@@ -3,7 +3,7 @@
 #ifndef BLASD_KERNELS_MATMUL_TINY_CUH
 #define BLASD_KERNELS_MATMUL_TINY_CUH
 
-#include "kernels/cuda/company.cuh"
+#include "kernels/cuda/mixed_batch.cuh"
 
 #include <type_traits>
 

@@ -19,12 +19,12 @@ enum blasd_instructions blasd_instructions(void) {
     static const char *const names[] = {"plain", "avx2", "avx512"};
     static int chosen = -1; /* threads that race here find the same answer */
     int set = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-    const char *wish;
+    const char *asked;
     if (set >= 0) return (enum blasd_instructions)set;
     set = (int)best_set();
-    wish = getenv("BLASD_LANES");
-    for (int i = 0; wish != NULL && i < set; i++)
-        if (strcmp(wish, names[i]) == 0) set = i;
+    asked = getenv("BLASD_LANES");
+    for (int i = 0; asked != NULL && i < set; i++)
+        if (strcmp(asked, names[i]) == 0) set = i;
     __atomic_store_n(&chosen, set, __ATOMIC_RELAXED);
     return (enum blasd_instructions)set;
 }

@@ -15,21 +15,21 @@ extern "C" {
 #define STEPS_WIDE 1000   /* where the whole grid makes each */
 #define SWEEPS_FIRST 1000 /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
-#define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
-#define COMPANY_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
-#define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
+#define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
+#define MIXED_FLOPS 2e8  /* a larger job fills the device by itself: it joins no mixed batch */
+#define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
-                   struct blasd_cuda_wish *wish) {
+                   struct blasd_cuda_moves *moves) {
     struct regression_shape shape;
     struct blasd_err err;
-    wish->outputs = 0;
+    moves->outputs = 0;
     if (blasd_regression_read(task->job, &shape, &err) != 0 || shape.problems == 0 ||
         blasd_regression_where(&shape) != REGRESSION_DEVICE || gram_too_large(&shape, facts)) {
-        wish->inputs = 0;
+        moves->inputs = 0;
         return;
     }
-    if (shape.residuals) wish->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
+    if (shape.residuals) moves->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
 }
 
 /* What came as float32 goes up as that, unless the host is going to work with all of it. */
@@ -57,13 +57,13 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     plan->outputs.robust = shape->method == METHOD_OLS && shape->cov != COV_NONROBUST;
     plan->outputs.cov = (int)shape->cov;
     plan->outputs.factor = (double)shape->n / (double)(shape->n - shape->q);
-    plan->wish.basis = blasd_regression_plain(shape);
-    plan->wish.triangle = plan->wish.basis;
+    plan->wants.basis = blasd_regression_plain(shape);
+    plan->wants.triangle = plan->wants.basis;
     if (shape->method == METHOD_RIDGE)
-        plan->wish.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
+        plan->wants.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
     plan->settling.shifts = shape->method != METHOD_GD;
     plan->settling.weights = shape->weighted && shape->method == METHOD_OLS;
-    plan->settling.penalty = plan->wish.penalty;
+    plan->settling.penalty = plan->wants.penalty;
     if (shape->method == METHOD_ELASTIC_NET)
         plan->settling.penalty = {shape->alpha * (1 - shape->l1_ratio), true};
     plan->slices.sliced = gram_too_large(shape, job->facts);
@@ -147,10 +147,10 @@ static int solve(struct blasd_cuda_job *job, struct gram_plan *plan, struct blas
     int code;
     if (blasd_regression_sparse(&plan->shape)) return descend_coordinates(job, plan, err);
     code = plan->shape.method == METHOD_GD ? descend(job, plan, err)
-                                           : gram_factor(g, a, &plan->wish, job->stream, err);
-    if (code == 0 && plan->wish.basis) code = gram_singular(g, a, job->stream, err);
+                                           : gram_factor(g, a, &plan->wants, job->stream, err);
+    if (code == 0 && plan->wants.basis) code = gram_singular(g, a, job->stream, err);
     if (code == 0) code = gram_pass_slopes(job, plan, err);
-    if (code == 0) code = gram_correct(g, a, plan->wish.basis, job->stream, err);
+    if (code == 0) code = gram_correct(g, a, plan->wants.basis, job->stream, err);
     return code;
 }
 
@@ -205,7 +205,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
     (void)job;
-    if (plan->flops > COMPANY_FLOPS) return;
+    if (plan->flops > MIXED_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[IN_X]);
 }

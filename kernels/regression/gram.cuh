@@ -80,7 +80,7 @@ struct gram_arrays {
 };
 
 /* What a factor is made for. */
-struct gram_factor_wish {
+struct gram_factor_wants {
     struct gram_penalty penalty;
     bool basis, triangle;
 };
@@ -119,7 +119,7 @@ int gram_totals(const struct gram_shape *shape, const struct gram_arrays *arrays
                 struct blasd_gpu_stream *stream, struct blasd_err *err);
 /* pivots, b; r, z, rest, exponent with `triangle`; inverse and basis with `basis`. */
 int gram_factor(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                const struct gram_factor_wish *wish, struct blasd_gpu_stream *stream,
+                const struct gram_factor_wants *wants, struct blasd_gpu_stream *stream,
                 struct blasd_err *err);
 /* b += (X'WX)^-1 slopes where `correct`; ssr; coef from b. */
 int gram_correct(const struct gram_shape *shape, const struct gram_arrays *arrays, bool correct,

@@ -1,7 +1,7 @@
 /* What follows from the Gram matrix in double-double: U'DU with U unit upper triangular,
  * coefficients, U^-1, and what the host needs of them; singular values by Jacobi. A block a
  * problem, or all blocks for one problem after the other: the same bits either way, so that a
- * problem's company could not matter even if it chose. Read next: gram.cuh, then
+ * problem's batch could not matter even if it chose. Read next: gram.cuh, then
  * ../regression/factor.c for the rank. */
 #include "kernels/regression/gram_eliminate.cuh"
 
@@ -14,7 +14,7 @@ extern "C" {
 struct factor_in {
     struct gram_shape s;
     struct gram_arrays a;
-    struct gram_factor_wish wish;
+    struct gram_factor_wants wants;
 };
 
 /* The arrays of one problem. */
@@ -138,7 +138,7 @@ static __device__ void factor_one(const Team &team, const struct factor_in &in, 
     struct gram_arrays a = of_problem(s, in.a, problem);
     int q = s.q, t = s.t, rank = team.rank(), all = team.size();
     double *diagonal = static_cast<double *>(in.a.scratch) + problem * q;
-    double alpha = gram_alpha(in.wish.penalty, *a.total);
+    double alpha = gram_alpha(in.wants.penalty, *a.total);
     for (int j = rank; j < q; j += all) {
         if (j >= s.first && alpha > 0)
             a.gram[j * q + j] =
@@ -148,8 +148,8 @@ static __device__ void factor_one(const Team &team, const struct factor_in &in, 
     eliminate(team, q, t, a.gram, a.with_y, a.pivots, diagonal);
     for (int at = rank; at < q * t; at += all) a.b[at] = over(a.with_y[at], a.pivots[at / t]);
     solve_upper(team, q, a.gram, a.b, t, false);
-    if (in.wish.triangle) put_triangle(team, s, a);
-    if (!in.wish.basis) return;
+    if (in.wants.triangle) put_triangle(team, s, a);
+    if (!in.wants.basis) return;
     for (int at = rank; at < q * q; at += all) a.inverse[at] = two_from(at / q == at % q);
     solve_upper(team, q, a.gram, a.inverse, q, true);
     put_basis(team, s, a);
@@ -162,9 +162,9 @@ static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor
 }
 
 int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
-                const struct gram_factor_wish *wish, struct blasd_gpu_stream *stream,
+                const struct gram_factor_wants *wants, struct blasd_gpu_stream *stream,
                 struct blasd_err *err) {
-    struct factor_in in = {*s, *arrays, *wish};
+    struct factor_in in = {*s, *arrays, *wants};
     if (s->problems == 0) return 0;
     return LAUNCH(make_factor, s, gram_threads(s->q), stream, err, in);
 }

@@ -293,9 +293,9 @@ int gram_take(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_e
     plan->slices.count = 1;
     code = plan->slices.sliced ? make_buffers(job, plan, err) : make_tables(job, plan, err);
     if (code == 0) code = take_common(job, plan, err);
-    if (code == 0 && plan->wish.triangle) code = take_triangle(job, plan, err);
+    if (code == 0 && plan->wants.triangle) code = take_triangle(job, plan, err);
     if (code == 0) code = take_rows(job, plan, err);
-    if (code == 0 && plan->wish.basis) code = take_basis(job, plan, err);
+    if (code == 0 && plan->wants.basis) code = take_basis(job, plan, err);
     if (code == 0 && plan->shape.method == METHOD_GD) code = take_descent(job, plan, err);
     if (code == 0 && blasd_regression_sparse(&plan->shape)) code = take_sparse(job, plan, err);
     return code;

@@ -41,7 +41,7 @@ struct gram_plan {
     struct gram_sparse sparse;
     struct gram_outputs outputs;
     struct gram_settling settling;
-    struct gram_factor_wish wish;
+    struct gram_factor_wants wants;
     struct twofold *weighted; /* q x q, for robust errors; of sliced data for each target */
     struct regression_results results;
     int64_t passes, passed; /* slices that are moved in all and were; for the progress */

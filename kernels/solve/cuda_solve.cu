@@ -2,7 +2,7 @@
  * launch; the library's factors between our own steps above that, and solve_large.cu for systems
  * that fill the device by themselves.
  *
- * Which way a system goes depends on its size and the number of its columns, not on its company.
+ * Which way a system goes depends on its size and the number of its columns, not on its batch.
  * Read next: solve_kernels.cuh, then README.md for the method and the table of ways. */
 #include "kernels/solve/solve_kernels.cuh"
 #include "kernels/solve/solve_large.cuh"
@@ -27,8 +27,8 @@ extern "C" {
 
 /* Systems of more unknowns, or jobs of more operations, join no mixed batch: beside what fills the
  * device by itself a small one would only wait. */
-#define COMPANY_UNKNOWNS 128
-#define COMPANY_FLOPS 2e8
+#define MIXED_UNKNOWNS 128
+#define MIXED_FLOPS 2e8
 
 enum way { WAY_NOTHING, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
 
@@ -124,7 +124,7 @@ static void fill_batch(const struct blasd_cuda_job *job, struct solve_plan *plan
 
 /* Whether one call for all is the better one: measured by others, see README.md. `count`: matrices
  * of one job, for a library's two ways round differently, and what a job gets must not depend on
- * its company. Small matrices go together even when a job has but one. */
+ * its batch. Small matrices go together even when a job has but one. */
 static bool batched_call(bool single, int64_t n, int64_t count) {
     int64_t root = 1;
     if (n <= BATCHED_ALWAYS) return true;
@@ -386,50 +386,50 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 /* ---- complex systems, as real ones ---- */
 
 /* A batch in flight. `real`: NULL, or what flies in place of the tasks. */
-struct solve_flight {
-    struct blasd_flight *inner;
+struct solve_async {
+    struct blasd_async_batch *inner;
     struct blasd_embedding *real; /* owned */
     struct blasd_task *tasks;     /* borrowed */
 };
 
-static void drop_flight(struct solve_flight *flight) {
-    blasd_embedding_free(flight->real);
-    free(flight);
+static void drop_async(struct solve_async *batch) {
+    blasd_embedding_free(batch->real);
+    free(batch);
 }
 
 static int begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                 struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
-    struct solve_flight *flight = (struct solve_flight *)calloc(1, sizeof *flight);
+                 struct blasd_watch *watch, struct blasd_async_batch **ret, struct blasd_err *err) {
+    struct solve_async *batch = (struct solve_async *)calloc(1, sizeof *batch);
     int code;
-    if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
-    flight->tasks = tasks;
+    if (batch == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
+    batch->tasks = tasks;
     for (int t = 0; t < count; t++)
         if (blasd_dtype_parts(tasks[t].plan->input_dtype[BLASD_SOLVE_A]) > 1)
             blasd_task_make_inputs(&tasks[t]); /* the host rearranges them */
-    code = blasd_embedding_new(tasks, count, &flight->real, err);
+    code = blasd_embedding_new(tasks, count, &batch->real, err);
     if (code == 0)
-        code = blasd_cuda_begin(device, flight->real != NULL ? flight->real->tasks : tasks, count,
-                                watch, &flight->inner, err);
+        code = blasd_cuda_begin(device, batch->real != NULL ? batch->real->tasks : tasks, count,
+                                watch, &batch->inner, err);
     if (code != 0)
-        drop_flight(flight);
+        drop_async(batch);
     else
-        *ret = (struct blasd_flight *)flight; /* which only `end` below will see */
+        *ret = (struct blasd_async_batch *)batch; /* which only `end` below will see */
     return code;
 }
 
-static int end(struct blasd_flight *begun, struct blasd_err *err) {
-    struct solve_flight *flight = (struct solve_flight *)begun;
-    int code = blasd_cuda_end(flight->inner, err);
-    if (code == 0 && flight->real != NULL) blasd_embedding_take(flight->real, flight->tasks);
-    drop_flight(flight);
+static int end(struct blasd_async_batch *begun, struct blasd_err *err) {
+    struct solve_async *batch = (struct solve_async *)begun;
+    int code = blasd_cuda_end(batch->inner, err);
+    if (code == 0 && batch->real != NULL) blasd_embedding_take(batch->real, batch->tasks);
+    drop_async(batch);
     return code;
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
-    struct blasd_flight *flight = nullptr;
-    int code = begin(device, tasks, count, watch, &flight, err);
-    return code != 0 ? code : end(flight, err);
+    struct blasd_async_batch *batch = nullptr;
+    int code = begin(device, tasks, count, watch, &batch, err);
+    return code != 0 ? code : end(batch, err);
 }
 
 /* Small real systems of any shape share a batch. */
@@ -437,8 +437,8 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
                       struct blasd_key *ret) {
     const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
     enum blasd_dtype dtype = plan->input_dtype[BLASD_SOLVE_A];
-    if (blasd_dtype_parts(dtype) > 1 || plan->flops > COMPANY_FLOPS ||
-        a->shape[a->rank - 1] > COMPANY_UNKNOWNS)
+    if (blasd_dtype_parts(dtype) > 1 || plan->flops > MIXED_FLOPS ||
+        a->shape[a->rank - 1] > MIXED_UNKNOWNS)
         return;
     ret->len = 0;
     blasd_key_add_int(ret, dtype);

@@ -5,7 +5,7 @@
 #ifndef BLASD_KERNELS_SOLVE_KERNELS_CUH
 #define BLASD_KERNELS_SOLVE_KERNELS_CUH
 
-#include "kernels/cuda/company.cuh"
+#include "kernels/cuda/mixed_batch.cuh"
 #include "kernels/solve/solve_small.cuh"
 
 #define SOLVE_COLUMNS_EACH 8 /* columns that a block takes, where columns are shared out */

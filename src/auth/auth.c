@@ -29,7 +29,7 @@ struct proof {
 };
 
 /* When who takes evenly at a rate would have taken what was taken. */
-struct pace {
+struct limiter {
     int64_t even_ns;
 };
 
@@ -37,7 +37,7 @@ struct pace {
 struct rate {
     struct blasd_hash_node node;
     char tenant[BLASD_TENANT_MAX], name[BLASD_IDENTITY_NAME];
-    struct pace pace;
+    struct limiter limiter;
 };
 
 /* What tells a file that was replaced or written to. */
@@ -58,7 +58,7 @@ struct blasd_auth {
     unsigned version; /* of the ring, and of the keys of tokens */
     struct blasd_hash proofs, rates;
     struct auth_failures failures;
-    struct pace strangers;
+    struct limiter strangers;
     /* constant */
     char decoy[BLASD_KEY_HASH];
 };
@@ -229,10 +229,11 @@ static const char *token_of(const char *authorization) {
 }
 
 /* A second's worth may come at once. */
-static bool take(struct pace *pace, uint64_t limit, int64_t now, uint64_t *remaining) {
-    int64_t each = SECOND_NS / (int64_t)limit, even = pace->even_ns > now ? pace->even_ns : now;
+static bool take(struct limiter *limiter, uint64_t limit, int64_t now, uint64_t *remaining) {
+    int64_t each = SECOND_NS / (int64_t)limit,
+            even = limiter->even_ns > now ? limiter->even_ns : now;
     bool may = even + each - now <= each * (int64_t)limit;
-    if (may) pace->even_ns = even = even + each;
+    if (may) limiter->even_ns = even = even + each;
     *remaining = (uint64_t)((now + each * (int64_t)limit - even) / each);
     return may;
 }
@@ -358,7 +359,7 @@ int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *sh
 /* One whose second is over tells nothing that a new one would not. */
 static void forget_idle(void *arg, struct blasd_hash_node *node) {
     struct blasd_auth *auth = arg;
-    if (blasd_container_of(node, struct rate, node)->pace.even_ns <= blasd_clock_ns())
+    if (blasd_container_of(node, struct rate, node)->limiter.even_ns <= blasd_clock_ns())
         free_rate(&auth->rates, node);
 }
 
@@ -392,7 +393,7 @@ int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *ca
     pthread_mutex_lock(&auth->lock);
     rate = find_rate(auth, caller);
     if (rate != NULL)
-        may = take(&rate->pace, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
+        may = take(&rate->limiter, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
     view->limit = caller->jobs_per_s;
     pthread_mutex_unlock(&auth->lock);
     if (may) return 0;

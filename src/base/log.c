@@ -130,19 +130,14 @@ static void write_line(enum blasd_log_level level, const char *message,
     if (write(STDERR_FILENO, line.text, line.len) < 0) return; /* nobody left to tell */
 }
 
-__attribute__((format(printf, 2, 0))) static void write_format(enum blasd_log_level level,
-                                                               const char *fmt, va_list args) {
-    char message[1000];
-    vsnprintf(message, sizeof message, fmt, args);
-    write_line(level, message, NULL, 0);
-}
-
 void blasd_log(enum blasd_log_level level, const char *fmt, ...) {
+    char message[1000];
     va_list args;
     if (level > least) return;
     va_start(args, fmt);
-    write_format(level, fmt, args);
+    vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
+    write_line(level, message, NULL, 0);
 }
 
 void blasd_log_event(enum blasd_log_level level, const char *event,
@@ -172,14 +167,6 @@ static bool may_write(enum blasd_log_level level) {
     if (atomic_fetch_add(&written, 1) < atomic_load(&most)) return true;
     atomic_fetch_add(&left_out, 1);
     return false;
-}
-
-void blasd_log_job(enum blasd_log_level level, const char *fmt, ...) {
-    va_list args;
-    if (!may_write(level)) return;
-    va_start(args, fmt);
-    write_format(level, fmt, args);
-    va_end(args);
 }
 
 void blasd_log_job_event(enum blasd_log_level level, const char *event,

@@ -25,10 +25,8 @@ struct blasd_log_field {
 void blasd_log_event(enum blasd_log_level level, const char *event,
                      const struct blasd_log_field *fields, int count);
 
-/* The same for a line that a client can cause as often as it likes: in each second so many are
+/* The same for an event that a client can cause as often as it likes: in each second so many are
  * written, and how many were left out is said afterwards. Any thread may call these. */
-void blasd_log_job(enum blasd_log_level level, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 void blasd_log_job_event(enum blasd_log_level level, const char *event,
                          const struct blasd_log_field *fields, int count);
 void blasd_log_job_most(uint64_t a_second);

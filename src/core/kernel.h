@@ -92,7 +92,7 @@ struct blasd_device_info {
 typedef int (*blasd_kernel_run)(struct blasd_device *device, struct blasd_task *tasks, int count,
                                 struct blasd_watch *watch, struct blasd_err *err);
 
-struct blasd_flight; /* a batch that has begun; a backend's own */
+struct blasd_async_batch; /* a batch that has begun; a backend's own */
 
 struct blasd_kernel {
     const char *op;
@@ -103,8 +103,8 @@ struct blasd_kernel {
      * at most two at a time; begin may wait for the one before. Where begin fails there is nothing
      * to end; where end fails the batch can be tried again with run. */
     int (*begin)(struct blasd_device *device, struct blasd_task *tasks, int count,
-                 struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
-    int (*end)(struct blasd_flight *flight, struct blasd_err *err);
+                 struct blasd_watch *watch, struct blasd_async_batch **ret, struct blasd_err *err);
+    int (*end)(struct blasd_async_batch *batch, struct blasd_err *err);
     /* Optional, for a kernel that takes jobs of different keys in one call: `ret` holds plan->key;
      * a coarser key instead says what may share a call on this device. */
     void (*batch_key)(const struct blasd_job *job, const struct blasd_plan *plan,

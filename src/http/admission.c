@@ -2,9 +2,9 @@
  * also the first whose time is up.
  *
  * Refusals and jobs let in share one allowance of so many a second: the less the queue gets done,
- * the more may be refused. `gate_spent_ns` is the time that what was spent of it takes at that
+ * the more may be refused. `spent_ns` is the time that what was spent of it takes at that
  * rate; it runs ahead of the clock by what was spent at once. Jobs alone use it up where they are
- * small, so some refusals are earned by jobs let in (`gate_earned`, in jobs). */
+ * small, so some refusals are earned by jobs let in (`earned`, in jobs). */
 #include "http/admission.h"
 
 #include "base/clock.h"

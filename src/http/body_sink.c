@@ -1,6 +1,7 @@
 /* The sink of a request body. */
 #include "http/body_sink.h"
 
+#include "base/container.h"
 #include "base/cut.h"
 #include "base/hash.h"
 
@@ -88,7 +89,7 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
 
 static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
                         struct blasd_err *err) {
-    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    struct http_body_sink *sink = blasd_container_of(base, struct http_body_sink, base);
     uint64_t at = blasd_align_up(sink->total);
     int rc;
     if (bytes > sink->claim_limit || at > sink->claim_limit - bytes)
@@ -144,7 +145,7 @@ static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *
 
 static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
                       struct blasd_err *err) {
-    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    struct http_body_sink *sink = blasd_container_of(base, struct http_body_sink, base);
     int rc;
     if (len == 0) return 0;
     if (offset > sink->total || len > sink->total - offset)
@@ -159,7 +160,7 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
 
 static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
                             struct blasd_err *err) {
-    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    struct http_body_sink *sink = blasd_container_of(base, struct http_body_sink, base);
     if (base->body_at % BLASD_ALIGN != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, "inputs",
                           "a tensor begins at byte %" PRIu64
@@ -175,7 +176,7 @@ static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *o
 
 static int write_in_place(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
                           struct blasd_err *err) {
-    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    struct http_body_sink *sink = blasd_container_of(base, struct http_body_sink, base);
     (void)offset, (void)err; /* it is there */
     if (sink->sum_wanted) http_sum_add(&sink->sum, bytes, len);
     return 0;

@@ -27,7 +27,7 @@ static double count_wanted(double jobs, double waiting_s, double target_s) {
     return wanted < 1 ? 1 : wanted;
 }
 
-json_t *http_load_document(const struct http_placement *choice, const char *stats, size_t len,
+json_t *http_load_document(const struct http_placement *placement, const char *stats, size_t len,
                            double target_s) {
     json_t *document = json_loadb(stats, len, 0, NULL), *classes = json_object();
     json_t *workers = json_object_get(document, "workers");
@@ -39,7 +39,7 @@ json_t *http_load_document(const struct http_placement *choice, const char *stat
     for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++) {
         double jobs = http_placement_jobs(queue, (enum blasd_device_class)c), waiting_s;
         if (c == open) jobs += http_placement_jobs(queue, BLASD_DEVICE_ANY);
-        waiting_s = jobs * http_placement_job_s(&choice->of[c]);
+        waiting_s = jobs * http_placement_job_s(&placement->of[c]);
         json_object_set_new(classes, blasd_device_class_names[c],
                             json_pack("{s:f, s:i, s:I}", "waiting_s", waiting_s, "workers",
                                       alive[c], "wanted",

@@ -154,7 +154,6 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
             http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
-        upload->repeated = repeated;
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
         http_audit_job(exchange, repeated);
         if (exchange->connection == NULL || exchange->client.gone)

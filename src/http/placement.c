@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS INT64_C(1000000000)      /* while there is something to choose */
-#define GLANCE_NS INT64_C(10000000000)   /* while there is not: only for memory */
-#define PATIENCE_NS INT64_C(30000000000) /* for an answer */
-#define RATE_LEAST (1.0 / 32)            /* of what was predicted */
+#define LOOK_NS INT64_C(1000000000)     /* while there is something to choose */
+#define GLANCE_NS INT64_C(10000000000)  /* while there is not: only for memory */
+#define TIMEOUT_NS INT64_C(30000000000) /* for an answer */
+#define RATE_LEAST (1.0 / 32)           /* of what was predicted */
 #define RATE_MOST 32.0
 #define DEVICE_SHARE                                                                               \
     0.9 /* of a device's memory that a job may need and still be sent there unasked */
@@ -107,19 +107,19 @@ static void learn_work(struct http_placement_class *class, double left_s, int wo
     class->at_ns = class->look_ns = now_ns;
 }
 
-void http_placement_learn(struct http_placement *choice, const char *text, size_t len, int loops,
+void http_placement_learn(struct http_placement *placement, const char *text, size_t len, int loops,
                           int64_t now_ns) {
     json_t *stats = json_loadb(text, len, 0, NULL);
     const json_t *queue = json_object_get(stats, "queue");
     if (stats == NULL) return;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
-        struct http_placement_class *class = &choice->of[c];
+        struct http_placement_class *class = &placement->of[c];
         learn_workers(class, blasd_device_class_names[c], json_object_get(stats, "workers"));
         learn_work(class,
                    last_work(class, http_placement_jobs(queue, (enum blasd_device_class)c), loops),
-                   choice->workers[c], now_ns);
+                   placement->workers[c], now_ns);
     }
-    choice->known = true;
+    placement->known = true;
     json_decref(stats);
 }
 
@@ -135,37 +135,37 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 }
 
 void http_placement_heard(struct http_loop *loop, const char *text, size_t len) {
-    struct http_placement *choice = &loop->placement;
+    struct http_placement *placement = &loop->placement;
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    bool known = choice->known;
+    bool known = placement->known;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++)
-        if (view->workers_of[c] > 0 && !choice->of[c].measured) known = false;
+        if (view->workers_of[c] > 0 && !placement->of[c].measured) known = false;
     if (known) return; /* two looks that follow each other closely tell nothing of a rate */
-    memcpy(choice->workers, view->workers_of, sizeof choice->workers);
+    memcpy(placement->workers, view->workers_of, sizeof placement->workers);
     learn_now(loop, text, len);
 }
 
 void http_placement_tick(struct http_loop *loop) {
-    struct http_placement *choice = &loop->placement;
+    struct http_placement *placement = &loop->placement;
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    int64_t now = blasd_clock_ns(), since = now - choice->asked_ns;
+    int64_t now = blasd_clock_ns(), since = now - placement->asked_ns;
     bool changed = false;
     for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
-        if (choice->workers[c] != view->workers_of[c]) changed = true;
-    if (!view->available || (choice->asking && since < PATIENCE_NS)) return;
+        if (placement->workers[c] != view->workers_of[c]) changed = true;
+    if (!view->available || (placement->asking && since < TIMEOUT_NS)) return;
     if (!changed && since < (http_placement_open(view) ? LOOK_NS : GLANCE_NS)) return;
-    memcpy(choice->workers, view->workers_of, sizeof choice->workers);
-    choice->asking = true;
-    choice->asked_ns = now;
+    memcpy(placement->workers, view->workers_of, sizeof placement->workers);
+    placement->asking = true;
+    placement->asked_ns = now;
     blasd_front_queue_stats(loop->queue, on_stats, loop);
 }
 
 /* ---- memory ---- */
 
-static bool may_go(const struct http_placement *choice, const struct blasd_queue_view *view,
-                   enum blasd_device_class wish, int class) {
-    return view->workers_of[class] > 0 && choice->of[class].seen &&
-           (wish == BLASD_DEVICE_ANY || (int)wish == class);
+static bool may_go(const struct http_placement *placement, const struct blasd_queue_view *view,
+                   enum blasd_device_class device, int class) {
+    return view->workers_of[class] > 0 && placement->of[class].seen &&
+           (device == BLASD_DEVICE_ANY || (int)device == class);
 }
 
 static bool fits(const struct http_placement_class *class, int number,
@@ -176,14 +176,15 @@ static bool fits(const struct http_placement_class *class, int number,
            plan->device_least_bytes <= class->device_bytes;
 }
 
-int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
-                         enum blasd_device_class wish, const struct blasd_plan *plan,
-                         uint64_t host_bytes, struct blasd_err *err) {
+int http_placement_check(const struct http_placement *placement,
+                         const struct blasd_queue_view *view, enum blasd_device_class device,
+                         const struct blasd_plan *plan, uint64_t host_bytes,
+                         struct blasd_err *err) {
     uint64_t most = 0, least = 0;
     bool any = false;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
-        const struct http_placement_class *class = &choice->of[c];
-        if (!may_go(choice, view, wish, c)) continue;
+        const struct http_placement_class *class = &placement->of[c];
+        if (!may_go(placement, view, device, c)) continue;
         if (fits(class, c, plan, host_bytes)) return 0;
         any = true;
         if (class->host_bytes > most) most = class->host_bytes;
@@ -200,7 +201,7 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
         return blasd_fail(err, BLASD_E_job_too_large, "device",
                           "%s; this job is beyond that, and no worker of class cpu %s",
                           plan->host_only,
-                          wish == BLASD_DEVICE_CUDA ? "was asked for" : "is alive");
+                          device == BLASD_DEVICE_CUDA ? "was asked for" : "is alive");
     return blasd_fail(err, BLASD_E_job_too_large, "",
                       "the device must hold %" PRIu64 " bytes at once, and the largest has %" PRIu64
                       " (memory_bytes in GET /devices)",
@@ -209,10 +210,10 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
 
 /* ---- time ---- */
 
-bool http_placement_predict(const struct http_placement *choice, enum blasd_device_class number,
+bool http_placement_predict(const struct http_placement *placement, enum blasd_device_class number,
                             const struct blasd_op *op, const struct blasd_plan *plan,
                             struct blasd_cost_guess *ret) {
-    const struct http_placement_class *class = &choice->of[number];
+    const struct http_placement_class *class = &placement->of[number];
     struct blasd_cost_work work;
     int position = blasd_op_position(op);
     if (!class->measured || position < 0) return false;
@@ -221,19 +222,19 @@ bool http_placement_predict(const struct http_placement *choice, enum blasd_devi
     return blasd_cost_predict(&class->cost, &work, ret);
 }
 
-int http_placement_check_time(const struct http_placement *choice,
-                              const struct blasd_queue_view *view, enum blasd_device_class wish,
+int http_placement_check_time(const struct http_placement *placement,
+                              const struct blasd_queue_view *view, enum blasd_device_class device,
                               const struct blasd_op *op, const struct blasd_plan *plan,
                               uint64_t host_bytes, uint64_t key_s, struct blasd_err *err) {
-    bool by_key = key_s > 0 && !(choice->most_s > 0 && choice->most_s <= (double)key_s);
-    double least = INFINITY, most_s = by_key ? (double)key_s : choice->most_s;
+    bool by_key = key_s > 0 && !(placement->most_s > 0 && placement->most_s <= (double)key_s);
+    double least = INFINITY, most_s = by_key ? (double)key_s : placement->most_s;
     struct blasd_plan certain = *plan;
     if (plan->flops_least > 0) certain.flops = plan->flops_least;
     for (int c = BLASD_DEVICE_CPU; most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
-        const struct http_placement_class *class = &choice->of[c];
+        const struct http_placement_class *class = &placement->of[c];
         struct blasd_cost_guess guess;
-        if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
-        if (!http_placement_predict(choice, (enum blasd_device_class)c, op, &certain, &guess))
+        if (!may_go(placement, view, device, c) || !fits(class, c, plan, host_bytes)) continue;
+        if (!http_placement_predict(placement, (enum blasd_device_class)c, op, &certain, &guess))
             return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
@@ -252,7 +253,7 @@ int http_placement_check_time(const struct http_placement *choice,
 
 #define LATELY (1.0 / 16) /* what a job counts for in the mean of those sent last */
 
-double http_placement_work(struct http_placement *choice, const struct blasd_queue_view *view,
+double http_placement_work(struct http_placement *placement, const struct blasd_queue_view *view,
                            enum blasd_device_class class, const struct blasd_op *op,
                            const struct blasd_plan *plan) {
     struct http_placement_class *of;
@@ -261,8 +262,8 @@ double http_placement_work(struct http_placement *choice, const struct blasd_que
         class = view->workers_of[BLASD_DEVICE_CPU] > 0 || view->workers_of[BLASD_DEVICE_CUDA] == 0
                     ? BLASD_DEVICE_CPU
                     : BLASD_DEVICE_CUDA;
-    of = &choice->of[class];
-    if (!http_placement_predict(choice, class, op, plan, &guess))
+    of = &placement->of[class];
+    if (!http_placement_predict(placement, class, op, plan, &guess))
         guess.share_s = BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
                         (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
     of->lately_s += (guess.share_s - of->lately_s) * (of->lately_s > 0 ? LATELY : 1);
@@ -298,7 +299,7 @@ static bool suits(const struct http_placement_class *class, int number, int op,
            (double)plan->device_bytes <= DEVICE_SHARE * (double)class->device_bytes;
 }
 
-enum blasd_device_class http_placement_best(const struct http_placement *choice,
+enum blasd_device_class http_placement_best(const struct http_placement *placement,
                                             const struct blasd_queue_view *view,
                                             const struct blasd_op *op,
                                             const struct blasd_plan *plan, uint64_t host_bytes,
@@ -306,15 +307,15 @@ enum blasd_device_class http_placement_best(const struct http_placement *choice,
     enum blasd_device_class best = BLASD_DEVICE_ANY;
     double best_s = INFINITY;
     int possible = 0, known = 0, position = blasd_op_position(op);
-    if (!http_placement_open(view) || !choice->known || position < 0) return BLASD_DEVICE_ANY;
+    if (!http_placement_open(view) || !placement->known || position < 0) return BLASD_DEVICE_ANY;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
-        const struct http_placement_class *class = &choice->of[c];
+        const struct http_placement_class *class = &placement->of[c];
         struct blasd_cost_guess guess = {.alone_s = INFINITY};
         int workers = view->workers_of[c];
         double end_s;
         if (!suits(class, c, position, plan, host_bytes)) continue;
-        if (http_placement_predict(choice, (enum blasd_device_class)c, op, plan, &guess)) {
-            if (choice->most_s > 0 && guess.alone_s > choice->most_s) continue;
+        if (http_placement_predict(placement, (enum blasd_device_class)c, op, plan, &guess)) {
+            if (placement->most_s > 0 && guess.alone_s > placement->most_s) continue;
             known++;
         }
         possible++;
@@ -327,24 +328,24 @@ enum blasd_device_class http_placement_best(const struct http_placement *choice,
     return possible == 0 || (possible > 1 && known < possible) ? BLASD_DEVICE_ANY : best;
 }
 
-enum blasd_device_class http_placement_pick(struct http_placement *choice,
+enum blasd_device_class http_placement_pick(struct http_placement *placement,
                                             const struct blasd_queue_view *view,
                                             const struct blasd_op *op,
                                             const struct blasd_plan *plan, uint64_t host_bytes,
                                             int64_t now_ns) {
     double share_s = 0;
     enum blasd_device_class best =
-        http_placement_best(choice, view, op, plan, host_bytes, now_ns, &share_s);
+        http_placement_best(placement, view, op, plan, host_bytes, now_ns, &share_s);
     if (best != BLASD_DEVICE_ANY)
-        count_sent(&choice->of[best], view->workers_of[best], share_s, now_ns);
+        count_sent(&placement->of[best], view->workers_of[best], share_s, now_ns);
     return best;
 }
 
-void http_placement_sent(struct http_placement *choice, const struct blasd_queue_view *view,
+void http_placement_sent(struct http_placement *placement, const struct blasd_queue_view *view,
                          enum blasd_device_class class, const struct blasd_op *op,
                          const struct blasd_plan *plan, int64_t now_ns) {
-    struct http_placement_class *of = &choice->of[class];
+    struct http_placement_class *of = &placement->of[class];
     struct blasd_cost_guess guess;
-    if (http_placement_predict(choice, class, op, plan, &guess))
+    if (http_placement_predict(placement, class, op, plan, &guess))
         count_sent(of, view->workers_of[class], guess.share_s, now_ns);
 }

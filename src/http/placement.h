@@ -48,46 +48,46 @@ struct http_loop;
 /* Called a few times a second: asks the queue about the workers where that is due. */
 void http_placement_tick(struct http_loop *loop);
 /* Takes in the text of blasd_front_queue_stats. `loops`: how many send jobs as this one does. */
-void http_placement_learn(struct http_placement *choice, const char *text, size_t len, int loops,
+void http_placement_learn(struct http_placement *placement, const char *text, size_t len, int loops,
                           int64_t now_ns);
 /* Takes in such a text that came for another reason, where what it tells is not known yet. */
 void http_placement_heard(struct http_loop *loop, const char *text, size_t len);
 /* What the job takes on a device of the class that has nothing else to do. False: not known. */
-bool http_placement_predict(const struct http_placement *choice, enum blasd_device_class class,
+bool http_placement_predict(const struct http_placement *placement, enum blasd_device_class class,
                             const struct blasd_op *op, const struct blasd_plan *plan,
                             struct blasd_cost_guess *ret);
 /* Refuses a job that no live worker it may go to has the memory for, with job_too_large.
  * `host_bytes`: inputs, outputs, workspace. */
-int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
-                         enum blasd_device_class wish, const struct blasd_plan *plan,
-                         uint64_t host_bytes, struct blasd_err *err);
+int http_placement_check(const struct http_placement *placement,
+                         const struct blasd_queue_view *view, enum blasd_device_class device,
+                         const struct blasd_plan *plan, uint64_t host_bytes, struct blasd_err *err);
 /* Refuses a job that is predicted to take longer than a job may on each class that it may go to,
  * with job_too_long; `key_s`: as its key allows, 0: no less than others. A class whose speed is not
  * known yet may be fast enough. */
-int http_placement_check_time(const struct http_placement *choice,
-                              const struct blasd_queue_view *view, enum blasd_device_class wish,
+int http_placement_check_time(const struct http_placement *placement,
+                              const struct blasd_queue_view *view, enum blasd_device_class device,
                               const struct blasd_op *op, const struct blasd_plan *plan,
                               uint64_t host_bytes, uint64_t key_s, struct blasd_err *err);
 /* The class where a job of device `any` is predicted to end first, and in *share_s what it adds to
  * the work there; `any` where only one class lives or nothing is known to choose by. */
-enum blasd_device_class http_placement_best(const struct http_placement *choice,
+enum blasd_device_class http_placement_best(const struct http_placement *placement,
                                             const struct blasd_queue_view *view,
                                             const struct blasd_op *op,
                                             const struct blasd_plan *plan, uint64_t host_bytes,
                                             int64_t now_ns, double *share_s);
 /* The same: it is to be queued for it, and is counted as sent there. */
-enum blasd_device_class http_placement_pick(struct http_placement *choice,
+enum blasd_device_class http_placement_pick(struct http_placement *placement,
                                             const struct blasd_queue_view *view,
                                             const struct blasd_op *op,
                                             const struct blasd_plan *plan, uint64_t host_bytes,
                                             int64_t now_ns);
 /* Counts a job that the user sent to a class. */
-void http_placement_sent(struct http_placement *choice, const struct blasd_queue_view *view,
+void http_placement_sent(struct http_placement *placement, const struct blasd_queue_view *view,
                          enum blasd_device_class class, const struct blasd_op *op,
                          const struct blasd_plan *plan, int64_t now_ns);
 /* Seconds that the job adds to the work of the class it is queued for, as far as can be said: what
  * counts for the share of who sends it. */
-double http_placement_work(struct http_placement *choice, const struct blasd_queue_view *view,
+double http_placement_work(struct http_placement *placement, const struct blasd_queue_view *view,
                            enum blasd_device_class class, const struct blasd_op *op,
                            const struct blasd_plan *plan);
 /* Seconds of one worker that a job of the class takes, as far as can be said. */

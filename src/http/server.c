@@ -43,7 +43,7 @@
 #define SLOW_TICKS 5
 #define QUEUE_DOWN_NS INT64_C(1000000000)   /* before it is worth a word */
 #define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
-#define RESTS_A_TURN 4
+#define TURNS_IN_A_ROW 4
 #define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
 #define LARGE_MEMORY ((size_t)BLASD_MIB)      /* of one of large bodies, at least */
 #define INTAKE_LEAST (64 * BLASD_MIB)         /* what may be received however full the store is */
@@ -184,7 +184,7 @@ static void run_daemons(struct http_loop *loop) {
         for (int i = 0; i < HTTP_MEMORIES; i++)
             if (http_daemon_busy(&loop->acceptor.daemons[i]))
                 MHD_run(loop->acceptor.daemons[i].daemon);
-    } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
+    } while (loop->turn.rest && ++runs <= TURNS_IN_A_ROW);
     http_acceptor_turn(&loop->acceptor);
 }
 

@@ -1,6 +1,7 @@
 /* POST /tensors: each tensor of the body goes to a blob of its own, as it comes, and then all are
  * put at once. Read next: tensors_get.c. */
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/hex.h"
 #include "http/body_sink.h"
 #include "http/reply.h"
@@ -40,12 +41,12 @@ struct tensors_upload {
 };
 
 static struct tensors_upload *upload_of(struct http_exchange *exchange) {
-    return (struct tensors_upload *)(void *)exchange->side;
+    return blasd_container_of(exchange->side, struct tensors_upload, side);
 }
 
 /* Whether they stay is for Redis to say: what it does not know the sweep removes. */
 static void release(struct http_side *side) {
-    struct tensors_upload *upload = (struct tensors_upload *)(void *)side;
+    struct tensors_upload *upload = blasd_container_of(side, struct tensors_upload, side);
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->text);
     for (int i = 0; i < upload->count; i++) {
@@ -80,8 +81,7 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *err) 
 
 static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
                         struct blasd_err *err) {
-    struct tensors_upload *upload =
-        (struct tensors_upload *)(void *)((char *)base - offsetof(struct tensors_upload, sink));
+    struct tensors_upload *upload = blasd_container_of(base, struct tensors_upload, sink);
     struct http_exchange *exchange = upload->exchange;
     struct arriving *one;
     int rc;
@@ -109,8 +109,7 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
 
 static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
                       struct blasd_err *err) {
-    struct tensors_upload *upload =
-        (struct tensors_upload *)(void *)((char *)base - offsetof(struct tensors_upload, sink));
+    struct tensors_upload *upload = blasd_container_of(base, struct tensors_upload, sink);
     struct arriving *one = upload->of[offset >> PLACE_BITS];
     struct blasd_sink *sink = &one->sink.base;
     if (one->sum != NULL) gnutls_hash(one->sum, bytes, len); /* they come in order */

@@ -32,7 +32,6 @@ struct http_upload {
         int put_count;
     } ties;
     bool submitted; /* the queue has the job */
-    bool repeated;  /* it had it before: the job is that of an earlier request */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
     struct blasd_job

@@ -25,8 +25,8 @@ static void child_exec(char *const argv[], const char *const *variables, int out
 }
 
 /* Reads until the end, the cap or the time limit; false: the latter. */
-static bool read_all(int fd, char *text, size_t size, int patience_ms) {
-    int64_t end_ns = blasd_clock_ns() + patience_ms * INT64_C(1000000);
+static bool read_all(int fd, char *text, size_t size, int timeout_ms) {
+    int64_t end_ns = blasd_clock_ns() + timeout_ms * INT64_C(1000000);
     size_t len = 0;
     bool ended = false;
     while (!ended && len < size - 1) {
@@ -42,7 +42,7 @@ static bool read_all(int fd, char *text, size_t size, int patience_ms) {
     return ended;
 }
 
-int ask_self(char *const argv[], const char *const *variables, int patience_ms, char *text,
+int ask_self(char *const argv[], const char *const *variables, int timeout_ms, char *text,
              size_t size) {
     int pipes[2], status = -1;
     bool ended = true;
@@ -54,7 +54,7 @@ int ask_self(char *const argv[], const char *const *variables, int patience_ms, 
     close(pipes[1]);
     if (pid > 0) {
         /* who closed its output ends by itself; who took too long does not */
-        ended = read_all(pipes[0], text, size, patience_ms);
+        ended = read_all(pipes[0], text, size, timeout_ms);
         if (!ended) kill(pid, SIGKILL);
         if (waitpid(pid, &status, 0) != pid) status = -1;
     }

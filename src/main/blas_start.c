@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 5000 /* for one set of kernels, which takes a tenth of a second */
+#define TIMEOUT_MS 5000 /* for one set of kernels, which takes a tenth of a second */
 
 /* --- a trial, in a process of its own --- */
 
@@ -45,7 +45,7 @@ static bool try_core(struct blasd_blas_trial *trial) {
                                      NULL};
     char text[512], core[BLASD_BLAS_CORE];
     double gflops = 0;
-    int status = ask_self(argv, variables, PATIENCE_MS, text, sizeof text);
+    int status = ask_self(argv, variables, TIMEOUT_MS, text, sizeof text);
     if (status == 0 && sscanf(text, "%lf %23s", &gflops, core) == 2 &&
         strcasecmp(core, trial->core) == 0)
         trial->gflops = gflops;
@@ -109,7 +109,7 @@ static int preload(const char *wanted, char **argv) {
     snprintf(with, len, "%s%s%s", path, before == NULL ? "" : ":", before == NULL ? "" : before);
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) setenv(alone[i], "1", 0);
     variables[1] = with;
-    status = ask_self(words, variables, PATIENCE_MS, text, sizeof text);
+    status = ask_self(words, variables, TIMEOUT_MS, text, sizeof text);
     if (status != 0) {
         blasd_log(BLASD_LOG_ERROR, "--blas %s: %s", wanted,
                   text[0] != '\0'          ? text

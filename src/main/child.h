@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define CHILD_KEEP_MOST 66
 /* The environment variable that names the descriptor on which a child says, each with one byte,
  * that it is ready, that it is alive (once a second from then on, and while it waits for others
  * before), once that what it serves can be used, and while it ends that it has nothing under way.

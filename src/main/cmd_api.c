@@ -27,12 +27,6 @@ static const char usage[] =
     "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one; unix:PATH is a\n"
     "                         socket, for this user alone where there are no keys\n"
     "  --loops N              event loops, each a thread; default 1\n" DOOR_USAGE
-    "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
-    "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
-    "  --share                clients on this machine may hand in files of the blob directory\n"
-    "  --audit                logs a line for each job that is taken\n"
-    "  --access-log           logs a line for each request that is answered\n"
-    "  --metrics-tenants      GET /metrics names tenants\n"
     "  --price TEXT           what a device's time and energy cost, as in\n"
     "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
     "                         have a cost [BLASD_PRICE]\n"
@@ -52,33 +46,26 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, audit, access_log, metrics_tenants, low_latency, has_prices, webhooks, puts;
-    struct blasd_prices prices;
+    bool low_latency, webhooks, puts;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
-    struct text_list hosts, origins, unusable;
+    struct text_list unusable;
     struct listeners listeners;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
-    if (doors_take(&settings->doors, option, value) == 0) return 0;
+    int taken = doors_take(&settings->doors, option, value);
+    if (taken != 1) return taken;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'f': settings->fds = value; return 0;
     case 'n':
         settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
         return settings->loops < 0 ? -1 : 0;
-    case 's': settings->share = true; return 0;
-    case 'A': settings->audit = true; return 0;
-    case 'G': settings->access_log = true; return 0;
-    case 'T': settings->metrics_tenants = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'w': settings->webhooks = true; return 0;
     case 'p': settings->puts = true; return 0;
-    case 'P': return setenv(PRICE_VARIABLE, value, 1);
-    case 'a': return text_list_add(&settings->hosts, value);
-    case 'o': return text_list_add(&settings->origins, value);
     default: return text_list_add(&settings->unusable, value);
     }
 }
@@ -89,31 +76,14 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"listen", required_argument, NULL, 'l'},
                                             {"listen-fds", required_argument, NULL, 'f'},
                                             {"loops", required_argument, NULL, 'n'},
-                                            {"allow-host", required_argument, NULL, 'a'},
-                                            {"allow-origin", required_argument, NULL, 'o'},
-                                            {"share", no_argument, NULL, 's'},
-                                            {"audit", no_argument, NULL, 'A'},
-                                            {"access-log", no_argument, NULL, 'G'},
-                                            {"metrics-tenants", no_argument, NULL, 'T'},
-                                            {"price", required_argument, NULL, 'P'},
+                                            PRICE_OPTION,
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"webhooks", no_argument, NULL, 'w'},
                                             {"puts", no_argument, NULL, 'p'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
-    struct command_line line = {.command = "api",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .needs_redis = true,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv), given;
-    if (status != 0) return status;
-    given = prices_read(&settings->prices);
-    settings->has_prices = given > 0;
-    return given < 0 ? option_wrong("api") : 0;
+    static const struct command_line line = {"api", usage, notes, options, take_option, true, true};
+    return command_line_read(&line, &settings->common, settings, argc, argv);
 }
 
 static void on_ready(void *arg) {
@@ -149,7 +119,7 @@ static void give_up_rights(const struct settings *settings) {
         .write = {common_blob_dir(common)},
         .socket = listeners->local ? listeners->host : NULL,
         .network = remote || common->outgoing_hosts != NULL || common_needs_network(common),
-        .memory = settings->share};
+        .memory = settings->doors.share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
@@ -182,23 +152,19 @@ static int run(struct settings *settings) {
     const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
     struct blasd_auth *auth = NULL;
     char url[LISTEN_URL];
-    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
-    struct blasd_queue_options queue = {.url = settings->common.redis,
-                                        .name = settings->common.queue,
-                                        .limits = &settings->common.limits,
-                                        .may_lose_jobs = settings->common.may_lose_jobs};
+    struct blasd_queue_options queue = common_queue(&settings->common);
     struct blasd_http_options options = {.queue = &queue,
-                                         .allow_hosts = settings->hosts.texts,
-                                         .allow_origins = settings->origins.texts,
+                                         .allow_hosts = doors->hosts.texts,
+                                         .allow_origins = doors->origins.texts,
                                          .unusable_devices = settings->unusable.texts,
                                          .stop_fd =
                                              signal_pipe_open(doors_reread(doors) ? rereads : ends),
                                          .tls = doors->tls_cert == NULL ? NULL : &tls,
-                                         .share = settings->share,
-                                         .log = {settings->audit, settings->access_log},
-                                         .metrics_tenants = settings->metrics_tenants,
+                                         .share = doors->share,
+                                         .log = {doors->audit, doors->access_log},
+                                         .metrics_tenants = doors->metrics_tenants,
                                          .delivered = {settings->webhooks, settings->puts},
-                                         .prices = settings->has_prices ? &settings->prices : NULL,
+                                         .prices = settings->common.prices,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
@@ -215,8 +181,8 @@ static int run(struct settings *settings) {
         return BLASD_EXIT_FAILED;
     }
     code = open_doors(settings, &auth, &err);
-    if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
-    if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
+    if (code == 0) code = common_store_open(&settings->common, &queue.store, &err);
+    if (code == 0 && doors->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
     if (code == 0) code = common_check_redis(&queue, &err);
@@ -266,8 +232,7 @@ int blasd_cmd_api(int argc, char **argv) {
                      ? BLASD_EXIT_FAILED
                      : run(&settings);
     }
-    text_list_release(&settings.hosts);
+    doors_release(&settings.doors);
     text_list_release(&settings.unusable);
-    text_list_release(&settings.origins);
     return status < 0 ? BLASD_EXIT_OK : status;
 }

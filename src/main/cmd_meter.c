@@ -3,11 +3,11 @@
 #include "base/buf.h"
 #include "main/commands.h"
 #include "main/options.h"
+#include "main/signal_pipe.h"
 #include "main/usage_sink.h"
 #include "queue/usage_stream.h"
 #include "wire/cloud_event.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,25 +33,16 @@ static const char notes[] =
 #define IDLE_US 200000
 #define LATER_MOST_S 10
 
-static volatile sig_atomic_t told_to_end;
-
-static void on_signal(int number) {
-    (void)number;
-    told_to_end = 1;
-}
-
 struct settings {
     struct common_options common;
     const char *to;
-    bool end, has_prices;
-    struct blasd_prices prices;
+    bool end;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     if (option == 't') settings->to = value;
     if (option == 'e') settings->end = true;
-    if (option == 'P') setenv(PRICE_VARIABLE, value, 1);
     return 0;
 }
 
@@ -59,20 +50,11 @@ static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"to", required_argument, NULL, 't'},
                                             {"end", no_argument, NULL, 'e'},
-                                            {"price", required_argument, NULL, 'P'},
+                                            PRICE_OPTION,
                                             {NULL, 0, NULL, 0}};
-    struct command_line line = {.command = "meter",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .needs_redis = true,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv);
-    int given = status == 0 ? prices_read(&settings->prices) : 0;
-    if (given < 0) return option_wrong("meter");
-    settings->has_prices = given > 0;
+    static const struct command_line line = {"meter",     usage, notes, options,
+                                             take_option, true,  true};
+    int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status == 0 && settings->to == NULL) {
         fputs("blasd meter: --to says where; `blasd help meter` lists what there is\n", stderr);
         return BLASD_EXIT_USAGE;
@@ -140,12 +122,11 @@ static int run_step(struct blasd_usage_stream *from, struct usage_sink *sink, st
 /* Until it is told to end, or, with --end, nothing is left. */
 static int go_on(const struct settings *settings, struct blasd_usage_stream *from,
                  struct usage_sink *sink, struct blasd_err *err) {
-    struct step step = {.queue = settings->common.queue,
-                        .sink = sink,
-                        .prices = settings->has_prices ? &settings->prices : NULL};
+    struct step step = {
+        .queue = settings->common.queue, .sink = sink, .prices = settings->common.prices};
     unsigned later_s = 1;
     int code = 0;
-    while (!told_to_end) {
+    while (!told_to_end()) {
         int jobs = run_step(from, sink, &step, err);
         empty(&step);
         if (jobs >= 0) later_s = 1;
@@ -164,9 +145,7 @@ static int go_on(const struct settings *settings, struct blasd_usage_stream *fro
 }
 
 static int run(const struct settings *settings) {
-    struct blasd_queue_options options = {.url = settings->common.redis,
-                                          .name = settings->common.queue,
-                                          .limits = &settings->common.limits};
+    const struct blasd_queue_options options = common_queue(&settings->common);
     struct blasd_usage_stream *from = NULL;
     struct usage_sink *sink = NULL;
     struct blasd_err err = {0};
@@ -188,13 +167,10 @@ static int run(const struct settings *settings) {
 
 int blasd_cmd_meter(int argc, char **argv) {
     struct settings settings = {.to = NULL};
-    struct sigaction action = {.sa_handler = on_signal};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd meter");
     blasd_log_setup("blasd meter", settings.common.log_level);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    note_end_signals();
     return run(&settings);
 }

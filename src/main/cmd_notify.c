@@ -7,9 +7,9 @@
 #include "main/confine.h"
 #include "main/options.h"
 #include "main/put_send.h"
+#include "main/signal_pipe.h"
 #include "main/webhook_send.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,46 +38,29 @@ static const char notes[] =
 #define LEASE_S (2 * WEBHOOK_MOST_S) /* of puts, which may take longer, renewed as they go on */
 #define KEEP_NS (LEASE_S / 4 * 1000 * BLASD_MS)
 
-static volatile sig_atomic_t told_to_end;
-
-static void on_signal(int number) {
-    (void)number;
-    told_to_end = 1;
-}
-
 struct settings {
     struct common_options common;
     const char *secrets;
-    struct blasd_prices prices;
-    bool has_prices, puts;
+    bool puts;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     if (option == 's') settings->secrets = value;
     if (option == 'p') settings->puts = true;
-    return option == 'P' ? setenv(PRICE_VARIABLE, value, 1) : 0;
+    return 0;
 }
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"secrets", required_argument, NULL, 's'},
                                             {"puts", no_argument, NULL, 'p'},
-                                            {"price", required_argument, NULL, 'P'},
+                                            PRICE_OPTION,
                                             {NULL, 0, NULL, 0}};
-    struct command_line line = {.command = "notify",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .needs_redis = true,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv);
-    int given = status == 0 ? prices_read(&settings->prices) : 0;
+    static const struct command_line line = {"notify",    usage, notes, options,
+                                             take_option, true,  true};
+    int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
-    if (given < 0) return option_wrong("notify");
-    settings->has_prices = given > 0;
     if ((settings->secrets != NULL || settings->puts) && settings->common.outgoing_hosts != NULL)
         return 0;
     fputs("blasd notify: --secrets names the file that webhooks are signed with, --puts is for "
@@ -145,7 +128,7 @@ static void look(struct work *work, struct channel *channel, int64_t now) {
     struct lane_rounds_order order = {work->rounds, &channel->sender};
     struct blasd_err err = {0};
     int room, taken;
-    if (channel->queue == NULL || told_to_end || now < channel->look_ns) return;
+    if (channel->queue == NULL || told_to_end() || now < channel->look_ns) return;
     if ((room = lane_rounds_room(work->rounds, &channel->sender)) == 0) return;
     taken = blasd_webhooks_take(channel->queue, room, LANE_EACH, LEASE_S, lane_rounds_begin, &order,
                                 &err);
@@ -193,16 +176,16 @@ static bool has_any(const struct work *work) {
 /* Told to end, it ends once the webhooks on their way have been answered. Puts may take much
  * longer, and are for whoever comes next. */
 static void go_on(struct work *work) {
-    while (!told_to_end || has_any(work)) {
+    while (!told_to_end() || has_any(work)) {
         int64_t now = blasd_clock_ns();
         int code;
         care(work, now);
         look(work, &work->hooks, now);
         look(work, &work->puts, now);
         lane_rounds_turn(work->rounds, TURN_MS);
-        if (told_to_end) lane_rounds_cut(work->rounds, &work->puts.sender);
+        if (told_to_end()) lane_rounds_cut(work->rounds, &work->puts.sender);
         code = tell(work);
-        if (code != 0 && told_to_end) return; /* whoever comes next delivers these again */
+        if (code != 0 && told_to_end()) return; /* whoever comes next delivers these again */
         if (code != 0) usleep(TURN_MS * 1000);
     }
 }
@@ -219,8 +202,7 @@ static void give_up_rights(const struct settings *settings) {
 
 static int open_puts(const struct settings *settings, struct blasd_queue_options *queue,
                      struct work *work, struct blasd_err *err) {
-    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
-    int code = blasd_store_open(blobs, &queue->store, err);
+    int code = common_store_open(&settings->common, &queue->store, err);
     if (code == 0) code = common_check_redis(queue, err);
     if (code == 0) code = blasd_webhooks_open(queue, BLASD_PUTS, &work->puts.queue, err);
     if (code == 0) code = blasd_job_outputs_open(queue, &work->outputs, err);
@@ -239,10 +221,7 @@ static int open_work(const struct settings *settings, struct blasd_queue_options
 
 static int run(const struct settings *settings) {
     const struct blasd_limits *limits = &settings->common.limits;
-    struct blasd_queue_options queue = {.url = settings->common.redis,
-                                        .name = settings->common.queue,
-                                        .limits = limits,
-                                        .may_lose_jobs = settings->common.may_lose_jobs};
+    struct blasd_queue_options queue = common_queue(&settings->common);
     struct work work = {.hooks.life_s = limits->webhook_s, .puts.life_s = limits->put_s};
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
@@ -256,8 +235,8 @@ static int run(const struct settings *settings) {
         if (work.rounds == NULL) code = blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory");
     }
     if (code == 0) {
-        const struct webhook_options signing = {
-            .signer = work.signer, .prices = settings->has_prices ? &settings->prices : NULL};
+        const struct webhook_options signing = {.signer = work.signer,
+                                                .prices = settings->common.prices};
         const struct put_options putting = {.outputs = work.outputs, .limits = limits};
         work.hooks.sender = webhook_sender(&signing);
         work.puts.sender = put_sender(&putting);
@@ -281,13 +260,10 @@ static int run(const struct settings *settings) {
 
 int blasd_cmd_notify(int argc, char **argv) {
     struct settings settings = {.secrets = webhook_secrets_given()};
-    struct sigaction action = {.sa_handler = on_signal};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd notify");
     common_log(&settings.common, "blasd notify");
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    note_end_signals();
     return run(&settings);
 }

@@ -34,17 +34,6 @@ static const char usage[] =
     "  --loops N              event loops of the front end, each a thread\n"
     "  --blas PATH            workers compute with this library; see docs/devices.md "
     "[BLASD_BLAS]\n" NOTICE_USAGE DOOR_USAGE
-    "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
-    "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
-    "  --share                clients on this machine may hand in tensors as files, and map "
-    "results:\n"
-    "                         whoever may write into the blob directory, which is this user's "
-    "alone\n"
-    "  --audit                logs a line for each job that is taken, beside those for what is "
-    "refused,\n"
-    "                         fails, expires or is cancelled\n"
-    "  --access-log           logs a line for each request that is answered\n"
-    "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
     "  --price TEXT           what a device's time and energy cost, as in\n"
@@ -73,30 +62,23 @@ struct settings {
     struct notice_options notice;
     const char *listen, *data, *secrets;
     int workers, loops; /* 0: chosen here */
-    bool durable, share, audit, access_log, metrics_tenants, pin, low_latency;
-    struct text_list hosts, origins;
+    bool durable, pin, low_latency;
     struct unusable_devices unusable;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
-    if (doors_take(&settings->doors, option, value) == 0) return 0;
+    int taken = doors_take(&settings->doors, option, value);
+    if (taken != 1) return taken;
     if (notice_take(&settings->notice, option, value) == 0) return 0;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
-    case 'm': settings->share = true; return 0;
-    case 'A': settings->audit = true; return 0;
-    case 'G': settings->access_log = true; return 0;
-    case 'T': settings->metrics_tenants = true; return 0;
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
     case 'W': settings->secrets = value; return 0;
-    case 'P': return setenv(PRICE_VARIABLE, value, 1);
-    case 'a': return text_list_add(&settings->hosts, value);
-    case 'o': return text_list_add(&settings->origins, value);
     case 'n':
         settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
         return settings->loops < 0 ? -1 : 0;
@@ -117,32 +99,18 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"workers", required_argument, NULL, 'w'},
                                             {"durable", no_argument, NULL, 's'},
                                             {"loops", required_argument, NULL, 'n'},
-                                            {"allow-host", required_argument, NULL, 'a'},
-                                            {"allow-origin", required_argument, NULL, 'o'},
-                                            {"share", no_argument, NULL, 'm'},
-                                            {"audit", no_argument, NULL, 'A'},
-                                            {"access-log", no_argument, NULL, 'G'},
-                                            {"metrics-tenants", no_argument, NULL, 'T'},
-                                            {"price", required_argument, NULL, 'P'},
+                                            PRICE_OPTION,
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"webhook-secrets", required_argument, NULL, 'W'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
+    static const struct command_line line = {"up", usage, notes, options, take_option, false, true};
     const struct common_options *common = &settings->common;
-    struct command_line line = {.command = "up",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv);
-    struct blasd_prices prices;
+    int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
     if (notice_check(&settings->notice) != 0) return option_wrong("up");
-    if (prices_read(&prices) < 0) return option_wrong("up"); /* the front end inherits the text */
-    if (settings->share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
+    if (settings->doors.share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);
         return option_wrong("up");
@@ -192,14 +160,6 @@ static void assign_cpus(const struct settings *settings, int loops, struct super
             take_cpus(&all, front, cpus - front, at++, sharing, &up->workers[i].cpus);
 }
 
-/* An option for each of `texts`, which ends with NULL or is it. */
-static int add_options(struct text_list *words, const char *option, const char *const *texts) {
-    int failed = 0;
-    for (; texts != NULL && *texts != NULL; texts++)
-        failed |= text_list_add(words, option) | text_list_add(words, *texts);
-    return failed;
-}
-
 /* The command line of the front end; false where memory has run out. */
 static bool plan_api(const struct settings *settings, const struct listeners *listeners,
                      char fds[LISTEN_MOST * 8], struct text_list *words) {
@@ -209,15 +169,9 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
         len += (size_t)snprintf(fds + len, LISTEN_MOST * 8 - len, "%s%d", i == 0 ? "" : ",",
                                 listeners->fds[i]);
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
-    if (settings->share) failed |= text_list_add(words, "--share");
-    if (settings->audit) failed |= text_list_add(words, "--audit");
-    if (settings->access_log) failed |= text_list_add(words, "--access-log");
-    if (settings->metrics_tenants) failed |= text_list_add(words, "--metrics-tenants");
     if (settings->secrets != NULL) failed |= text_list_add(words, "--webhooks");
     if (settings->common.outgoing_hosts != NULL) failed |= text_list_add(words, "--puts");
     failed |= doors_words(&settings->doors, words);
-    failed |= add_options(words, "--allow-host", settings->hosts.texts);
-    failed |= add_options(words, "--allow-origin", settings->origins.texts);
     for (int i = 0; i < settings->unusable.count; i++)
         failed |=
             text_list_add(words, "--unusable") | text_list_add(words, settings->unusable.texts[i]);
@@ -225,7 +179,7 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
 }
 
 #define TEXT_MOST 8192
-#define PATIENCE_MS 60000 /* drivers of many GPUs take their time to wake up */
+#define TIMEOUT_MS 60000 /* drivers of many GPUs take their time to wake up */
 
 static int split_devices(char *text, char devices[][DEVICE_NAME], int most,
                          struct unusable_devices *unusable) {
@@ -251,7 +205,7 @@ static int list_devices(char devices[][DEVICE_NAME], int most, struct unusable_d
     char *const argv[] = {program, command, option, NULL};
     char text[TEXT_MOST];
     int count;
-    ask_self(argv, NULL, PATIENCE_MS, text, sizeof text);
+    ask_self(argv, NULL, TIMEOUT_MS, text, sizeof text);
     count = split_devices(text, devices, most, unusable);
     if (count > 0) return count;
     blasd_log(BLASD_LOG_WARN, "cannot list the devices; using cpu:0 alone");
@@ -334,11 +288,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs) mark = blob_dir_mark(blobs, dir);
     if (!own_redis) {
-        struct blasd_queue_options queue = {.url = common->redis,
-                                            .name = common->queue,
-                                            .limits = &common->limits,
-                                            .store = up.store,
-                                            .may_lose_jobs = common->may_lose_jobs};
+        struct blasd_queue_options queue = common_queue(common);
+        queue.store = up.store;
         if (common_check_redis(&queue, err) != 0) goto done;
     }
     up.redis = own_redis ? &redis : NULL;
@@ -380,7 +331,6 @@ int blasd_cmd_up(int argc, char **argv) {
         }
         if (err.code != BLASD_OK) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
     }
-    text_list_release(&settings.hosts);
-    text_list_release(&settings.origins);
+    doors_release(&settings.doors);
     return status < 0 ? BLASD_EXIT_OK : status;
 }

@@ -5,10 +5,10 @@
 #include "main/confine.h"
 #include "main/notice.h"
 #include "main/options.h"
+#include "main/signal_pipe.h"
 #include "worker/worker.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +30,9 @@ static const char notes[] =
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
     "4 a computation did not stop when it had to.\n";
 
-static volatile sig_atomic_t told_to_end;
-
-static void on_signal(int number) {
-    (void)number;
-    told_to_end = 1;
-}
-
 static bool stopping(void *arg) {
     (void)arg;
-    return told_to_end != 0;
+    return told_to_end();
 }
 
 static void ready(void *arg) {
@@ -88,15 +81,9 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"measured", required_argument, NULL, 'm'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
-    struct command_line line = {.command = "worker",
-                                .usage = usage,
-                                .notes = notes,
-                                .options = options,
-                                .common = &settings->common,
-                                .needs_redis = true,
-                                .take = take_option,
-                                .arg = settings};
-    int status = command_line_read(&line, argc, argv);
+    static const struct command_line line = {"worker",    usage, notes, options,
+                                             take_option, true,  false};
+    int status = command_line_read(&line, &settings->common, settings, argc, argv);
     return status == 0 && notice_check(&settings->notice) != 0 ? option_wrong("worker") : status;
 }
 
@@ -115,18 +102,12 @@ static void give_up_files(const struct settings *settings) {
 }
 
 static int run(const struct settings *settings) {
-    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
-    struct sigaction action = {.sa_handler = on_signal};
-    struct blasd_worker_options options = {
-        .queue = {.url = settings->common.redis,
-                  .name = settings->common.queue,
-                  .limits = &settings->common.limits,
-                  .may_lose_jobs = settings->common.may_lose_jobs},
-        .stopping = stopping,
-        .version = BLASD_VERSION,
-        .alive = child_tell_alive,
-        .hung = hung,
-        .ready = ready};
+    struct blasd_worker_options options = {.queue = common_queue(&settings->common),
+                                           .stopping = stopping,
+                                           .version = BLASD_VERSION,
+                                           .alive = child_tell_alive,
+                                           .hung = hung,
+                                           .ready = ready};
     struct blasd_err err = {0};
     char name[128];
     int code;
@@ -135,15 +116,13 @@ static int run(const struct settings *settings) {
     default_name(settings->device, name, sizeof name);
     options.name = settings->name != NULL ? settings->name : name;
     options.arg = (void *)(size_t)options.name;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    note_end_signals();
     code = telemetry_open(&settings->common.telemetry, options.queue.limits->otlp_spans,
                           "blasd worker", options.name, &options.otlp, &err);
     give_up_files(settings);
     if (code == 0)
         code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
-    if (code == 0) code = blasd_store_open(blobs, &options.queue.store, &err);
+    if (code == 0) code = common_store_open(&settings->common, &options.queue.store, &err);
     if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
     if (code == 0 && !settings->common.no_confine) confine_calls();
     if (code == 0) code = notice_start(&settings->notice, &err);

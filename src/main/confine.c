@@ -166,11 +166,11 @@ static bool allow_card(const struct ruleset *ruleset) {
 static sem_t held;
 static int held_by; /* descriptor of the ruleset; -1: this kernel has none */
 static atomic_int refusals;
-static atomic_int newcomers; /* threads that were held for the first time */
+static atomic_int newly_held; /* threads that were held for the first time */
 static _Thread_local bool is_held;
 
 #define ROUNDS 32      /* of threads that start others meanwhile */
-#define QUIET_ROUNDS 2 /* without a newcomer: while threads end a list may lack some */
+#define QUIET_ROUNDS 2 /* without a new one: while threads end a list may lack some */
 
 static void hold(int number) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -182,7 +182,7 @@ static void hold(int number) {
         return;
     }
     is_held = true;
-    newcomers++;
+    newly_held++;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_capset, &header, none) != 0 ||
         (held_by >= 0 && syscall(SYS_landlock_restrict_self, held_by, 0) != 0))
         refusals++;
@@ -225,9 +225,9 @@ static int hold_threads(void) {
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 5;
     for (int round = 0; rc == 0 && quiet < QUIET_ROUNDS; round++) {
-        int before = newcomers;
+        int before = newly_held;
         rc = round < ROUNDS ? hold_listed(&until) : -1;
-        quiet = newcomers == before ? quiet + 1 : 0;
+        quiet = newly_held == before ? quiet + 1 : 0;
     }
     hold(0);
     return rc == 0 && refusals == 0 ? 0 : -1;

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_PATIENCE_MS 5000
+#define LOCK_TIMEOUT_MS 5000
 
 static int default_path(char path[PATH_MAX], struct blasd_err *err) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -63,7 +63,7 @@ static int take_lock(struct data_dir *dir, struct blasd_err *err) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return blasd_fail(err, BLASD_E_internal_error, "data", "cannot lock %.180s: %s", path,
                               strerror(errno));
-        if (waited >= LOCK_PATIENCE_MS)
+        if (waited >= LOCK_TIMEOUT_MS)
             return blasd_fail(err, BLASD_E_internal_error, "data",
                               "another blasd uses %.180s; stop it or give another --data",
                               dir->path);

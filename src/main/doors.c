@@ -33,6 +33,12 @@ int doors_take(struct door_options *doors, int option, const char *value) {
     case OPTION_CA: doors->client_ca = value; return 0;
     case OPTION_OPEN: doors->insecure_no_keys = true; return 0;
     case OPTION_PLAIN: doors->insecure_no_tls = true; return 0;
+    case OPTION_HOST: return text_list_add(&doors->hosts, value);
+    case OPTION_ORIGIN: return text_list_add(&doors->origins, value);
+    case OPTION_SHARE: doors->share = true; return 0;
+    case OPTION_AUDIT: doors->audit = true; return 0;
+    case OPTION_ACCESS: doors->access_log = true; return 0;
+    case OPTION_TENANTS: doors->metrics_tenants = true; return 0;
     default: return 1;
     }
 }
@@ -91,6 +97,14 @@ static int add_pair(struct text_list *words, const char *option, const char *val
     return text_list_add(words, option) | text_list_add(words, value);
 }
 
+/* An option for each of `texts`. */
+static int add_each(struct text_list *words, const char *option, const struct text_list *texts) {
+    int failed = 0;
+    for (int i = 0; i < texts->count; i++)
+        failed |= text_list_add(words, option) | text_list_add(words, texts->texts[i]);
+    return failed;
+}
+
 int doors_words(const struct door_options *doors, struct text_list *words) {
     int failed = add_pair(words, "--keys", doors->keys);
     failed |= add_pair(words, "--jwt-keys", doors->tokens.keys);
@@ -101,7 +115,18 @@ int doors_words(const struct door_options *doors, struct text_list *words) {
     failed |= add_pair(words, "--tls-client-ca", doors->client_ca);
     if (doors->insecure_no_keys) failed |= text_list_add(words, "--insecure-no-keys");
     if (doors->insecure_no_tls) failed |= text_list_add(words, "--insecure-no-tls");
+    if (doors->share) failed |= text_list_add(words, "--share");
+    if (doors->audit) failed |= text_list_add(words, "--audit");
+    if (doors->access_log) failed |= text_list_add(words, "--access-log");
+    if (doors->metrics_tenants) failed |= text_list_add(words, "--metrics-tenants");
+    failed |= add_each(words, "--allow-host", &doors->hosts);
+    failed |= add_each(words, "--allow-origin", &doors->origins);
     return failed;
+}
+
+void doors_release(struct door_options *doors) {
+    text_list_release(&doors->hosts);
+    text_list_release(&doors->origins);
 }
 
 bool doors_reread(const struct door_options *doors) {

@@ -1,5 +1,5 @@
-/* The options of `up` and `api` that say who may come in: keys, TLS, and what is left open on
- * purpose. Read next: ../auth/auth.h, ../http/tls.h. */
+/* The options of `up` and `api` that say who may come in, keys, TLS, and what is left open on
+ * purpose, and what is written down of it. Read next: ../auth/auth.h, ../http/tls.h. */
 #ifndef BLASD_MAIN_DOORS_H
 #define BLASD_MAIN_DOORS_H
 
@@ -15,6 +15,8 @@ struct door_options {
     const char *tls_key;               /* --tls-key, BLASD_TLS_KEY */
     const char *client_ca;             /* --tls-client-ca, BLASD_TLS_CLIENT_CA */
     bool insecure_no_keys, insecure_no_tls;
+    bool share, audit, access_log, metrics_tenants;
+    struct text_list hosts, origins; /* --allow-host, --allow-origin */
 };
 
 enum {
@@ -27,7 +29,13 @@ enum {
     OPTION_PLAIN,
     OPTION_JWT,
     OPTION_ISSUER,
-    OPTION_AUDIENCE
+    OPTION_AUDIENCE,
+    OPTION_HOST,
+    OPTION_ORIGIN,
+    OPTION_SHARE,
+    OPTION_AUDIT,
+    OPTION_ACCESS,
+    OPTION_TENANTS
 };
 /* clang-format off */
 #define DOOR_OPTIONS                                                                               \
@@ -40,7 +48,13 @@ enum {
     {"jwt-issuer", required_argument, NULL, OPTION_ISSUER},                                        \
     {"jwt-audience", required_argument, NULL, OPTION_AUDIENCE},                                    \
     {"insecure-no-keys", no_argument, NULL, OPTION_OPEN},                                          \
-    {"insecure-no-tls", no_argument, NULL, OPTION_PLAIN}
+    {"insecure-no-tls", no_argument, NULL, OPTION_PLAIN},                                          \
+    {"allow-host", required_argument, NULL, OPTION_HOST},                                          \
+    {"allow-origin", required_argument, NULL, OPTION_ORIGIN},                                      \
+    {"share", no_argument, NULL, OPTION_SHARE},                                                    \
+    {"audit", no_argument, NULL, OPTION_AUDIT},                                                    \
+    {"access-log", no_argument, NULL, OPTION_ACCESS},                                              \
+    {"metrics-tenants", no_argument, NULL, OPTION_TENANTS}
 /* clang-format on */
 #define DOOR_USAGE                                                                                 \
     "  --keys FILE            let in who shows a key of this file alone; `blasd keys add` makes\n" \
@@ -58,7 +72,18 @@ enum {
     "                         key: `blasd keys add --certificate` [BLASD_TLS_CLIENT_CA]\n"         \
     "  --insecure-no-keys, --insecure-no-tls\n"                                                    \
     "                         without these two nothing but loopback or a unix socket is\n"        \
-    "                         listened on without keys, or without TLS\n"
+    "                         listened on without keys, or without TLS\n"                          \
+    "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"         \
+    "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"       \
+    "  --share                clients on this machine may hand in tensors as files, and map "      \
+    "results:\n"                                                                                   \
+    "                         whoever may write into the blob directory, which is this user's "    \
+    "alone\n"                                                                                      \
+    "  --audit                logs a line for each job that is taken, beside those for what is "   \
+    "refused,\n"                                                                                   \
+    "                         fails, expires or is cancelled\n"                                    \
+    "  --access-log           logs a line for each request that is answered\n"                     \
+    "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
 
 /* Whether nobody comes in without a key or a token. */
 static inline bool doors_closed(const struct door_options *doors) {
@@ -66,12 +91,13 @@ static inline bool doors_closed(const struct door_options *doors) {
 }
 /* What the environment says. */
 void doors_init(struct door_options *doors);
-/* 0, or 1: the option is none of these. */
+/* 0, 1: the option is none of these, or -1: no memory. */
 int doors_take(struct door_options *doors, int option, const char *value);
 /* Whether the options fit together and suit what is listened on; makes the first key where that
  * was asked for. */
 int doors_check(const struct door_options *doors, const struct listeners *listeners,
                 struct blasd_err *err);
+void doors_release(struct door_options *doors);
 /* The same options, as words for `blasd api`. 0, or -1: no memory. */
 int doors_words(const struct door_options *doors, struct text_list *words);
 /* Whether there is anything that SIGHUP would have read anew; without, it ends the service. */

@@ -98,8 +98,8 @@ static int start_request(struct lane_rounds *rounds, const struct round *round,
     int code;
     request->curl = curl;
     if (curl == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
-    code = blasd_outgoing_visit(rounds->outgoing, hook->url, round->sender->field, curl,
-                                &request->visit, err);
+    code = blasd_outgoing_transfer(rounds->outgoing, hook->url, round->sender->field, curl,
+                                   &request->transfer, err);
     if (code == 0) code = round->sender->begin(round->sender->arg, round->lane, hook, request, err);
     if (code != 0) return code;
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, request->headers);
@@ -167,7 +167,7 @@ static void take_result(const struct lane_sender *sender, struct lane_request *r
                   request->outcome.id, status);
     else
         blasd_log(BLASD_LOG_INFO, "the %s of job %s did not get through: %s", sender->noun,
-                  request->outcome.id, blasd_outgoing_why(&request->visit, code));
+                  request->outcome.id, blasd_outgoing_why(&request->transfer, code));
 }
 
 static struct round *round_of(struct lane_rounds *rounds, const struct lane_request *request) {

@@ -15,7 +15,7 @@
 /* One request. */
 struct lane_request {
     struct blasd_webhook_outcome outcome;
-    struct blasd_outgoing_visit visit;
+    struct blasd_outgoing_transfer transfer;
     struct curl_slist *headers; /* owned, as all below */
     CURL *curl;
     void *body; /* the sender's own */

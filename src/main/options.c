@@ -141,6 +141,7 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_FREE: common->no_confine = true; return 0;
     case OPTION_OUTGOING: common->outgoing_hosts = value; return 0;
     case OPTION_OUTGOING_CA: common->outgoing_ca = value; return 0;
+    case OPTION_PRICE: return setenv("BLASD_PRICE", value, 1); /* which children inherit */
     case OPTION_LIMIT:
         if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
         fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);
@@ -177,38 +178,42 @@ static int check_outgoing(const struct common_options *common) {
     return 0;
 }
 
-int command_line_read(const struct command_line *line, int argc, char **argv) {
+static int read_prices(struct common_options *common) {
+    static struct blasd_prices prices;
+    const char *text = from_environment("BLASD_PRICE");
+    struct blasd_err err = {0};
+    if (text == NULL) return 0;
+    common->prices = &prices;
+    if (blasd_prices_read(text, &prices, &err) == 0) return 0;
+    fprintf(stderr, "blasd: --price: %s\n", err.detail);
+    return -1;
+}
+
+int command_line_read(const struct command_line *line, struct common_options *common,
+                      void *settings, int argc, char **argv) {
     int option;
-    if (common_init(line->common) != 0) return BLASD_EXIT_USAGE;
+    if (common_init(common) != 0) return BLASD_EXIT_USAGE;
     while ((option = getopt_long(argc, argv, "h", line->options, NULL)) != -1) {
-        int taken = option == '?' ? -1 : common_take(line->common, option, optarg);
+        int taken = option == '?' ? -1 : common_take(common, option, optarg);
         if (option == 'h') {
             printf("%s%s%s%s", line->usage, common_usage, telemetry_usage, line->notes);
             return -1;
         }
-        if (taken == 1) taken = line->take(line->arg, option, optarg);
+        if (taken == 1) taken = line->take(settings, option, optarg);
         if (taken != 0) return option_wrong(line->command);
     }
     if (optind < argc) {
         fprintf(stderr, "blasd %s: '%s' is not an option\n", line->command, argv[optind]);
         return option_wrong(line->command);
     }
-    if (telemetry_check(&line->common->telemetry) != 0 || check_outgoing(line->common) != 0)
+    if (telemetry_check(&common->telemetry) != 0 || check_outgoing(common) != 0 ||
+        (line->has_prices && read_prices(common) != 0))
         return option_wrong(line->command);
-    if (line->needs_redis && line->common->redis == NULL) {
+    if (line->needs_redis && common->redis == NULL) {
         fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
         return option_wrong(line->command);
     }
     return 0;
-}
-
-int prices_read(struct blasd_prices *ret) {
-    const char *text = from_environment(PRICE_VARIABLE);
-    struct blasd_err err = {0};
-    if (text == NULL) return 0;
-    if (blasd_prices_read(text, ret, &err) == 0) return 1;
-    fprintf(stderr, "blasd: --price: %s\n", err.detail);
-    return -1;
 }
 
 const char *webhook_secrets_given(void) {
@@ -225,6 +230,18 @@ int hold_low_latency(const char *device) {
             device, strerror(errno));
     if (fd >= 0) close(fd);
     return -1;
+}
+
+struct blasd_queue_options common_queue(const struct common_options *common) {
+    return (struct blasd_queue_options){.url = common->redis,
+                                        .name = common->queue,
+                                        .limits = &common->limits,
+                                        .may_lose_jobs = common->may_lose_jobs};
+}
+
+int common_store_open(const struct common_options *common, struct blasd_store **ret,
+                      struct blasd_err *err) {
+    return blasd_store_open(common->blobs == NULL ? "redis" : common->blobs, ret, err);
 }
 
 int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err) {

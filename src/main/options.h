@@ -25,6 +25,8 @@ struct common_options {
     struct blasd_limits limits;
     enum blasd_log_level log_level; /* --log-level, BLASD_LOG_LEVEL; info */
     struct telemetry_options telemetry;
+    const struct blasd_prices
+        *prices; /* --price, BLASD_PRICE; NULL: none, or not for the command */
 };
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
@@ -37,7 +39,8 @@ enum {
     OPTION_LOG,
     OPTION_FREE,
     OPTION_OUTGOING,
-    OPTION_OUTGOING_CA
+    OPTION_OUTGOING_CA,
+    OPTION_PRICE
 };
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
@@ -53,21 +56,26 @@ enum {
     {"outgoing-ca", required_argument, NULL, OPTION_OUTGOING_CA},                                  \
     TELEMETRY_OPTIONS,                                                                             \
     {"help", no_argument, NULL, 'h'}
+#define PRICE_OPTION {"price", required_argument, NULL, OPTION_PRICE}
 /* clang-format on */
 
 /* A command that has these options and its own. */
 struct command_line {
     const char *command, *usage, *notes; /* common_usage is printed between these two */
     const struct option *options;
-    struct common_options *common;
-    bool needs_redis;
     /* Takes an option of the command's own; 0, or -1 after a message. */
-    int (*take)(void *arg, int option, char *value);
-    void *arg;
+    int (*take)(void *settings, int option, char *value);
+    bool needs_redis, has_prices;
 };
 /* Reads the environment, then the options; of a word with a password it leaves none in the list of
- * processes. 0, an exit status after a message, or -1 after help was printed. */
-int command_line_read(const struct command_line *line, int argc, char **argv);
+ * processes. `settings` are the command's own. 0, an exit status after a message, or -1 after help
+ * was printed. */
+int command_line_read(const struct command_line *line, struct common_options *common,
+                      void *settings, int argc, char **argv);
+/* The queue in that Redis; its store is still to come. */
+struct blasd_queue_options common_queue(const struct common_options *common);
+int common_store_open(const struct common_options *common, struct blasd_store **ret,
+                      struct blasd_err *err);
 /* That the given Redis loses no jobs and that the store is the deployment's. A Redis that is away
  * may come later: that is no error, for whoever connects then asks again. */
 int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err);
@@ -87,11 +95,6 @@ const char *common_blob_dir(const struct common_options *common);
 long option_number(const char *option, const char *text, long least, long most);
 /* What getopt said no to, as an exit status; `command` for the hint. */
 int option_wrong(const char *command);
-
-/* --price hands its text on in this variable: what it says, in *ret. 1, 0 where it says nothing, or
- * -1 after a message. */
-#define PRICE_VARIABLE "BLASD_PRICE"
-int prices_read(struct blasd_prices *ret);
 
 /* What the variable says of the file that webhooks are signed with; NULL: nothing. */
 const char *webhook_secrets_given(void);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define AGAIN_NS (20 * BLASD_MS)
-#define PATIENCE_NS (2000 * BLASD_MS) /* for one answer */
+#define TIMEOUT_NS (2000 * BLASD_MS) /* for one answer */
 
 enum { PROBE_IDLE, PROBE_CONNECTING, PROBE_ASKED };
 
@@ -87,7 +87,7 @@ static void due(struct blasd_timer *timer) {
         again(probe);
         return;
     }
-    blasd_loop_timer_set(probe->loop, &probe->timer, blasd_clock_ns() + PATIENCE_NS);
+    blasd_loop_timer_set(probe->loop, &probe->timer, blasd_clock_ns() + TIMEOUT_NS);
 }
 
 void probe_start(struct probe *probe) {

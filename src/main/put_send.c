@@ -108,7 +108,7 @@ static bool may_help(long status) {
 static enum blasd_put_why why_not(const struct lane_request *request, CURLcode code) {
     const struct put *put = request->body;
     if (put->cut) return BLASD_PUT_LOST;
-    if (code == CURLE_COULDNT_CONNECT && request->visit.refused) return BLASD_PUT_NOT_ALLOWED;
+    if (code == CURLE_COULDNT_CONNECT && request->transfer.refused) return BLASD_PUT_NOT_ALLOWED;
     if (code == CURLE_OPERATION_TIMEDOUT) return BLASD_PUT_STALLED;
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CONNECT_ERROR)
         return BLASD_PUT_UNTRUSTED;

@@ -1,4 +1,4 @@
-/* The self-pipe. */
+/* The self-pipe, and the flag. */
 #include "main/signal_pipe.h"
 
 #include <errno.h>
@@ -36,4 +36,22 @@ int signal_pipe_next(int fd) {
         got = read(fd, &byte, 1);
     } while (got < 0 && errno == EINTR);
     return got == 1 ? byte : 0;
+}
+
+static volatile sig_atomic_t end_came;
+
+static void on_end_signal(int number) {
+    (void)number;
+    end_came = 1;
+}
+
+void note_end_signals(void) {
+    struct sigaction action = {.sa_handler = on_end_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+bool told_to_end(void) {
+    return end_came != 0;
 }

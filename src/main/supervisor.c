@@ -194,11 +194,9 @@ static void start_rest(struct supervisor *up) {
 static void on_redis_answers(struct probe *probe) {
     struct supervisor *up = probe->arg;
     struct blasd_err err = {0};
-    struct blasd_queue_options queue = {.url = up->common->redis,
-                                        .name = up->common->queue,
-                                        .limits = &up->common->limits,
-                                        .store = up->store};
+    struct blasd_queue_options queue = common_queue(up->common);
     int code;
+    queue.store = up->store;
     probe_start(&up->redis_alive);
     if (!up->rest_starts && !up->redis->heard) { /* or jobs were taken that a full disk refuses */
         blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + HEARD_NS);

@@ -182,8 +182,8 @@ static int set_up(struct blasd_fetch *fetch) {
     int64_t left_ms = (fetch->until_ns - blasd_clock_ns()) / BLASD_MS;
     char range[32], match[BLASD_FETCH_ETAG + 16];
     CURL *curl = fetch->curl;
-    int code = blasd_outgoing_visit(fetch->fetcher->outgoing, fetch->url, fetch->field, curl,
-                                    &fetch->visit, &fetch->err);
+    int code = blasd_outgoing_transfer(fetch->fetcher->outgoing, fetch->url, fetch->field, curl,
+                                       &fetch->transfer, &fetch->err);
     if (code != 0) return code;
     curl_easy_setopt(curl, CURLOPT_PRIVATE, fetch);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
@@ -260,9 +260,9 @@ static void ended(struct blasd_fetch *fetch, CURLcode code) {
     if (status >= 400)
         snprintf(why, sizeof why, "the server answers %ld", status);
     else
-        snprintf(why, sizeof why, "%s", blasd_outgoing_why(&fetch->visit, code));
+        snprintf(why, sizeof why, "%s", blasd_outgoing_why(&fetch->transfer, code));
     tear_down(fetch);
-    if (fetch->visit.refused && code == CURLE_COULDNT_CONNECT)
+    if (fetch->transfer.refused && code == CURLE_COULDNT_CONNECT)
         blasd_fail(&fetch->err, BLASD_E_url_not_allowed, fetch->field, "%s", why);
     else if (fetch->answer.jump && fetch->file.etag[0] == '\0')
         (void)refuse(fetch, "the server gives no strong ETag, without which a part of a file "

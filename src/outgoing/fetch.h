@@ -36,7 +36,7 @@ struct blasd_fetch {
     struct blasd_fetcher *fetcher;
     CURL *curl; /* NULL: no transfer is under way */
     struct curl_slist *headers;
-    struct blasd_outgoing_visit visit;
+    struct blasd_outgoing_transfer transfer;
     struct blasd_err err;
     int64_t until_ns, again_ns;
     int tries;

@@ -2,8 +2,8 @@
  * name, and how such a request is made.
  *
  * A URL is looked at twice. blasd_outgoing_check, where a client names it, goes by its text alone:
- * scheme, host and port have to be listed. blasd_outgoing_visit, where the request is made, looks
- * again, and then at each address that a connection is about to be made to, whatever name led
+ * scheme, host and port have to be listed. blasd_outgoing_transfer, where the request is made,
+ * looks again, and then at each address that a connection is about to be made to, whatever name led
  * there: one of this machine, of a private network or of a cloud's inside is refused unless the
  * operator listed it as such. So a name that points elsewhere meanwhile gains nothing. No redirect
  * is followed, no proxy asked, no other protocol spoken. Read next: hosts.h (the list). */
@@ -37,7 +37,7 @@ int blasd_outgoing_check(const struct blasd_outgoing *outgoing, const char *url,
                          const char *field, char plain[BLASD_OUTGOING_URL], struct blasd_err *err);
 
 /* One request; stays where it is until that has ended. */
-struct blasd_outgoing_visit {
+struct blasd_outgoing_transfer {
     const struct outgoing_host *host; /* borrowed from the list */
     bool refused;                     /* an address was not connected to */
 };
@@ -45,9 +45,10 @@ struct blasd_outgoing_visit {
 /* Checks the URL, and prepares a new handle, or one after curl_easy_reset, for it. The caller adds
  * what it sends and receives, and how long all of it may take; it sets none of the options that
  * say where to. */
-int blasd_outgoing_visit(const struct blasd_outgoing *outgoing, const char *url, const char *field,
-                         CURL *curl, struct blasd_outgoing_visit *visit, struct blasd_err *err);
-/* Why a visit failed, as text that a client may see. */
-const char *blasd_outgoing_why(const struct blasd_outgoing_visit *visit, CURLcode code);
+int blasd_outgoing_transfer(const struct blasd_outgoing *outgoing, const char *url,
+                            const char *field, CURL *curl, struct blasd_outgoing_transfer *transfer,
+                            struct blasd_err *err);
+/* Why a transfer failed, as text that a client may see. */
+const char *blasd_outgoing_why(const struct blasd_outgoing_transfer *transfer, CURLcode code);
 
 #endif

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One piece into its place. */
+/* One chunk into its place. */
 static int fetch(struct blasd_caller *caller, const char *queue, struct blasd_blob *blob,
                  uint64_t n, size_t len, struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX];

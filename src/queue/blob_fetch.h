@@ -1,5 +1,5 @@
 /* A blob as it lies in the store, whole: a file is there already, values of Redis are moved in
- * pieces. For who waits for Redis; the front end does not (front_blob.c). */
+ * chunks. For who waits for Redis; the front end does not (front_blob.c). */
 #ifndef BLASD_QUEUE_BLOB_FETCH_H
 #define BLASD_QUEUE_BLOB_FETCH_H
 

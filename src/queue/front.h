@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/text.h"
 #include "queue/front_queue.h"
 #include "queue/queue_link.h"
@@ -115,7 +116,8 @@ struct front_entry {
     char holds[2 + BLASD_MAX_INPUTS * (BLASD_REFERRED_NAME + 1)]; /* OPTIONS: the tensors */
     size_t holds_len;
     struct blasd_key batch_key;
-    struct blasd_buf pieces; /* owned by the batch entry's place, and kept for the next one there */
+    struct blasd_buf
+        record_frames; /* owned by the batch entry's place, and kept for the next one there */
 };
 
 struct front_entries {
@@ -123,7 +125,7 @@ struct front_entries {
     int count;
     int jobs_most; /* of a batch entry: half of what a worker claims, or it would have to be opened
                     */
-    size_t bytes;  /* of all pieces */
+    size_t bytes;  /* of all record frames */
 };
 
 /* A connection, and its calls by how far they are. */

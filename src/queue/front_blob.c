@@ -1,6 +1,6 @@
 /* Blobs on their way out of the store and, for the kind redis, into it.
  *
- * A blob of kind dir is opened and mapped where it lies. One of kind redis lies there in pieces; a
+ * A blob of kind dir is opened and mapped where it lies. One of kind redis lies there in chunks; a
  * few of them are in flight at a time, each an ordinary call that is sent again if its connection
  * is lost, and locally the bytes are in a memfd. What the calls of one blob share lives until the
  * last of them is gone. Read next: functions/contract.lua for the keys. */
@@ -13,17 +13,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE BLASD_QUEUE_CHUNK
-/* bytes of pieces in flight, at least one piece */
-#define WINDOW ((4 * BLASD_MIB + PIECE - 1) / PIECE)
-#define PIECE_TRIES 3
+#define CHUNK BLASD_QUEUE_CHUNK
+/* bytes of chunks in flight, at least one chunk */
+#define WINDOW ((4 * BLASD_MIB + CHUNK - 1) / CHUNK)
+#define CHUNK_TRIES 3
 #define HOLD_AGAIN (30000 * BLASD_MS)
 
 struct transfer {
     int refs; /* calls that point here */
     struct blasd_front_queue *queue;
-    uint64_t bytes, next; /* all; where the next piece begins */
-    uint64_t flying;      /* pieces in flight */
+    uint64_t bytes, next; /* all; where the next chunk begins */
+    uint64_t flying;      /* chunks in flight */
     bool failed;
     struct blasd_err err;
     /* out of the store */
@@ -36,7 +36,7 @@ struct transfer {
     int64_t held_ns;               /* when Redis was last told that the blob is being written */
 };
 
-struct piece {
+struct chunk {
     struct front_call call;
     struct transfer *transfer;
     uint64_t offset;
@@ -50,23 +50,23 @@ static void transfer_unref(struct transfer *t) {
     free(t);
 }
 
-static void piece_release(struct front_call *call) {
-    transfer_unref(((struct piece *)(void *)call)->transfer);
+static void chunk_release(struct front_call *call) {
+    transfer_unref(blasd_container_of(call, struct chunk, call)->transfer);
 }
 
-static struct piece *piece_new(struct transfer *t, front_reply_fn reply) {
-    struct piece *piece = front_call_new(t->queue, sizeof *piece, reply);
-    if (piece == NULL) {
+static struct chunk *chunk_new(struct transfer *t, front_reply_fn reply) {
+    struct chunk *chunk = front_call_new(t->queue, sizeof *chunk, reply);
+    if (chunk == NULL) {
         t->failed = true;
         blasd_fail(&t->err, BLASD_E_no_space, "", "the front end is out of memory");
         return NULL;
     }
-    if (t->from == NULL) front_call_reads(&piece->call);
-    piece->transfer = t;
-    piece->call.release = piece_release;
-    piece->call.tries_left = PIECE_TRIES;
+    if (t->from == NULL) front_call_reads(&chunk->call);
+    chunk->transfer = t;
+    chunk->call.release = chunk_release;
+    chunk->call.tries_left = CHUNK_TRIES;
     t->refs++;
-    return piece;
+    return chunk;
 }
 
 static void fail(struct transfer *t, const struct blasd_err *err) {
@@ -74,19 +74,19 @@ static void fail(struct transfer *t, const struct blasd_err *err) {
     t->failed = true;
 }
 
-static void add_piece_key(struct front_call *call, const char *name, uint64_t offset) {
+static void add_chunk_key(struct front_call *call, const char *name, uint64_t offset) {
     char key[BLASD_LINK_KEY_MAX];
     size_t len = blasd_link_key(key, call->queue->name, ":blob:%s:%llu", name,
-                                (unsigned long long)(offset / PIECE));
+                                (unsigned long long)(offset / CHUNK));
     front_call_arg(call, key, len);
 }
 
-/* Takes the next piece of the transfer for `piece`. */
-static void take_next(struct transfer *t, struct piece *piece) {
+/* Takes the next chunk of the transfer for `chunk`. */
+static void take_next(struct transfer *t, struct chunk *chunk) {
     uint64_t left = t->bytes - t->next;
-    piece->offset = t->next;
-    piece->len = (size_t)(left < PIECE ? left : PIECE);
-    t->next += piece->len;
+    chunk->offset = t->next;
+    chunk->len = (size_t)(left < CHUNK ? left : CHUNK);
+    t->next += chunk->len;
     t->flying++;
 }
 
@@ -114,17 +114,17 @@ static void get_more(struct transfer *t);
 
 static void get_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct piece *piece = (struct piece *)(void *)call;
-    struct transfer *t = piece->transfer;
+    struct chunk *chunk = blasd_container_of(call, struct chunk, call);
+    struct transfer *t = chunk->transfer;
     struct blasd_err own;
     t->flying--;
     if (err != NULL) {
         fail(t, err);
     } else if (reply != NULL) {
-        if (reply->type != REDIS_REPLY_STRING || reply->len != piece->len) {
+        if (reply->type != REDIS_REPLY_STRING || reply->len != chunk->len) {
             missing(t->blob.name, &own);
             fail(t, &own);
-        } else if (blasd_blob_write(&t->blob, piece->offset, reply->str, reply->len, &own) != 0) {
+        } else if (blasd_blob_write(&t->blob, chunk->offset, reply->str, reply->len, &own) != 0) {
             fail(t, &own);
         }
     }
@@ -133,13 +133,13 @@ static void get_reply(struct front_call *call, const redisReply *reply,
 }
 
 static void get_more(struct transfer *t) {
-    struct piece *piece;
+    struct chunk *chunk;
     while (!t->failed && t->next < t->bytes && t->flying < WINDOW &&
-           (piece = piece_new(t, get_reply)) != NULL) {
-        take_next(t, piece);
-        front_call_text(&piece->call, "GET");
-        add_piece_key(&piece->call, t->blob.name, piece->offset);
-        front_call_send(&piece->call);
+           (chunk = chunk_new(t, get_reply)) != NULL) {
+        take_next(t, chunk);
+        front_call_text(&chunk->call, "GET");
+        add_chunk_key(&chunk->call, t->blob.name, chunk->offset);
+        front_call_send(&chunk->call);
     }
 }
 
@@ -147,7 +147,7 @@ void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *nam
                                 blasd_blob_fn done, void *arg) {
     bool dir = blasd_store_kind(queue->store) == BLASD_STORE_DIR;
     struct transfer *t = calloc(1, sizeof *t);
-    struct piece *now = NULL;
+    struct chunk *now = NULL;
     struct blasd_err err;
     int result;
     if (t != NULL) {
@@ -155,7 +155,7 @@ void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *nam
         t->bytes = bytes;
         t->done = done;
         t->arg = arg;
-        now = piece_new(t, get_reply);
+        now = chunk_new(t, get_reply);
     }
     if (now == NULL) {
         free(t);
@@ -170,7 +170,7 @@ void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *nam
     if (result == -BLASD_E_inputs_lost) missing(name, &err);
     if (result != 0) fail(t, &err);
     if (dir) t->next = t->bytes;
-    /* a first call that needs no answer: it starts the pieces, or ends what needs none, by the next
+    /* a first call that needs no answer: it starts the chunks, or ends what needs none, by the next
      * flush */
     t->flying++;
     front_call_answer_later(&now->call, NULL);
@@ -183,7 +183,7 @@ static void put_hold(struct transfer *t, front_reply_fn reply);
 
 /* Redis knows that the blob is whole and held: now the job may refer to it. */
 static void put_end(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {
-    struct transfer *t = ((struct piece *)(void *)call)->transfer;
+    struct transfer *t = blasd_container_of(call, struct chunk, call)->transfer;
     struct front_call *then = t->then;
     (void)reply;
     t->then = NULL;
@@ -207,7 +207,7 @@ static void put_step(struct transfer *t) {
 
 static void put_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct transfer *t = ((struct piece *)(void *)call)->transfer;
+    struct transfer *t = blasd_container_of(call, struct chunk, call)->transfer;
     (void)reply;
     t->flying--;
     if (err != NULL) fail(t, err);
@@ -215,18 +215,18 @@ static void put_reply(struct front_call *call, const redisReply *reply,
 }
 
 static void put_hold(struct transfer *t, front_reply_fn reply) {
-    struct piece *piece = piece_new(t, reply);
-    if (piece == NULL) return;
+    struct chunk *chunk = chunk_new(t, reply);
+    if (chunk == NULL) return;
     if (reply == put_reply) t->flying++;
     t->held_ns = blasd_clock_ns();
-    front_call_function(&piece->call, "blob");
-    front_call_text(&piece->call, t->from->name);
-    front_call_number(&piece->call, t->bytes);
-    front_call_send(&piece->call);
+    front_call_function(&chunk->call, "blob");
+    front_call_text(&chunk->call, t->from->name);
+    front_call_number(&chunk->call, t->bytes);
+    front_call_send(&chunk->call);
 }
 
 /* One argument of the command is read from the blob, straight into the command. */
-static int add_piece_bytes(struct front_call *call, const struct blasd_blob *from, uint64_t offset,
+static int add_chunk_bytes(struct front_call *call, const struct blasd_blob *from, uint64_t offset,
                            size_t len) {
     struct blasd_buf *out = &call->command;
     size_t got = 0;
@@ -245,17 +245,17 @@ static int add_piece_bytes(struct front_call *call, const struct blasd_blob *fro
 }
 
 static void put_more(struct transfer *t) {
-    struct piece *piece;
+    struct chunk *chunk;
     if (!t->failed && t->next < t->bytes && blasd_clock_ns() - t->held_ns > HOLD_AGAIN)
         put_hold(t, put_reply);
     while (!t->failed && t->next < t->bytes && t->flying < WINDOW &&
-           (piece = piece_new(t, put_reply)) != NULL) {
-        take_next(t, piece);
-        front_call_text(&piece->call, "SET");
-        add_piece_key(&piece->call, t->from->name, piece->offset);
-        if (add_piece_bytes(&piece->call, t->from, piece->offset, piece->len) != 0)
-            piece->call.broken = true;
-        front_call_send(&piece->call);
+           (chunk = chunk_new(t, put_reply)) != NULL) {
+        take_next(t, chunk);
+        front_call_text(&chunk->call, "SET");
+        add_chunk_key(&chunk->call, t->from->name, chunk->offset);
+        if (add_chunk_bytes(&chunk->call, t->from, chunk->offset, chunk->len) != 0)
+            chunk->call.broken = true;
+        front_call_send(&chunk->call);
     }
 }
 
@@ -273,7 +273,7 @@ void front_blob_put(struct blasd_front_queue *queue, const struct blasd_blob *bl
     t->bytes = blob->bytes;
     t->then = then;
     t->refs = 1;
-    put_hold(t, put_reply); /* its answer starts the pieces */
+    put_hold(t, put_reply); /* its answer starts the chunks */
     if (t->failed) {
         t->then = NULL;
         front_call_answer_later(then, &t->err);

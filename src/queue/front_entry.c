@@ -6,11 +6,11 @@
 #include "queue/front.h"
 
 #include "base/text.h"
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 #include <string.h>
 
-#define PIECES_MOST (64 * BLASD_MIB) /* batches are full long before */
+#define RECORD_FRAMES_MOST (64 * BLASD_MIB) /* batches are full long before */
 
 static bool same_batch_entry(const struct front_entry *a, const struct front_entry *b) {
     return a->id[0] == b->id[0] && a->cost == b->cost && a->stream == b->stream &&
@@ -38,11 +38,11 @@ void front_entry_join(struct front_entries *entries, const struct front_entry *l
     }
     if (entries->count == FRONT_ENTRIES) return; /* it keeps the id it has, and travels alone */
     entry = &entries->of[entries->count++];
-    kept = entry->pieces;
+    kept = entry->record_frames;
     *entry = *like;
-    entry->pieces = kept;
+    entry->record_frames = kept;
     entry->jobs = 0;
-    blasd_buf_reset(&entry->pieces);
+    blasd_buf_reset(&entry->record_frames);
     memcpy(entry->id, id, sizeof entry->id);
 }
 
@@ -54,23 +54,24 @@ struct front_entry *front_entry_of(struct front_entries *entries, const char *id
 
 int front_entry_add(struct front_entries *entries, struct front_entry *entry, const char *id,
                     const void *frame, size_t len) {
-    if (blasd_piece_add(&entry->pieces, id, frame, len) != 0) return -1;
+    if (blasd_record_frame_add(&entry->record_frames, id, frame, len) != 0) return -1;
     if (entry->jobs == 0) memcpy(entry->id, id, sizeof entry->id);
     entry->jobs++;
-    entries->bytes += BLASD_PIECE_HEAD + len;
+    entries->bytes += BLASD_RECORD_FRAME_HEAD + len;
     return 0;
 }
 
 void front_entry_write(const struct front_entry *entry, struct front_call *call) {
-    const char *pieces = entry->pieces.data;
+    const char *record_frames = entry->record_frames.data;
     char cost[2 * BLASD_TEXT_NUMBER];
     size_t len = blasd_text_number(cost, entry->cost);
     if (entry->jobs == 1) { /* a batch entry of one is a job */
         front_call_arg(call, entry->id, BLASD_ID_LEN);
-        front_call_arg(call, pieces + BLASD_PIECE_HEAD, entry->pieces.len - BLASD_PIECE_HEAD);
+        front_call_arg(call, record_frames + BLASD_RECORD_FRAME_HEAD,
+                       entry->record_frames.len - BLASD_RECORD_FRAME_HEAD);
     } else {
         front_call_arg(call, entry->id, BLASD_ID_ENTRY);
-        front_call_arg(call, pieces, entry->pieces.len);
+        front_call_arg(call, record_frames, entry->record_frames.len);
         cost[len++] = ' ';
         len += blasd_text_number(cost + len, (uint64_t)entry->jobs);
     }
@@ -81,7 +82,8 @@ void front_entry_write(const struct front_entry *entry, struct front_call *call)
 void front_entries_init(struct front_entries *entries, uint64_t claim_jobs) {
     uint64_t half = claim_jobs / 2;
     entries->jobs_most = half < FRONT_ENTRY_JOBS ? (int)half : FRONT_ENTRY_JOBS;
-    for (int i = 0; i < FRONT_ENTRIES; i++) blasd_buf_init(&entries->of[i].pieces, PIECES_MOST);
+    for (int i = 0; i < FRONT_ENTRIES; i++)
+        blasd_buf_init(&entries->of[i].record_frames, RECORD_FRAMES_MOST);
 }
 
 void front_entries_reset(struct front_entries *entries) {
@@ -90,6 +92,6 @@ void front_entries_reset(struct front_entries *entries) {
 }
 
 void front_entries_free(struct front_entries *entries) {
-    for (int i = 0; i < FRONT_ENTRIES; i++) blasd_buf_release(&entries->of[i].pieces);
+    for (int i = 0; i < FRONT_ENTRIES; i++) blasd_buf_release(&entries->of[i].record_frames);
     front_entries_reset(entries);
 }

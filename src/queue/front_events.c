@@ -2,7 +2,7 @@
  * the connection that listens anyway. Nothing depends on what comes here, or does not.
  * functions/events.lua says what a message is. Read next: ../http/events.h. */
 #include "queue/front.h"
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,18 +10,18 @@
 
 #define HEAD_MOST 256 /* bytes of "TENANT SKIPPED WORKER\n" */
 
-static void tell_pieces(struct blasd_front_queue *queue, struct blasd_told *told, const char *bytes,
-                        size_t len) {
+static void tell_record_frames(struct blasd_front_queue *queue, struct blasd_told *told,
+                               const char *bytes, size_t len) {
     told->first = true;
-    while (len >= BLASD_PIECE_HEAD) {
-        size_t record_len = blasd_piece_len(bytes);
-        if (record_len > len - BLASD_PIECE_HEAD) return;
-        told->record = bytes + BLASD_PIECE_HEAD;
+    while (len >= BLASD_RECORD_FRAME_HEAD) {
+        size_t record_len = blasd_record_frame_len(bytes);
+        if (record_len > len - BLASD_RECORD_FRAME_HEAD) return;
+        told->record = bytes + BLASD_RECORD_FRAME_HEAD;
         told->len = record_len;
         queue->hooks.on_told(queue->hooks.arg, told);
         told->first = false;
-        bytes += BLASD_PIECE_HEAD + record_len;
-        len -= BLASD_PIECE_HEAD + record_len;
+        bytes += BLASD_RECORD_FRAME_HEAD + record_len;
+        len -= BLASD_RECORD_FRAME_HEAD + record_len;
     }
 }
 
@@ -42,11 +42,11 @@ static void tell(struct blasd_front_queue *queue, const char *bytes, size_t len)
     }
     len -= (size_t)(end + 1 - bytes);
     for (size_t at = 0;
-         at + BLASD_PIECE_HEAD <= len;) { /* how many: a batch is told with its first */
+         at + BLASD_RECORD_FRAME_HEAD <= len;) { /* how many: a batch is told with its first */
         told.jobs++;
-        at += BLASD_PIECE_HEAD + blasd_piece_len(end + 1 + at);
+        at += BLASD_RECORD_FRAME_HEAD + blasd_record_frame_len(end + 1 + at);
     }
-    tell_pieces(queue, &told, end + 1, len);
+    tell_record_frames(queue, &told, end + 1, len);
 }
 
 static void handle_event(redisAsyncContext *ac, void *reply, void *arg) {

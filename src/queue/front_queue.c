@@ -10,7 +10,6 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "base/hex.h"
 
 #include <inttypes.h>

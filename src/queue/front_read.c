@@ -3,7 +3,6 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
-#include "base/container.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +45,7 @@ static void remove_tensors(struct blasd_front_queue *queue, const char *id) {
 
 static void record_reply(struct front_call *call, const redisReply *reply,
                          const struct blasd_err *err) {
-    struct record_call *c = (struct record_call *)(void *)call;
+    struct record_call *c = blasd_container_of(call, struct record_call, call);
     const redisReply *r = NULL;
     struct blasd_early early;
     struct blasd_err own;
@@ -204,7 +203,7 @@ static void list_made(struct blasd_front_queue *queue) {
 
 static void list_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
-    struct list_call *c = (struct list_call *)(void *)call;
+    struct list_call *c = blasd_container_of(call, struct list_call, call);
     const void **records = NULL;
     size_t *lens = NULL;
     struct blasd_err own;
@@ -278,7 +277,7 @@ struct text_call {
 
 static void text_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
-    struct text_call *c = (struct text_call *)(void *)call;
+    struct text_call *c = blasd_container_of(call, struct text_call, call);
     struct blasd_err own;
     if (err == NULL && (reply == NULL || reply->type != REDIS_REPLY_STRING)) {
         unknown_answer(&own);

@@ -60,7 +60,7 @@ int blasd_front_queue_slice_read(struct blasd_front_queue *queue, const struct b
 }
 
 static void asked(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {
-    struct ask *ask = (struct ask *)(void *)call;
+    struct ask *ask = blasd_container_of(call, struct ask, call);
     struct blasd_front_queue *queue = call->queue;
     queue->slices.asking = false;
     if (err != NULL || reply == NULL || reply->type != REDIS_REPLY_STRING ||

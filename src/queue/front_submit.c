@@ -163,7 +163,7 @@ static void item_reply(struct blasd_front_queue *queue, const struct item *item,
 
 static void submit_reply(struct front_call *call, const redisReply *reply,
                          const struct blasd_err *err) {
-    struct front_submit *submit = (struct front_submit *)(void *)call;
+    struct front_submit *submit = blasd_container_of(call, struct front_submit, call);
     struct blasd_front_queue *queue = call->queue;
     bool whole = reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
                  reply->elements == (size_t)submit->entries + 3 &&
@@ -185,7 +185,7 @@ static void submit_reply(struct front_call *call, const redisReply *reply,
 }
 
 static void submit_release(struct front_call *call) {
-    struct front_submit *submit = (struct front_submit *)(void *)call;
+    struct front_submit *submit = blasd_container_of(call, struct front_submit, call);
     free(submit->items);
 }
 

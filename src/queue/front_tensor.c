@@ -45,7 +45,6 @@ struct put {
     struct blasd_err err;
     blasd_tensors_fn done;
     void *arg;
-    int64_t now_us;
     uint64_t most;
 };
 
@@ -85,7 +84,7 @@ static void put_answered(struct put *put, const struct blasd_err *err) {
 
 static void put_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct put *put = ((struct put_call *)(void *)call)->put;
+    struct put *put = blasd_container_of(call, struct put_call, call)->put;
     struct blasd_err own;
     bool good = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 1 &&
                 reply->element[0]->type == REDIS_REPLY_INTEGER;
@@ -158,7 +157,6 @@ struct tensor_call {
     void *arg;
     struct blasd_id_key key; /* of the tenant's ids */
     char id[BLASD_ID_LEN + 1];
-    bool listed;
 };
 
 /* "BYTES LIFE CREATED USED ENDS FORM", the sum where there is one, and behind a tab the device that
@@ -213,7 +211,7 @@ static int read_one(const redisReply *r, const char *id, const struct blasd_id_k
 
 static void one_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct tensor_call *c = (struct tensor_call *)(void *)call;
+    struct tensor_call *c = blasd_container_of(call, struct tensor_call, call);
     const redisReply *r = NULL;
     struct blasd_stored_tensor tensor;
     struct blasd_err own;
@@ -233,7 +231,7 @@ static void one_reply(struct front_call *call, const redisReply *reply,
 
 static void list_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
-    struct tensor_call *c = (struct tensor_call *)(void *)call;
+    struct tensor_call *c = blasd_container_of(call, struct tensor_call, call);
     struct blasd_stored_tensor *tensors = NULL;
     struct blasd_err own;
     int count = 0;
@@ -309,7 +307,7 @@ struct tensors_call {
 
 static void tensors_reply(struct front_call *call, const redisReply *reply,
                           const struct blasd_err *err) {
-    struct tensors_call *c = (struct tensors_call *)(void *)call;
+    struct tensors_call *c = blasd_container_of(call, struct tensors_call, call);
     bool good =
         reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == (size_t)c->ids;
     struct blasd_stored_tensor tensor;

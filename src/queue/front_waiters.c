@@ -7,7 +7,7 @@
  * every waiter, about a pending one once its call is answered. Read next: front_submit.c. */
 #include "base/container.h"
 #include "queue/front.h"
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,12 +111,12 @@ void front_wait_ended(struct blasd_front_queue *queue, const char *tenant, const
 }
 
 void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size_t len) {
-    while (len >= BLASD_PIECE_HEAD) {
-        size_t record_len = blasd_piece_len(bytes);
-        if (record_len > len - BLASD_PIECE_HEAD) return; /* not from a worker of ours */
-        front_wait_ended(queue, NULL, bytes + 4, bytes + BLASD_PIECE_HEAD, record_len);
-        bytes += BLASD_PIECE_HEAD + record_len;
-        len -= BLASD_PIECE_HEAD + record_len;
+    while (len >= BLASD_RECORD_FRAME_HEAD) {
+        size_t record_len = blasd_record_frame_len(bytes);
+        if (record_len > len - BLASD_RECORD_FRAME_HEAD) return; /* not from a worker of ours */
+        front_wait_ended(queue, NULL, bytes + 4, bytes + BLASD_RECORD_FRAME_HEAD, record_len);
+        bytes += BLASD_RECORD_FRAME_HEAD + record_len;
+        len -= BLASD_RECORD_FRAME_HEAD + record_len;
     }
 }
 
@@ -130,7 +130,7 @@ struct ask_call {
 
 static void ask_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
-    struct ask_call *ask = (struct ask_call *)(void *)call;
+    struct ask_call *ask = blasd_container_of(call, struct ask_call, call);
     struct blasd_front_queue *queue = call->queue;
     if (err != NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != (size_t)ask->count) {
         queue->standing.rewatch_later = true;

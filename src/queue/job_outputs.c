@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 1000
+#define TIMEOUT_MS 1000
 
 struct blasd_job_outputs {
     struct blasd_caller caller;
@@ -31,7 +31,7 @@ int blasd_job_outputs_open(const struct blasd_queue_options *options,
     }
     outputs->store = options->store;
     outputs->caller.library = &blasd_queue_library;
-    outputs->caller.patience_ms = PATIENCE_MS;
+    outputs->caller.timeout_ms = TIMEOUT_MS;
     snprintf(outputs->name, sizeof outputs->name, "%s", options->name);
     code = blasd_link_parse(options->url, options->name, &outputs->caller.address, err);
     if (code == 0)

@@ -11,7 +11,7 @@
 #define BLASD_QUEUE_FN(name) BLASD_QUEUE_LIBRARY "_" name
 extern const struct blasd_link_library blasd_queue_library;
 
-#define BLASD_QUEUE_CHUNK BLASD_MIB       /* a piece of a blob of kind redis */
+#define BLASD_QUEUE_CHUNK BLASD_MIB       /* a chunk of a blob of kind redis */
 #define BLASD_QUEUE_FRONT_CHANNEL "front" /* {q}:front:… are the names of reply channels */
 
 /* The limits as the functions take them, with those that are 0 resolved from the store's size. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 1000
+#define TIMEOUT_MS 1000
 #define EACH_MOST 16
 
 struct blasd_webhooks {
@@ -28,7 +28,7 @@ int blasd_webhooks_open(const struct blasd_queue_options *options, enum blasd_we
     webhooks->caller.library = &blasd_queue_library;
     /* of these they ask for none but where records are, which needs no number right */
     webhooks->caller.limits = "1 1 1 1 1 1 1 1 1 1 1";
-    webhooks->caller.patience_ms = PATIENCE_MS;
+    webhooks->caller.timeout_ms = TIMEOUT_MS;
     code = blasd_link_parse(options->url, options->name, &webhooks->caller.address, err);
     if (code == 0)
         *ret = webhooks;

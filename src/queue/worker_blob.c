@@ -1,4 +1,4 @@
-/* Blobs from a worker's side, whole: files are there already, values of Redis are moved in pieces.
+/* Blobs from a worker's side, whole: files are there already, values of Redis are moved in chunks.
  * Read next: blob_fetch.h. */
 #include "base/clock.h"
 #include "queue/blob_fetch.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define TEXT_MOST BLASD_GIB
-#define PATIENCE_MS 2000
+#define TIMEOUT_MS 2000
 
 /* The first call makes the connection, waits for a Redis that is still loading, and asks for its
  * time. */
@@ -49,7 +49,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     blasd_link_limits(options, &queue->limits);
     queue->caller.library = &blasd_queue_library;
     queue->caller.limits = queue->limits.text;
-    queue->caller.patience_ms = quarter < PATIENCE_MS ? (int)quarter : PATIENCE_MS;
+    queue->caller.timeout_ms = quarter < TIMEOUT_MS ? (int)quarter : TIMEOUT_MS;
     blasd_worker_turns_reset(&queue->turns);
     rc = queue->segments && queue->views
              ? blasd_link_parse(options->url, options->name, &queue->caller.address, err)

@@ -24,7 +24,7 @@ struct blasd_claim {
 };
 
 /* How a claimed job ended. */
-struct blasd_ending {
+struct blasd_completion {
     const char *id;     /* borrowed */
     const void *record; /* borrowed; a final record with its inline payload, wire/frame.h */
     size_t record_len;
@@ -87,7 +87,7 @@ void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64
 bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue);
 /* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);
+bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);
@@ -96,9 +96,11 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
                              struct blasd_err *err);
 /* Ends jobs and publishes their records, unless the lease is lost: then *lost and none accepted.
- * After queue_unavailable it is to be called again with the same endings, or the lease given up. */
-int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
-                              int count, bool *lost, struct blasd_err *err);
+ * After queue_unavailable it is to be called again with the same completions, or the lease given
+ * up. */
+int blasd_worker_queue_finish(struct blasd_worker_queue *queue,
+                              struct blasd_completion *completions, int count, bool *lost,
+                              struct blasd_err *err);
 /* Reports progress of begun jobs, and how long they will yet take (-1: not known), and learns
  * whether any of them is still wanted (not cancelled, expired or taken). Called through the
  * heartbeat's connection. */

@@ -27,13 +27,13 @@ struct blasd_worker_lease {
 
 /* Where the exchange of worker_turn.c stands. */
 struct blasd_worker_turns {
-    bool shared;  /* the last claim said that jobs of several tenants wait, or did of late */
-    bool watched; /* and that somebody wants to hear when jobs begin */
-    uint64_t seq; /* of the last turn */
-    bool unsure;  /* its reply is not known: it must be sent again */
-    bool ending;  /* and it has endings: only who has them can */
-    bool idle;    /* it found nothing: its reply will come in the list */
-    int jobs;     /* MAX and MAX_BYTES, as last asked for */
+    bool shared;     /* the last claim said that jobs of several tenants wait, or did of late */
+    bool watched;    /* and that somebody wants to hear when jobs begin */
+    uint64_t seq;    /* of the last turn */
+    bool unsure;     /* its reply is not known: it must be sent again */
+    bool completion; /* and it has completions: only who has them can */
+    bool idle;       /* it found nothing: its reply will come in the list */
+    int jobs;        /* MAX and MAX_BYTES, as last asked for */
     uint64_t bytes;
     int jobs_most;       /* the largest MAX so far */
     int64_t answered_ns; /* when jobs came last */

@@ -1,14 +1,15 @@
 /* How a worker ends jobs and comes by others: turns, and waits for their replies.
  *
- * A turn carries a number, endings, and what the worker wants. Where its reply is lost it is sent
- * again, with the same number: Redis does nothing twice and gives what it gave. Where there was
- * nothing to give the worker waits at its list, in which the reply comes once there is; where that
- * may be lost, too, the turn is sent again. That is all there is to a lost reply. Where jobs come
- * fast the wait is sent in one write with the turn, and Redis ends it at once if there were jobs.
+ * A turn carries a number, completions, and what the worker wants. Where its reply is lost it is
+ * sent again, with the same number: Redis does nothing twice and gives what it gave. Where there
+ * was nothing to give the worker waits at its list, in which the reply comes once there is; where
+ * that may be lost, too, the turn is sent again. That is all there is to a lost reply. Where jobs
+ * come fast the wait is sent in one write with the turn, and Redis ends it at once if there were
+ * jobs.
  *
  * This file must not know what frames and records hold. Read next: functions/workers.lua (turn),
  * functions/recovery.lua (serve). */
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 #include "queue/worker_side.h"
 
 #include "base/clock.h"
@@ -39,7 +40,7 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     redisFreeCommand(turns->wait);
     turns->wait = NULL;
     turns->wait_ms = 0;
-    turns->unsure = turns->ending = turns->idle = turns->led = turns->busy = false;
+    turns->unsure = turns->completion = turns->idle = turns->led = turns->busy = false;
     turns->jobs = turns->left = 0;
     /* greater than any that another connection has used for this thread under this lease */
     turns->seq = (uint64_t)blasd_clock_ns() / 1000;
@@ -54,78 +55,84 @@ void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function)
     blasd_caller_text(&queue->caller, queue->lease.epoch);
 }
 
-/* Endings, on their way out. */
+/* Completions, on their way out. */
 
-/* Writes the pieces of all endings, one after the other. */
-static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
-                        int count, struct blasd_err *err) {
+/* Writes the record frames of all completions, one after the other. */
+static int write_record_frames(struct blasd_worker_queue *queue,
+                               const struct blasd_completion *completions, int count,
+                               struct blasd_err *err) {
     struct blasd_buf *text = &queue->text;
     blasd_buf_reset(text);
     for (int i = 0; i < count; i++) {
-        const struct blasd_ending *ending = &endings[i];
-        if (strnlen(ending->id, BLASD_ID_LEN + 1) != BLASD_ID_LEN ||
-            ending->record_len > RECORD_MOST)
-            return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
-        if (blasd_piece_add(text, ending->id, ending->record, ending->record_len) < 0)
+        const struct blasd_completion *completion = &completions[i];
+        if (strnlen(completion->id, BLASD_ID_LEN + 1) != BLASD_ID_LEN ||
+            completion->record_len > RECORD_MOST)
+            return blasd_fail(err, BLASD_E_internal_error, "", "A job's completion is malformed");
+        if (blasd_record_frame_add(text, completion->id, completion->record,
+                                   completion->record_len) < 0)
             return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
     }
     size_t kept = 0;
-    for (int i = 0; i < count; i++) kept += endings[i].kept == NULL ? 0 : strlen(endings[i].kept);
+    for (int i = 0; i < count; i++)
+        kept += completions[i].kept == NULL ? 0 : strlen(completions[i].kept);
     blasd_buf_reset(&queue->outputs);
     if (blasd_buf_reserve(&queue->outputs, (size_t)count * OUTPUTS_MOST + kept) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     return 0;
 }
 
-/* How many endings from the first one on are of one batch entry, and can be told in one. */
-static int of_one_batch_entry(const struct blasd_ending *endings, int count) {
+/* How many completions from the first one on are of one batch entry, and can be told in one. */
+static int of_one_batch_entry(const struct blasd_completion *completions, int count) {
     int jobs = 0;
-    while (jobs < count && endings[jobs].kept == NULL &&
-           (endings[jobs].out_bytes == 0 || blasd_slice_given(&endings[jobs].slice)) &&
-           memcmp(endings[jobs].id, endings->id, BLASD_ID_ENTRY) == 0)
+    while (jobs < count && completions[jobs].kept == NULL &&
+           (completions[jobs].out_bytes == 0 || blasd_slice_given(&completions[jobs].slice)) &&
+           memcmp(completions[jobs].id, completions->id, BLASD_ID_ENTRY) == 0)
         jobs++;
     return jobs > 0 ? jobs : 1;
 }
 
-/* OUTPUTS of `jobs` endings, into room that is there. */
-static void write_outputs(struct blasd_buf *out, const struct blasd_ending *endings, int jobs) {
+/* OUTPUTS of `jobs` completions, into room that is there. */
+static void write_outputs(struct blasd_buf *out, const struct blasd_completion *completions,
+                          int jobs) {
     char *at = out->data + out->len;
     uint64_t bytes = 0;
-    for (int i = 0; i < jobs; i++) bytes += endings[i].out_bytes;
+    for (int i = 0; i < jobs; i++) bytes += completions[i].out_bytes;
     at += blasd_text_number(at, (uint64_t)jobs);
     *at++ = ' ';
     at += blasd_text_number(at, bytes);
     for (int i = 0, run; i < jobs; i += run) { /* neighbours lie in one segment as a rule */
-        const char *segment = endings[i].slice.segment;
+        const char *segment = completions[i].slice.segment;
         for (run = 1; i + run < jobs; run++)
-            if (strcmp(endings[i + run].slice.segment, segment) != 0) break;
-        if (endings[i].out_bytes == 0 || segment[0] == '\0') continue;
+            if (strcmp(completions[i + run].slice.segment, segment) != 0) break;
+        if (completions[i].out_bytes == 0 || segment[0] == '\0') continue;
         *at++ = ' ';
         at = (char *)memcpy(at, segment, strlen(segment)) + strlen(segment);
         *at++ = ' ';
         at += blasd_text_number(at, (uint64_t)run);
     }
-    if (jobs == 1 && endings->kept != NULL)
-        at = (char *)memcpy(at, endings->kept, strlen(endings->kept)) + strlen(endings->kept);
+    if (jobs == 1 && completions->kept != NULL)
+        at = (char *)memcpy(at, completions->kept, strlen(completions->kept)) +
+             strlen(completions->kept);
     out->len = (size_t)(at - out->data);
 }
 
-/* NAME PIECES OUTPUTS of each job that goes alone, and of each batch entry; and of what could not
- * be read. */
-static void add_endings(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
-                        int count) {
+/* NAME RECORD_FRAMES OUTPUTS of each job that goes alone, and of each batch entry; and of what
+ * could not be read. */
+static void add_completions(struct blasd_worker_queue *queue,
+                            const struct blasd_completion *completions, int count) {
     struct blasd_caller *caller = &queue->caller;
     const struct blasd_buf *refused = &queue->turns.refused;
-    const char *pieces = queue->text.data;
+    const char *record_frames = queue->text.data;
     for (int i = 0, jobs; i < count; i += jobs) {
         size_t len = 0, at = queue->outputs.len;
-        jobs = of_one_batch_entry(&endings[i], count - i);
-        for (int k = 0; k < jobs; k++) len += BLASD_PIECE_HEAD + endings[i + k].record_len;
-        write_outputs(&queue->outputs, &endings[i], jobs);
-        blasd_caller_arg(caller, endings[i].id, jobs > 1 ? BLASD_ID_ENTRY : BLASD_ID_LEN);
-        blasd_caller_arg(caller, pieces, len);
+        jobs = of_one_batch_entry(&completions[i], count - i);
+        for (int k = 0; k < jobs; k++)
+            len += BLASD_RECORD_FRAME_HEAD + completions[i + k].record_len;
+        write_outputs(&queue->outputs, &completions[i], jobs);
+        blasd_caller_arg(caller, completions[i].id, jobs > 1 ? BLASD_ID_ENTRY : BLASD_ID_LEN);
+        blasd_caller_arg(caller, record_frames, len);
         blasd_caller_arg(caller, queue->outputs.data + at, queue->outputs.len - at);
-        pieces += len;
+        record_frames += len;
     }
     for (size_t at = 0, len; at < refused->len; at += 1 + len) {
         const char *name = refused->data + at + 1;
@@ -154,9 +161,9 @@ static void keep_jobs(struct blasd_worker_turns *turns, redisReply *reply) {
 }
 
 /* Sends a turn, or the last one again where its reply is not known. It wants jobs if `wants`. The
- * digits, one for each ending, come into `digits`. Returns as blasd_caller_call does. */
-static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *endings, int count,
-                bool wants, char *digits, struct blasd_err *err) {
+ * digits, one for each completion, come into `digits`. Returns as blasd_caller_call does. */
+static int turn(struct blasd_worker_queue *queue, const struct blasd_completion *completions,
+                int count, bool wants, char *digits, struct blasd_err *err) {
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
     char seq[24], most[16], bytes[24];
@@ -164,7 +171,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *end
     redisReply *reply;
     if (!turns->unsure && !turns->idle) turns->seq++;
     turns->unsure = true;
-    turns->ending = count > 0;
+    turns->completion = count > 0;
     snprintf(seq, sizeof seq, "%" PRIu64, turns->seq);
     snprintf(most, sizeof most, "%d", wants ? turns->jobs : 0);
     snprintf(bytes, sizeof bytes, "%" PRIu64, turns->bytes);
@@ -176,7 +183,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *end
     blasd_caller_text(caller, bytes);
     bool leads = wants && count > 0 && turns->busy && turns->wait != NULL;
     blasd_caller_text(caller, leads ? "1" : "0");
-    add_endings(queue, endings, count);
+    add_completions(queue, completions, count);
     if (leads) {
         caller->behind = turns->wait;
         caller->behind_len = (size_t)turns->wait_len;
@@ -238,21 +245,21 @@ static bool set_job(struct blasd_claim *claim, const char *id, const char *frame
 }
 
 /* The jobs of a batch entry, up to `max`; how many, or 0 where they are not well formed. */
-static int read_batch_entry(const redisReply *head, const redisReply *pieces, int max,
+static int read_batch_entry(const redisReply *head, const redisReply *record_frames, int max,
                             struct blasd_claim *claims) {
     struct blasd_claim common = {0};
-    const char *at = pieces->str, *end = at + pieces->len;
+    const char *at = record_frames->str, *end = at + record_frames->len;
     int count = 0;
     int64_t jobs = read_head(head->str + BLASD_ID_ENTRY, &common);
     while (at < end) {
-        if (count == max || end - at < (ptrdiff_t)BLASD_PIECE_HEAD) return 0;
-        size_t len = blasd_piece_len(at);
-        if (len > (size_t)(end - at) - BLASD_PIECE_HEAD) return 0;
+        if (count == max || end - at < (ptrdiff_t)BLASD_RECORD_FRAME_HEAD) return 0;
+        size_t len = blasd_record_frame_len(at);
+        if (len > (size_t)(end - at) - BLASD_RECORD_FRAME_HEAD) return 0;
         claims[count] = common;
         if (memcmp(at + 4, head->str, BLASD_ID_ENTRY) != 0 ||
-            !set_job(&claims[count++], at + 4, at + BLASD_PIECE_HEAD, len))
+            !set_job(&claims[count++], at + 4, at + BLASD_RECORD_FRAME_HEAD, len))
             return 0;
-        at += BLASD_PIECE_HEAD + len;
+        at += BLASD_RECORD_FRAME_HEAD + len;
     }
     return count == jobs ? count : 0;
 }
@@ -327,7 +334,7 @@ bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
     return queue->turns.shared;
 }
 
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     return queue->turns.idle && !queue->turns.unsure;
 }
 
@@ -366,7 +373,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
     redisReply *reply, *jobs;
-    if (!blasd_worker_queue_rests(queue) || timeout_ms <= 0) return 0;
+    if (!blasd_worker_queue_is_idle(queue) || timeout_ms <= 0) return 0;
     blasd_worker_slices_trim(queue);
     if (turns->led && !caller->ahead) { /* another call has ended it, and may have lost its reply */
         turns->unsure = true;
@@ -445,33 +452,34 @@ void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count) {
     queue->turns.left -= count;
 }
 
-/* A turn that is open, and not that of these endings, is closed: it wants no more jobs, and what it
- * was given is kept for claim. */
+/* A turn that is open, and not that of these completions, is closed: it wants no more jobs, and
+ * what it was given is kept for claim. */
 static int close_turn(struct blasd_worker_queue *queue, struct blasd_err *err) {
     struct blasd_worker_turns *turns = &queue->turns;
-    if (!turns->idle && !(turns->unsure && !turns->ending)) return 0;
+    if (!turns->idle && !(turns->unsure && !turns->completion)) return 0;
     turns->unsure = true;
     return turn(queue, NULL, 0, false, NULL, err);
 }
 
-int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
-                              int count, bool *lost, struct blasd_err *err) {
+int blasd_worker_queue_finish(struct blasd_worker_queue *queue,
+                              struct blasd_completion *completions, int count, bool *lost,
+                              struct blasd_err *err) {
     struct blasd_worker_turns *turns = &queue->turns;
     bool wants;
     int rc;
     *lost = false;
-    for (int i = 0; i < count; i++) endings[i].accepted = false;
+    for (int i = 0; i < count; i++) completions[i].accepted = false;
     if (count <= 0) return 0;
     rc = close_turn(queue, err);
-    if (rc == 0) rc = write_pieces(queue, endings, count, err);
+    if (rc == 0) rc = write_record_frames(queue, completions, count, err);
     if (rc < 0) return rc;
     char *digits = malloc((size_t)count);
     if (!digits) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     wants = queue->lease.thread[0] == '0' && turns->jobs > 0 && !turns->next && turns->left > 0 &&
             turns->left <= count && blasd_clock_ns() - turns->answered_ns < ASK_AGAIN_NS;
-    if (rc == 0) rc = turn(queue, endings, count, wants, digits, err);
+    if (rc == 0) rc = turn(queue, completions, count, wants, digits, err);
     if (rc == 0) {
-        for (int i = 0; i < count; i++) endings[i].accepted = digits[i] == '1';
+        for (int i = 0; i < count; i++) completions[i].accepted = digits[i] == '1';
         turns->left = turns->left > count ? turns->left - count : 0;
     }
     free(digits);

@@ -54,14 +54,14 @@ int blasd_caller_odd_reply(const char *what, struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_internal_error, "", "Redis answered %s in another form", what);
 }
 
-void blasd_caller_hang_up(struct blasd_caller *caller) {
+static void hang_up(struct blasd_caller *caller) {
     if (caller->redis) redisFree(caller->redis);
     caller->redis = NULL;
     caller->ahead = false;
 }
 
 void blasd_caller_release(struct blasd_caller *caller) {
-    blasd_caller_hang_up(caller);
+    hang_up(caller);
     free(caller->words.argv);
     free(caller->words.lens);
 }
@@ -69,7 +69,7 @@ void blasd_caller_release(struct blasd_caller *caller) {
 static int broken(struct blasd_caller *caller, struct blasd_err *err) {
     int rc = blasd_fail(err, BLASD_E_queue_unavailable, "",
                         "The connection to Redis was lost: %.100s", caller->redis->errstr);
-    blasd_caller_hang_up(caller);
+    hang_up(caller);
     return rc;
 }
 
@@ -117,7 +117,7 @@ static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
         return 0;
     }
     rc = blasd_link_error(reply->str, err);
-    if (caller->ahead) blasd_caller_hang_up(caller); /* nothing will come of what is behind it */
+    if (caller->ahead) hang_up(caller); /* nothing will come of what is behind it */
     caller->behind = NULL;
     switch (blasd_link_fault(reply->str)) {
     case BLASD_LINK_LOST: rc = BLASD_CALL_LOST; break;
@@ -126,7 +126,7 @@ static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
         if (loaded < 0) rc = loaded;
         break;
     }
-    case BLASD_LINK_ELSEWHERE: blasd_caller_hang_up(caller); break;
+    case BLASD_LINK_ELSEWHERE: hang_up(caller); break;
     case BLASD_LINK_UNAVAILABLE:
         *again = !strncmp(reply->str, "LOADING", 7) || !strncmp(reply->str, "BUSY ", 5);
         break;
@@ -147,7 +147,7 @@ static bool may_silence(redisContext *redis) {
 }
 
 static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
-    int limit = caller->patience_ms < CONNECT_MS ? caller->patience_ms : CONNECT_MS;
+    int limit = caller->timeout_ms < CONNECT_MS ? caller->timeout_ms : CONNECT_MS;
     int rc = blasd_link_connect(&caller->address, limit, &caller->redis, err);
     if (rc < 0) return rc;
     redisSetTimeout(caller->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
@@ -156,9 +156,9 @@ static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
 }
 
 int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
-    int64_t until = blasd_clock_ns() + caller->patience_ms * INT64_C(1000000), pause = 5000000;
+    int64_t until = blasd_clock_ns() + caller->timeout_ms * INT64_C(1000000), pause = 5000000;
     *ret = NULL;
-    if (caller->ahead) blasd_caller_hang_up(caller);
+    if (caller->ahead) hang_up(caller);
     if (caller->words.failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     for (;;) {
         bool again = true;

@@ -24,7 +24,7 @@ struct blasd_caller {
     struct blasd_link_address address;
     const struct blasd_link_library *library; /* borrowed: loaded where the server lacks it */
     const char *limits;                       /* borrowed: LIMITS of a function */
-    int patience_ms;                          /* how long a call goes on trying */
+    int timeout_ms;                           /* how long a call goes on trying */
 
     redisContext *redis; /* owned; NULL while there is no connection */
     bool silent;         /* Redis lets it do without replies */
@@ -37,7 +37,6 @@ struct blasd_caller {
 };
 
 void blasd_caller_release(struct blasd_caller *caller);
-void blasd_caller_hang_up(struct blasd_caller *caller); /* closes the connection */
 
 void blasd_caller_command(struct blasd_caller *caller, const char *word);
 /* Starts a call of the function `name`, with its key and LIMITS. */

@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "store/store_dir.h"
 #include "store/store_discard.h"
-#include "store/store_handed.h"
 #include "store/store_maps.h"
 #include "store/store_pool.h"
+#include "store/store_shared.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -311,7 +311,7 @@ int blasd_blob_adopt(struct blasd_store *store, const char *given, const char *n
     int result = blob_start(store, name, blob, err);
     if (result == 0)
         blob->fd = result =
-            store_handed_open(store->dir_fd, given, name, store->memory, &blob->bytes, err);
+            store_shared_open(store->dir_fd, given, name, store->memory, &blob->bytes, err);
     if (result >= 0) return 0;
     *blob = (struct blasd_blob){.fd = -1};
     return result;

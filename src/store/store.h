@@ -8,7 +8,7 @@
  * "ID.in"; one that many jobs share is a segment, "NAME.seg" (segment.h). Whoever writes one holds
  * a lock on it until Redis refers to it, a segment's owner for as long as it lives, so a sweep
  * removes by reference and never by age. A client on the same machine may write a file there itself
- * and hand it in (store_handed.h). Read next: segment.h; worker_queue.h and front_queue.h, which
+ * and hand it in (store_shared.h). Read next: segment.h; worker_queue.h and front_queue.h, which
  * move blobs of the kind redis. */
 #ifndef BLASD_STORE_H
 #define BLASD_STORE_H
@@ -94,7 +94,7 @@ void blasd_blob_unmap(struct blasd_blob *blob);
  * than `bytes`. */
 int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
                     struct blasd_blob *blob, struct blasd_err *err);
-/* Makes a file that a client wrote into the directory, and calls `given` (store_handed.h), a blob
+/* Makes a file that a client wrote into the directory, and calls `given` (store_shared.h), a blob
  * as well: it gets the name `name` beside its own, and is opened for blasd_blob_read alone, locked
  * (shared) until it is closed. It has all its bytes now; the client may yet cut it.
  * malformed_query where `given` is no name of such a file, body_file_refused where the file is none

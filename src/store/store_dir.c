@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/hex.h"
 #include "core/slice.h"
-#include "store/store_handed.h"
+#include "store/store_shared.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -165,7 +165,7 @@ struct group {
  * of this name. */
 static bool lock_unused(int fd, const char *name, const struct stat *info) {
     if ((info->st_mode & S_ISVTX) == 0) return store_pool_lock_maker(fd, LOCK_EX | LOCK_NB);
-    return store_handed_lock_name(fd, name, F_WRLCK);
+    return store_shared_lock_name(fd, name, F_WRLCK);
 }
 
 /* Locks the file and adds it to the group, unless somebody holds it or it has just been made. */
@@ -224,8 +224,8 @@ int blasd_store_dir_sweep(const struct store_pool *pool,
                           "the blob directory could not be listed: %s", strerror(errno));
     }
     while (result >= 0 && (entry = readdir(dir)) != NULL) {
-        if (store_handed_name_valid(entry->d_name) &&
-            store_handed_sweep(pool->dir_fd, entry->d_name))
+        if (store_shared_name_valid(entry->d_name) &&
+            store_shared_sweep(pool->dir_fd, entry->d_name))
             removed++;
         if (!blasd_blob_name_valid(entry->d_name)) continue;
         group_add(&group, pool->dir_fd, entry->d_name);

@@ -128,7 +128,7 @@ static int fitting(const struct listing *listing, uint64_t want) {
 }
 
 /* Whether the descriptor is of an ordinary file without holes, that has a name, and that no client
- * made: such a one carries the sticky bit (store_handed.c), and may still be written to from there.
+ * made: such a one carries the sticky bit (store_shared.c), and may still be written to from there.
  */
 static bool is_whole(int fd, struct stat *info) {
     return fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & S_ISVTX) == 0 &&
@@ -149,7 +149,7 @@ bool store_pool_lock_byte(int fd, short how, uint64_t at) {
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-bool store_pool_lock_readers(int fd, short how) {
+static bool lock_readers(int fd, short how) {
     return store_pool_lock_byte(fd, how, 0);
 }
 
@@ -216,7 +216,7 @@ bool store_pool_give_locked(const struct store_pool *pool, const char *name, int
     char to[NAME_LEN + 1];
     uint64_t tag;
     if (pool->fd < 0 || !is_whole(fd, &info) || (uint64_t)info.st_size < STORE_POOL_LEAST ||
-        (uint64_t)info.st_size > pool->limit || !store_pool_lock_readers(fd, F_WRLCK))
+        (uint64_t)info.st_size > pool->limit || !lock_readers(fd, F_WRLCK))
         return false;
     /* it may have gone, and come again as another one, since it was opened */
     if (!store_pool_is_named(pool->dir_fd, name, &info)) return false;
@@ -241,12 +241,12 @@ bool store_pool_give(const struct store_pool *pool, const char *name) {
 /* Also without a pool of its own: another process may have one. */
 bool store_pool_hold(const struct store_pool *pool, const char *name, int fd) {
     struct stat info;
-    if (!store_pool_lock_readers(fd, F_RDLCK) && (errno == EAGAIN || errno == EACCES)) return false;
+    if (!lock_readers(fd, F_RDLCK) && (errno == EAGAIN || errno == EACCES)) return false;
     return fstat(fd, &info) == 0 && store_pool_is_named(pool->dir_fd, name, &info);
 }
 
 void store_pool_let_go(int fd) {
-    store_pool_lock_readers(fd, F_UNLCK);
+    lock_readers(fd, F_UNLCK);
     flock(fd, LOCK_UN);
 }
 

@@ -45,10 +45,9 @@ bool store_pool_give_locked(const struct store_pool *pool, const char *name, int
 bool store_pool_is_named(int dir_fd, const char *name, const struct stat *info);
 /* The lock of who writes a blob, as of flock. */
 bool store_pool_lock_maker(int fd, int how);
-/* The lock of who reads a blob (F_RDLCK), and of who takes it away (F_WRLCK); does not wait. It is
- * of the open file, not of the process: it counts between threads, and ends with the descriptor. */
-bool store_pool_lock_readers(int fd, short how);
-/* The same on byte `at`, for other purposes: byte 0 is the readers'. */
+/* A lock on byte `at`, F_RDLCK or F_WRLCK, that does not wait. It is of the open file, not of the
+ * process: it counts between threads, and ends with the descriptor. Byte 0 is the readers': of who
+ * reads a blob, and of who takes it away. */
 bool store_pool_lock_byte(int fd, short how, uint64_t at);
 /* Locks `fd`, just opened as the blob `name`, against going into the pool while it is open. False
  * where it has gone there already. */

@@ -2,7 +2,7 @@
 #include "worker/awaited.h"
 
 #include "base/text.h"
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 #include "wire/frame.h"
 
 #include <string.h>
@@ -18,9 +18,9 @@ static int find_record(const struct blasd_item *item, int i, struct blasd_record
                        const char **beside, struct blasd_err *err) {
     const char *id = item->job.inputs[i].reference.id;
     const char *at = item->claim->frame, *end = at + item->claim->frame_len;
-    for (at += records_at(item); end - at >= (ptrdiff_t)BLASD_PIECE_HEAD;) {
-        size_t len = blasd_piece_len(at), payload_at;
-        const char *bytes = at + BLASD_PIECE_HEAD;
+    for (at += records_at(item); end - at >= (ptrdiff_t)BLASD_RECORD_FRAME_HEAD;) {
+        size_t len = blasd_record_frame_len(at), payload_at;
+        const char *bytes = at + BLASD_RECORD_FRAME_HEAD;
         if (len > (size_t)(end - bytes)) break;
         if (memcmp(at + 4, id, BLASD_ID_LEN) == 0) {
             int code = blasd_record_decode(bytes, len, record, &payload_at, err);

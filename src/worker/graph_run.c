@@ -3,6 +3,7 @@
 #include "worker/graph_run.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "core/graph.h"
 #include "wire/frame_graph.h"
 #include "worker/map_io.h"
@@ -30,12 +31,12 @@ struct running {
 };
 
 static bool on_go_on(struct blasd_watch *watch, double progress) {
-    struct running *running = (struct running *)(void *)watch;
+    struct running *running = blasd_container_of(watch, struct running, watch);
     return running->outer->go_on(running->outer, running->done + running->part * progress);
 }
 
 static int on_sharers(struct blasd_watch *watch) {
-    struct running *running = (struct running *)(void *)watch;
+    struct running *running = blasd_container_of(watch, struct running, watch);
     return running->outer->sharers(running->outer);
 }
 

@@ -1,6 +1,6 @@
 /* Where the tensors of a job lie while it runs: in the blob or slice that the front end wrote, in
  * the arena, or in the blob or slice that the result will be. No byte moves that does not have to.
- * Read next: ending.h. */
+ * Read next: completion.h. */
 #ifndef BLASD_WORKER_MAP_IO_H
 #define BLASD_WORKER_MAP_IO_H
 

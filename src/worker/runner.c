@@ -21,7 +21,7 @@ void blasd_batcher_init(struct blasd_batcher *batcher, const struct blasd_limits
         limits->job_bytes > limits->claim_bytes ? limits->job_bytes : limits->claim_bytes;
     *batcher = (struct blasd_batcher){.room = &batcher->rooms[0], .other = &batcher->rooms[1]};
     for (int i = 0; i < 2; i++) blasd_arena_init(&batcher->rooms[i].arena, most, ARENA_KEEP);
-    blasd_endings_init(&batcher->endings);
+    blasd_completions_init(&batcher->completions);
 }
 
 void blasd_batcher_release(struct blasd_batcher *batcher) {
@@ -34,7 +34,7 @@ void blasd_batcher_release(struct blasd_batcher *batcher) {
         free(room->ios);
         *room = (struct blasd_batch_room){0};
     }
-    blasd_endings_release(&batcher->endings);
+    blasd_completions_release(&batcher->completions);
 }
 
 /* Whether it is worth trying again what failed with queue_unavailable; sleeps first, longer with
@@ -92,7 +92,7 @@ static void discard(struct blasd_batcher *batcher, const struct blasd_item *item
 }
 
 /* The span of a job that has ended so. */
-static void add_span(struct blasd_batcher *batcher, const struct blasd_ending *row,
+static void add_span(struct blasd_batcher *batcher, const struct blasd_completion *row,
                      const struct blasd_item *item) {
     struct blasd_record record;
     struct blasd_err err;
@@ -106,42 +106,42 @@ static void add_span(struct blasd_batcher *batcher, const struct blasd_ending *r
  * twice, "not accepted" may mean "the first try did it": then only a sweep can tell. One that was
  * cancelled, or has expired, was ended by Redis: who hears of that has its span. */
 static void after_ack(struct blasd_batcher *batcher, bool certain) {
-    struct blasd_endings *endings = &batcher->endings;
-    for (int i = 0; i < endings->count; i++) {
-        const struct blasd_ending_of *of = &endings->of[i];
-        if (endings->rows[i].accepted || (!certain && !batcher->lost))
-            add_span(batcher, &endings->rows[i], of->item);
-        if (of->io != NULL && !endings->rows[i].accepted && certain)
+    struct blasd_completions *completions = &batcher->completions;
+    for (int i = 0; i < completions->count; i++) {
+        const struct blasd_completion_of *of = &completions->of[i];
+        if (completions->rows[i].accepted || (!certain && !batcher->lost))
+            add_span(batcher, &completions->rows[i], of->item);
+        if (of->io != NULL && !completions->rows[i].accepted && certain)
             blasd_io_drop_kept(batcher->queue, of->io);
         if (of->io != NULL) blasd_io_close(of->io);
-        blasd_worker_queue_slice_done(batcher->queue, &endings->rows[i].slice, certain);
-        if (endings->rows[i].accepted && of->item->claim->stored)
+        blasd_worker_queue_slice_done(batcher->queue, &completions->rows[i].slice, certain);
+        if (completions->rows[i].accepted && of->item->claim->stored)
             remove_blob(batcher, of->item, "in");
-        else if (!endings->rows[i].accepted && certain && endings->rows[i].out_bytes > 0 &&
-                 !blasd_slice_given(&endings->rows[i].slice))
+        else if (!completions->rows[i].accepted && certain && completions->rows[i].out_bytes > 0 &&
+                 !blasd_slice_given(&completions->rows[i].slice))
             remove_blob(batcher, of->item, "out");
     }
 }
 
-/* Sends the endings collected so far. Whatever cannot be ended is given up with the lease, so that
- * the queue hands it out again. */
+/* Sends the completions collected so far. Whatever cannot be ended is given up with the lease, so
+ * that the queue hands it out again. */
 static void send(struct blasd_batcher *batcher) {
-    struct blasd_endings *endings = &batcher->endings;
+    struct blasd_completions *completions = &batcher->completions;
     int code = 0, tries = 0;
-    while (endings->count > 0 && !batcher->lost) {
+    while (completions->count > 0 && !batcher->lost) {
         struct blasd_err err = {0};
         bool lost = false;
-        code = blasd_worker_queue_finish(batcher->queue, blasd_endings_rows(endings),
-                                         endings->count, &lost, &err);
+        code = blasd_worker_queue_finish(batcher->queue, blasd_completions_rows(completions),
+                                         completions->count, &lost, &err);
         if (lost) batcher->lost = true;
         if (code == 0) break;
         if (tries == 0)
-            blasd_log(BLASD_LOG_WARN, "cannot end %d jobs: %s", endings->count, err.detail);
+            blasd_log(BLASD_LOG_WARN, "cannot end %d jobs: %s", completions->count, err.detail);
         if (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries)) continue;
         batcher->lost = true;
     }
     after_ack(batcher, code == 0 && tries == 0 && !batcher->lost);
-    blasd_endings_reset(endings);
+    blasd_completions_reset(completions);
 }
 
 static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item,
@@ -152,21 +152,21 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     struct blasd_record record;
     struct blasd_err err = {0};
     const void *payload = io != NULL ? io->base : NULL;
-    blasd_ending_record(item, task, io, error, times, &place, &record);
+    blasd_completion_record(item, task, io, error, times, &place, &record);
     if (error != NULL && task != NULL && task->told != NULL) {
-        blasd_ending_tell(task, &record);
+        blasd_completion_tell(task, &record);
         payload = task->told;
     }
     blasd_phases_job(blasd_heartbeat_phases(batcher->heartbeat), &record);
-    if (blasd_endings_add(&batcher->endings, &record, item, io, payload, &err) != 0) {
+    if (blasd_completions_add(&batcher->completions, &record, item, io, payload, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
         if (io != NULL) discard(batcher, item, io);
-        blasd_ending_record(item, task, NULL, &err, times, &place, &record);
-        if (blasd_endings_add(&batcher->endings, &record, item, NULL, NULL, &err) != 0)
+        blasd_completion_record(item, task, NULL, &err, times, &place, &record);
+        if (blasd_completions_add(&batcher->completions, &record, item, NULL, NULL, &err) != 0)
             batcher->lost = true;
     }
-    if (batcher->endings.bytes.len >= SEND_BYTES) send(batcher);
+    if (batcher->completions.bytes.len >= SEND_BYTES) send(batcher);
 }
 
 void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items, int count,
@@ -436,7 +436,7 @@ static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_p
                                       .mapped_ns = pending->mapped_ns};
     struct blasd_item **members = batcher->room->members;
     struct blasd_err problem = {0};
-    int failed = 0, code = pending->kernel->end(pending->flight, &problem);
+    int failed = 0, code = pending->kernel->end(pending->batch, &problem);
     code = heed(batcher, code, &problem);
     if (code == 0 || code == -(int)BLASD_E_device_error ||
         (code == -(int)BLASD_E_job_too_long && pending->count == 1)) {
@@ -484,7 +484,7 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     pending.mapped_ns = blasd_clock_ns();
     if (pending.live < count || /* those that could not be mapped are ended the other way */
         kernel->begin(batcher->device, batcher->room->tasks, count,
-                      blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), &pending.flight,
+                      blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), &pending.batch,
                       &problem) != 0) {
         discard_part(batcher, batcher->room->members, count);
         goto not_begun;

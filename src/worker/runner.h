@@ -4,7 +4,7 @@
 
 #include "trace/spans.h"
 #include "worker/arena.h"
-#include "worker/ending.h"
+#include "worker/completion.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
 #include "worker/worker.h"
@@ -22,7 +22,7 @@ struct blasd_batch_room {
 /* A batch that has begun on the device and will be ended once the next one has begun. */
 struct blasd_batch_pending {
     const struct blasd_kernel *kernel; /* NULL: there is none */
-    struct blasd_flight *flight;
+    struct blasd_async_batch *batch;
     int count, live;
     int64_t claimed_ns, began_ns, mapped_ns;
 };
@@ -39,7 +39,7 @@ struct blasd_batcher {
     struct blasd_batch_room *room, *other; /* of the batch in hand; of the pending one */
     struct blasd_batch_room rooms[2];
     struct blasd_batch_pending pending;
-    struct blasd_endings endings;
+    struct blasd_completions completions;
     struct blasd_batch_span span;
     bool lost; /* the lease is gone: nothing more of this claim can be ended */
 };

@@ -62,14 +62,15 @@ struct blasd_slow_pool {
     pthread_cond_t news; /* the main thread: a job has ended */
 
     /* under the lock */
-    struct slow_job *first;     /* owned: what waits, in the order in which it will run */
-    int waiting;                /* jobs in that */
-    uint64_t round;             /* of the job that was begun last */
-    uint64_t bytes;             /* of what waits and what runs */
-    int running, long_running;  /* jobs; those of them that are not brief, */
-    int fading;                 /* and of these the ones that have threads to spare */
-    bool suspect;               /* what runs is quarantined: the main thread waits for its end */
-    bool main_waits, main_turn; /* for that; it runs jobs, or is next: a suspect waits for them */
+    struct slow_job *first;    /* owned: what waits, in the order in which it will run */
+    int waiting;               /* jobs in that */
+    uint64_t round;            /* of the job that was begun last */
+    uint64_t bytes;            /* of what waits and what runs */
+    int running, long_running; /* jobs; those of them that are not brief, */
+    int fading;                /* and of these the ones that have threads to spare */
+    bool quarantined;          /* what runs is quarantined: the main thread waits for its end */
+    bool main_waits,
+        main_turn; /* for that; it runs jobs, or is next: a quarantined job waits for them */
     bool stop;
     int code; /* negative: the device has failed, err says why */
     struct blasd_err err;
@@ -104,7 +105,7 @@ static void wake_threads(struct blasd_slow_pool *pool) {
 }
 
 /* Whether what waits first is quarantined, and waits at the most for the main thread. */
-static bool suspect_is_due(const struct blasd_slow_pool *pool) {
+static bool quarantined_is_due(const struct blasd_slow_pool *pool) {
     return pool->running == 0 && pool->code == 0 && pool->first != NULL &&
            pool->first->group.quarantined;
 }
@@ -113,7 +114,7 @@ static bool suspect_is_due(const struct blasd_slow_pool *pool) {
 static bool may_begin(const struct blasd_slow_pool *pool) {
     const struct slow_job *job = pool->first;
     if (job == NULL || pool->code != 0) return false;
-    if (job->group.quarantined) return suspect_is_due(pool) && !pool->main_turn;
+    if (job->group.quarantined) return quarantined_is_due(pool) && !pool->main_turn;
     return pool->running == pool->fading || (job->brief && pool->long_running == 0);
 }
 
@@ -124,7 +125,7 @@ static struct slow_job *pop(struct blasd_slow_pool *pool) {
     pool->waiting--;
     pool->running++;
     if (!job->brief) pool->long_running++;
-    pool->suspect = job->group.quarantined; /* which is not brief: none begins beside it */
+    pool->quarantined = job->group.quarantined; /* which is not brief: none begins beside it */
     return job;
 }
 
@@ -133,7 +134,7 @@ static void on_spare(struct blasd_watch *watch) {
     struct slow_thread *thread = watch->owner;
     struct blasd_slow_pool *pool = thread->pool;
     pthread_mutex_lock(&pool->lock);
-    if (!thread->job->brief && !pool->suspect && !thread->fading) {
+    if (!thread->job->brief && !pool->quarantined && !thread->fading) {
         thread->fading = true;
         pool->fading++;
         if (may_begin(pool)) wake_threads(pool);
@@ -145,8 +146,8 @@ static void ended(struct blasd_slow_pool *pool, struct slow_job *job, int code,
                   const struct blasd_err *err) {
     pool->running--;
     if (!job->brief) pool->long_running--;
-    if (pool->suspect) pool->main_turn = pool->main_waits; /* they take turns */
-    pool->suspect = false;
+    if (pool->quarantined) pool->main_turn = pool->main_waits; /* they take turns */
+    pool->quarantined = false;
     pool->bytes -= job->group.bytes;
     if (code != 0 && pool->code == 0) {
         pool->code = code;
@@ -308,7 +309,7 @@ void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms) {
 void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batcher *main) {
     pthread_mutex_lock(&pool->lock);
     pool->main_waits = true;
-    while (!pool->main_turn && (pool->suspect || suspect_is_due(pool))) {
+    while (!pool->main_turn && (pool->quarantined || quarantined_is_due(pool))) {
         await_news(pool, 1000);
         blasd_heartbeat_sign(main->heartbeat);
     }

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "queue/worker_queue.h"
+#include "worker/completion.h"
 #include "worker/cost_file.h"
-#include "worker/ending.h"
 #include "worker/heartbeat_state.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static struct active *find_hung(struct blasd_heartbeat *heartbeat, int64_t now, 
 /* The record of the job that computes by itself and took too long: it is not to be tried again.
  * With the lock. */
 static void end_too_long(struct blasd_heartbeat *heartbeat, const struct active *active,
-                         char id[BLASD_ID_LEN + 1], struct blasd_endings *endings) {
+                         char id[BLASD_ID_LEN + 1], struct blasd_completions *completions) {
     int64_t now = blasd_clock_ns(), began = active->began_ns;
     struct blasd_batch_times times = {began, began, began, now, now};
     struct blasd_batch_place place = {heartbeat->device.id, heartbeat->device.name, 1};
@@ -52,26 +52,27 @@ static void end_too_long(struct blasd_heartbeat *heartbeat, const struct active 
     struct blasd_err error, ignored;
     if (active->count != 1 || atomic_load(&active->told) != BLASD_TOO_LONG) return;
     blasd_heartbeat_too_long(heartbeat, (enum blasd_slot)(active - heartbeat->active), &error);
-    blasd_ending_record(active->jobs[0], NULL, NULL, &error, &times, &place, &record);
-    if (blasd_endings_add(endings, &record, active->jobs[0], NULL, NULL, &ignored) != 0) return;
+    blasd_completion_record(active->jobs[0], NULL, NULL, &error, &times, &place, &record);
+    if (blasd_completions_add(completions, &record, active->jobs[0], NULL, NULL, &ignored) != 0)
+        return;
     memcpy(id, active->jobs[0]->claim->id,
            BLASD_ID_LEN + 1); /* the item may not outlive the lock */
-    endings->rows[0].id = id;
+    completions->rows[0].id = id;
 }
 
-/* Ends what is in `endings` and gives back all that the worker holds, over a connection that nobody
- * else uses. Where this does not arrive the lease lapses by itself. */
+/* Ends what is in `completions` and gives back all that the worker holds, over a connection that
+ * nobody else uses. Where this does not arrive the lease lapses by itself. */
 static void give_all_back(const struct blasd_heartbeat *heartbeat, int64_t epoch,
-                          struct blasd_endings *endings) {
+                          struct blasd_completions *completions) {
     const struct blasd_worker_options *options = heartbeat->options;
     struct blasd_worker_queue *queue;
     struct blasd_err err;
     bool lost = false;
     if (blasd_worker_queue_open(&options->queue, &queue, &err) != 0) return;
     blasd_worker_queue_join(queue, options->name, epoch, 9);
-    if (endings->count > 0)
-        (void)blasd_worker_queue_finish(queue, blasd_endings_rows(endings), endings->count, &lost,
-                                        &err);
+    if (completions->count > 0)
+        (void)blasd_worker_queue_finish(queue, blasd_completions_rows(completions),
+                                        completions->count, &lost, &err);
     if (!lost) (void)blasd_worker_queue_release(queue, &err);
     blasd_worker_queue_free(queue);
 }
@@ -83,22 +84,22 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
     const struct blasd_worker_options *options = heartbeat->options;
     int64_t epoch = heartbeat->epoch;
     struct blasd_device_info device = heartbeat->device;
-    struct blasd_endings endings;
+    struct blasd_completions completions;
     char id[BLASD_ID_LEN + 1];
-    blasd_endings_init(&endings);
+    blasd_completions_init(&completions);
     if (active != NULL) {
         blasd_log(BLASD_LOG_ERROR,
                   "%s %s (jobs in the call: %d) %s and does not stop: ending this worker",
                   active->jobs[0]->job.op->name, active->jobs[0]->claim->id, active->count, why);
-        end_too_long(heartbeat, active, id, &endings);
+        end_too_long(heartbeat, active, id, &completions);
     } else {
         blasd_log(BLASD_LOG_ERROR, "the worker's loop stands still: ending this worker");
     }
     pthread_mutex_unlock(&heartbeat->lock);
     /* measuring is not at fault where a batch is */
     if (active != NULL) blasd_cost_file_end(options->kept_in, &device);
-    if (epoch != 0) give_all_back(heartbeat, epoch, &endings);
-    blasd_endings_release(&endings);
+    if (epoch != 0) give_all_back(heartbeat, epoch, &completions);
+    blasd_completions_release(&completions);
     if (options->hung != NULL) options->hung(options->arg);
     pthread_mutex_lock(&heartbeat->lock);
 }

@@ -344,7 +344,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     int count = 0, code;
     int64_t claimed_ns;
     if (!look_after_pool(worker, &code, err)) return code;
-    if (!blasd_worker_queue_rests(batcher->queue))
+    if (!blasd_worker_queue_is_idle(batcher->queue))
         code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
                                         worker->claims, &count, &batcher->lost, &problem);
     claimed_ns = blasd_clock_ns();

@@ -3,8 +3,9 @@
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
  * (the loop), group.c (which jobs run together), slow_pool.c (what runs beside the others),
- * runner.c (one group from inputs to records), map_io.c (where tensors lie), ending.c (records),
- * heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c (devices). */
+ * runner.c (one group from inputs to records), map_io.c (where tensors lie), completion.c
+ * (records), heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c
+ * (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 

@@ -60,7 +60,7 @@ def test_connections_of_one_address(make_service, habit):
         for _ in range(2):
             refused(answer(connect(service), send=False))
         assert lives(service, "127.0.0.2") and lives(service, "127.1.2.3")
-        if habit == "silent":  # once they have been silent for long enough to be nobody's newcomers
+        if habit == "silent":  # once they have been silent for long enough to be nobody's pending connections
             time.sleep(2)
             refused(answer(connect(service)))
             assert lives(service, "127.0.0.2")

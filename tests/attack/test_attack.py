@@ -184,14 +184,14 @@ def test_damaged_records_spoil_no_list(make_service):
     works(service)
 
 
-def test_damaged_stubs_and_lists_stop_no_other_job(make_service):
+def test_damaged_metas_and_lists_stop_no_other_job(make_service):
     service = make_service()
     redis = Redis(service)
     with stopped(service):
         ids = submit(service, 6)
-        for one, stub in zip(ids, (b"", b"x", b"99 1-1 0 0 0\t\t\t", b"1 bad 0 0 0\t\tmatmul\tanonymous",
+        for one, meta in zip(ids, (b"", b"x", b"99 1-1 0 0 0\t\t\t", b"1 bad 0 0 0\t\tmatmul\tanonymous",
                                    b"0" * 1000, b"1 0-0 1e400 nan -5\tch\tnope\t")):
-            redis("HSET", "{blasd}:pending", one, stub)
+            redis("HSET", "{blasd}:pending", one, meta)
         for one in (b"", b"x", b"s" * 41, ids[0].encode() + b" 1 2", b"\xff" * 9):
             redis("LPUSH", "{blasd}:wait:any:normal:anonymous", one)
         redis("HSET", "{blasd}:count", "2 anonymous", "-7")

@@ -15,7 +15,7 @@ A history is a list of events, each with `e`, its kind, and `t`, when it was hea
   foreign    id, status                     what another tenant was told of it
   crash      status, path, body             an answer of 500 and above that is not "come again"
   fault      kind, lossy                    what is done to the service; lossy: what Redis held goes with it
-  mended     kind, lossy, kills             it was done
+  repaired     kind, lossy, kills             it was done
   totals     op, submitted, ended           what Redis counted, at the end
   left       what, names                    what was there at the end and not at the beginning
 

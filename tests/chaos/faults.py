@@ -1,4 +1,4 @@
-"""What a chaos run does to a service: each fault is begun, lasts, and is mended; the service must do the rest.
+"""What a chaos run does to a service: each fault is begun, lasts, and is repaired; the service must do the rest.
 
 Weights say how often each comes. Lossy ones take what Redis held with it, by definition: after them an honest "there is no such
 job" is right, and they come in a part of the run of their own.
@@ -99,7 +99,7 @@ class Faults:
         before = self.kills
         self.note("fault", kind=kind, lossy=lossy)
         getattr(self, kind.replace("-", "_"))()
-        self.note("mended", kind=kind, lossy=lossy, kills=self.kills - before)
+        self.note("repaired", kind=kind, lossy=lossy, kills=self.kills - before)
         return kind
 
     def send(self, signum, *parts, most=99):

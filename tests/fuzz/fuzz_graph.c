@@ -2,20 +2,10 @@
  * back and planned as the job says, and pieces make no difference; and stored graphs and reports
  * from hostile bytes. */
 #define INTAKE_REAL_OPS
-#include "tests/unit/wire/intake_support.h"
+#include "tests/fuzz/fuzz_body.h"
 
 #include "core/graph.h"
 #include "wire/frame_graph.h"
-
-#include <stdio.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds, const char *what) {
-    if (holds) return;
-    fprintf(stderr, "does not hold: %s\n", what);
-    abort();
-}
 
 /* No two values that are wanted at the same time share a byte. */
 static void check_places(const struct blasd_graph *graph) {
@@ -56,17 +46,6 @@ static void check_graph(const struct outcome *outcome) {
     blasd_graph_release(&graph);
 }
 
-static void check_error(const struct outcome *outcome) {
-    const struct blasd_err *err = &outcome->err;
-    require(outcome->rc == -(int)err->code, "the code that is returned is the error's");
-    require(err->code != BLASD_E_internal_error, "the user's mistake is not ours");
-    require(err->detail[0] != '\0', "a detail");
-    for (const char *p = err->detail; *p != '\0'; p++)
-        require(*p >= ' ' && *p <= '~', "a detail that can be printed");
-    for (const char *p = err->field; *p != '\0'; p++)
-        require(*p >= ' ' && *p <= '~', "a field that can be printed");
-}
-
 static void try_stored(const uint8_t *data, size_t size) {
     struct blasd_graph graph = {.program_at = 1024};
     struct blasd_graph_report *report;
@@ -78,23 +57,8 @@ static void try_stored(const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct blasd_limits limits;
-    struct blasd_intake_options options = {
-        .content_type = "application/json", .graph = true, .limits = &limits};
-    struct outcome whole, pieces;
-    blasd_limits_init(&limits);
-    limits.envelope_bytes = 4096;
-    limits.body_bytes = 1 << 20;
-    limits.graph_steps = 20;
-    send_body(&options, data, size, WHOLE, &whole);
-    send_body(&options, data, size, size < 256 ? BYTE_BY_BYTE : size, &pieces);
-    require(same_outcome(&whole, &pieces), "pieces make no difference");
-    if (whole.rc == 0)
-        check_graph(&whole);
-    else
-        check_error(&whole);
-    outcome_release(&whole);
-    outcome_release(&pieces);
+    const struct blasd_intake_options options = {.content_type = "application/json", .graph = true};
+    fuzz_body(options, data, size, check_graph);
     try_stored(data, size);
     return 0;
 }

@@ -1,19 +1,9 @@
-/* What the fuzzers of the way in share: a body goes in whole and in pieces, and whatever it holds,
- * both must come out the same, and a job that comes out must be one that its payload bears out. */
+/* What the fuzzers of the way in share: whatever a body holds, a job that comes out must be one
+ * that its payload bears out. */
 #ifndef BLASD_TESTS_FUZZ_INTAKE_H
 #define BLASD_TESTS_FUZZ_INTAKE_H
 
-#include "tests/unit/wire/intake_support.h"
-
-#include <stdio.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds, const char *what) {
-    if (holds) return;
-    fprintf(stderr, "does not hold: %s\n", what);
-    abort();
-}
+#include "tests/fuzz/fuzz_body.h"
 
 /* What the descriptor's range asks to be looked for was found where it is, or not looked for. */
 static void check_values(const struct blasd_port *port, const struct blasd_input *input,
@@ -78,37 +68,9 @@ static void check_job(const struct outcome *outcome) {
     }
 }
 
-static void check_error(const struct outcome *outcome) {
-    const struct blasd_err *err = &outcome->err;
-    require(outcome->rc == -(int)err->code, "the code that is returned is the error's");
-    require(err->code > BLASD_OK && err->code < BLASD_E_COUNT, "a code of the table");
-    require(err->code != BLASD_E_internal_error, "the user's mistake is not ours");
-    require(err->detail[0] != '\0', "a detail");
-    for (const char *p = err->detail; *p != '\0'; p++)
-        require(*p >= ' ' && *p <= '~', "a detail that can be printed");
-    for (const char *p = err->field; *p != '\0'; p++)
-        require(*p >= ' ' && *p <= '~', "a field that can be printed");
-}
-
-static inline void fuzz_body(const char *content_type, const uint8_t *data, size_t size) {
-    struct blasd_limits limits;
-    struct blasd_intake_options options = {.content_type = content_type, .limits = &limits};
-    struct outcome whole, pieces;
-    uint64_t split = 2 + size;
-    for (size_t i = 0; i < size; i++) split = split * 31 + data[i];
-    blasd_limits_init(&limits);
-    limits.envelope_bytes = 4096;
-    limits.body_bytes = 1 << 20;
-    limits.multipart_parts = 8;
-    send_body(&options, data, size, WHOLE, &whole);
-    send_body(&options, data, size, size < 256 ? BYTE_BY_BYTE : split | 2, &pieces);
-    require(same_outcome(&whole, &pieces), "pieces make no difference");
-    if (whole.rc == 0)
-        check_job(&whole);
-    else
-        check_error(&whole);
-    outcome_release(&whole);
-    outcome_release(&pieces);
+static inline void fuzz_intake(const char *content_type, const uint8_t *data, size_t size) {
+    const struct blasd_intake_options options = {.content_type = content_type};
+    fuzz_body(options, data, size, check_job);
 }
 
 #endif

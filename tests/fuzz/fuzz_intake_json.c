@@ -2,6 +2,6 @@
 #include "tests/fuzz/fuzz_intake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    fuzz_body("application/json", data, size);
+    fuzz_intake("application/json", data, size);
     return 0;
 }

@@ -58,7 +58,7 @@ ACK = {"e": "ack", "key": "k", "id": "1", "op": "solve", "deadline": False}
 RIGHT = {"e": "seen", "id": "1", "state": "succeeded", "value": "right"}
 RUNNING = {"e": "seen", "id": "1", "state": "running"}
 FLUSH = {"e": "fault", "kind": "flush", "lossy": True}
-FLUSHED = {"e": "mended", "kind": "flush", "lossy": True}
+FLUSHED = {"e": "repaired", "kind": "flush", "lossy": True}
 KILLED = {"e": "fault", "kind": "kill-all", "lossy": False}
 LOST = {"e": "lost", "id": "1", "status": 404}
 

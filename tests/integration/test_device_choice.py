@@ -103,7 +103,7 @@ def test_size_decides(with_card):
     assert sent(service) == tuple(count + 3 for count in before)
     # said at once, before anything has run
     assert submit(service, LARGE)["device"] == "cuda" and submit(service, SMALL)["device"] == "cpu"
-    # a wish is followed whatever is faster
+    # what was asked for is followed whatever is faster
     assert service.post("matmul", SMALL, device="cuda").json()["execution"]["device"] == "cuda:0"
     assert service.post("matmul", LARGE, device="cpu").json()["execution"]["device"] == "cpu:0"
     # an operation that the card's backend has no kernel or no figures for is never sent there

@@ -39,9 +39,9 @@ def test_half_a_call_at_the_end_of_redis_file_is_never_done(make_service):
     service = make_service()
     kept = service.post("matmul", SMALL, wait=0).json()["id"]
     service.stop()
-    ghost = kept[:9].encode() + b"0" * 32
-    stub = b"2 1795321940965573 100 0 0\t\tmatmul\tanonymous"
-    torn = command(b"MULTI") + command(b"HSET", b"{blasd}:pending", ghost, stub) + b"*4\r\n$4\r\nHSE"
+    unlisted = kept[:9].encode() + b"0" * 32
+    meta = b"2 1795321940965573 100 0 0\t\tmatmul\tanonymous"
+    torn = command(b"MULTI") + command(b"HSET", b"{blasd}:pending", unlisted, meta) + b"*4\r\n$4\r\nHSE"
     path = max((service.folder / "data" / "appendonlydir").glob("*.incr.aof"), key=os.path.getmtime)
     with open(path, "ab") as file:
         file.write(torn)
@@ -51,7 +51,7 @@ def test_half_a_call_at_the_end_of_redis_file_is_never_done(make_service):
     killed = service.kill("redis")
     wait_for(lambda: service.part("redis") not in (killed, None))
     wait_for(lambda: service.post("matmul", SMALL).status == 200)
-    assert service.request("GET", f"/jobs/{ghost.decode()}").status == 404
+    assert service.request("GET", f"/jobs/{unlisted.decode()}").status == 404
     assert service.request("GET", f"/jobs/{kept}").json()["state"] == "succeeded"
 
 

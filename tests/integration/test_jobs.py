@@ -324,7 +324,7 @@ def in_flight(service):
     return float(re.search(r"^blasd_http_requests_in_flight (\S+)$", text, re.M).group(1))
 
 
-def test_requests_wait_at_the_gate_of_a_full_queue(make_service):
+def test_requests_wait_for_admission_to_a_full_queue(make_service):
     """Thirty clients, room for four jobs: nobody is refused as long as there is room before their time is up."""
     service = make_service("--limit", "queue_jobs=4", "--limit", "queue_wait_ms=60000")
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
@@ -359,7 +359,7 @@ def test_bodies_that_find_the_queue_filled_up_wait_too(make_service):
     wait_for(lambda: in_flight(service) <= 1)
 
 
-def test_many_at_a_full_gate_are_all_answered(make_service):
+def test_many_that_wait_for_admission_are_all_answered(make_service):
     """More than are refused at one go, and nothing happens in the service meanwhile that would wake it."""
     service = make_service("--limit", "queue_jobs=4", "--limit", "queue_wait_ms=50")
     with concurrent.futures.ThreadPoolExecutor(200) as pool:

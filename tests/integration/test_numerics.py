@@ -220,7 +220,7 @@ def test_systems_broadcast(client, shapes):
 
 @pytest.mark.parametrize("assume", ["general", "symmetric", "positive_definite", "lower_triangular"])
 @pytest.mark.parametrize("n", [2, 8, 33, 100])
-def test_singular_alone_and_in_company(client, n, assume):
+def test_singular_alone_and_in_a_batch(client, n, assume):
     random = np.random.default_rng(n)
     bad = np.eye(n)
     bad[n // 2, n // 2] = 0

@@ -39,23 +39,24 @@ static size_t shared_of(int major, int minor) {
 
 static struct blasd_standin at_first() {
     struct blasd_standin standin = {};
-    const char *wish = getenv("BLASD_STANDIN_SEED");
-    standin.seed = wish != nullptr ? strtoull(wish, nullptr, 10) : 1;
+    const char *setting = getenv("BLASD_STANDIN_SEED");
+    standin.seed = setting != nullptr ? strtoull(setting, nullptr, 10) : 1;
     standin.memory_bytes = (uint64_t)1 << 30;
     standin.device_count = 1;
     standin.driver_version = 13000;
     standin.least = 80;
     standin.major = 9;
     /* for tests of whole processes: a card "7.5", or what counting the cards ends with */
-    wish = getenv("BLASD_STANDIN_CARD");
-    if (wish != nullptr) sscanf(wish, "%d.%d", &standin.major, &standin.minor);
+    setting = getenv("BLASD_STANDIN_CARD");
+    if (setting != nullptr) sscanf(setting, "%d.%d", &standin.major, &standin.minor);
     blasd_shim_shared_most = shared_of(standin.major, standin.minor);
-    wish = getenv("BLASD_STANDIN_REGISTERS"); /* "no", "writable": what may be registered */
-    standin.registers = wish == nullptr || strcmp(wish, "no") != 0;
-    standin.registers_read_only = wish == nullptr;
+    setting = getenv("BLASD_STANDIN_REGISTERS"); /* "no", "writable": what may be registered */
+    standin.registers = setting == nullptr || strcmp(setting, "no") != 0;
+    standin.registers_read_only = setting == nullptr;
     standin.register_most = UINT64_MAX;
-    wish = getenv("BLASD_STANDIN_DRIVER");
-    if (wish != nullptr) sscanf(wish, "%d %d", &standin.driver_status, &standin.driver_version);
+    setting = getenv("BLASD_STANDIN_DRIVER");
+    if (setting != nullptr)
+        sscanf(setting, "%d %d", &standin.driver_status, &standin.driver_version);
     return standin;
 }
 
@@ -208,7 +209,7 @@ void blasd_standin_card(int major, int minor) {
     blasd_shim_shared_most = shared_of(major, minor);
 }
 
-void blasd_standin_mend(void) {
+void blasd_standin_repair(void) {
     blasd_standin.broken = false;
     blasd_standin.fail_at = blasd_standin.no_memory_at = 0;
     blasd_shim_forget_allowed();

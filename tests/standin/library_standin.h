@@ -45,7 +45,7 @@ extern struct blasd_standin blasd_standin;
 /* The device is of this compute capability, with the shared memory that such cards have. */
 void blasd_standin_card(int major, int minor);
 /* Forgets faults and an error that stuck, as a new process would. */
-void blasd_standin_mend(void);
+void blasd_standin_repair(void);
 
 #ifdef __cplusplus
 }

@@ -35,7 +35,7 @@ Labels = Mapping[str, str]
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
 LONGEST_WAIT = 20.0  # seconds that one request holds its connection
-PATIENCE = 10.0  # seconds in which a front end that restarts is back
+RETRY_S = 10.0  # seconds in which a front end that restarts is back
 
 
 class Options:
@@ -207,7 +207,7 @@ class Calls:
             left = min(step, end - time.monotonic())
             if left <= 0:
                 break
-            document = yield from self.look(document["id"], left, min(end, time.monotonic() + PATIENCE))
+            document = yield from self.look(document["id"], left, min(end, time.monotonic() + RETRY_S))
             if watch is not None:
                 watch(document)
         return document

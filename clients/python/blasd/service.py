@@ -11,7 +11,7 @@ from typing import Any
 from .client import Client
 from .errors import Error
 
-_PATIENCE_S = 60.0
+_TIMEOUT_ = 60.0
 
 
 class Service:
@@ -45,7 +45,7 @@ class Service:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(_PATIENCE_S)
+                self.process.wait(_TIMEOUT_)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

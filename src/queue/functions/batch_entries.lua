@@ -5,27 +5,27 @@ local Tensor = {} -- what others need of tensors.lua: Lua lets a file have 200 l
 
 local function is_batch_entry(name) return #name == BATCH_ENTRY end
 
--- each(id, from, to): what follows the head of each piece lies there. What is not well formed ends
+-- each(id, from, to): what follows the head of each record frame lies there. What is not well formed ends
 -- the walk.
-local function each_piece(pieces, each)
-    local at, most = 1, #pieces
-    while at + PIECE_HEAD - 1 <= most do
-        local last = at + PIECE_HEAD - 1 + struct.unpack('<I4', pieces, at)
+local function each_record_frame(record_frames, each)
+    local at, most = 1, #record_frames
+    while at + RECORD_FRAME_HEAD - 1 <= most do
+        local last = at + RECORD_FRAME_HEAD - 1 + struct.unpack('<I4', record_frames, at)
         if last > most then return end
-        each(sub(pieces, at + 4, at + PIECE_HEAD - 1), at + PIECE_HEAD, last)
+        each(sub(record_frames, at + 4, at + RECORD_FRAME_HEAD - 1), at + RECORD_FRAME_HEAD, last)
         at = last + 1
     end
 end
 
--- Where the piece of the job `id` begins, and where it ends; nil where there is none.
-local function find_piece(pieces, id)
-    local at, most, hit = 1, #pieces, find(pieces, id, 1, true)
-    while hit and at + PIECE_HEAD - 1 <= most do
-        local last = at + PIECE_HEAD - 1 + struct.unpack('<I4', pieces, at)
+-- Where the record frame of the job `id` begins, and where it ends; nil where there is none.
+local function find_record_frame(record_frames, id)
+    local at, most, hit = 1, #record_frames, find(record_frames, id, 1, true)
+    while hit and at + RECORD_FRAME_HEAD - 1 <= most do
+        local last = at + RECORD_FRAME_HEAD - 1 + struct.unpack('<I4', record_frames, at)
         if last > most then return nil end
         if hit == at + 4 then return at, last end
         if hit < at + 4 then -- those bytes only looked like it
-            hit = find(pieces, id, at + 4, true)
+            hit = find(record_frames, id, at + 4, true)
         else
             at = last + 1
         end
@@ -36,22 +36,22 @@ end
 -- The ids of a batch entry's jobs.
 local function batch_entry_ids(batch_entry)
     local ids = {}
-    each_piece(call('HGET', K.frames, batch_entry) or '', function(id) ids[#ids + 1] = id end)
+    each_record_frame(call('HGET', K.frames, batch_entry) or '', function(id) ids[#ids + 1] = id end)
     return ids
 end
 
 -- Opens a pending batch entry: its jobs become entries of their own. Returns their ids.
 local function open_batch_entry(batch_entry, meta)
-    local pieces, job = call('HGET', K.frames, batch_entry) or '', parse(meta)
+    local record_frames, job = call('HGET', K.frames, batch_entry) or '', parse(meta)
     local single = gsub(meta, '^([^\t]*) x%d+\t', '%1\t', 1)
     local metas, frames, ids, seen = {}, {}, {}, {}
-    each_piece(pieces, function(id, from, to)
+    each_record_frame(record_frames, function(id, from, to)
         local n = #ids
         if seen[id] or sub(id, 1, BATCH_ENTRY) ~= batch_entry or find(id, '[^0-9a-f]', BATCH_ENTRY) then return end
         seen[id] = true
         ids[n + 1] = id
         metas[2 * n + 1], metas[2 * n + 2] = id, single
-        frames[2 * n + 1], frames[2 * n + 2] = id, sub(pieces, from, to)
+        frames[2 * n + 1], frames[2 * n + 2] = id, sub(record_frames, from, to)
     end)
     call('HDEL', K.pending, batch_entry)
     call('HDEL', K.frames, batch_entry)
@@ -63,7 +63,7 @@ local function open_batch_entry(batch_entry, meta)
     end
     Tensor.share_out(batch_entry, ids)
     if #ids > 0 then call('HSET', K.opened, batch_entry, concat(ids, ' ')) end
-    local missing = #ids - job.jobs -- where its pieces are damaged
+    local missing = #ids - job.jobs -- where its record frames are damaged
     tally('jobs', missing)
     tally('bytes', missing * job.cost)
     if missing ~= 0 and job.metered then meter(job.tenant, missing, missing * job.cost) end

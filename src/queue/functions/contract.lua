@@ -30,7 +30,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
-                       batch entry, a PIECE with each job's frame
+                       batch entry, a RECORD_FRAME with each job's frame
   {q}:opened           hash BATCH_ENTRY -> "ID ID ...", of batch entries that were opened, while jobs of them
                        are pending
   {q}:count            hash: `jobs` and `bytes` (of their costs) pending; "SI TENANT": jobs waiting in
@@ -42,7 +42,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        the least of those that wait. No fields while one tenant alone waits
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
   {q}:rec:KIND:B:TENANT
-                       hash ID -> PIECE with the final record, or BATCH_ENTRY -> the pieces of a batch entry
+                       hash ID -> RECORD_FRAME with the final record, or BATCH_ENTRY -> the record frames of a batch entry
                        whose jobs ended together, of kind s. KIND s|a and B come from the id: B is
                        its second / 1 (s) or / 8 (a); of a promised job KIND is a in any case. So
                        who is not its tenant finds no record. "KIND:B:TENANT" is a bucket
@@ -61,7 +61,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:wanted           zset "JOB ID", all of score 0: the same, by the job that is waited for
   {q}:due              hash JOB -> "", or why it has no result: jobs that have ended, while some that
                        waited for them are yet to be told
-  {q}:made             hash JOB -> PIECE with its final record, of those that succeeded when others
+  {q}:made             hash JOB -> RECORD_FRAME with its final record, of those that succeeded when others
                        waited for them, as long as one of these is pending; it counts in {q}:refs
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
@@ -142,7 +142,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
-  {q}:blob:BLOB:N      their bytes in pieces of 1 MiB (N = 0, 1, ...; the last one is shorter)
+  {q}:blob:BLOB:N      their bytes in chunks of 1 MiB (N = 0, 1, ...; the last one is shorter)
   {q}:hold:BLOB        with an expiry: such a blob is being written, so it must not be swept
   {q}:here:FRONT       with an expiry: written by each front end, which sees so that Redis takes
                        writes and was not emptied
@@ -182,7 +182,7 @@ Front ends call
       nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
-      it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is pieces;
+      it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is record frames;
       of OPTIONS it has t= at the most, the same for all its jobs.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
@@ -239,7 +239,7 @@ Front ends call
       records. Each front end calls it about once a second, and may at the next deadline
   blob BLOB BYTES
       -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
-      pieces are SET, each minute meanwhile, and after them
+      chunks are SET, each minute meanwhile, and after them
   blob_drop BLOB...       -> 0: removes blobs of kind redis
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
@@ -281,24 +281,24 @@ lease is not theirs any more)
   tensor_copies DEVICE ID...
       -> 0: that device has copies of these, where they are tensors, for as long as a lease lasts
   release NAME EPOCH      -> 0: gives back what it held, and the name
-  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
+  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
       wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
-      batch entry its N pieces; behind the frame of a job that waited for others a PIECE of {q}:made each.
+      batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
       wait comes behind this call, so where there were jobs "1" is in the list, which ends it.
       SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
-      its way, is sent again with the same SEQ, and ENDINGS: what has been done is not done again,
+      its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what
       it asks for now counts. An older SEQ is refused. So each reply is seen before the next turn.
       OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
       "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment; then "\tID BYTES FORM" of
-      each output that becomes a tensor, whose blob is there. PIECES may be those of some
-      jobs of the batch entry NAME. PIECES "": it could not be read, and goes back, a batch entry opened; no
+      each output that becomes a tensor, whose blob is there. RECORD_FRAMES may be those of some
+      jobs of the batch entry NAME. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
   progress NAME EPOCH "PROGRESS[ LEFT]" ID...
       -> text of a digit for each: 1 still wanted, 0 not. LEFT: us to their end, where that is known
@@ -308,11 +308,11 @@ lease is not theirs any more)
 
 EVENTS. While anybody is subscribed to {q}:events, what becomes of jobs is published there: when they
 are queued, when a worker that knows of it begins them, when it reports progress, when they end. A
-message is "TENANT SKIPPED WORKER\n" and a PIECE for each job with its record as it then stands, one
+message is "TENANT SKIPPED WORKER\n" and a RECORD_FRAME for each job with its record as it then stands, one
 that is long without its tensors. SKIPPED > 0: that is how many jobs are not told of, for their
 tenant had more than 4,000 in this second. WORKER: it has begun these jobs, as one batch; else "-".
 Nobody needs these messages: they may be lost.
 
-A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD], or a frame in the
-record's place. What is PUBLISHED on a CHANNEL when jobs that it watches end is one or more pieces,
+A RECORD_FRAME is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD], or a frame in the
+record's place. What is PUBLISHED on a CHANNEL when jobs that it watches end is one or more record frames,
 1 MiB at the most unless one is longer. ]]

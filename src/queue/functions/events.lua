@@ -23,27 +23,27 @@ end
 -- What stands first in the reply to a turn: a worker that is watched tells when jobs begin.
 function events.clock() return events.watched() and now_text .. ' watched' or now_text end
 
--- A message is "TENANT SKIPPED WORKER\n" and pieces: SKIPPED jobs are not told of; WORKER: it has
+-- A message is "TENANT SKIPPED WORKER\n" and record frames: SKIPPED jobs are not told of; WORKER: it has
 -- begun these, as one batch, else "-".
-local function tell(tenant, worker, jobs, pieces)
+local function tell(tenant, worker, jobs, record_frames)
     local this = floor(now / 1000000)
     if this ~= second then second, left = this, {} end
     local room = left[tenant] or A_SECOND
     local told, text = room >= jobs, ''
     left[tenant] = told and room - jobs or 0
-    if told then told, text = pcall(pieces) end -- the jobs themselves must go on, whatever happens here
+    if told then told, text = pcall(record_frames) end -- the jobs themselves must go on, whatever happens here
     call('PUBLISH', K.events, tenant .. ' ' .. (told and '0' or whole(jobs)) .. ' ' .. worker .. '\n' ..
                               (told and text or ''))
 end
 
-local function piece(id, record) return struct.pack('<I4', #record) .. id .. record end
+local function record_frame(id, record) return struct.pack('<I4', #record) .. id .. record end
 
--- The pieces of a job, or a batch entry, that has not ended: queued where `worker` is nil.
+-- The record frames of a job, or a batch entry, that has not ended: queued where `worker` is nil.
 local function pending(name, job, frames, worker, started)
     local parts = {}
     local function finder() return worker, started end
-    local function one(id) parts[#parts + 1] = piece(id, summary(id, job, nil, nil, finder)) end
-    if is_batch_entry(name) then each_piece(frames, one) else one(name) end
+    local function one(id) parts[#parts + 1] = record_frame(id, summary(id, job, nil, nil, finder)) end
+    if is_batch_entry(name) then each_record_frame(frames, one) else one(name) end
     return concat(parts)
 end
 
@@ -74,24 +74,24 @@ function events.running(worker, started, names, already)
 end
 
 -- Without the tensors that lie in them; where these are is then said as of a blob's.
-local function cut(pieces)
+local function cut(record_frames)
     local parts = {}
-    each_piece(pieces, function(id, from, to)
-        if to - from < AS_IS or sub(pieces, from, from + 3) ~= 'BLRF' then
-            parts[#parts + 1] = sub(pieces, from - PIECE_HEAD, to)
+    each_record_frame(record_frames, function(id, from, to)
+        if to - from < AS_IS or sub(record_frames, from, from + 3) ~= 'BLRF' then
+            parts[#parts + 1] = sub(record_frames, from - RECORD_FRAME_HEAD, to)
         else
-            local size = struct.unpack('<I4', pieces, from + 8)
-            parts[#parts + 1] = piece(id, sub(pieces, from, from + 14) .. '\1' ..
-                                          sub(pieces, from + 16, min(from + size - 1, to)))
+            local size = struct.unpack('<I4', record_frames, from + 8)
+            parts[#parts + 1] = record_frame(id, sub(record_frames, from, from + 14) .. '\1' ..
+                                          sub(record_frames, from + 16, min(from + size - 1, to)))
         end
     end)
     return concat(parts)
 end
 
-function events.ended(job, pieces)
+function events.ended(job, record_frames)
     if not events.watched() then return end
     tell(job.tenant, '-', job.jobs, function()
-        return #pieces <= AS_IS * job.jobs and pieces or cut(pieces)
+        return #record_frames <= AS_IS * job.jobs and record_frames or cut(record_frames)
     end)
 end
 

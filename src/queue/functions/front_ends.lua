@@ -7,24 +7,24 @@ local function open(keys, args)
     return call('GET', K.store)
 end
 
--- The final record of `id`, or nil; then the piece it is in, its bucket, and, where it lies among
+-- The final record of `id`, or nil; then the record frame it is in, its bucket, and, where it lies among
 -- those of a batch entry, all of these. A record lies where only its tenant's id leads to.
 local function recorded(id, tenant)
     local bucket = place_of(id)
     if not bucket then return nil end
     bucket = bucket .. ':' .. tenant
-    local piece = call('HGET', K.rec_of .. bucket, id)
-    if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
+    local record_frame = call('HGET', K.rec_of .. bucket, id)
+    if record_frame then return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket end
     if byte(id) ~= 115 then return nil end
-    local pieces = call('HGET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY))
-    local from, to = find_piece(pieces or '', id)
+    local record_frames = call('HGET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY))
+    local from, to = find_record_frame(record_frames or '', id)
     if from then
-        piece = sub(pieces, from, to)
-        return sub(piece, PIECE_HEAD + 1), piece, bucket, pieces
+        record_frame = sub(record_frames, from, to)
+        return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket, record_frames
     end
     bucket = promised_place(id) .. ':' .. tenant
-    piece = call('HGET', K.rec_of .. bucket, id)
-    if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
+    record_frame = call('HGET', K.rec_of .. bucket, id)
+    if record_frame then return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket end
     return nil
 end
 Put.recorded = recorded
@@ -265,20 +265,20 @@ local function submit_one(t, id, frame, options)
     return 0
 end
 
-local function submit_batch_entry(t, batch_entry, pieces, options)
+local function submit_batch_entry(t, batch_entry, record_frames, options)
     if results_full(t, batch_entry) then return 5 end
     local jobs, holds = t.like.packed, match(options, '^t=(%S+)$')
     if options ~= '' and not holds then return 4 end
     if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
     if submit_fits(t, jobs) == 0 then
-        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), pieces, jobs, false)
+        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), record_frames, jobs, false)
         if holds then Tensor.hold(batch_entry, holds) end
         return 0
     end
     local digits = {}
     t.meta = false
-    each_piece(pieces, function(id, from, to)
-        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), options)
+    each_record_frame(record_frames, function(id, from, to)
+        digits[#digits + 1] = submit_one(t, id, sub(record_frames, from, to), options)
     end)
     return concat(digits)
 end
@@ -328,16 +328,16 @@ end
 -- The meta that stands for each job, false where it is not pending.
 local function metas_of(tenant, ids, from)
     local metas = get_many(K.pending, ids, from)
-    local batch_entry, whole_meta, pieces
+    local batch_entry, whole_meta, record_frames
     for i, meta in ipairs(metas) do
         local id = ids[from + i - 1]
         meta = own(meta, tenant)
         if not meta and sub(id, 1, BATCH_ENTRY) ~= batch_entry then -- else they are in the last one's batch entry
             batch_entry = sub(id, 1, BATCH_ENTRY)
             whole_meta = own(call('HGET', K.pending, batch_entry), tenant)
-            pieces = whole_meta and call('HGET', K.frames, batch_entry) or ''
+            record_frames = whole_meta and call('HGET', K.frames, batch_entry) or ''
         end
-        if not meta and whole_meta and find_piece(pieces, id) then meta = whole_meta end
+        if not meta and whole_meta and find_record_frame(record_frames, id) then meta = whole_meta end
         metas[i] = meta
     end
     return metas
@@ -371,9 +371,9 @@ function Wait.origin(keys, args)
         local id = args[2 + i]
         local frame = meta and call('HGET', K.frames, id)
         if meta and not frame then
-            local pieces = call('HGET', K.frames, sub(id, 1, BATCH_ENTRY)) or ''
-            local from, to = find_piece(pieces, id)
-            frame = from and sub(pieces, from + PIECE_HEAD, to)
+            local record_frames = call('HGET', K.frames, sub(id, 1, BATCH_ENTRY)) or ''
+            local from, to = find_record_frame(record_frames, id)
+            frame = from and sub(record_frames, from + RECORD_FRAME_HEAD, to)
         end
         reply[i] = frame or reply[i]
     end
@@ -414,25 +414,25 @@ local function keep(keys, args)
 end
 
 -- Deletes the record of an ended job, which recorded() has found.
-local function forget(id, piece, bucket, pieces)
+local function forget(id, record_frame, bucket, record_frames)
     local out = call('HGET', K.out_of .. bucket, id)
-    local bytes = #piece + tonumber(out or 0) + RECORD_OVERHEAD
+    local bytes = #record_frame + tonumber(out or 0) + RECORD_OVERHEAD
     local key = call('HGET', K.keys_of .. bucket, id)
     if key then
         key_drop(key, id)
         call('HDEL', K.keys_of .. bucket, id)
         bytes = bytes + key_bytes(key)
     end
-    local from, to = find_piece(pieces or '', id)
-    if from and #pieces > #piece then
+    local from, to = find_record_frame(record_frames or '', id)
+    if from and #record_frames > #record_frame then
         call('HSET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY),
-             sub(pieces, 1, from - 1) .. sub(pieces, to + 1))
+             sub(record_frames, 1, from - 1) .. sub(record_frames, to + 1))
     else
         call('HDEL', K.rec_of .. bucket, from and sub(id, 1, BATCH_ENTRY) or id)
     end
     if out then leave_held(bucket, {id, out}) end
     call('HDEL', K.out_of .. bucket, id)
-    local seg, held = Record.slice(piece, PIECE_HEAD + 1)
+    local seg, held = Record.slice(record_frame, RECORD_FRAME_HEAD + 1)
     if seg and seg ~= '' and tonumber(call('HGET', K.seg_of .. bucket, seg) or 0) > 0 then
         if call('HINCRBY', K.seg_of .. bucket, seg, -1) == 0 then
             call('HDEL', K.seg_of .. bucket, seg)
@@ -445,7 +445,7 @@ end
 
 local function cancel(keys, args)
     start(keys, args)
-    local reply, e, finder = {}, ending_new(), running_finder(#args - 3)
+    local reply, e, finder = {}, completion_new(), running_finder(#args - 3)
     local seen, tenant, too = {}, args[2], args[3] == '1'
     for i, meta in ipairs(metas_alone(args, 4, tenant)) do
         local id = args[3 + i]
@@ -453,10 +453,10 @@ local function cancel(keys, args)
             reply[i] = 404
         elseif meta then
             local job = parse(meta)
-            reply[i] = ending_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
+            reply[i] = completion_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
         else
-            local record, piece, bucket, pieces = recorded(id, tenant)
-            if record and too then forget(id, piece, bucket, pieces) end
+            local record, record_frame, bucket, record_frames = recorded(id, tenant)
+            if record and too then forget(id, record_frame, bucket, record_frames) end
             reply[i] = record and (too and record or 409) or unknown(id)
             -- a pending job may refer to its outputs
             if record and too and call('HEXISTS', K.refs, id .. '.out') == 1 then
@@ -465,7 +465,7 @@ local function cancel(keys, args)
         end
         seen[id] = true
     end
-    ending_commit(e)
+    completion_commit(e)
     return reply
 end
 
@@ -615,14 +615,14 @@ local function blob(keys, args)
     return 0
 end
 
-local PIECE, PIECES_MOST = 1048576, 65536 -- of a blob; more are no blob's
+local CHUNK, CHUNKS_MOST = 1048576, 65536 -- of a blob; more are no blob's
 
 local function blob_drop(keys, args)
     start(keys, args)
     for i = 2, #args do
         local bytes = tonumber(call('HGET', K.blobs, args[i]) or 0)
-        for piece = 0, min(floor(max(bytes - 1, 0) / PIECE), PIECES_MOST) do
-            call('UNLINK', K.blob_of .. args[i] .. ':' .. piece)
+        for chunk = 0, min(floor(max(bytes - 1, 0) / CHUNK), CHUNKS_MOST) do
+            call('UNLINK', K.blob_of .. args[i] .. ':' .. chunk)
         end
         call('HDEL', K.blobs, args[i])
         call('DEL', K.hold_of .. args[i])

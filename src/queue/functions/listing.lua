@@ -76,28 +76,28 @@ end
 local function step_records(p, found)
     local rows = {}
     for i = 1, #found, 2 do
-        local name, pieces = found[i], found[i + 1]
-        local at, key = PIECE_HEAD + 1, nil
-        p.bytes = p.bytes + #pieces / 8 -- to read them costs less than to send them
+        local name, record_frames = found[i], found[i + 1]
+        local at, key = RECORD_FRAME_HEAD + 1, nil
+        p.bytes = p.bytes + #record_frames / 8 -- to read them costs less than to send them
         if is_batch_entry(name) then -- its jobs were made at one time, so to say, with the same labels
-            key = (p.label == '' or label_wanted(p, Record.labels(pieces, at))) and
-                  format('%016.0f', Record.made(pieces, at, name)) .. name
-        elseif record_wanted(p, pieces, at) then
-            key = row_key(p, Record.made(pieces, at, name), name)
+            key = (p.label == '' or label_wanted(p, Record.labels(record_frames, at))) and
+                  format('%016.0f', Record.made(record_frames, at, name)) .. name
+        elseif record_wanted(p, record_frames, at) then
+            key = row_key(p, Record.made(record_frames, at, name), name)
         end
-        if key then rows[#rows + 1] = {key, name, pieces, at, #pieces} end
+        if key then rows[#rows + 1] = {key, name, record_frames, at, #record_frames} end
     end
     p.looked = p.looked + (#found / 2 - #rows) * 0.85 -- these were dealt with in little time
     local function record(row) return sub(row[3], row[4], row[5]) end
     local function jobs(row)
-        local made, pieces, all, at = sub(row[1], 1, 16), row[3], {}, 1
-        while at + PIECE_HEAD - 1 <= #pieces do
-            local from = at + PIECE_HEAD
-            local to = from - 1 + struct.unpack('<I4', pieces, at)
-            if record_wanted(p, pieces, from) then
-                local id = sub(pieces, at + 4, at + PIECE_HEAD - 1)
-                if not p.timed or row_key(p, Record.made(pieces, from, id), id) then
-                    all[#all + 1] = {made .. id, id, pieces, from, to}
+        local made, record_frames, all, at = sub(row[1], 1, 16), row[3], {}, 1
+        while at + RECORD_FRAME_HEAD - 1 <= #record_frames do
+            local from = at + RECORD_FRAME_HEAD
+            local to = from - 1 + struct.unpack('<I4', record_frames, at)
+            if record_wanted(p, record_frames, from) then
+                local id = sub(record_frames, at + 4, at + RECORD_FRAME_HEAD - 1)
+                if not p.timed or row_key(p, Record.made(record_frames, from, id), id) then
+                    all[#all + 1] = {made .. id, id, record_frames, from, to}
                 end
             end
             p.looked = p.looked + 0.25

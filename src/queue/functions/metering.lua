@@ -1,17 +1,17 @@
 -- What ended jobs used, for who bills it: queue/usage_stream.c takes it from {q}:usage and writes the sums.
--- Read next: endings.lua.
+-- Read next: completions.lua.
 
 local Meter = {}
 
 -- Where it is wanted: a table for Meter.note, else nil.
 function Meter.new() return call('EXISTS', K.metered) == 1 and {} or nil end
 
--- Notes the record of each job in `pieces`, without what lies in it of outputs.
-function Meter.note(used, tenant, pieces)
+-- Notes the record of each job in `record_frames`, without what lies in it of outputs.
+function Meter.note(used, tenant, record_frames)
     local records = used[tenant] or {}
     used[tenant] = records
-    each_piece(pieces, function(_, from)
-        records[#records + 1] = Record.frame(pieces, from)
+    each_record_frame(record_frames, function(_, from)
+        records[#records + 1] = Record.frame(record_frames, from)
     end)
 end
 

@@ -22,9 +22,9 @@ function KIND.finished(text) return Record.finished(text, find(text, '\n', 1, tr
 function KIND.note(name, tenant, outcome, why)
     local id, at = parts_of(name)
     local state = outcome == 'delivered' and DONE or outcome == 'failed' and PENDING or GIVEN_UP
-    local record, piece, bucket = Put.recorded(id, tenant)
+    local record, record_frame, bucket = Put.recorded(id, tenant)
     if not record then return end
-    call('HSET', K.rec_of .. bucket, id, Record.put_is(piece, at, state, 1, tonumber(why) or 0))
+    call('HSET', K.rec_of .. bucket, id, Record.put_is(record_frame, at, state, 1, tonumber(why) or 0))
 end
 
 -- What the OPTIONS of a job ask for, " p=AT:URL" each: "AT URL" each, and the URLs; nil where it is
@@ -46,22 +46,22 @@ function Put.promise(id, tenant, puts)
     for _, url in ipairs(puts.urls) do Lane.promise(KIND, tenant, url) end
 end
 
--- The job has ended: its one piece, as it is to be kept.
-function Put.ended(id, tenant, piece)
+-- The job has ended: its one record frame, as it is to be kept.
+function Put.ended(id, tenant, record_frame)
     local asked = call('HGET', K.putting, id)
-    if not asked then return piece end
-    local good = Record.state(piece, PIECE_HEAD + 1) == 'succeeded'
+    if not asked then return record_frame end
+    local good = Record.state(record_frame, RECORD_FRAME_HEAD + 1) == 'succeeded'
     call('HDEL', K.putting, id)
-    if good then piece = Record.with_puts(piece) end
+    if good then record_frame = Record.with_puts(record_frame) end
     for at, url in gmatch(asked, '(%d+) (%S+)') do
         if good then
-            piece = Record.put_is(piece, tonumber(at), PENDING, 0, 0)
+            record_frame = Record.put_is(record_frame, tonumber(at), PENDING, 0, 0)
             Lane.add(KIND, tenant, url, id .. ':' .. at, url)
         else
             Lane.forget(KIND, tenant, url)
         end
     end
-    return piece
+    return record_frame
 end
 
 function Put.take(keys, args) return Lane.take(KIND, keys, args) end

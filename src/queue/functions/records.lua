@@ -82,24 +82,24 @@ function Record.zeros(n) return string.rep('\0', n) end
 -- may have: state 1 (0: it is not put), tries 1, why the last one failed 2.
 Record.PUTS_MOST = 40
 
--- The piece, with room for that.
-function Record.with_puts(piece)
-    local at, length = PIECE_HEAD + 1, struct.unpack('<I4', piece)
-    local size = struct.unpack('<I4', piece, at + 8)
-    return concat({struct.pack('<I4', length + PUTS_BYTES), sub(piece, 5, at + 7),
-                   struct.pack('<I4', size + PUTS_BYTES), sub(piece, at + 12, at + TRACED_AT - 1),
-                   string.char(byte(piece, at + TRACED_AT) % 2 + PUTS),
-                   sub(piece, at + TRACED_AT + 1, at + size - 1), Record.zeros(PUTS_BYTES),
-                   sub(piece, at + size)})
+-- The record frame, with room for that.
+function Record.with_puts(record_frame)
+    local at, length = RECORD_FRAME_HEAD + 1, struct.unpack('<I4', record_frame)
+    local size = struct.unpack('<I4', record_frame, at + 8)
+    return concat({struct.pack('<I4', length + PUTS_BYTES), sub(record_frame, 5, at + 7),
+                   struct.pack('<I4', size + PUTS_BYTES), sub(record_frame, at + 12, at + TRACED_AT - 1),
+                   string.char(byte(record_frame, at + TRACED_AT) % 2 + PUTS),
+                   sub(record_frame, at + TRACED_AT + 1, at + size - 1), Record.zeros(PUTS_BYTES),
+                   sub(record_frame, at + size)})
 end
 
--- The piece, once that is so of the output at `place`, after `tries` more.
-function Record.put_is(piece, place, state, tries, why)
-    local at = PIECE_HEAD + 1
-    local from = at + struct.unpack('<I4', piece, at + 8) - PUTS_BYTES + 4 * place
-    if byte(piece, at + TRACED_AT) < PUTS then return piece end
-    tries = min(byte(piece, from + 1) + tries, 255)
-    return sub(piece, 1, from - 1) .. struct.pack('<BBI2', state, tries, why) .. sub(piece, from + 4)
+-- The record frame, once that is so of the output at `place`, after `tries` more.
+function Record.put_is(record_frame, place, state, tries, why)
+    local at = RECORD_FRAME_HEAD + 1
+    local from = at + struct.unpack('<I4', record_frame, at + 8) - PUTS_BYTES + 4 * place
+    if byte(record_frame, at + TRACED_AT) < PUTS then return record_frame end
+    tries = min(byte(record_frame, from + 1) + tries, 255)
+    return sub(record_frame, 1, from - 1) .. struct.pack('<BBI2', state, tries, why) .. sub(record_frame, from + 4)
 end
 
 function Record.padded(text, size) return sub(text, 1, size) .. Record.zeros(size - #text) end
@@ -146,8 +146,8 @@ function Record.trace_of(id, job)
         last = {now = now, name = name, frames = call('HGET', K.frames, name) or ''}
         Record.last_read = last
     end
-    local at = find_piece(last.frames, id)
-    return at and Record.trace(last.frames, at + PIECE_HEAD)
+    local at = find_record_frame(last.frames, id)
+    return at and Record.trace(last.frames, at + RECORD_FRAME_HEAD)
 end
 
 -- What a worker has reported of a job: its progress, and microseconds to its end where that is known.

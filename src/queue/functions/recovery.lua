@@ -60,15 +60,15 @@ local function recover(name)
     for one in pairs(begun) do ids[#ids + 1] = one end
     open_batch_entries(names, begun)
     metas_alone(ids) -- of a batch entry single jobs may have begun: the others have not
-    local e, finder = ending_new(), running_finder(1)
+    local e, finder = completion_new(), running_finder(1)
     local count = give_back(names, function(id, job)
         if not (begun[id] or begun[sub(id, 1, BATCH_ENTRY)]) or
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true
         end
-        ending_add_summary(e, id, job, 'failed', 'poisoned', finder)
+        completion_add_summary(e, id, job, 'failed', 'poisoned', finder)
     end)
-    ending_commit(e)
+    completion_commit(e)
     call('DEL', K.lease_of .. name, K.claims_of .. name, K.prog_of .. name, K.wake_of .. name)
     call('HDEL', K.workers, name)
     call('HDEL', K.idle, name)
@@ -98,7 +98,7 @@ end
 local ALONE_US = 5000000
 local LOOK = 256 -- at so many names of each priority a time: frames are read for it
 local function may_move(name, frame)
-    local at = is_batch_entry(name) and PIECE_HEAD or 0
+    local at = is_batch_entry(name) and RECORD_FRAME_HEAD or 0
     return sub(frame, at + 1, at + 4) == 'BLJF' and byte(frame, at + 14) == 0
 end
 

@@ -9,7 +9,7 @@ local SI = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
-local PIECE_HEAD = 45        -- bytes of a piece before its record
+local RECORD_FRAME_HEAD = 45 -- bytes of a record frame before its record
 local NOBODY = 'anonymous'   -- the tenant where there are no keys: alone, so nothing is kept apart
 local ID, BATCH_ENTRY = 41, 29    -- characters of an id, and those of it that name its batch entry
 
@@ -102,7 +102,7 @@ local function whole(number)
     return text
 end
 
--- call(command, key, list...), in pieces that Lua's stack can hold.
+-- call(command, key, list...), in parts that Lua's stack can hold.
 local function call_many(command, key, list)
     local n = #list
     if n == 0 then return end
@@ -144,7 +144,7 @@ local function promised_place(id) return 'a:' .. floor(tonumber(sub(id, 2, 9), 1
 -- The key of a line, "SI TENANT": of the list of what waits of one tenant in one place.
 local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
 
--- Stubs
+-- Metas
 
 local WORK = 1000 -- us that a job counts for in its tenant's share where nothing was predicted
 

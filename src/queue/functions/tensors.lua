@@ -1,5 +1,5 @@
 -- Tensors that are kept by their ids, and the blobs that pending jobs refer to. Read next:
--- endings.lua.
+-- completions.lua.
 
 local Wait = {}   -- the same of waiting.lua
 do
@@ -256,7 +256,7 @@ function Tensor.share_out(batch_entry, ids)
     local blobs = call('HGET', K.holds, batch_entry)
     if not blobs then return end
     for blob in gmatch(blobs, '[^,]+') do
-        if not refer(blob, #ids - 1) then Tensor.let_go(blob) end -- its pieces are damaged, all of them
+        if not refer(blob, #ids - 1) then Tensor.let_go(blob) end -- its record frames are damaged, all of them
     end
     for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
     call('HDEL', K.holds, batch_entry)

@@ -9,21 +9,21 @@ local released = {0, 0, 0} -- entries of each class that may run now, and whom n
 
 -- The last word of a job that succeeded stays for those that refer to it, however long they wait,
 -- and counts for as long.
-local function make(id, piece, tenant)
-    if call('HSETNX', K.made, id, piece) == 0 then return end
-    local seg, bytes = Record.slice(piece, PIECE_HEAD + 1)
+local function make(id, record_frame, tenant)
+    if call('HSETNX', K.made, id, record_frame) == 0 then return end
+    local seg, bytes = Record.slice(record_frame, RECORD_FRAME_HEAD + 1)
     if seg and seg ~= '' then refer(seg, 1) end
-    Tensor.leave(id, #piece + (bytes or 0), tenant, 'a')
+    Tensor.leave(id, #record_frame + (bytes or 0), tenant, 'a')
 end
 
 -- Nobody refers to the blob any more.
 function Wait.forget(blob)
     local id = match(blob, '^(%w+)%.out$')
-    local piece = id and call('HGET', K.made, id)
-    if not piece then return end
+    local record_frame = id and call('HGET', K.made, id)
+    if not record_frame then return end
     call('HDEL', K.made, id)
     Tensor.let_go(id)
-    local seg = Record.slice(piece, PIECE_HEAD + 1)
+    local seg = Record.slice(record_frame, RECORD_FRAME_HEAD + 1)
     if seg and seg ~= '' then refer(seg, -1) end
 end
 
@@ -34,15 +34,15 @@ function Wait.find(text, tenant, recorded)
     local found, seen = {wants = {}, made = {}, holds = {}}, {}
     for id, field, blob in gmatch(text, '(%w+):([^:,]+):?([^,]*)') do
         local meta = metas_alone({id}, 1, tenant)[1]
-        local record, piece
+        local record, record_frame
         if not meta then
-            record, piece = recorded(id, tenant)
+            record, record_frame = recorded(id, tenant)
             if not record or blob ~= '' and not Tensor.there(blob, tenant) then return nil, 9 end
             if Record.state(record, 1) ~= 'succeeded' then return nil, 11 end
         end
         if not seen[id] then
             if meta then found.wants[#found.wants + 1] = id .. ' ' .. field end
-            found.made[id], seen[id] = piece, true
+            found.made[id], seen[id] = record_frame, true
         end
         found.holds[#found.holds + 1] = id .. '.out'
         if blob ~= '' then found.holds[#found.holds + 1] = blob end
@@ -52,7 +52,7 @@ end
 
 -- The tenant's job has been taken in, and holds what it refers to.
 function Wait.begin(id, found, tenant)
-    for from, piece in pairs(found.made) do make(from, piece, tenant) end
+    for from, record_frame in pairs(found.made) do make(from, record_frame, tenant) end
     if #found.wants == 0 then return end
     call('HSET', K.waits, id, concat(found.wants, ','))
     for _, one in ipairs(found.wants) do
@@ -63,14 +63,14 @@ function Wait.begin(id, found, tenant)
     end
 end
 
--- What a worker is to know of those that the job refers to, behind its frame: PIECEs.
+-- What a worker is to know of those that the job refers to, behind its frame: RECORD_FRAMEs.
 function Wait.made(name)
-    local pieces, seen = {}, {}
+    local record_frames, seen = {}, {}
     for id in gmatch(call('HGET', K.holds, name) or '', '(%w+)%.out') do
-        pieces[#pieces + 1] = not seen[id] and call('HGET', K.made, id) or nil
+        record_frames[#record_frames + 1] = not seen[id] and call('HGET', K.made, id) or nil
         seen[id] = true
     end
-    return concat(pieces)
+    return concat(record_frames)
 end
 
 -- The job waits for nobody any more; `text` is what it waited for.
@@ -79,9 +79,9 @@ local function leave(id, text)
     for from in gmatch(text, '(%w+) [^,]+') do call('ZREM', K.wanted, from .. ' ' .. id) end
 end
 
--- These have ended, `pieces[i]` being the last word on names[i], which was of tenants[i]: they wait no
+-- These have ended, `record_frames[i]` being the last word on names[i], which was of tenants[i]: they wait no
 -- more, and what waits for them is due.
-function Wait.note(names, pieces, tenants)
+function Wait.note(names, record_frames, tenants)
     if call('EXISTS', K.waits) == 0 then return end
     for i, text in ipairs(get_many(K.waits, names)) do
         if text then leave(names[i], text) end
@@ -90,12 +90,12 @@ function Wait.note(names, pieces, tenants)
     for i, name in ipairs(names) do blobs[i] = name .. '.out' end
     for i, count in ipairs(get_many(K.refs, blobs)) do
         if count then
-            local why, at = '', PIECE_HEAD + 1
-            local state = Record.state(pieces[i], at) or 'failed'
+            local why, at = '', RECORD_FRAME_HEAD + 1
+            local state = Record.state(record_frames[i], at) or 'failed'
             if state == 'succeeded' then
-                make(names[i], pieces[i], tenants[i])
+                make(names[i], record_frames[i], tenants[i])
             elseif state == 'failed' then
-                why = 'has failed (' .. Record.error(pieces[i], at) .. ')'
+                why = 'has failed (' .. Record.error(record_frames[i], at) .. ')'
             else
                 why = state == 'cancelled' and 'was cancelled' or 'has expired'
             end
@@ -133,13 +133,13 @@ local function give_up(e, id, from, why, finder)
     for one, its in gmatch(text, '(%w+) ([^,]+)') do field = one == from and its or field end
     leave(id, text)
     if not meta then return end
-    ending_add_summary(e, id, parse(meta), 'failed', 'input_failed', finder,
+    completion_add_summary(e, id, parse(meta), 'failed', 'input_failed', finder,
                        {field = field or 'inputs', detail = 'the job ' .. from .. ' ' .. why})
 end
 
 -- Settles `room` waiting jobs of those that are due; the ends among them, and the room that is left.
 local function settle(room)
-    local e, lines, due, finder = ending_new(), {}, call('HGETALL', K.due), running_finder(1)
+    local e, lines, due, finder = completion_new(), {}, call('HGETALL', K.due), running_finder(1)
     e.settled = true
     for i = 1, #due, 2 do
         if room <= 0 then break end
@@ -166,7 +166,7 @@ function Wait.settle()
     local room, e = AT_ONCE, nil
     while room > 0 and call('EXISTS', K.due) == 1 do
         e, room = settle(room)
-        ending_commit(e)
+        completion_commit(e)
     end
 end
 

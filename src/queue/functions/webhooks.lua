@@ -16,12 +16,12 @@ function Hook.promise(id, tenant, url)
     Lane.promise(KIND, tenant, url)
 end
 
--- The job has ended, and its one piece says how.
-function Hook.ended(id, tenant, piece)
+-- The job has ended, and its one record frame says how.
+function Hook.ended(id, tenant, record_frame)
     local url = call('HGET', K.notify, id)
     if not url then return end
     call('HDEL', K.notify, id)
-    Lane.add(KIND, tenant, url, id, url .. '\n' .. Record.frame(piece, PIECE_HEAD + 1))
+    Lane.add(KIND, tenant, url, id, url .. '\n' .. Record.frame(record_frame, RECORD_FRAME_HEAD + 1))
 end
 
 function Hook.take(keys, args) return Lane.take(KIND, keys, args) end

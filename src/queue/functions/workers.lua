@@ -38,7 +38,7 @@ local function release(keys, args)
     return 0
 end
 
--- What N OUTPUTS say: how many records, bytes, where these lie, as ending_add takes it, and which
+-- What N OUTPUTS say: how many records, bytes, where these lie, as completion_add takes it, and which
 -- outputs became tensors; nil where they are malformed.
 local function outputs_of(text)
     if text == '1 0' then return 1, 0, '', '' end
@@ -54,7 +54,7 @@ end
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
 -- midst of it would leave what came before.
 local function turn_wrong(args)
-    if #args % 3 ~= 0 then return 'three arguments for each ending' end
+    if #args % 3 ~= 0 then return 'three arguments for each completion' end
     if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
        not tonumber(args[8]) or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
@@ -65,13 +65,13 @@ local function turn_wrong(args)
 end
 
 -- Ends a job, or a batch entry, as its worker says; the digit for each of its jobs.
-local function end_one(e, name, meta, pieces, bytes, segs, finder, kept)
+local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
-        ending_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
+        completion_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
-    ending_add(e, name, job, pieces, bytes, segs)
+    completion_add(e, name, job, record_frames, bytes, segs)
     if kept and kept ~= '' then e.kept[#e.kept + 1] = {job.tenant, kept} end
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
@@ -80,22 +80,22 @@ end
 -- not yet. Their records may go at different times, so each tells which segment it refers to; where
 -- one does not, references are counted for all, with the first, and too many go with their bucket.
 -- `ended`: names of jobs, appended to.
-local function end_each(e, pieces, bytes, segs, finder, ended)
+local function end_each(e, record_frames, bytes, segs, finder, ended)
     local digits, ids = {}, {}
-    each_piece(pieces, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
+    each_record_frame(record_frames, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
     for i, one in ipairs(ids) do
         local id, meta = one[1], metas_alone({one[1]})[1]
         digits[i] = '0'
         ended[#ended + 1] = id
         if meta then
             local its_bytes, its_segs = bytes, segs
-            local seg, held = Record.slice(pieces, one[2])
+            local seg, held = Record.slice(record_frames, one[2])
             if seg then
                 its_bytes, its_segs = held, seg ~= '' and seg .. ' 1' or ''
             else
                 bytes, segs = 0, ''
             end
-            digits[i] = end_one(e, id, meta, sub(pieces, one[2] - PIECE_HEAD, one[3]), its_bytes,
+            digits[i] = end_one(e, id, meta, sub(record_frames, one[2] - RECORD_FRAME_HEAD, one[3]), its_bytes,
                                 its_segs, finder)
         end
     end
@@ -120,34 +120,34 @@ local function let_go(worker, names)
     end
 end
 
--- Ends jobs and batch entries as the ENDINGS from args[from] on say, and gives back those that the worker
+-- Ends jobs and batch entries as the COMPLETIONS from args[from] on say, and gives back those that the worker
 -- could not read; a digit for each job that it says has ended.
 local function end_all(worker, args, from)
     local names, digits, ended, back = {}, {}, {}, {}
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
-    local e, seen, finder = ending_new(), {}, running_finder(1)
+    local e, seen, finder = completion_new(), {}, running_finder(1)
     for i, meta in ipairs(get_many(K.pending, names)) do
-        local one, pieces = names[i], args[from + 3 * i - 2]
+        local one, record_frames = names[i], args[from + 3 * i - 2]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
-        if pieces == '' then
+        if record_frames == '' then
             back[#back + 1] = one
         elseif not is_batch_entry(one) then
             meta = not seen[one] and (meta or metas_alone({one})[1])
             seen[one], ended[#ended + 1] = true, one
-            digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder, kept) or '0'
+            digits[i] = meta and end_one(e, one, meta, record_frames, bytes, segs, finder, kept) or '0'
         elseif meta and n == parse(meta).jobs then
             ended[#ended + 1] = one
-            digits[i] = end_one(e, one, meta, pieces, bytes, segs, finder)
+            digits[i] = end_one(e, one, meta, record_frames, bytes, segs, finder)
         else
-            digits[i] = end_each(e, pieces, bytes, segs, finder, ended)
+            digits[i] = end_each(e, record_frames, bytes, segs, finder, ended)
         end
         digits[i] = digits[i] or ''
     end
-    ending_commit(e, worker)
+    completion_commit(e, worker)
     let_go(worker, ended)
     Wait.serve()
-    if #back > 0 then -- batch entries opened, for it may be one of damaged pieces that could not be read
+    if #back > 0 then -- batch entries opened, for it may be one of damaged record frames that could not be read
         open_batch_entries(back)
         let_go(worker, back)
         serve(give_back(back))

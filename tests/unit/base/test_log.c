@@ -54,11 +54,11 @@ static void what_is_too_much_is_counted(void **state) {
     blasd_log_job_most(5);
     catch ();
     wait_for_a_new_second();
-    for (int i = 0; i < 300; i++) blasd_log_job(BLASD_LOG_INFO, "job number %d", i);
+    for (int i = 0; i < 300; i++) blasd_log_job_event(BLASD_LOG_INFO, "a job", NULL, 0);
     wait_for_a_new_second();
     blasd_log_job_tick(); /* nothing follows */
     lines();
-    for (const char *at = text; (at = strstr(at, "job number")) != NULL; at++) written++;
+    for (const char *at = text; (at = strstr(at, "a job")) != NULL; at++) written++;
     for (const char *at = text; (at = strstr(at, "lines about jobs were left out")) != NULL; at++) {
         const char *number = at;
         unsigned long long n = 0, place = 1;
@@ -76,7 +76,7 @@ static void none_at_all(void **state) {
     (void)state;
     blasd_log_job_most(0);
     catch ();
-    blasd_log_job(BLASD_LOG_INFO, "job");
+    blasd_log_job_event(BLASD_LOG_INFO, "a job", NULL, 0);
     assert_int_equal(lines(), 0);
 }
 

@@ -384,7 +384,8 @@ static void plans_check_what_the_descriptor_says(void **state) {
     assert_int_equal(plan->outputs[1].rank, -1);
     assert_int_equal(plan->made_bytes, 0);
     sent = plan->key;
-    job->inputs[0].source.kind = BLASD_SOURCE_RULE; /* takes as much memory, and no less company */
+    job->inputs[0].source.kind =
+        BLASD_SOURCE_RULE; /* takes as much memory, and joins no fewer batches */
     assert_int_equal(blasd_job_plan(job, plan, &err), 0);
     assert_int_equal(plan->input_bytes, 48);
     assert_int_equal(plan->made_bytes, 48);

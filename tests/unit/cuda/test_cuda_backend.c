@@ -144,7 +144,7 @@ static void parts_go_through_two_slots_in_any_order_of_streams(void **state) {
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct blasd_device *device;
         struct batch first, second;
-        struct blasd_flight *one, *two;
+        struct blasd_async_batch *one, *two;
         struct blasd_err err = {0};
         int64_t n = trial_between(1, 40);
         blasd_standin.seed = seed;
@@ -258,7 +258,7 @@ static void fail_each_call(enum blasd_code code) {
                 kernel()->run(device, batch.tasks, batch.count, &trial_watch.base, &err), 0);
             assert_int_equal(batch_right(&batch), batch.count);
         }
-        blasd_standin_mend();
+        blasd_standin_repair();
         batch_free(&batch);
         close_device(device);
         if (left > 0) break; /* the batch makes fewer calls than n */

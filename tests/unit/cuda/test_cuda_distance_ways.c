@@ -119,7 +119,7 @@ static void products_keep_what_differences_have(void **state) {
 }
 
 /* Far from the origin, and in clusters: few or many entries of a tile cancel. */
-static void what_cancels_is_mended(void **state) {
+static void what_cancels_is_computed_again(void **state) {
     struct blasd_distance_limits kept = blasd_distance_limits;
     (void)state;
     blasd_distance_limits.product_pairs = 1;
@@ -457,7 +457,7 @@ static void faults_are_errors_and_no_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_keep_what_differences_have),
-        cmocka_unit_test(what_cancels_is_mended),
+        cmocka_unit_test(what_cancels_is_computed_again),
         cmocka_unit_test(products_of_odd_numbers),
         cmocka_unit_test(what_does_not_fit_goes_down_in_rows),
         cmocka_unit_test(neighbours_of_every_number),

@@ -333,7 +333,7 @@ static struct blasd_device *open_device(void) {
     return device;
 }
 
-/* What is asked of the stand-in; `mend` of blasd_standin_mend takes it back. */
+/* What is asked of the stand-in; blasd_standin_repair takes it back. */
 struct fault {
     enum blasd_code code;
     bool allocations, from_then_on;
@@ -375,12 +375,12 @@ static bool try_at(struct batch *batch, const struct fault *fault, int n) {
         /* it sticks: this process gets nothing from the device any more */
         assert_int_equal(batch_run(batch, device), -(int)BLASD_E_device_error);
     } else {
-        blasd_standin_mend();
+        blasd_standin_repair();
         assert_int_equal(batch_run(batch, device), 0);
         assert_int_equal(batch_check(batch, BLASD_OK), batch->count);
     }
     blasd_backend.device_close(device);
-    blasd_standin_mend();
+    blasd_standin_repair();
     nothing_is_left();
     return met;
 }
@@ -449,7 +449,7 @@ static void a_device_opens_or_not(void **state) {
             arm(&faults[f], n);
             code = blasd_backend.device_open(0, &device, &err);
             met = !armed_still(&faults[f]);
-            blasd_standin_mend();
+            blasd_standin_repair();
             if (code != 0) {
                 assert_int_equal(code, -(int)faults[f].code);
                 nothing_is_left();

@@ -13,7 +13,7 @@ static int run(struct trial *t, struct blasd_err *err, long *launches) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(&blasd_backend, t->job.op);
     struct blasd_device *device;
     int code;
-    blasd_standin_mend();
+    blasd_standin_repair();
     assert_int_equal(blasd_backend.device_open(0, &device, err), 0);
     assert_int_equal(trial_plan(t), BLASD_OK);
     trial_bind(t);

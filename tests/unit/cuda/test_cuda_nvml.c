@@ -167,7 +167,7 @@ static void overlapping_batches_share_the_time(void **state) {
     fake->step = 1000;
     for (int round = 0; round < 10; round++) {
         struct trial *trials[2];
-        struct blasd_flight *flights[2];
+        struct blasd_async_batch *batches[2];
         struct blasd_err err;
         int64_t begun[2], ended[2];
         double joules = 0;
@@ -178,12 +178,12 @@ static void overlapping_batches_share_the_time(void **state) {
             trial_input(trials[i], "b", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){40, 40});
             assert_int_equal(trial_plan(trials[i]), BLASD_OK);
             trial_bind(trials[i]);
-            assert_int_equal(kernel->begin(device, &trials[i]->task, 1, NULL, &flights[i], &err),
+            assert_int_equal(kernel->begin(device, &trials[i]->task, 1, NULL, &batches[i], &err),
                              0);
-            begun[i] = flights[i]->begun_ns;
+            begun[i] = batches[i]->begun_ns;
         }
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(kernel->end(flights[i], &err), 0);
+            assert_int_equal(kernel->end(batches[i], &err), 0);
             ended[i] = device->energy.ended_ns;
             assert_true(trials[i]->task.energy_joules > 0);
             joules += trials[i]->task.energy_joules;

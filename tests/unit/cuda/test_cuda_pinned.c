@@ -178,7 +178,7 @@ static void jobs_share_a_file(void **state) {
         struct file file = files_open(), other = files_open();
         struct trial *trials[MOST];
         struct blasd_task tasks[MOST];
-        struct blasd_flight *flights[2];
+        struct blasd_async_batch *batches[2];
         struct blasd_err err = {0};
         double *right[MOST];
         long registrations;
@@ -200,9 +200,9 @@ static void jobs_share_a_file(void **state) {
             }
             for (int f = 0; f < 2; f++)
                 assert_int_equal(kernel()->begin(device, tasks + f * MOST / 2, MOST / 2,
-                                                 &trial_watch.base, &flights[f], &err),
+                                                 &trial_watch.base, &batches[f], &err),
                                  0);
-            for (int f = 0; f < 2; f++) assert_int_equal(kernel()->end(flights[f], &err), 0);
+            for (int f = 0; f < 2; f++) assert_int_equal(kernel()->end(batches[f], &err), 0);
             for (int i = 0; i < MOST; i++) {
                 assert_int_equal(tasks[i].err.code, BLASD_OK);
                 assert_memory_equal(tasks[i].outputs[0].data, right[i], BYTES);
@@ -261,7 +261,7 @@ static void what_is_in_use_makes_way_for_nobody(void **state) {
     struct file files[2] = {files_open(), files_open()};
     struct trial *trials[2] = {product(1), product(2)};
     double *right[2];
-    struct blasd_flight *flights[2];
+    struct blasd_async_batch *batches[2];
     struct blasd_err err = {0};
     long registrations = blasd_standin.registrations;
     (void)state;
@@ -270,12 +270,12 @@ static void what_is_in_use_makes_way_for_nobody(void **state) {
         files_come(device, &files[f]);
         put(trials[f], &files[f], 0);
         assert_int_equal(
-            kernel()->begin(device, &trials[f]->task, 1, &trial_watch.base, &flights[f], &err), 0);
+            kernel()->begin(device, &trials[f]->task, 1, &trial_watch.base, &batches[f], &err), 0);
         assert_int_equal(blasd_standin.registered, 2);
     }
     assert_int_equal(blasd_standin.registrations, registrations + 2);
     for (int f = 0; f < 2; f++) {
-        assert_int_equal(kernel()->end(flights[f], &err), 0);
+        assert_int_equal(kernel()->end(batches[f], &err), 0);
         assert_memory_equal(trials[f]->task.outputs[0].data, right[f], BYTES);
     }
     run_one(device, trials[1], &files[1], right[1]);
@@ -424,11 +424,11 @@ static void faults_at_each_call(void **state) {
             else
                 assert_int_equal(code != 0 ? -code : (int)t->task.err.code, codes[c]);
             if (codes[c] != BLASD_E_device_error) {
-                blasd_standin_mend();
+                blasd_standin_repair();
                 for (int i = 0; i < 3; i++) run_one(device, t, &file, right);
             }
             blasd_backend.device_close(device);
-            blasd_standin_mend();
+            blasd_standin_repair();
             assert_int_equal(blasd_standin.registered, 0);
             assert_int_equal(blasd_standin.host_blocks + blasd_standin.streams, 0);
         }
@@ -552,16 +552,16 @@ static void the_standin_is_as_strict_as_the_driver(void **state) {
     calls->host_unregister(gpu, file.in); /* the copy has not been made yet */
     assert_true(blasd_standin.broken);
     assert_int_equal(calls->stream_wait(stream, &err), -(int)BLASD_E_device_error);
-    blasd_standin_mend();
+    blasd_standin_repair();
     calls->host_unregister(gpu, file.in);
     assert_true(blasd_standin.broken);
-    blasd_standin_mend();
+    blasd_standin_repair();
     assert_int_equal(calls->host_register(gpu, file.out, FILE_BYTES, false, &err), 0);
     assert_true(mmap(file.out, FILE_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == file.out);
     calls->host_unregister(gpu, file.out); /* its pages are others */
     assert_true(blasd_standin.broken);
-    blasd_standin_mend();
+    blasd_standin_repair();
     calls->device_free(gpu, memory);
     calls->stream_close(stream);
     calls->close(gpu);

@@ -12,7 +12,7 @@ int test_matmul_main(void);
 
 #define MOST 80
 
-/* Runs trials of any shapes as one call, as a worker does where the kernel takes mixed company. */
+/* Runs trials of any shapes as one call, as a worker does where the kernel takes mixed batches. */
 static void run_mixed(struct trial **trials, int count) {
     static struct blasd_task tasks[MOST];
     const struct blasd_kernel *kernel =

@@ -93,16 +93,16 @@ static void the_result_is_what_it_is_in_one_piece(void **state) {
 static void two_pieces_are_on_their_way(void **state) {
     struct trial *t = stack(BLASD_float64, BLASD_ROW_MAJOR, 12, 12);
     struct blasd_device *device = open_device(PART);
-    struct blasd_flight *flight;
+    struct blasd_async_batch *batch;
     struct blasd_err err = {0};
     int64_t began_ns = blasd_clock_ns();
     (void)state;
     trial_bind(t);
-    assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &flight, &err), 0);
-    assert_true(flight->count > 3);
-    assert_int_equal(flight->begun, 2);
-    assert_int_equal(flight->ended, 0);
-    assert_int_equal(kernel_of(t)->end(flight, &err), 0);
+    assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &batch, &err), 0);
+    assert_true(batch->count > 3);
+    assert_int_equal(batch->begun, 2);
+    assert_int_equal(batch->ended, 0);
+    assert_int_equal(kernel_of(t)->end(batch, &err), 0);
     assert_true(t->task.upload_us + t->task.compute_us + t->task.download_us <=
                 (blasd_clock_ns() - began_ns) / 1000 + 1);
     trial_free(t);
@@ -123,13 +123,13 @@ static void what_cannot_be_cut_is_not(void **state) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct trial *t = stack(kinds[k].dtype, kinds[k].order, kinds[k].length, kinds[k].b_length);
         struct blasd_device *device = open_device(PART / 4);
-        struct blasd_flight *flight;
+        struct blasd_async_batch *batch;
         struct blasd_err err = {0};
         trial_bind(t);
-        assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &flight, &err),
+        assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &batch, &err),
                          0);
-        assert_int_equal(flight->count, 1);
-        assert_int_equal(kernel_of(t)->end(flight, &err), 0);
+        assert_int_equal(batch->count, 1);
+        assert_int_equal(kernel_of(t)->end(batch, &err), 0);
         assert_int_equal(t->task.err.code, BLASD_OK);
         trial_free(t);
         close_device(device);
@@ -137,7 +137,7 @@ static void what_cannot_be_cut_is_not(void **state) {
 }
 
 /* Small ones before and behind, twice, with a name: the second time nothing of it goes up. */
-static void company_and_names(void **state) {
+static void batches_and_names(void **state) {
     struct trial *large = stack(BLASD_float64, BLASD_ROW_MAJOR, 14, 14), *small[2];
     struct blasd_key key = {0};
     struct blasd_device *device;
@@ -255,7 +255,7 @@ static void check_in_pieces(struct trial *t) {
     struct blasd_task whole;
     void *right[BLASD_MAX_OUTPUTS] = {0};
     const struct blasd_op *op = t->job.op;
-    struct blasd_flight *flight;
+    struct blasd_async_batch *batch;
     struct blasd_err err = {0};
     assert_int_equal(trial_plan(t), BLASD_OK);
     trial_bind(t);
@@ -270,9 +270,9 @@ static void check_in_pieces(struct trial *t) {
     close_device(device);
     device = open_device(4096);
     trial_bind(t);
-    assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &flight, &err), 0);
-    assert_true(device->flights->count > 3);
-    assert_int_equal(kernel_of(t)->end(flight, &err), 0);
+    assert_int_equal(kernel_of(t)->begin(device, &t->task, 1, &trial_watch.base, &batch, &err), 0);
+    assert_true(device->open_batches->count > 3);
+    assert_int_equal(kernel_of(t)->end(batch, &err), 0);
     assert_int_equal(t->task.err.code, BLASD_OK);
     assert_string_equal(t->task.method, whole.method);
     assert_int_equal(t->task.warning_count, whole.warning_count);
@@ -316,7 +316,7 @@ int main(void) {
         cmocka_unit_test(the_result_is_what_it_is_in_one_piece),
         cmocka_unit_test(two_pieces_are_on_their_way),
         cmocka_unit_test(what_cannot_be_cut_is_not),
-        cmocka_unit_test(company_and_names),
+        cmocka_unit_test(batches_and_names),
         cmocka_unit_test(one_that_is_unwanted_stops_between_pieces),
         cmocka_unit_test(systems_in_pieces),
         cmocka_unit_test(distances_in_pieces),

@@ -19,7 +19,7 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-    blasd_standin_mend();
+    blasd_standin_repair();
     blasd_standin.memory_bytes = (uint64_t)1 << 30;
     assert_int_equal(blasd_standin.device_blocks, 0);
     assert_int_equal(blasd_standin.streams, 0);
@@ -82,7 +82,7 @@ static void a_device_that_fails_ends_the_worker(void **state) {
                 assert_true(!fake.jobs[i].ended && !fake.jobs[i].claimed);
         }
         if (code != 0) assert_int_equal(code, -(int)BLASD_E_device_error);
-        blasd_standin_mend();
+        blasd_standin_repair();
         assert_int_equal(blasd_standin.device_blocks + blasd_standin.host_blocks, 0);
         assert_int_equal(blasd_standin.streams + blasd_standin.events, 0);
     }
@@ -104,7 +104,7 @@ static void short_memory_costs_no_job(void **state) {
         blasd_standin.fail_code = BLASD_E_out_of_memory;
         code = fake_work(&limits, &err);
         met = blasd_standin.fail_at == 0;
-        blasd_standin_mend();
+        blasd_standin_repair();
         if (code == 0) {
             for (int i = 0; i < 12; i++) fake_check(&fake.jobs[i], spec_of(i));
         } else { /* the device did not open: nobody had a job */

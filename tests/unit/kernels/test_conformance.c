@@ -1,5 +1,5 @@
 /* What every operation owes on every backend, asked of each that is in the tables, on jobs that it
- * makes itself (op->sample): batch keys, dtypes, orders, lengths of 0, company, cancellation,
+ * makes itself (op->sample): batch keys, dtypes, orders, lengths of 0, batches, cancellation,
  * plans. An operation is held to this by being there. Read next: kernel_support.h. */
 #include "sample_support.h"
 
@@ -237,7 +237,7 @@ static void lengths_of_zero(void **state) {
 }
 
 /* What comes of a job does not depend on those it runs with. */
-static void company_changes_nothing(void **state) {
+static void a_batch_changes_nothing(void **state) {
     enum { COUNT = 4 };
     (void)state;
     EACH_OPERATION(op) {
@@ -305,7 +305,7 @@ int main(void) {
         cmocka_unit_test(every_dtype_is_taken),
         cmocka_unit_test(the_order_of_elements_changes_nothing),
         cmocka_unit_test(lengths_of_zero),
-        cmocka_unit_test(company_changes_nothing),
+        cmocka_unit_test(a_batch_changes_nothing),
         cmocka_unit_test(nothing_infinite_gets_in),
         cmocka_unit_test(an_unwanted_job_ends),
     };

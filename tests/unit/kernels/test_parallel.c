@@ -19,7 +19,7 @@
 #define PIECES 1000
 #define WAIT_MS 120000 /* for a thread that must come: far more than it takes */
 
-static void nap(void) {
+static void pause_briefly(void) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
@@ -36,7 +36,7 @@ static int at_start;
 
 /* A thread that was joined may still be listed for a moment. */
 static void expect_threads(int count) {
-    for (int i = 0; i < WAIT_MS && threads_of_process() != count; i++) nap();
+    for (int i = 0; i < WAIT_MS && threads_of_process() != count; i++) pause_briefly();
     assert_int_equal(threads_of_process(), count);
 }
 
@@ -116,7 +116,7 @@ static bool meet(void *arg, int64_t i, int slot) {
     pthread_sigmask(SIG_BLOCK, NULL, &blocked);
     meeting->deaf[slot] = sigismember(&blocked, SIGTERM) == 1;
     atomic_fetch_add(&meeting->arrived, 1);
-    for (int n = 0; n < WAIT_MS && meeting->arrived < meeting->threads; n++) nap();
+    for (int n = 0; n < WAIT_MS && meeting->arrived < meeting->threads; n++) pause_briefly();
     return meeting->arrived == meeting->threads;
 }
 
@@ -254,7 +254,7 @@ static bool take_piece(void *arg, int64_t i, int slot) {
     struct spare *spare = arg;
     (void)slot;
     atomic_fetch_add(&spare->tally->done[i], 1);
-    if (i % 7 == 0) nap(); /* so that others run out of work meanwhile */
+    if (i % 7 == 0) pause_briefly(); /* so that others run out of work meanwhile */
     return true;
 }
 

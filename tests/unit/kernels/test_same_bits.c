@@ -1,4 +1,4 @@
-/* The same job gives the same bits whatever its company and its history, asked of every operation
+/* The same job gives the same bits whatever its batch and its history, asked of every operation
  * on its own samples: as the first job of a device, alone, among jobs of its own kind, among jobs
  * of other shapes where they may share a batch, and for the hundredth time. */
 #include "sample_support.h"
@@ -83,7 +83,7 @@ static bool may_meet(const struct trial *a, const struct trial *b) {
 
 /* Its answer among others, made anew each time; `mixed`: every second of them is of another size:
  * just larger, which a launch may hold too, or far larger. */
-static int in_company(struct blasd_device *device, struct trial *t, const struct answer *was,
+static int in_a_batch(struct blasd_device *device, struct trial *t, const struct answer *was,
                       int64_t n, bool mixed, int64_t items, int count) {
     static const int64_t more[] = {1, 5, 13};
     enum blasd_dtype dtype = t->job.inputs[0].tensor.dtype;
@@ -99,7 +99,7 @@ static int in_company(struct blasd_device *device, struct trial *t, const struct
     }
     if (meet) {
         run(device, list, count);
-        differ = same(t, was, n, mixed ? "in mixed company" : "among its like");
+        differ = same(t, was, n, mixed ? "in a mixed batch" : "among its like");
     }
     for (int i = 0; i < count; i++)
         if (i != place) trial_free(list[i]);
@@ -117,8 +117,8 @@ static int try_one(const struct blasd_op *op, int64_t n, int64_t items, enum bla
     was = keep(t);
     TRIAL_BACKEND.device_close(device);
     device = open_device(); /* where others come first */
-    differ += in_company(device, t, &was, n, false, items, small ? MOST : 2);
-    if (n < 100) differ += in_company(device, t, &was, n, true, items, small ? MOST : 3);
+    differ += in_a_batch(device, t, &was, n, false, items, small ? MOST : 2);
+    if (n < 100) differ += in_a_batch(device, t, &was, n, true, items, small ? MOST : 3);
     for (int i = 0; i < (n == 3 ? 100 : 2); i++) run(device, &t, 1);
     differ += same(t, &was, n, "once more");
     TRIAL_BACKEND.device_close(device);
@@ -129,7 +129,7 @@ static int try_one(const struct blasd_op *op, int64_t n, int64_t items, enum bla
 
 /* 90: beyond small products; 260: beyond what a block's shared memory holds, and what shares a
  * call. */
-static void the_same_bits_whatever_the_company(void **state) {
+static void the_same_bits_whatever_the_batch(void **state) {
     static const int64_t sizes[][2] = {{3, 1}, {20, 2}, {90, 2}, {260, 1}};
     int differ = 0;
     (void)state;
@@ -146,7 +146,7 @@ static void the_same_bits_whatever_the_company(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_bits_whatever_the_company),
+        cmocka_unit_test(the_same_bits_whatever_the_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 
 /* Of processor time, so that it is the same where the machine is busy; not what is measured: what
  * is not heard takes longer, or for ever. */
-#define PATIENCE_S 300
+#define TIMEOUT_S 300
 
 /* ---- jobs in words ---- */
 
@@ -83,7 +83,7 @@ static enum outcome outcome_of(const struct words *words) {
     if (child == 0) {
         struct trial *t;
         enum blasd_code code;
-        setrlimit(RLIMIT_CPU, &(struct rlimit){PATIENCE_S, PATIENCE_S});
+        setrlimit(RLIMIT_CPU, &(struct rlimit){TIMEOUT_S, TIMEOUT_S});
         t = trial_of(words);
         trial_watch.stop_after = 1;
         code = trial_run(t);

@@ -48,7 +48,7 @@ static void folder_free(const struct folder *f) {
     rmdir(f->dir);
 }
 
-static uint64_t mend(const char *dir) {
+static uint64_t repair(const char *dir) {
     struct blasd_err err;
     uint64_t cut = 99;
     if (blasd_aof_repair(dir, &cut, &err) != 0) fail_msg("%s", err.detail);
@@ -73,9 +73,9 @@ static void test_torn_anywhere(void **state) {
         for (size_t i = 0; i < count; i++)
             if (bounds[i] <= len) whole = bounds[i];
         put(f.newest, text, len);
-        assert_int_equal(mend(f.dir), len - whole);
+        assert_int_equal(repair(f.dir), len - whole);
         assert_int_equal(size_of(f.newest), whole);
-        assert_int_equal(mend(f.dir), 0);
+        assert_int_equal(repair(f.dir), 0);
     }
     folder_free(&f);
 }
@@ -95,18 +95,18 @@ static void test_what_is_left_alone(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         put(f.newest, foreign[i], strlen(foreign[i]));
-        assert_int_equal(mend(f.dir), 0);
+        assert_int_equal(repair(f.dir), 0);
         assert_int_equal(size_of(f.newest), strlen(foreign[i]));
     }
     put(f.older, BEGIN HALF, strlen(BEGIN HALF));
     put(f.newest, PLAIN, strlen(PLAIN));
-    assert_int_equal(mend(f.dir), 0);
+    assert_int_equal(repair(f.dir), 0);
     assert_int_equal(size_of(f.older), strlen(BEGIN HALF));
     unlink(f.newest);
-    assert_int_equal(mend(f.dir), 0);
+    assert_int_equal(repair(f.dir), 0);
     unlink(f.manifest);
-    assert_int_equal(mend(f.dir), 0);
-    assert_int_equal(mend("/nowhere/at/all"), 0);
+    assert_int_equal(repair(f.dir), 0);
+    assert_int_equal(repair("/nowhere/at/all"), 0);
     folder_free(&f);
 }
 
@@ -124,7 +124,7 @@ static void test_gaps_become_notes(void **state) {
         memcpy(text + size, BEGIN HALF END PLAIN, strlen(BEGIN HALF END PLAIN));
         size += strlen(BEGIN HALF END PLAIN);
         put(f.newest, text, size);
-        assert_int_equal(mend(f.dir), 0);
+        assert_int_equal(repair(f.dir), 0);
         assert_int_equal(size_of(f.newest), size);
         int fd = open(f.newest, O_RDONLY);
         assert_int_equal(read(fd, text, sizeof text), size);
@@ -137,12 +137,12 @@ static void test_gaps_become_notes(void **state) {
             if (text[at] == '\n') line = (size_t)-1;
         }
         put(f.newest, text, size);
-        assert_int_equal(mend(f.dir), 0);
+        assert_int_equal(repair(f.dir), 0);
     }
     memset(text, 0, 100); /* at the end they are only cut */
     memcpy(text, PLAIN, strlen(PLAIN));
     put(f.newest, text, 100);
-    assert_int_equal(mend(f.dir), 100 - strlen(PLAIN));
+    assert_int_equal(repair(f.dir), 100 - strlen(PLAIN));
     folder_free(&f);
 }
 
@@ -185,7 +185,7 @@ static void test_redis_never_does_half_a_transaction(void **state) {
     assert_true(fd >= 0);
     assert_int_equal(write(fd, torn, sizeof torn - 1), sizeof torn - 1);
     close(fd);
-    redis_up(&server); /* which mends the file */
+    redis_up(&server); /* which repairs the file */
     bed_connect(&bed);
     drop(redisCommand(bed.raw, "MULTI"));
     drop(redisCommand(bed.raw, "SET after 1"));

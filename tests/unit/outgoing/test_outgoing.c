@@ -365,7 +365,7 @@ static void receive(struct receiver *receiver) {
 static long get(const char *mark, unsigned port, char why[64]) {
     char hosts[80], url[80], resolve[80];
     struct blasd_outgoing *outgoing;
-    struct blasd_outgoing_visit visit;
+    struct blasd_outgoing_transfer transfer;
     struct blasd_err err;
     struct curl_slist *names;
     CURL *curl = curl_easy_init();
@@ -376,12 +376,12 @@ static long get(const char *mark, unsigned port, char why[64]) {
     snprintf(resolve, sizeof resolve, "hooks.example:%u:127.0.0.1", port);
     names = curl_slist_append(NULL, resolve);
     outgoing = list_of(hosts);
-    assert_int_equal(blasd_outgoing_visit(outgoing, url, "url", curl, &visit, &err), 0);
+    assert_int_equal(blasd_outgoing_transfer(outgoing, url, "url", curl, &transfer, &err), 0);
     curl_easy_setopt(curl, CURLOPT_RESOLVE, names);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, 10L);
     code = curl_easy_perform(curl);
     if (code == CURLE_OK) curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-    snprintf(why, 64, "%s", blasd_outgoing_why(&visit, code));
+    snprintf(why, 64, "%s", blasd_outgoing_why(&transfer, code));
     curl_easy_cleanup(curl);
     curl_slist_free_all(names);
     blasd_outgoing_free(outgoing);
@@ -389,10 +389,10 @@ static long get(const char *mark, unsigned port, char why[64]) {
 }
 
 /* A name that was fine when it was checked leads to this machine when it is asked for. */
-static void visits(void **state) {
+static void transfers(void **state) {
     struct receiver receiver = {0};
     struct blasd_outgoing *outgoing = list_of("one.example");
-    struct blasd_outgoing_visit visit;
+    struct blasd_outgoing_transfer transfer;
     struct blasd_err err;
     CURL *curl = curl_easy_init();
     pthread_t thread;
@@ -412,10 +412,12 @@ static void visits(void **state) {
     pthread_join(thread, NULL);
     close(receiver.fd);
     assert_int_equal(receiver.accepted, 1);
-    assert_int_equal(blasd_outgoing_visit(outgoing, "https://two.example", "u", curl, &visit, &err),
-                     -(int)BLASD_E_url_not_allowed);
-    assert_int_equal(blasd_outgoing_visit(NULL, "https://one.example", "u", curl, &visit, &err),
-                     -(int)BLASD_E_url_not_allowed);
+    assert_int_equal(
+        blasd_outgoing_transfer(outgoing, "https://two.example", "u", curl, &transfer, &err),
+        -(int)BLASD_E_url_not_allowed);
+    assert_int_equal(
+        blasd_outgoing_transfer(NULL, "https://one.example", "u", curl, &transfer, &err),
+        -(int)BLASD_E_url_not_allowed);
     curl_easy_cleanup(curl);
     blasd_outgoing_free(outgoing);
 }
@@ -424,7 +426,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists),      cmocka_unit_test(urls),    cmocka_unit_test(numbers),
         cmocka_unit_test(plain_urls), cmocka_unit_test(reaches), cmocka_unit_test(connections),
-        cmocka_unit_test(visits),
+        cmocka_unit_test(transfers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "redis_fixture.h"
 
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 #define BATCH_ENTRY_MOST 64
 
@@ -28,15 +28,15 @@ static inline void batch_entry_make(struct entry *entry, enum blasd_id_kind kind
     entry->name[BLASD_ID_ENTRY] = '\0';
 }
 
-/* Pieces of the ids, each with `text` before its id. Release them. */
-static inline struct blasd_buf pieces_of(const char (*ids)[BLASD_ID_LEN + 1], int count,
-                                         const char *text) {
+/* Record frames of the ids, each with `text` before its id. Release them. */
+static inline struct blasd_buf record_frames_of(const char (*ids)[BLASD_ID_LEN + 1], int count,
+                                                const char *text) {
     struct blasd_buf out;
     char body[128];
     blasd_buf_init(&out, BLASD_MIB);
     for (int i = 0; i < count; i++) {
         int len = snprintf(body, sizeof body, "%s%s", text, ids[i]);
-        assert_int_equal(blasd_piece_add(&out, ids[i], body, (size_t)len), 0);
+        assert_int_equal(blasd_record_frame_add(&out, ids[i], body, (size_t)len), 0);
     }
     return out;
 }
@@ -77,11 +77,13 @@ static inline redisReply *words_call(struct bed *bed, struct words *words) {
 /* In the place of OPTIONS: its reply was lost, and it is sent again. */
 #define AGAIN "again"
 
-/* What submit replies for a batch entry of these pieces, as a text: its digits, of an integer one.
+/* What submit replies for a batch entry of these record frames, as a text: its digits, of an
+ * integer one.
  */
-static inline const char *submit_pieces(struct bed *bed, const char *name, int jobs,
-                                        const struct blasd_buf *pieces, const char *si, int cost,
-                                        const char *options, const char *note) {
+static inline const char *submit_record_frames(struct bed *bed, const char *name, int jobs,
+                                               const struct blasd_buf *record_frames,
+                                               const char *si, int cost, const char *options,
+                                               const char *note) {
     static char digits[BATCH_ENTRY_MOST + 1];
     char cost_text[32];
     struct words words;
@@ -91,7 +93,7 @@ static inline const char *submit_pieces(struct bed *bed, const char *name, int j
     word(&words, "test");
     word(&words, submit_seq(again));
     word(&words, name);
-    word_add(&words, pieces->len ? pieces->data : "", pieces->len);
+    word_add(&words, record_frames->len ? record_frames->data : "", record_frames->len);
     word(&words, si);
     word(&words, cost_text);
     word(&words, again ? "" : options);
@@ -110,9 +112,10 @@ static inline const char *submit_pieces(struct bed *bed, const char *name, int j
 static inline const char *submit_batch_entry_as(struct bed *bed, const struct entry *entry,
                                                 const char *si, int cost, const char *options,
                                                 const char *note) {
-    struct blasd_buf pieces = pieces_of(entry->id, entry->jobs, "frame of ");
-    const char *r = submit_pieces(bed, entry->name, entry->jobs, &pieces, si, cost, options, note);
-    blasd_buf_release(&pieces);
+    struct blasd_buf record_frames = record_frames_of(entry->id, entry->jobs, "frame of ");
+    const char *r = submit_record_frames(bed, entry->name, entry->jobs, &record_frames, si, cost,
+                                         options, note);
+    blasd_buf_release(&record_frames);
     return r;
 }
 
@@ -129,22 +132,23 @@ static inline void submit_batch_entry(struct bed *bed, struct entry *entry, enum
 static inline const char *finish_ids(struct blasd_worker_queue *worker, const char *const *ids,
                                      int count, const char *const *segments) {
     static char digits[513];
-    static struct blasd_ending endings[512];
+    static struct blasd_completion completions[512];
     static char records[512][64];
     struct blasd_err err;
     bool lost;
     for (int i = 0; i < count; i++) {
         snprintf(records[i], sizeof records[i], "record of %.41s", ids[i]);
-        endings[i] = (struct blasd_ending){
+        completions[i] = (struct blasd_completion){
             .id = ids[i], .record = records[i], .record_len = strlen(records[i])};
         if (segments == NULL || segments[i] == NULL) continue;
-        endings[i].out_bytes = 1000;
-        snprintf(endings[i].slice.segment, sizeof endings[i].slice.segment, "%s", segments[i]);
+        completions[i].out_bytes = 1000;
+        snprintf(completions[i].slice.segment, sizeof completions[i].slice.segment, "%s",
+                 segments[i]);
     }
-    if (blasd_worker_queue_finish(worker, endings, count, &lost, &err) < 0)
+    if (blasd_worker_queue_finish(worker, completions, count, &lost, &err) < 0)
         fail_msg("%s", err.detail);
     assert_false(lost);
-    for (int i = 0; i < count; i++) digits[i] = endings[i].accepted ? '1' : '0';
+    for (int i = 0; i < count; i++) digits[i] = completions[i].accepted ? '1' : '0';
     digits[count] = '\0';
     return digits;
 }
@@ -168,11 +172,12 @@ static inline const char *finish_claims(struct blasd_worker_queue *worker,
 
 /* A whole turn that ends jobs, by hand, with the number after the last one, or the same. */
 static inline const char *finish_raw(struct bed *bed, struct blasd_worker_queue *worker, bool again,
-                                     const char *name, const struct blasd_buf *pieces,
+                                     const char *name, const struct blasd_buf *record_frames,
                                      const char *outputs) {
     static char digits[BATCH_ENTRY_MOST + 2];
     if (again) worker->turns.seq--;
-    redisReply *reply = turn_lost(bed, worker, 0, name, pieces->data, pieces->len, outputs);
+    redisReply *reply =
+        turn_lost(bed, worker, 0, name, record_frames->data, record_frames->len, outputs);
     snprintf(digits, sizeof digits, "%s", reply->element[1]->str);
     drop(reply);
     worker->turns.unsure = false; /* its reply is here */
@@ -225,7 +230,8 @@ static inline redisContext *listen_to(struct bed *bed, const char *channel) {
     return c;
 }
 
-/* Reads what the channel has been told until now: told(arg, id, record, len) for each piece. */
+/* Reads what the channel has been told until now: told(arg, id, record, len) for each record frame.
+ */
 static inline void hear(struct bed *bed, redisContext *listener, const char *channel,
                         void (*told)(void *arg, const char *id, const char *record, size_t len),
                         void *arg) {
@@ -238,11 +244,11 @@ static inline void hear(struct bed *bed, redisContext *listener, const char *cha
         const char *at = reply->element[2]->str, *end = at + reply->element[2]->len;
         bool last = end - at == 3;
         while (!last && at < end) {
-            assert_true(end - at >= (ptrdiff_t)BLASD_PIECE_HEAD);
-            size_t len = blasd_piece_len(at);
-            assert_true(len <= (size_t)(end - at) - BLASD_PIECE_HEAD);
-            told(arg, at + 4, at + BLASD_PIECE_HEAD, len);
-            at += BLASD_PIECE_HEAD + len;
+            assert_true(end - at >= (ptrdiff_t)BLASD_RECORD_FRAME_HEAD);
+            size_t len = blasd_record_frame_len(at);
+            assert_true(len <= (size_t)(end - at) - BLASD_RECORD_FRAME_HEAD);
+            told(arg, at + 4, at + BLASD_RECORD_FRAME_HEAD, len);
+            at += BLASD_RECORD_FRAME_HEAD + len;
         }
         drop(reply);
         if (last) return;
@@ -257,11 +263,11 @@ static inline void audit(struct bed *bed) {
         "local pending, metas = call('HGETALL', q .. ':pending'), {}\n"
         "for i = 1, #pending, 2 do metas[pending[i]] = pending[i + 1] end\n"
         "local function many(meta) return tonumber(meta:match('^[^\\t]* x(%d+)\\t') or 1) end\n"
-        "local function ids(pieces)\n"
+        "local function ids(record_frames)\n"
         "  local list, from = {}, 1\n"
-        "  while from <= #pieces do\n"
-        "    list[#list + 1] = pieces:sub(from + 4, from + 44)\n"
-        "    from = from + 45 + struct.unpack('<I4', pieces, from)\n"
+        "  while from <= #record_frames do\n"
+        "    list[#list + 1] = record_frames:sub(from + 4, from + 44)\n"
+        "    from = from + 45 + struct.unpack('<I4', record_frames, from)\n"
         "  end\n"
         "  return list\n"
         "end\n"

@@ -97,7 +97,7 @@ static void turn(struct env *env, int ms) {
         }                                                                                          \
     } while (0)
 
-__attribute__((unused)) static void linger(struct env *env, int ms) {
+__attribute__((unused)) static void run_for(struct env *env, int ms) {
     for (int64_t end = blasd_clock_ns() + ms * BLASD_MS; blasd_clock_ns() < end;) turn(env, 5);
 }
 
@@ -199,7 +199,7 @@ static void worker_register(struct env *env) {
  */
 static int work(struct blasd_worker_queue *worker) {
     struct blasd_claim claims[256];
-    struct blasd_ending endings[256];
+    struct blasd_completion completions[256];
     char records[256][64];
     struct blasd_err err;
     bool lost = false;
@@ -208,13 +208,13 @@ static int work(struct blasd_worker_queue *worker) {
     if (result != 0 || lost) return -1;
     for (int i = 0; i < count; i++) {
         int len = snprintf(records[i], sizeof records[i], "done %.41s", claims[i].id);
-        endings[i] = (struct blasd_ending){
+        completions[i] = (struct blasd_completion){
             .id = claims[i].id, .record = records[i], .record_len = (size_t)len};
     }
     /* what is not known to have been heard is said again, or nobody would know that they have ended */
     int64_t until = blasd_clock_ns() + 60 * SECOND;
     while (count > 0) {
-        result = blasd_worker_queue_finish(worker, endings, count, &lost, &err);
+        result = blasd_worker_queue_finish(worker, completions, count, &lost, &err);
         if (result != -BLASD_E_queue_unavailable || blasd_clock_ns() > until) break;
         usleep(1000);
     }

@@ -21,8 +21,9 @@
 #include <cmocka.h>
 
 #define PLENTY (UINT64_C(1) << 40) /* bytes: no claim is cut short by them */
-#define PATIENCE_MS                                                                                \
-    60000 /* with a Redis that stands still, as a busy machine or disk may make it */
+#define TIMEOUT_MS                                                                                 \
+    60000 /* with a Redis that stands still, as a busy machine or disk may make it                 \
+           */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
 
 /* The server of all the tests of one program, and what starts and ends it. */
@@ -53,7 +54,7 @@ static inline void bed_connect(struct bed *bed) {
     struct blasd_link_address address;
     struct blasd_err err;
     assert_int_equal(blasd_link_parse(bed->options.url, bed->name, &address, &err), 0);
-    assert_int_equal(blasd_link_connect(&address, PATIENCE_MS, &bed->raw, &err), 0);
+    assert_int_equal(blasd_link_connect(&address, TIMEOUT_MS, &bed->raw, &err), 0);
 }
 
 /* Call it again after a change of bed->limits. */
@@ -121,7 +122,7 @@ static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, i
 }
 
 /* A worker has died: what it held goes back when the next one takes its name, which then leaves. */
-static inline void bury(struct bed *bed, const char *name) {
+static inline void expire_worker(struct bed *bed, const char *name) {
     char epoch[24];
     redisReply *reply =
         fcall(bed, "register", name, "1", "{}", blasd_store_identity(bed->store), NULL);
@@ -215,7 +216,7 @@ static inline const char *record_line(struct bed *bed, const char *id, enum reco
 
 /* Waits until that line of the record is `text`. */
 static inline void expect_line(struct bed *bed, const char *id, int n, const char *text) {
-    for (int i = 0; i < PATIENCE_MS && strcmp(record_line(bed, id, n), text) != 0; i++) sleep_ms(1);
+    for (int i = 0; i < TIMEOUT_MS && strcmp(record_line(bed, id, n), text) != 0; i++) sleep_ms(1);
     assert_string_equal(record_line(bed, id, n), text);
 }
 
@@ -307,9 +308,9 @@ static inline void begin(struct blasd_worker_queue *queue, const struct blasd_cl
 }
 
 /* Sends a turn of thread 0 by hand, as if the worker had sent it and its reply had been lost;
- * ENDINGS: one, unless `name` is NULL. New reply. */
+ * COMPLETIONS: one, unless `name` is NULL. New reply. */
 static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *queue, int most,
-                                    const char *name, const void *pieces, size_t len,
+                                    const char *name, const void *record_frames, size_t len,
                                     const char *outputs) {
     char seq[24], most_text[16];
     snprintf(seq, sizeof seq, "%" PRIu64, ++queue->turns.seq);
@@ -328,14 +329,14 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
                             "1000000",
                             "0",
                             name,
-                            pieces,
+                            record_frames,
                             outputs};
     size_t lens[16];
     for (int i = 0; i < (name ? 16 : 13); i++) lens[i] = i == 14 ? len : strlen(argv[i]);
     redisReply *reply = redisCommandArgv(bed->raw, name ? 16 : 13, argv, lens);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     queue->turns.unsure = true;
-    queue->turns.ending = name != NULL;
+    queue->turns.completion = name != NULL;
     queue->turns.idle = false;
     return reply;
 }
@@ -343,12 +344,13 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
 /* Finishes one job; returns 1 accepted, 0 not, -1 the lease is lost. */
 static inline int finish(struct blasd_worker_queue *queue, const char *id, const char *record,
                          uint64_t blob_bytes) {
-    struct blasd_ending ending = {
+    struct blasd_completion completion = {
         .id = id, .record = record, .record_len = strlen(record), .out_bytes = blob_bytes};
     struct blasd_err err;
     bool lost;
-    if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
-    return lost ? -1 : ending.accepted;
+    if (blasd_worker_queue_finish(queue, &completion, 1, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    return lost ? -1 : completion.accepted;
 }
 
 #endif

@@ -267,7 +267,7 @@ static void do_die(struct world *w) {
     int n = (int)pick(w, WORKERS);
     char name[8];
     snprintf(name, sizeof name, "w%d", n);
-    bury(&w->bed, name);
+    expire_worker(&w->bed, name);
     for (int i = w->first; i < w->count; i++) {
         struct model *job = &w->jobs[i];
         if (job->holder != n) continue;

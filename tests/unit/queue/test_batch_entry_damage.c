@@ -8,16 +8,18 @@ static void ids_inside_frames(void **state) {
     struct bed bed;
     struct entry entry;
     struct blasd_claim claims[8];
-    struct blasd_buf pieces, bait;
+    struct blasd_buf record_frames, bait;
     (void)state;
     bed_open(&bed, &server, "bait");
     batch_entry_make(&entry, BLASD_ID_SYNC, 3);
-    bait = pieces_of(entry.id, 3, "");
-    blasd_buf_init(&pieces, BLASD_MIB);
+    bait = record_frames_of(entry.id, 3, "");
+    blasd_buf_init(&record_frames, BLASD_MIB);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(
-            blasd_piece_add(&pieces, entry.id[i], i < 2 ? bait.data : "", i < 2 ? bait.len : 0), 0);
-    assert_string_equal(submit_pieces(&bed, entry.name, 3, &pieces, "2", 100, "", NOTE), "0");
+        assert_int_equal(blasd_record_frame_add(&record_frames, entry.id[i], i < 2 ? bait.data : "",
+                                                i < 2 ? bait.len : 0),
+                         0);
+    assert_string_equal(
+        submit_record_frames(&bed, entry.name, 3, &record_frames, "2", 100, "", NOTE), "0");
     audit(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 8, PLENTY, claims), 3);
@@ -25,8 +27,8 @@ static void ids_inside_frames(void **state) {
         assert_string_equal(claims[i].id, entry.id[i]);
         assert_int_equal(claims[i].frame_len, i < 2 ? bait.len : 0);
     }
-    /* records that hold pieces of the others */
-    assert_string_equal(finish_raw(&bed, worker, false, entry.name, &pieces, "3 0"), "111");
+    /* records that hold record frames of the others */
+    assert_string_equal(finish_raw(&bed, worker, false, entry.name, &record_frames, "3 0"), "111");
     for (int i = 0; i < 3; i++) {
         redisReply *reply = fcall(&bed, "get", entry.id[i], NULL);
         assert_int_equal(reply->element[0]->len, i < 2 ? bait.len : 0);
@@ -39,14 +41,15 @@ static void ids_inside_frames(void **state) {
     assert_int_equal(reply->element[1]->len, 0);
     drop(reply);
     expect_empty(&bed);
-    blasd_buf_release(&pieces);
+    blasd_buf_release(&record_frames);
     blasd_buf_release(&bait);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
 
-/* Pieces that no front end of ours writes stop neither the worker nor the jobs beside them. */
-static void damaged_pieces(void **state) {
+/* Record frames that no front end of ours writes stop neither the worker nor the jobs beside them.
+ */
+static void damaged_record_frames(void **state) {
     enum { CUT, LONG, FEWER, EMPTY, FOREIGN, NOT_AN_ID, TWICE, DAMAGES };
     for (int damage = 0; damage < DAMAGES; damage++) {
         struct bed bed;
@@ -62,16 +65,16 @@ static void damaged_pieces(void **state) {
         submit_batch_entry(&bed, &before, BLASD_ID_SYNC, 2, "");
         batch_entry_make(&entry, BLASD_ID_SYNC, 4);
         batch_entry_make(&other, BLASD_ID_SYNC, 1);
-        struct blasd_buf pieces = pieces_of(entry.id, 4, "frame of ");
-        size_t each = pieces.len / 4;
-        if (damage == CUT) pieces.len -= 7;
-        if (damage == LONG) pieces.data[3 * each + 3] = 0x7f;
-        if (damage == FEWER) pieces.len -= each;
-        if (damage == EMPTY) pieces.len = 0;
-        if (damage == FOREIGN) memcpy(pieces.data + each + 4, other.id[0], BLASD_ID_LEN);
-        if (damage == NOT_AN_ID) memset(pieces.data + each + 4, 'Z', BLASD_ID_LEN);
-        if (damage == TWICE) memcpy(pieces.data + each + 4, entry.id[0], BLASD_ID_LEN);
-        submit_pieces(&bed, entry.name, 4, &pieces, "2", 100, "", NOTE);
+        struct blasd_buf record_frames = record_frames_of(entry.id, 4, "frame of ");
+        size_t each = record_frames.len / 4;
+        if (damage == CUT) record_frames.len -= 7;
+        if (damage == LONG) record_frames.data[3 * each + 3] = 0x7f;
+        if (damage == FEWER) record_frames.len -= each;
+        if (damage == EMPTY) record_frames.len = 0;
+        if (damage == FOREIGN) memcpy(record_frames.data + each + 4, other.id[0], BLASD_ID_LEN);
+        if (damage == NOT_AN_ID) memset(record_frames.data + each + 4, 'Z', BLASD_ID_LEN);
+        if (damage == TWICE) memcpy(record_frames.data + each + 4, entry.id[0], BLASD_ID_LEN);
+        submit_record_frames(&bed, entry.name, 4, &record_frames, "2", 100, "", NOTE);
         submit_batch_entry(&bed, &behind, BLASD_ID_SYNC, 3, "");
         for (int i = 0; i < 20 && done < 5; i++) {
             int count;
@@ -91,7 +94,7 @@ static void damaged_pieces(void **state) {
         for (int i = 0; i < 4; i++) drop(fcall(&bed, "cancel", "1", entry.id[i], NULL));
         claim(worker, 64, PLENTY, claims);
         expect_empty(&bed);
-        blasd_buf_release(&pieces);
+        blasd_buf_release(&record_frames);
         blasd_worker_queue_free(worker);
         bed_close(&bed);
     }
@@ -100,7 +103,7 @@ static void damaged_pieces(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_inside_frames),
-        cmocka_unit_test(damaged_pieces),
+        cmocka_unit_test(damaged_record_frames),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -22,7 +22,7 @@ static int work_off(struct bed *bed) {
         done += count;
     }
     blasd_worker_queue_free(worker);
-    bury(bed, "last");
+    expire_worker(bed, "last");
     return done;
 }
 
@@ -144,7 +144,7 @@ static void one_is_kept_longer(void **state) {
     struct bed bed;
     struct entry entry;
     struct blasd_claim claims[2];
-    struct blasd_ending endings[2] = {{.out_bytes = 1000}, {.out_bytes = 1000}};
+    struct blasd_completion completions[2] = {{.out_bytes = 1000}, {.out_bytes = 1000}};
     struct blasd_buf records[2];
     struct blasd_err err;
     bool lost;
@@ -159,14 +159,14 @@ static void one_is_kept_longer(void **state) {
     drop(fcall(&bed, "keep", entry.id[1], NULL));
     for (int i = 0; i < 2; i++) {
         write_record(&records[i], entry.id[i], SEG_A);
-        endings[i].id = entry.id[i];
-        endings[i].record = records[i].data;
-        endings[i].record_len = records[i].len;
-        memcpy(endings[i].slice.segment, SEG_A, sizeof SEG_A);
+        completions[i].id = entry.id[i];
+        completions[i].record = records[i].data;
+        completions[i].record_len = records[i].len;
+        memcpy(completions[i].slice.segment, SEG_A, sizeof SEG_A);
     }
-    assert_true(blasd_worker_queue_finish(worker, endings, 2, &lost, &err) >= 0);
+    assert_true(blasd_worker_queue_finish(worker, completions, 2, &lost, &err) >= 0);
     for (int i = 0; i < 2; i++) {
-        assert_true(endings[i].accepted);
+        assert_true(completions[i].accepted);
         blasd_buf_release(&records[i]);
     }
     assert_int_equal(refs_of(&bed, SEG_A), 2);
@@ -417,7 +417,7 @@ static struct blasd_buf framed(const struct entry *entry, char asked) {
     blasd_buf_init(&out, BLASD_MIB);
     frame[13] = asked;
     for (int i = 0; i < entry->jobs; i++)
-        assert_int_equal(blasd_piece_add(&out, entry->id[i], frame, 40), 0);
+        assert_int_equal(blasd_record_frame_add(&out, entry->id[i], frame, 40), 0);
     return out;
 }
 
@@ -431,9 +431,9 @@ static void moved_from_a_class_without_workers(void **state) {
     batch_entry_make(&cuda, BLASD_ID_SYNC, 3);
     batch_entry_make(&opened, BLASD_ID_SYNC, 2);
     struct blasd_buf a = framed(&any, 0), c = framed(&cuda, 2), o = framed(&opened, 0);
-    assert_string_equal(submit_pieces(&bed, any.name, 4, &a, "8", 9, "", NOTE), "0");
-    assert_string_equal(submit_pieces(&bed, cuda.name, 3, &c, "8", 9, "", NOTE), "0");
-    assert_string_equal(submit_pieces(&bed, opened.name, 2, &o, "8", 9, "", NOTE), "0");
+    assert_string_equal(submit_record_frames(&bed, any.name, 4, &a, "8", 9, "", NOTE), "0");
+    assert_string_equal(submit_record_frames(&bed, cuda.name, 3, &c, "8", 9, "", NOTE), "0");
+    assert_string_equal(submit_record_frames(&bed, opened.name, 2, &o, "8", 9, "", NOTE), "0");
     drop(fcall(&bed, "cancel", "1", opened.id[0], NULL));
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 16, PLENTY, claims), 0);
@@ -478,15 +478,15 @@ static void handed_over(void **state) {
         assert_int_equal(claim(worker[i], i == 1 ? 3 : 64, PLENTY, claims[i]), 0);
     }
     struct words words;
-    struct blasd_buf pieces[BATCH_ENTRIES];
+    struct blasd_buf record_frames[BATCH_ENTRIES];
     words_begin(&words, &bed, BLASD_QUEUE_FN("submit"));
     word(&words, "test");
     word(&words, submit_seq(false));
     for (int i = 0; i < BATCH_ENTRIES; i++) {
         batch_entry_make(&entry[i], BLASD_ID_SYNC, 5);
-        pieces[i] = pieces_of(entry[i].id, 5, "frame of ");
+        record_frames[i] = record_frames_of(entry[i].id, 5, "frame of ");
         word(&words, entry[i].name);
-        word_add(&words, pieces[i].data, pieces[i].len);
+        word_add(&words, record_frames[i].data, record_frames[i].len);
         word(&words, "2");
         word(&words, "100 5");
         word(&words, "");
@@ -512,7 +512,7 @@ static void handed_over(void **state) {
     for (int i = 0; i < BATCH_ENTRIES; i++)
         for (int k = 0; k < 5; k++) expect_record(&bed, entry[i].id[k]);
     expect_empty(&bed);
-    for (int i = 0; i < BATCH_ENTRIES; i++) blasd_buf_release(&pieces[i]);
+    for (int i = 0; i < BATCH_ENTRIES; i++) blasd_buf_release(&record_frames[i]);
     for (int i = 0; i < WORKERS; i++) blasd_worker_queue_free(worker[i]);
     bed_close(&bed);
 }
@@ -561,7 +561,7 @@ static void tensors_of_batch_entries(void **state) {
     assert_int_equal(references(&bed, tensor), 3);
     assert_int_equal(work_off(&bed), 7);
     expect_empty(&bed);
-    /* one whose pieces are damaged holds nothing any more, once it was opened */
+    /* one whose record frames are damaged holds nothing any more, once it was opened */
     batch_entry_make(&entry, BLASD_ID_SYNC, 3);
     assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, tensor, NOTE), "0");
     drop(redisCommand(bed.raw, "HSET %s:frames %s %s", bed.tag, entry.name, "x"));

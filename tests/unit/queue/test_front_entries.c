@@ -58,7 +58,7 @@ static void expect_all_done(struct env *env) {
     UNTIL(env, env->answered == env->seen_count);
     if (env->worker == NULL) worker_register(env);
     UNTIL(env, work_once(env) >= 0 && env->ended == env->seen_count);
-    linger(env, 30);
+    run_for(env, 30);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
     assert_int_equal(env->queue->waiters.count, 0);
     assert_int_equal(entries(env), 0);
@@ -145,7 +145,7 @@ static void test_watched_and_not(void **state) {
     assert_int_equal(entries(env), 2);
     assert_int_equal(env->queue->waiters.count, 4);
     UNTIL(env, work_once(env) >= 0 && env->ended == 4);
-    linger(env, 50);
+    run_for(env, 50);
     assert_int_equal(env->ended, 4);
     for (int i = 0; i < 8; i++) {
         assert_int_equal(env->seen[i].ended, i % 2 == 0);
@@ -190,7 +190,7 @@ static void test_joined_but_not_sent(void **state) {
     struct kind other = small;
     other.batch_key = 2;
     send_job(env, small, true); /* the first of its batch entry, and of the batch */
-    linger(env, 5);
+    run_for(env, 5);
     send_job(env, small, true);
     send_job(env, small, false);
     send_job(env, small, true);
@@ -310,7 +310,7 @@ static void test_dealt_with_alone(void **state) {
     assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
     assert_int_equal(work_once(env), 5);
     UNTIL(env, env->ended == 4);
-    linger(env, 30);
+    run_for(env, 30);
     assert_int_equal(env->ended, 4);
     for (int i = 0; i < 6; i++) assert_int_equal(env->seen[i].ended, i >= 2);
     for (int i = 3; i < 6; i++) expect_done(&env->seen[i]);

@@ -30,7 +30,7 @@ static void test_resend(void **state) {
     expect_done(plain);
     expect_done(deadline);
     expect_done(keyed);
-    linger(env, 50);
+    run_for(env, 50);
     assert_int_equal(env->ended, 4);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
@@ -150,7 +150,7 @@ static void test_disk_too_full(void **state) {
     assert_false(env->queue->view.available);
     assert_int_equal(env->queue->view.trouble->code, BLASD_E_disk_full);
     assert_string_equal(env->queue->view.trouble->detail, "tiny");
-    linger(env, 1500);
+    run_for(env, 1500);
     assert_false(env->queue->view.available);
     assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
     UNTIL(env, work_once(env) >= 0 && before->ended > 0); /* what is queued ends */

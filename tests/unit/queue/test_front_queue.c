@@ -49,7 +49,7 @@ static void test_submit_and_end(void **state) {
     assert_int_equal(work_once(env), 2);
     UNTIL(env, env->ended == 1);
     expect_done(watched);
-    linger(env, 50);
+    run_for(env, 50);
     assert_int_equal(other->ended, 0);
     assert_int_equal(env->queue->waiters.count, 0);
     got = get(env, other->id);
@@ -181,7 +181,7 @@ static void test_watch_elsewhere(void **state) {
     assert_int_equal(missing.code, BLASD_E_job_not_found);
     assert_int_equal(other->waiters.count, 0);
     assert_int_equal(mine->waiters.count, 0);
-    linger(env, 30);
+    run_for(env, 30);
     assert_int_equal(env->ended, 2);
     blasd_front_queue_free(other);
     env->queue = mine;
@@ -198,7 +198,7 @@ static void test_unwatch(void **state) {
     blasd_front_queue_unwatch(env->queue, &second->waiter);
     blasd_front_queue_unwatch(env->queue, &second->waiter);
     assert_int_equal(work_once(env), 2);
-    linger(env, 50);
+    run_for(env, 50);
     assert_int_equal(env->ended, 0);
     assert_int_equal(env->queue->waiters.count, 0);
 }
@@ -507,7 +507,7 @@ static void test_redis_blob(void **state) {
     assert_int_equal(empty.code, BLASD_OK);
     blasd_blob_close(&empty.blob);
     blasd_blob_close(&blob);
-    /* no room for the pieces: the job is refused, and nothing stays behind */
+    /* no room for the record frames: the job is refused, and nothing stays behind */
     blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
     snprintf(name, sizeof name, "%s.in", id);
     assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);

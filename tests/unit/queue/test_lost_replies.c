@@ -6,14 +6,14 @@
 enum { MOST = 64, ROUNDS = 10 };
 
 struct told {
-    int pieces;
+    int record_frames;
 };
 
 static void count_told(void *arg, const char *id, const char *record, size_t len) {
     (void)id;
     (void)record;
     (void)len;
-    ((struct told *)arg)->pieces++;
+    ((struct told *)arg)->record_frames++;
 }
 
 /* A worker with the number of each job's claims and accepted ends. */
@@ -73,7 +73,7 @@ static int claim_some(struct run *run) {
 
 /* Ends jobs from one claim, in one call, through a connection of the worker's. */
 static void end_some(struct run *run, struct blasd_worker_queue *queue, int from, int count) {
-    struct blasd_ending endings[MOST];
+    struct blasd_completion completions[MOST];
     const char *ids[MOST];
     struct blasd_err err;
     int rc;
@@ -81,7 +81,8 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
     for (int i = 0; i < count; i++) {
         const char *id = run->claims[from + i].id;
         ids[i] = id;
-        endings[i] = (struct blasd_ending){.id = id, .record = id, .record_len = BLASD_ID_LEN};
+        completions[i] =
+            (struct blasd_completion){.id = id, .record = id, .record_len = BLASD_ID_LEN};
     }
     if (count == 0) return;
     (void)blasd_worker_queue_begin(queue, ids, count, &err);
@@ -89,11 +90,11 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
         queue->turns.busy = true;
         queue->turns.answered_ns = blasd_clock_ns();
     }
-    AGAIN_UNTIL(rc, blasd_worker_queue_finish(queue, endings, count, &lost, &err));
+    AGAIN_UNTIL(rc, blasd_worker_queue_finish(queue, completions, count, &lost, &err));
     if (rc < 0) fail_msg("%s", err.detail);
     assert_false(lost);
     run->led += queue->turns.led;
-    for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += endings[i].accepted;
+    for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += completions[i].accepted;
 }
 
 /* Jobs that are waited for, that wait, batch entries; ended at once, one by one, and by a thread
@@ -109,7 +110,7 @@ static void work(struct run *run) {
             add_batch_entry(run, 3);
             for (int i = 0; i < 5; i++) add_job(run);
         }
-        if (!blasd_worker_queue_rests(run->worker)) {
+        if (!blasd_worker_queue_is_idle(run->worker)) {
             int count = claim_some(run), half = count / 2;
             if (round % 3 == 2 && half > 0) {
                 blasd_worker_queue_let_go(run->worker, half);
@@ -134,7 +135,7 @@ static void work_leading(struct run *run) {
         int count = 0;
         if (round == 0 || (round < ROUNDS && round % 3 != 0)) add_job(run);
         (void)blasd_worker_queue_wait(run->worker, 20, &err);
-        if (!blasd_worker_queue_rests(run->worker)) count = claim_some(run);
+        if (!blasd_worker_queue_is_idle(run->worker)) count = claim_some(run);
         if (round < ROUNDS && round % 3 == 2) add_job(run);
         end_some(run, run->worker, 0, count);
         done += count;
@@ -168,7 +169,7 @@ static bool lose(struct lossy *lossy, int side, int nth, bool leads) {
                      side, i, run.given[i], run.ended[i]);
         assert_string_equal(record_line(&bed, run.ids[i], 0), run.ids[i]);
     }
-    assert_int_equal(told.pieces, run.count);
+    assert_int_equal(told.record_frames, run.count);
     expect_empty(&bed);
     assert_int_equal(blasd_worker_queue_release(run.worker, NULL), 0);
     redisFree(ear);
@@ -229,7 +230,7 @@ static void test_wait_in_the_same_write(void **state) {
         assert_int_equal(claim_some(&run), 1);
         add_job(&run);
         end_some(&run, run.worker, 0, 1);
-        assert_false(run.worker->turns.led || blasd_worker_queue_rests(run.worker));
+        assert_false(run.worker->turns.led || blasd_worker_queue_is_idle(run.worker));
         assert_false(run.worker->caller.ahead);
     }
     assert_int_equal(run.led, ROUNDS);

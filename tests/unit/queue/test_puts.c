@@ -93,7 +93,7 @@ static long long submit(struct table *table, char id[BLASD_ID_LEN + 1], enum bla
 static void end_as(struct table *table, const char *id, enum blasd_state state, double value) {
     const int64_t shape[] = {1};
     struct blasd_record record = {.state = state, .op = "matmul"};
-    struct blasd_ending ending = {.id = id};
+    struct blasd_completion completion = {.id = id};
     struct blasd_claim claims[8];
     struct blasd_buf bytes;
     struct blasd_err err;
@@ -109,10 +109,10 @@ static void end_as(struct table *table, const char *id, enum blasd_state state, 
     assert_int_equal(blasd_record_encode(&record, &bytes, &err), 0);
     assert_int_equal(blasd_buf_add(&bytes, &value, sizeof value), 0);
     assert_true(claim(table->worker, 8, PLENTY, claims) > 0);
-    ending.record = bytes.data;
-    ending.record_len = bytes.len;
-    assert_int_equal(blasd_worker_queue_finish(table->worker, &ending, 1, &lost, &err), 0);
-    assert_true(ending.accepted);
+    completion.record = bytes.data;
+    completion.record_len = bytes.len;
+    assert_int_equal(blasd_worker_queue_finish(table->worker, &completion, 1, &lost, &err), 0);
+    assert_true(completion.accepted);
     blasd_buf_release(&bytes);
 }
 

@@ -213,12 +213,15 @@ static void a_finish_sent_again(void **state) {
         assert_int_equal(claim(worker, 64, PLENTY, claims), 3);
         begun(worker, claims, 3);
         if (round == 1) drop(fcall(&bed, "cancel", "1", entry.id[1], NULL));
-        struct blasd_buf pieces = pieces_of(entry.id, 3, "record of ");
-        struct blasd_buf others = pieces_of(entry.id, 3, "another of ");
+        struct blasd_buf record_frames = record_frames_of(entry.id, 3, "record of ");
+        struct blasd_buf others = record_frames_of(entry.id, 3, "another of ");
         const char *digits = round == 1 ? "101" : "111";
-        assert_string_equal(finish_raw(&bed, worker, false, entry.name, &pieces, "3 0"), digits);
-        assert_string_equal(finish_raw(&bed, worker, true, entry.name, &pieces, "3 0"), digits);
-        assert_string_equal(finish_raw(&bed, worker, false, entry.name, &pieces, "3 0"), "000");
+        assert_string_equal(finish_raw(&bed, worker, false, entry.name, &record_frames, "3 0"),
+                            digits);
+        assert_string_equal(finish_raw(&bed, worker, true, entry.name, &record_frames, "3 0"),
+                            digits);
+        assert_string_equal(finish_raw(&bed, worker, false, entry.name, &record_frames, "3 0"),
+                            "000");
         assert_string_equal(finish_raw(&bed, worker, false, entry.name, &others, "3 0"), "000");
         expect_record(&bed, entry.id[2]);
         expect_told(&bed, me, "again", &entry, (const int[]){1, 1, 1});
@@ -226,7 +229,7 @@ static void a_finish_sent_again(void **state) {
         drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
         finish_claims(worker, claims, 3);
         expect_told(&bed, me, "again", &entry, (const int[]){0, 0, 0});
-        blasd_buf_release(&pieces);
+        blasd_buf_release(&record_frames);
         blasd_buf_release(&others);
     }
     expect_empty(&bed);
@@ -245,7 +248,7 @@ static void a_worker_that_dies_before_it_begins(void **state) {
     submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 7, "");
     assert_int_equal(claim(worker, 64, PLENTY, claims), 7);
     submit_batch_entry(&bed, &next, BLASD_ID_SYNC, 2, "");
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     blasd_worker_queue_free(worker);
     audit(&bed);
     assert_int_equal(counted(&bed, "2"), 9);
@@ -283,7 +286,7 @@ static void workers_that_die_after_it_began(void **state) {
         begun(worker, claims, i == 0 ? 3 : 2);
         if (i == 0) assert_string_equal(finish_claims(worker, claims + 2, 1), "1");
         assert_string_equal(record_line(&bed, entry.id[0], LINE_STATE), "running");
-        bury(&bed, "w");
+        expire_worker(&bed, "w");
         blasd_worker_queue_free(worker);
         audit(&bed);
     }

@@ -26,7 +26,7 @@ static redisContext *reconnect(const char *url) {
     struct blasd_link_address address;
     redisContext *redis = NULL;
     if (blasd_link_parse(url, "crash", &address, NULL) == 0)
-        blasd_link_connect(&address, PATIENCE_MS, &redis, NULL);
+        blasd_link_connect(&address, TIMEOUT_MS, &redis, NULL);
     return redis;
 }
 
@@ -81,7 +81,7 @@ static void *submitter(void *arg) {
 static void *worker(void *arg) {
     struct load *load = arg;
     static struct blasd_claim claims[64];
-    static struct blasd_ending endings[64];
+    static struct blasd_completion completions[64];
     struct blasd_worker_queue *queue = NULL;
     struct blasd_err err = {0};
     int64_t epoch, renewed = blasd_clock_ns();
@@ -105,15 +105,15 @@ static void *worker(void *arg) {
         if (count == 0) blasd_worker_queue_wait(queue, 50, &err);
         for (int i = 0; i < count; i++) {
             ids[i] = claims[i].id;
-            endings[i] = (struct blasd_ending){
+            completions[i] = (struct blasd_completion){
                 .id = claims[i].id, .record = claims[i].id, .record_len = BLASD_ID_LEN};
         }
         if (count) blasd_worker_queue_begin(queue, ids, count, &err);
         do {
-            rc = blasd_worker_queue_finish(queue, endings, count, &lost, &err);
+            rc = blasd_worker_queue_finish(queue, completions, count, &lost, &err);
         } while (rc == -(int)BLASD_E_queue_unavailable && !atomic_load(&load->stop_work));
         for (int i = 0; i < count; i++)
-            if (endings[i].accepted) atomic_fetch_add(&load->ended, 1);
+            if (completions[i].accepted) atomic_fetch_add(&load->ended, 1);
     }
     if (rc < 0 && rc != -(int)BLASD_E_queue_unavailable)
         snprintf(load->trouble, sizeof load->trouble, "%.150s", err.detail);
@@ -137,7 +137,7 @@ static int missing(struct bed *bed, int count) {
 
 /* Under load means: as many were acknowledged, and as many ended, since the last kill. */
 static void await_jobs(struct load *load, int count) {
-    for (int i = 0; i < PATIENCE_MS; i++) {
+    for (int i = 0; i < TIMEOUT_MS; i++) {
         if (load->submitted >= count && load->ended >= count) return;
         sleep_ms(1);
     }
@@ -175,15 +175,15 @@ static void test_redis_killed(void **state) {
     redisFree(bed.raw);
     bed_connect(&bed);
     int submitted = atomic_load(&under_way.submitted);
-    for (int i = 0; i < PATIENCE_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
+    for (int i = 0; i < TIMEOUT_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
     assert_int_equal(pending(&bed), 0);
     load_end(state);
     assert_string_equal(under_way.trouble, "");
-    print_message("%d jobs acknowledged, %d endings accepted, %d kills\n", submitted,
+    print_message("%d jobs acknowledged, %d completions accepted, %d kills\n", submitted,
                   atomic_load(&under_way.ended), KILLS);
     assert_int_equal(missing(&bed, submitted), 0);
-    /* jobs whose acknowledgement was lost are there too, so there may be more endings, but each is
-     * told as accepted at least once and no more often than there are records */
+    /* jobs whose acknowledgement was lost are there too, so there may be more completions, but each
+     * is told as accepted at least once and no more often than there are records */
     assert_int_equal(pending(&bed), 0);
     assert_int_equal(counted(&bed, "bytes"), 0);
     assert_true(atomic_load(&under_way.ended) >= submitted);
@@ -213,10 +213,10 @@ static void labour(struct bed *bed, const char *name) {
         for (int i = 0; i < count; i++) ids[i] = claims[i].id;
         if (count) blasd_worker_queue_begin(queue, ids, count, &err);
         for (int i = 0; i < count; i++) {
-            struct blasd_ending ending = {
+            struct blasd_completion completion = {
                 .id = ids[i], .record = ids[i], .record_len = BLASD_ID_LEN};
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-            if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) _exit(1);
+            if (blasd_worker_queue_finish(queue, &completion, 1, &lost, &err) < 0) _exit(1);
         }
     }
     _exit(0);
@@ -255,10 +255,10 @@ static void test_workers_killed(void **state) {
         kill(pids[h], SIGKILL);
         waitpid(pids[h], NULL, 0);
         if (i % 5 != 4) /* else the new holder of the name takes over */
-            bury(&bed, names[h]);
+            expire_worker(&bed, names[h]);
         pids[h] = labour_start(&bed, names[h]);
     }
-    for (int i = 0; i < PATIENCE_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
+    for (int i = 0; i < TIMEOUT_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
     assert_int_equal(pending(&bed), 0);
     for (int h = 0; h < HANDS; h++) {
         kill(pids[h], SIGKILL);
@@ -297,7 +297,7 @@ static void test_begun_too_late(void **state) {
     assert_int_equal(claim(third, 1, PLENTY, claims), 1);
     assert_int_equal(claims[0].attempts, 1); /* the heir had not begun it */
     begin(third, claims, 1);
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     assert_string_equal(record_line(&bed, id, LINE_ATTEMPTS), "2");
     blasd_worker_queue_free(old);
     blasd_worker_queue_free(heir);

@@ -191,7 +191,7 @@ static void ends_are_counted(void **state) {
     drop(fcall(&bed, "tick", NULL));
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     begin(worker, claims, 1);
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     worker = (blasd_worker_queue_free(worker), worker_new(&bed, "w", BLASD_DEVICE_CPU));
     assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
     for (int i = 0; i < 2; i++) {
@@ -207,12 +207,12 @@ static void ends_are_counted(void **state) {
         if (i == 1) blasd_fail(&record.error, BLASD_E_singular_matrix, "inputs.a", "it is");
         blasd_buf_init(&buf, BLASD_MIB);
         assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
-        struct blasd_ending ending = {
+        struct blasd_completion completion = {
             .id = claims[i].id, .record = buf.data, .record_len = buf.len};
-        assert_int_equal(blasd_worker_queue_finish(worker, &ending, 1, &lost, &err), 0);
-        assert_true(ending.accepted);
-        assert_int_equal(blasd_worker_queue_finish(worker, &ending, 1, &lost, &err), 0);
-        assert_false(ending.accepted);
+        assert_int_equal(blasd_worker_queue_finish(worker, &completion, 1, &lost, &err), 0);
+        assert_true(completion.accepted);
+        assert_int_equal(blasd_worker_queue_finish(worker, &completion, 1, &lost, &err), 0);
+        assert_false(completion.accepted);
         blasd_buf_release(&buf);
     }
     assert_int_equal(hget(&bed, "totals", "matmul succeeded"), 1);

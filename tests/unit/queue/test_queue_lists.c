@@ -123,7 +123,7 @@ static void what_comes_back_stands_first(void **state) {
     submit_new(&bed, high, "1");
     begin(worker, claims, 1); /* this one has cost an attempt */
     struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     assert_int_equal(claim(other, 8, 250, claims), 2); /* of 100 bytes each */
     assert_string_equal(claims[0].id, high);
     assert_string_equal(claims[1].id, id[0]);

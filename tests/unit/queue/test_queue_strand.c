@@ -2,9 +2,10 @@
  * go to the others after a while, those that asked for the class wait on. */
 #include "redis_fixture.h"
 
-/* Submits a job of stream `si` whose frame says that its user asked for `wish` (0 any, 2 cuda). */
-static void submit_wish(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char wish) {
-    char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, wish, 0, 0};
+/* Submits a job of stream `si` whose frame says that its user asked for `device` (0 any, 2 cuda).
+ */
+static void submit_asking(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char device) {
+    char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, device, 0, 0};
     const char *argv[] = {"FCALL",
                           BLASD_QUEUE_FN("submit"),
                           "1",
@@ -57,9 +58,9 @@ static void what_may_run_anywhere_does(void **state) {
     (void)state;
     bed_open(&bed, &server, "strand");
     struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
-    submit_wish(&bed, sent, "8", 0);
-    submit_wish(&bed, asked, "8", 2);
-    submit_wish(&bed, high, "7", 0);
+    submit_asking(&bed, sent, "8", 0);
+    submit_asking(&bed, asked, "8", 2);
+    submit_asking(&bed, high, "7", 0);
     assert_string_equal(record_line(&bed, sent, LINE_CLASS), "cuda");
     tick(&bed); /* a class may be gone for a moment, while its worker starts again */
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
@@ -95,11 +96,11 @@ static void what_a_dead_worker_had(void **state) {
     bed_open(&bed, &server, "strand2");
     struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
     struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
-    submit_wish(&bed, begun, "8", 0);
-    submit_wish(&bed, cancelled, "8", 0);
+    submit_asking(&bed, begun, "8", 0);
+    submit_asking(&bed, cancelled, "8", 0);
     assert_int_equal(claim(cuda, 16, PLENTY, claims), 2);
     begin(cuda, claims, 1);
-    bury(&bed, "g");
+    expire_worker(&bed, "g");
     drop(fcall(&bed, "cancel", "1", cancelled, NULL));
     tick(&bed);
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
@@ -122,7 +123,7 @@ static void a_class_that_lives_keeps_its_jobs(void **state) {
     char id[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "strand3");
-    submit_wish(&bed, id, "8", 0);
+    submit_asking(&bed, id, "8", 0);
     tick(&bed);
     age(&bed, "cuda");
     struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
@@ -148,7 +149,7 @@ static void very_many(void **state) {
     (void)state;
     bed_open(&bed, &server, "strand4");
     struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
-    for (int i = 0; i < JOBS; i++) submit_wish(&bed, ids[i], "8", 0);
+    for (int i = 0; i < JOBS; i++) submit_asking(&bed, ids[i], "8", 0);
     tick(&bed);
     age(&bed, "cuda");
     for (int look = 0; look < 8; look++) {
@@ -177,7 +178,7 @@ static void who_stays_keeps_his_place(void **state) {
     (void)state;
     bed_open(&bed, &server, "strand5");
     struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
-    for (int i = 0; i < JOBS; i++) submit_wish(&bed, ids[i], "8", i % 3 == 0 ? 0 : 2);
+    for (int i = 0; i < JOBS; i++) submit_asking(&bed, ids[i], "8", i % 3 == 0 ? 0 : 2);
     tick(&bed);
     age(&bed, "cuda");
     for (int look = 0; look < 4; look++) tick(&bed); /* stops in the middle of the second round */

@@ -3,7 +3,7 @@
  */
 #include "redis_fixture.h"
 
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 /* A record of a job that ended so, of 256 bytes and some. */
 static struct blasd_buf *record_of(const char *id, enum blasd_state end_state) {
@@ -22,11 +22,13 @@ static struct blasd_buf *record_of(const char *id, enum blasd_state end_state) {
 
 static void end_as(struct blasd_worker_queue *worker, const char *id, enum blasd_state end_state) {
     const struct blasd_buf *bytes = record_of(id, end_state);
-    struct blasd_ending ending = {.id = id, .record = bytes->data, .record_len = bytes->len};
+    struct blasd_completion completion = {
+        .id = id, .record = bytes->data, .record_len = bytes->len};
     struct blasd_err err;
     bool lost;
-    if (blasd_worker_queue_finish(worker, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
-    assert_true(!lost && ending.accepted);
+    if (blasd_worker_queue_finish(worker, &completion, 1, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    assert_true(!lost && completion.accepted);
 }
 
 static int submit_with(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *options) {
@@ -65,9 +67,10 @@ static void expect_clean(struct bed *bed) {
 static bool came_with(const struct blasd_claim *claim, const char *id) {
     const char *at = claim->frame, *end = at + claim->frame_len;
     assert_memory_equal(at, claim->id, BLASD_ID_LEN);
-    for (at += BLASD_ID_LEN; at < end; at += BLASD_PIECE_HEAD + blasd_piece_len(at))
+    for (at += BLASD_ID_LEN; at < end; at += BLASD_RECORD_FRAME_HEAD + blasd_record_frame_len(at))
         if (memcmp(at + 4, id, BLASD_ID_LEN) == 0)
-            return record_is(at + BLASD_PIECE_HEAD, blasd_piece_len(at), BLASD_SUCCEEDED);
+            return record_is(at + BLASD_RECORD_FRAME_HEAD, blasd_record_frame_len(at),
+                             BLASD_SUCCEEDED);
     return false;
 }
 
@@ -128,7 +131,7 @@ static void the_last_one_lets_it_go_on(void **state) {
         assert_true(came_with(claim_of(claims, 2, other), third));
         if (attempt == 1) break;
         begin(worker, claims, 2);
-        bury(&bed, "w"); /* it dies: the next one gets all of it again */
+        expire_worker(&bed, "w"); /* it dies: the next one gets all of it again */
         blasd_worker_queue_free(worker);
         worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     }
@@ -169,7 +172,7 @@ static void ends_without_a_result(void **state) {
         if (how == 3) { /* it kills its worker */
             begin(worker, strcmp(claims[0].id, bad) == 0 ? claims : claims + 1, 1);
             blasd_worker_queue_free(worker);
-            bury(&bed, "w");
+            expire_worker(&bed, "w");
             worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
         }
         expect_state(&bed, bad, ends[how]);
@@ -236,7 +239,7 @@ static void submitted_too_late(void **state) {
     assert_int_equal(claim(worker, 8, PLENTY, claims), 0);
     submit_behind(&bed, more, id[0], NULL);
     struct blasd_err err;
-    assert_true(blasd_worker_queue_wait(worker, PATIENCE_MS, &err) >= 0);
+    assert_true(blasd_worker_queue_wait(worker, TIMEOUT_MS, &err) >= 0);
     assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
     assert_true(came_with(&claims[0], id[0]));
     end_as(worker, more, BLASD_SUCCEEDED);
@@ -289,7 +292,7 @@ static void one_of_a_batch_entry(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
     char id[2][BLASD_ID_LEN + 1], name[BLASD_ID_ENTRY + 1], behind[BLASD_ID_LEN + 1];
-    struct blasd_buf pieces;
+    struct blasd_buf record_frames;
     (void)state;
     bed_open(&bed, &server, "entry");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
@@ -297,8 +300,9 @@ static void one_of_a_batch_entry(void **state) {
     memcpy(id[1], id[0], sizeof id[0]);
     id[1][BLASD_ID_LEN - 1] = id[1][BLASD_ID_LEN - 1] == '0' ? '1' : '0';
     snprintf(name, sizeof name, "%.*s", BLASD_ID_ENTRY, id[0]);
-    blasd_buf_init(&pieces, 4096);
-    for (int i = 0; i < 2; i++) assert_int_equal(blasd_piece_add(&pieces, id[i], "frame", 5), 0);
+    blasd_buf_init(&record_frames, 4096);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(blasd_record_frame_add(&record_frames, id[i], "frame", 5), 0);
     const char *argv[] = {"FCALL",
                           BLASD_QUEUE_FN("submit"),
                           "1",
@@ -306,15 +310,15 @@ static void one_of_a_batch_entry(void **state) {
                           bed.link.text,
                           NEXT_SEQ,
                           name,
-                          pieces.data,
+                          record_frames.data,
                           "2",
                           "10 2",
                           "",
                           "\t\tmatmul\tanonymous"};
     size_t lens[13];
-    for (int i = 0; i < 13; i++) lens[i] = i == 8 ? pieces.len : strlen(argv[i]);
+    for (int i = 0; i < 13; i++) lens[i] = i == 8 ? record_frames.len : strlen(argv[i]);
     drop(redisCommandArgv(bed.raw, 13, argv, lens));
-    blasd_buf_release(&pieces);
+    blasd_buf_release(&record_frames);
     redisReply *reply =
         fcall(&bed, "origin", tenant, id[1], NULL); /* the frame, which opens nothing */
     assert_string_equal(reply->element[0]->str, "frame");

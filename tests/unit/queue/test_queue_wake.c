@@ -33,13 +33,14 @@ static void *work(void *arg) {
     int64_t renewed = blasd_clock_ns();
     while (rc == 0 && !lost && !atomic_load(hand->stop)) {
         count = 0;
-        if (hand->hasty || !blasd_worker_queue_rests(queue))
+        if (hand->hasty || !blasd_worker_queue_is_idle(queue))
             rc = blasd_worker_queue_claim(queue, 16, PLENTY, claims, &count, &lost, &err);
         if (rc == 0 && count == 0) rc = blasd_worker_queue_wait(queue, WAIT_MS, &err);
         for (int i = 0; rc == 0 && i < count; i++) {
-            struct blasd_ending ending = {.id = claims[i].id, .record = "r", .record_len = 1};
-            rc = blasd_worker_queue_finish(queue, &ending, 1, &lost, &err);
-            if (rc == 0 && ending.accepted) atomic_fetch_add(hand->done, 1);
+            struct blasd_completion completion = {
+                .id = claims[i].id, .record = "r", .record_len = 1};
+            rc = blasd_worker_queue_finish(queue, &completion, 1, &lost, &err);
+            if (rc == 0 && completion.accepted) atomic_fetch_add(hand->done, 1);
         }
         if (blasd_clock_ns() - renewed > 1000000000) {
             renewed = blasd_clock_ns();
@@ -155,7 +156,7 @@ static void test_dead_idle_worker(void **state) {
     assert_int_equal(reply->integer, 4);
     drop(reply);
     assert_int_equal(claim(live, 4, PLENTY, claims), 0);
-    bury(&bed, "dead");
+    expire_worker(&bed, "dead");
     assert_int_equal(claim(live, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(claims[0].attempts, 0); /* it had not begun */
@@ -245,39 +246,39 @@ static bool is_idle(struct bed *bed, const char *name) {
 }
 
 /* The end of the last job makes the worker idle; not that of one beside others. */
-static void test_finish_rests(void **state) {
+static void test_finish_leaves_idle(void **state) {
     struct bed bed;
     struct blasd_claim claims[16];
     struct blasd_err err;
     char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
     (void)state;
-    bed_open(&bed, &server, "rests");
+    bed_open(&bed, &server, "idle");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_new(&bed, id, "2");
     submit_new(&bed, other, "2");
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     assert_int_equal(finish(worker, id, "r", 0), 1); /* the other one comes with the reply */
-    assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
+    assert_false(blasd_worker_queue_is_idle(worker) || is_idle(&bed, "w"));
     submit_new(&bed, id, "2");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, other);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(finish(worker, id, "r", 0), 1); /* it holds the other one */
-    assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
+    assert_false(blasd_worker_queue_is_idle(worker) || is_idle(&bed, "w"));
     assert_int_equal(finish(worker, other, "r", 0), 1);
-    assert_true(blasd_worker_queue_rests(worker) && is_idle(&bed, "w"));
+    assert_true(blasd_worker_queue_is_idle(worker) && is_idle(&bed, "w"));
     /* what comes is handed over, to a worker that waits without having claimed */
     submit_new(&bed, id, "2");
     assert_false(is_idle(&bed, "w"));
     assert_int_equal(length(&bed, "w"), 4);
     assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-    assert_false(blasd_worker_queue_rests(worker));
+    assert_false(blasd_worker_queue_is_idle(worker));
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(finish(worker, id, "r", 0), 1);
     /* one that claims all the same loses nothing by it */
-    assert_true(blasd_worker_queue_rests(worker));
+    assert_true(blasd_worker_queue_is_idle(worker));
     submit_new(&bed, id, "2");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
@@ -323,22 +324,22 @@ static void test_missed_rest(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_new(&bed, id, "2");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    char piece[4 + BLASD_ID_LEN + 1] = {1};
-    memcpy(piece + 4, id, BLASD_ID_LEN);
-    piece[4 + BLASD_ID_LEN] = 'r';
-    redisReply *reply = turn_lost(&bed, worker, 4, id, piece, sizeof piece, "1 0");
+    char record_frame[4 + BLASD_ID_LEN + 1] = {1};
+    memcpy(record_frame + 4, id, BLASD_ID_LEN);
+    record_frame[4 + BLASD_ID_LEN] = 'r';
+    redisReply *reply = turn_lost(&bed, worker, 4, id, record_frame, sizeof record_frame, "1 0");
     assert_string_equal(reply->element[1]->str, "1");
     drop(reply);
     submit_new(&bed, other, "2");
     assert_int_equal(length(&bed, "w"), 4);
     drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
     assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_false(blasd_worker_queue_rests(worker));
+    assert_false(blasd_worker_queue_is_idle(worker));
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, other);
     assert_int_equal(length(&bed, "w"), 0);
     assert_int_equal(finish(worker, other, "r", 0), 1);
-    assert_true(blasd_worker_queue_rests(worker));
+    assert_true(blasd_worker_queue_is_idle(worker));
     assert_int_equal(pending(&bed), 0);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
@@ -346,9 +347,9 @@ static void test_missed_rest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lost_wake),     cmocka_unit_test(test_no_lost_wake_by_class),
-        cmocka_unit_test(test_dead_idle_worker), cmocka_unit_test(test_handed_over),
-        cmocka_unit_test(test_finish_rests),     cmocka_unit_test(test_old_connection),
+        cmocka_unit_test(test_no_lost_wake),       cmocka_unit_test(test_no_lost_wake_by_class),
+        cmocka_unit_test(test_dead_idle_worker),   cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_finish_leaves_idle), cmocka_unit_test(test_old_connection),
         cmocka_unit_test(test_missed_rest),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,7 +1,7 @@
 /* Records that the functions in Redis write, read by the decoder in C; and what is no record. */
 #include "redis_fixture.h"
 
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 
 static struct blasd_record read_record(struct bed *bed, const char *id, size_t *len,
                                        size_t *payload_at) {
@@ -75,7 +75,7 @@ static void what_no_worker_ended(void **state) {
     assert_int_equal(record.execution.attempts, 1);
     drop(fcall(&bed, "cancel", "0", id[1], NULL));
     assert_string_equal(record_of(&bed, id[1]).error.detail, "the job was cancelled while it ran");
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     record = record_of(&bed, id[0]);
     assert_int_equal(record.state, BLASD_FAILED);
     assert_int_equal(record.error.code, BLASD_E_poisoned);
@@ -89,17 +89,17 @@ static void what_no_worker_ended(void **state) {
 
 /* Puts `text` where the record of `id` lies. */
 static void plant(struct bed *bed, const char *id, const char *text) {
-    struct blasd_buf piece;
+    struct blasd_buf record_frame;
     char bucket[48];
     unsigned long second =
         strtoul((char[]){id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], 0}, NULL, 16);
     snprintf(bucket, sizeof bucket, "a:%lu:%s", second / 8, tenant);
-    blasd_buf_init(&piece, BLASD_MIB);
-    assert_int_equal(blasd_piece_add(&piece, id, text, strlen(text)), 0);
-    drop(redisCommand(bed->raw, "HSET %s:rec:%s %s %b", bed->tag, bucket, id, piece.data,
-                      piece.len));
+    blasd_buf_init(&record_frame, BLASD_MIB);
+    assert_int_equal(blasd_record_frame_add(&record_frame, id, text, strlen(text)), 0);
+    drop(redisCommand(bed->raw, "HSET %s:rec:%s %s %b", bed->tag, bucket, id, record_frame.data,
+                      record_frame.len));
     drop(redisCommand(bed->raw, "ZADD %s:recs 9999999999 %s", bed->tag, bucket));
-    blasd_buf_release(&piece);
+    blasd_buf_release(&record_frame);
 }
 
 /* What is no record stays as it is, and stops nothing. */

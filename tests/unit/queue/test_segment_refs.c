@@ -30,17 +30,18 @@ static void write_record(struct blasd_buf *out, const char *id, const char *segm
 }
 
 static int finish_record(struct blasd_worker_queue *worker, const char *id, const char *segment) {
-    struct blasd_ending ending = {.id = id, .out_bytes = 5000};
+    struct blasd_completion completion = {.id = id, .out_bytes = 5000};
     struct blasd_buf text;
     struct blasd_err err;
     bool lost;
     write_record(&text, id, segment);
-    ending.record = text.data;
-    ending.record_len = text.len;
-    memcpy(ending.slice.segment, segment, strlen(segment) + 1);
-    if (blasd_worker_queue_finish(worker, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
+    completion.record = text.data;
+    completion.record_len = text.len;
+    memcpy(completion.slice.segment, segment, strlen(segment) + 1);
+    if (blasd_worker_queue_finish(worker, &completion, 1, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
     blasd_buf_release(&text);
-    return ending.accepted;
+    return completion.accepted;
 }
 
 static long long kept(struct bed *bed) {
@@ -77,16 +78,18 @@ static void test_forgotten(void **state) {
 }
 
 static int finish_in(struct blasd_worker_queue *worker, const char *id, const char *segment) {
-    struct blasd_ending ending = {
+    struct blasd_completion completion = {
         .id = id, .record = "record", .record_len = 6, .out_bytes = segment == NULL ? 0 : 5000};
     struct blasd_err err;
     bool lost;
-    if (segment != NULL) snprintf(ending.slice.segment, sizeof ending.slice.segment, "%s", segment);
-    if (blasd_worker_queue_finish(worker, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
-    return lost ? -1 : ending.accepted;
+    if (segment != NULL)
+        snprintf(completion.slice.segment, sizeof completion.slice.segment, "%s", segment);
+    if (blasd_worker_queue_finish(worker, &completion, 1, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    return lost ? -1 : completion.accepted;
 }
 
-static void test_each_ending_gives_back(void **state) {
+static void test_each_completion_gives_back(void **state) {
     struct blasd_claim claims[4];
     struct bed bed;
     char id[4][BLASD_ID_LEN + 1];
@@ -209,7 +212,7 @@ static void test_a_job_that_kills_gives_back(void **state) {
         assert_int_equal(refs_of(&bed, SEG_A), 1);
         assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
         begin(worker, claims, 1);
-        bury(&bed, "w");
+        expire_worker(&bed, "w");
         blasd_worker_queue_free(worker);
     }
     assert_string_equal(record_line(&bed, id, LINE_ERROR), "poisoned");
@@ -219,7 +222,7 @@ static void test_a_job_that_kills_gives_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_ending_gives_back),
+        cmocka_unit_test(test_each_completion_gives_back),
         cmocka_unit_test(test_a_batch_is_counted_by_segment),
         cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_records_that_go_give_back),

@@ -75,7 +75,7 @@ static void test_what_parts_began_is_counted(void **state) {
     begin(crew.parts[1], &crew.claims[1], 1);
     begin(crew.worker, &crew.claims[2], 1);
     struct blasd_worker_queue *other = worker_new(&crew.bed, "x", BLASD_DEVICE_CPU);
-    bury(&crew.bed, "w");
+    expire_worker(&crew.bed, "w");
     assert_int_equal(claim(other, JOBS, PLENTY, claims), JOBS);
     for (int i = 0; i < JOBS; i++)
         for (int k = 0; k < JOBS; k++)
@@ -112,7 +112,7 @@ static void count_of_a_batch_entry(const char *name, bool opened) {
     assert_int_equal(claim(worker, 4 * JOBS, PLENTY, claims), JOBS); /* as a whole */
     begun(part, &claims[1], 1);
     if (opened) drop(fcall(&bed, "cancel", "1", entry.id[3], NULL));
-    bury(&bed, "w");
+    expire_worker(&bed, "w");
     assert_int_equal(counted(&bed, "2"), left);
     assert_int_equal(claim(other, 4 * JOBS, PLENTY, claims), left);
     for (int i = 0; i < left; i++)

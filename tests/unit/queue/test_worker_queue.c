@@ -1,4 +1,4 @@
-/* The queue from a worker's side, against a real redis-server: claiming, ending, leases. */
+/* The queue from a worker's side, against a real redis-server: claiming, completions, leases. */
 #include "redis_fixture.h"
 
 static void test_one_job(void **state) {
@@ -67,7 +67,7 @@ static void test_one_job(void **state) {
 static void test_many_jobs(void **state) {
     enum { JOBS = 500 };
     static struct blasd_claim claims[JOBS];
-    static struct blasd_ending endings[JOBS];
+    static struct blasd_completion completions[JOBS];
     static char ids[JOBS][BLASD_ID_LEN + 1], big[300000];
     struct bed bed;
     struct blasd_err err;
@@ -84,13 +84,13 @@ static void test_many_jobs(void **state) {
         for (int i = 0; i < count; i++) assert_string_equal(claims[i].id, ids[done + i]);
         begin(worker, claims, count);
         for (int i = 0; i < count; i++)
-            endings[i] = (struct blasd_ending){.id = claims[i].id,
-                                               .record = big,
-                                               .record_len = i == 7 ? sizeof big : 3,
-                                               .out_bytes = i == 8 ? 77 : 0};
-        assert_int_equal(blasd_worker_queue_finish(worker, endings, count, &lost, &err), 0);
+            completions[i] = (struct blasd_completion){.id = claims[i].id,
+                                                       .record = big,
+                                                       .record_len = i == 7 ? sizeof big : 3,
+                                                       .out_bytes = i == 8 ? 77 : 0};
+        assert_int_equal(blasd_worker_queue_finish(worker, completions, count, &lost, &err), 0);
         assert_false(lost);
-        for (int i = 0; i < count; i++) assert_true(endings[i].accepted);
+        for (int i = 0; i < count; i++) assert_true(completions[i].accepted);
         redisReply *reply = fcall(&bed, "get", ids[done + 7], ids[done + 8], NULL);
         assert_int_equal(reply->element[0]->len, sizeof big);
         assert_memory_equal(reply->element[0]->str, big, sizeof big);
@@ -130,20 +130,20 @@ static void test_published(void **state) {
     drop(fcall(&bed, "watch", "here", ids[2], NULL)); /* twice is once */
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 3);
-    struct blasd_ending endings[3];
+    struct blasd_completion completions[3];
     for (int i = 0; i < 3; i++)
-        endings[i] = (struct blasd_ending){.id = ids[i], .record = "rec", .record_len = 3};
+        completions[i] = (struct blasd_completion){.id = ids[i], .record = "rec", .record_len = 3};
     bool lost;
-    assert_int_equal(blasd_worker_queue_finish(worker, endings, 3, &lost, &err), 0);
+    assert_int_equal(blasd_worker_queue_finish(worker, completions, 3, &lost, &err), 0);
     void *got;
     assert_int_equal(redisGetReply(ear, &got), REDIS_OK);
     const redisReply *message = ((redisReply *)got)->element[2];
     assert_int_equal(message->len, 2 * (4 + BLASD_ID_LEN + 3));
     for (int i = 0; i < 2; i++) {
-        const char *piece = message->str + i * (4 + BLASD_ID_LEN + 3);
-        assert_memory_equal(piece, "\3\0\0\0", 4);
-        assert_memory_equal(piece + 4, ids[i ? 2 : 0], BLASD_ID_LEN);
-        assert_memory_equal(piece + 4 + BLASD_ID_LEN, "rec", 3);
+        const char *record_frame = message->str + i * (4 + BLASD_ID_LEN + 3);
+        assert_memory_equal(record_frame, "\3\0\0\0", 4);
+        assert_memory_equal(record_frame + 4, ids[i ? 2 : 0], BLASD_ID_LEN);
+        assert_memory_equal(record_frame + 4 + BLASD_ID_LEN, "rec", 3);
     }
     drop(got);
     redisFree(ear);
@@ -313,7 +313,7 @@ static void test_poisoned(void **state) {
         assert_string_equal(claims[0].id, other);
         assert_int_equal(claims[0].attempts, 0);
         blasd_worker_queue_free(worker); /* dies */
-        bury(&bed, "w");
+        expire_worker(&bed, "w");
     }
     assert_string_equal(record_line(&bed, id, LINE_STATE), "failed");
     assert_string_equal(record_line(&bed, id, LINE_ERROR), "poisoned");
@@ -367,10 +367,10 @@ static void test_missed_reply(void **state) {
     assert_string_equal(claims[0].id, id);
     assert_int_equal(claims[0].attempts, 0);
     /* the same for finish: it is answered as it was */
-    char piece[4 + BLASD_ID_LEN + 2] = {1};
-    memcpy(piece + 4, id, BLASD_ID_LEN);
-    piece[4 + BLASD_ID_LEN] = 'r';
-    redisReply *reply = turn_lost(&bed, worker, 0, id, piece, 4 + BLASD_ID_LEN + 1, "1 0");
+    char record_frame[4 + BLASD_ID_LEN + 2] = {1};
+    memcpy(record_frame + 4, id, BLASD_ID_LEN);
+    record_frame[4 + BLASD_ID_LEN] = 'r';
+    redisReply *reply = turn_lost(&bed, worker, 0, id, record_frame, 4 + BLASD_ID_LEN + 1, "1 0");
     assert_string_equal(reply->element[1]->str, "1");
     drop(reply);
     drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));

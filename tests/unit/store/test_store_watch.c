@@ -171,7 +171,7 @@ static void what_a_client_may_cut_is_not_told(void **state) {
     char name[BLASD_BLOB_NAME], path[192];
     write_blob(f->place.store, name, 4 * MIB, 1);
     snprintf(path, sizeof path, "%s/%s", f->place.dir, name);
-    assert_int_equal(chmod(path, S_ISVTX | S_IRUSR | S_IWUSR), 0); /* as store_handed.c does */
+    assert_int_equal(chmod(path, S_ISVTX | S_IRUSR | S_IWUSR), 0); /* as store_shared.c does */
     read_blob(f, name, 4 * MIB, 1);
     assert_int_equal(told.came, 0);
     write_blob(f->place.store, name, 64 << 10, 1); /* nor what is too small to be kept */

@@ -96,7 +96,7 @@ static int fake_run(struct blasd_device *device, struct blasd_task *tasks, int c
 
 #ifdef FAKE_OVERLAP
 /* A device that works by itself: what begins runs when it is ended, in the order it began. */
-struct blasd_flight {
+struct blasd_async_batch {
     struct blasd_device *device;
     struct blasd_task *tasks;
     int count, number;
@@ -105,21 +105,22 @@ struct blasd_flight {
 static int fake_begun, fake_ended, fake_overlaps;
 
 static int fake_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                      struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
+                      struct blasd_watch *watch, struct blasd_async_batch **ret,
+                      struct blasd_err *err) {
     if (fake_begun - fake_ended > 1)
         return blasd_fail(err, BLASD_E_internal_error, "", "three batches at a time");
     if (fake_begun > fake_ended) fake_overlaps++;
     *ret = calloc(1, sizeof **ret);
     assert_non_null(*ret);
-    **ret = (struct blasd_flight){device, tasks, count, fake_begun++, watch};
+    **ret = (struct blasd_async_batch){device, tasks, count, fake_begun++, watch};
     return 0;
 }
-static int fake_end_flight(struct blasd_flight *flight, struct blasd_err *err) {
+static int fake_end_batch(struct blasd_async_batch *batch, struct blasd_err *err) {
     int code;
-    assert_int_equal(flight->number, fake_ended);
-    code = fake_run(flight->device, flight->tasks, flight->count, flight->watch, err);
+    assert_int_equal(batch->number, fake_ended);
+    code = fake_run(batch->device, batch->tasks, batch->count, batch->watch, err);
     fake_ended++;
-    free(flight);
+    free(batch);
     return code;
 }
 static void fake_batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
@@ -132,7 +133,7 @@ static void fake_batch_key(const struct blasd_job *job, const struct blasd_plan 
 static const struct blasd_kernel fake_kernel = {.op = "matmul",
                                                 .run = fake_run,
                                                 .begin = fake_begin,
-                                                .end = fake_end_flight,
+                                                .end = fake_end_batch,
                                                 .batch_key = fake_batch_key};
 #else
 static const struct blasd_kernel fake_kernel = {.op = "matmul", .run = fake_run};

@@ -197,7 +197,7 @@ bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
     return false;
 }
 
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     (void)queue;
     return false;
 }
@@ -261,20 +261,21 @@ void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
     (void)sure;
 }
 
-static void fake_end(struct fake_job *job, const struct blasd_ending *ending) {
+static void fake_end(struct fake_job *job, const struct blasd_completion *completion) {
     struct blasd_err err = {0};
     size_t payload_at = 0;
     blasd_buf_init(&job->record, 1 << 24);
-    assert_int_equal(blasd_buf_add(&job->record, ending->record, ending->record_len), 0);
+    assert_int_equal(blasd_buf_add(&job->record, completion->record, completion->record_len), 0);
     assert_int_equal(
         blasd_record_decode(job->record.data, job->record.len, &job->result, &payload_at, &err), 0);
     job->payload = (const unsigned char *)job->record.data + payload_at;
-    job->blob_bytes = ending->out_bytes;
+    job->blob_bytes = completion->out_bytes;
     job->ended = true;
 }
 
-int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
-                              int count, bool *lost, struct blasd_err *err) {
+int blasd_worker_queue_finish(struct blasd_worker_queue *queue,
+                              struct blasd_completion *completions, int count, bool *lost,
+                              struct blasd_err *err) {
     int code = 0;
     pthread_mutex_lock(&fake.lock);
     fake.finishes++;
@@ -287,12 +288,12 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
     }
     *lost = code == 0 && queue->epoch != fake.epoch;
     for (int i = 0; code == 0 && !*lost && i < count; i++) {
-        struct fake_job *job = fake_find(endings[i].id);
+        struct fake_job *job = fake_find(completions[i].id);
         assert_false(job->ended && !job->drop);
         assert_true(job->held);
         job->held = false;
-        endings[i].accepted = !job->drop;
-        fake_end(job, &endings[i]);
+        completions[i].accepted = !job->drop;
+        fake_end(job, &completions[i]);
     }
     pthread_mutex_unlock(&fake.lock);
     return code;

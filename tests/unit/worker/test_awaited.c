@@ -3,7 +3,7 @@
 #include "worker/awaited.h"
 
 #include "core/reference.h"
-#include "queue/piece.h"
+#include "queue/record_frame.h"
 #include "wire/frame.h"
 
 #include <setjmp.h>
@@ -77,7 +77,7 @@ static void add_piece(struct bed *bed, const struct blasd_record *record) {
         assert_int_equal(blasd_buf_add(&bytes, bed->payload, sizeof bed->payload), 0);
         assert_int_equal(blasd_buf_add(&bytes, values, sizeof values), 0);
     }
-    assert_int_equal(blasd_piece_add(&bed->bytes, record->id, bytes.data, bytes.len), 0);
+    assert_int_equal(blasd_record_frame_add(&bed->bytes, record->id, bytes.data, bytes.len), 0);
     blasd_buf_release(&bytes);
 }
 

@@ -12,15 +12,15 @@
 
 #define ITEMS 30
 
-/* Item i has shape i % shapes, and may run with those of its company i % companies. */
+/* Item i has shape i % shapes, and may run with those of its batch key i % keys. */
 static void make_items(struct blasd_item *items, const struct blasd_claim *claim, int shapes,
-                       int companies) {
+                       int keys) {
     for (int i = 0; i < ITEMS; i++) {
         items[i] = (struct blasd_item){.claim = claim};
         items[i].plan.batchable = true;
         items[i].plan.flops = 1;
         blasd_key_add_int(&items[i].plan.key, i % shapes);
-        blasd_key_add_int(&items[i].batch_key, i % companies);
+        blasd_key_add_int(&items[i].batch_key, i % keys);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Where tensors lie: in place, converted, one after the other; and stored jobs that lie. */
-#include "worker/ending.h"
+#include "worker/completion.h"
 #include "worker/map_io.h"
 
 #include <setjmp.h>
@@ -273,7 +273,7 @@ static void test_outputs_lie_one_after_the_other(void **state) {
     assert_ptr_equal(task.outputs[2].data, io.base + 128);
     for (int i = 72; i < 128; i++) assert_int_equal(io.base[i], 0);
     for (int i = 136; i < 192; i++) assert_int_equal(io.base[i], 0);
-    blasd_ending_record(&item, &task, &io, NULL, &times, &place, &record);
+    blasd_completion_record(&item, &task, &io, NULL, &times, &place, &record);
     assert_int_equal(record.state, BLASD_SUCCEEDED);
     assert_int_equal(record.outputs[0].offset, 0);
     assert_int_equal(record.outputs[0].bytes, 72);
@@ -302,7 +302,7 @@ static void test_a_slice_is_used_where_it_lies(void **state) {
     assert_int_equal(taken, 1);
     assert_ptr_equal(task.outputs[0].data, room + 64);
     for (int i = 0; i < 32; i++) assert_int_equal(room[64 + 2080 + i], 0);
-    blasd_ending_record(&item, &task, &io, NULL, &times, &place, &record);
+    blasd_completion_record(&item, &task, &io, NULL, &times, &place, &record);
     assert_string_equal(record.slice.segment, "0123456789abcdef");
     assert_int_equal(record.slice.offset, 64);
     assert_false(record.payload_in_blob);
@@ -318,7 +318,7 @@ static void test_what_a_kernel_moves_itself_is_no_computing(void **state) {
     claim.submitted_us = 10;
     claim.claimed_us = 60;
     item.job.receive_us = 5;
-    blasd_ending_record(&item, &task, &io, &err, &times, &place, &record);
+    blasd_completion_record(&item, &task, &io, &err, &times, &place, &record);
     assert_int_equal(record.timing.queue_us, 50);
     assert_int_equal(record.timing.batch_wait_us, 1000);
     assert_int_equal(record.timing.upload_us, 5000);
@@ -326,7 +326,7 @@ static void test_what_a_kernel_moves_itself_is_no_computing(void **state) {
     assert_int_equal(record.timing.download_us, 2000);
     assert_int_equal(record.timing.total_us, 15055);
     task.upload_us = 20000; /* more than there was */
-    blasd_ending_record(&item, &task, &io, &err, &times, &place, &record);
+    blasd_completion_record(&item, &task, &io, &err, &times, &place, &record);
     assert_int_equal(record.timing.total_us, 15055);
     assert_true(record.timing.compute_us >= 0);
 }

@@ -9,7 +9,7 @@ extern const struct blasd_backend hanging_backend;
 #include <stdatomic.h>
 
 #define HEAVY_N 400 /* goes to the slow pool, where there is one */
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 
 static struct blasd_limits limits;
 static struct blasd_err err;
@@ -25,7 +25,7 @@ static struct {
 } seen;
 
 static bool goes_on(struct blasd_watch *watch, bool heeds) {
-    for (int ms = 0; ms < PATIENCE_MS && !seen.hung; ms++) {
+    for (int ms = 0; ms < TIMEOUT_MS && !seen.hung; ms++) {
         bool wanted = watch->go_on(watch, 0.5);
         if (!wanted && heeds) {
             seen.stopped++;
@@ -260,7 +260,7 @@ static void count_renewal(void) {
 }
 
 static void stand_still(void) {
-    for (int ms = 0; ms < PATIENCE_MS && !seen.hung; ms++) usleep(1000);
+    for (int ms = 0; ms < TIMEOUT_MS && !seen.hung; ms++) usleep(1000);
 }
 
 static bool told_when_hung(void *arg) {

@@ -212,7 +212,7 @@ static void test_a_broken_frame_fails_alone(void **state) {
     }
 }
 
-static void test_a_suspect_runs_alone_and_last(void **state) {
+static void test_quarantined_runs_alone_and_last(void **state) {
     struct fake_spec quarantined = with_value(9);
     (void)state;
     quarantined.attempts = 2;
@@ -361,7 +361,7 @@ int main(void) {
         TEST(test_a_task_that_fails_removes_its_own_result_only),
         TEST(test_lost_inputs),
         TEST(test_a_broken_frame_fails_alone),
-        TEST(test_a_suspect_runs_alone_and_last),
+        TEST(test_quarantined_runs_alone_and_last),
         TEST(test_order_of_groups),
         TEST(test_groups_are_capped_by_work),
         TEST(test_out_of_memory_splits_the_batch),

@@ -9,7 +9,7 @@ extern const struct blasd_backend lane_backend;
 
 #define HEAVY_N 400 /* 1.3e8 operations: heavy as long as nothing is known of the device */
 #define LONG_N 800  /* 1.0e9: long */
-#define PATIENCE_MS 120000
+#define TIMEOUT_MS 120000
 
 static struct blasd_limits limits;
 static struct blasd_err err;
@@ -26,7 +26,7 @@ static struct {
     atomic_int waits;    /* the main thread's, for jobs */
     atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
     double order[16]; /* first elements of heavy jobs, as they began on one thread */
-    atomic_int heavy_running, beside_a_suspect, beside_a_long, three;
+    atomic_int heavy_running, beside_quarantined, beside_a_long, three;
 } kernel;
 
 static int ended_jobs(void) {
@@ -51,7 +51,7 @@ static bool run_heavy(struct blasd_watch *watch) {
         pthread_mutex_unlock(&fake.lock);
     }
     if (kernel.heavy_fades && watch->spare != NULL) watch->spare(watch);
-    for (int ms = 0; ms < PATIENCE_MS; ms++) {
+    for (int ms = 0; ms < TIMEOUT_MS; ms++) {
         if (!watch->go_on(watch, 0.5)) {
             kernel.heavy_stopped++;
             kernel.heavy_spins = false;
@@ -92,7 +92,7 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
     for (int i = 0; going && i < count && !is_long; i++) { /* it would take seconds */
         bool quarantined = fake_element(&tasks[i].inputs[0], 0, 0) == 9;
         fake_multiply(&tasks[i]);
-        if (quarantined && kernel.running > 1) kernel.beside_a_suspect++;
+        if (quarantined && kernel.running > 1) kernel.beside_quarantined++;
     }
     kernel.running--;
     return going ? 0 : blasd_fail(ret, BLASD_E_cancelled, "", "stopped");
@@ -259,7 +259,7 @@ static void test_a_lost_lease_stops_both_lanes(void **state) {
     assert_int_equal(fake.jobs[1].result.execution.attempts, 2);
 }
 
-static void test_a_suspect_runs_when_nothing_else_does(void **state) {
+static void test_quarantined_runs_when_nothing_else_does(void **state) {
     struct fake_spec quarantined = small, large = heavy;
     (void)state;
     quarantined.value = large.value = 9;
@@ -270,7 +270,7 @@ static void test_a_suspect_runs_when_nothing_else_does(void **state) {
     fake_add(small);
     kernel.heavy_waits_for = 1;
     assert_int_equal(fake_work(&limits, &err), 0);
-    assert_int_equal(kernel.beside_a_suspect, 0);
+    assert_int_equal(kernel.beside_quarantined, 0);
     fake_check(&fake.jobs[0], heavy);
     fake_check(&fake.jobs[1], quarantined);
     fake_check(&fake.jobs[2], large);
@@ -280,11 +280,11 @@ static void test_a_suspect_runs_when_nothing_else_does(void **state) {
 /* A wait for jobs that nothing ends but the end of all that is there, as if no more came. */
 static void wait_for_all(void) {
     if (kernel.waits++ > 0) return;
-    for (int ms = 0; ms < PATIENCE_MS / 12 && ended_jobs() < fake.count; ms++) usleep(1000);
+    for (int ms = 0; ms < TIMEOUT_MS / 12 && ended_jobs() < fake.count; ms++) usleep(1000);
     kernel.overtaken = ended_jobs();
 }
 
-static void test_a_suspect_does_not_wait_for_the_main_thread(void **state) {
+static void test_quarantined_does_not_wait_for_the_main_thread(void **state) {
     struct fake_spec quarantined = small;
     (void)state;
     quarantined.value = 9;
@@ -295,7 +295,7 @@ static void test_a_suspect_does_not_wait_for_the_main_thread(void **state) {
     fake.waiting = wait_for_all;
     assert_int_equal(fake_work(&limits, &err), 0);
     assert_int_equal(kernel.overtaken, 2); /* both, within the main thread's first wait */
-    assert_int_equal(kernel.beside_a_suspect, 0);
+    assert_int_equal(kernel.beside_quarantined, 0);
     fake_check(&fake.jobs[0], heavy);
     fake_check(&fake.jobs[1], quarantined);
 }
@@ -361,8 +361,8 @@ int main(void) {
         TEST(test_tenants_take_turns),
         TEST(test_a_heavy_job_is_stopped),
         TEST(test_a_lost_lease_stops_both_lanes),
-        TEST(test_a_suspect_runs_when_nothing_else_does),
-        TEST(test_a_suspect_does_not_wait_for_the_main_thread),
+        TEST(test_quarantined_runs_when_nothing_else_does),
+        TEST(test_quarantined_does_not_wait_for_the_main_thread),
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_what_runs_ends_and_what_waits_goes_back),
         TEST_TWO(test_brief_ones_run_two_at_a_time),
@@ -371,8 +371,8 @@ int main(void) {
         TEST_TWO(test_small_jobs_overtake_a_heavy_one),
         TEST_TWO(test_a_heavy_job_is_stopped),
         TEST_TWO(test_a_lost_lease_stops_both_lanes),
-        TEST_TWO(test_a_suspect_runs_when_nothing_else_does),
-        TEST_TWO(test_a_suspect_does_not_wait_for_the_main_thread),
+        TEST_TWO(test_quarantined_runs_when_nothing_else_does),
+        TEST_TWO(test_quarantined_does_not_wait_for_the_main_thread),
         TEST_TWO(test_a_device_that_fails_ends_the_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* From a task that ran, or could not, to the bytes of its final record. */
-#include "worker/ending.h"
+#include "worker/completion.h"
 
 #include "base/log.h"
 #include "core/graph.h"
@@ -10,36 +10,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A batch is sent in pieces well below this; one record may be as large as inline_bytes allows. */
+/* A batch is sent in calls well below this; one record may be as large as inline_bytes allows. */
 #define MOST_BYTES ((size_t)1 << 30)
 #define KEEP_BYTES ((size_t)64 << 20)
 
-void blasd_endings_init(struct blasd_endings *endings) {
-    *endings = (struct blasd_endings){0};
-    blasd_buf_init(&endings->bytes, MOST_BYTES);
+void blasd_completions_init(struct blasd_completions *completions) {
+    *completions = (struct blasd_completions){0};
+    blasd_buf_init(&completions->bytes, MOST_BYTES);
 }
 
-static void free_kept(struct blasd_endings *endings) {
-    for (int i = 0; i < endings->count; i++) free(endings->of[i].kept);
+static void free_kept(struct blasd_completions *completions) {
+    for (int i = 0; i < completions->count; i++) free(completions->of[i].kept);
 }
 
-void blasd_endings_release(struct blasd_endings *endings) {
-    free_kept(endings);
-    free(endings->rows);
-    free(endings->of);
-    blasd_buf_release(&endings->bytes);
-    endings->rows = NULL;
-    endings->of = NULL;
-    endings->count = endings->room = 0;
+void blasd_completions_release(struct blasd_completions *completions) {
+    free_kept(completions);
+    free(completions->rows);
+    free(completions->of);
+    blasd_buf_release(&completions->bytes);
+    completions->rows = NULL;
+    completions->of = NULL;
+    completions->count = completions->room = 0;
 }
 
-void blasd_endings_reset(struct blasd_endings *endings) {
-    free_kept(endings);
-    endings->count = 0;
-    if (endings->bytes.cap > KEEP_BYTES)
-        blasd_buf_release(&endings->bytes);
+void blasd_completions_reset(struct blasd_completions *completions) {
+    free_kept(completions);
+    completions->count = 0;
+    if (completions->bytes.cap > KEEP_BYTES)
+        blasd_buf_release(&completions->bytes);
     else
-        blasd_buf_reset(&endings->bytes);
+        blasd_buf_reset(&completions->bytes);
 }
 
 static int64_t us(int64_t ns) {
@@ -103,10 +103,10 @@ static void fill_outputs(const struct blasd_item *item, const struct blasd_task 
     }
 }
 
-void blasd_ending_record(const struct blasd_item *item, const struct blasd_task *task,
-                         const struct blasd_io *io, const struct blasd_err *error,
-                         const struct blasd_batch_times *times,
-                         const struct blasd_batch_place *place, struct blasd_record *record) {
+void blasd_completion_record(const struct blasd_item *item, const struct blasd_task *task,
+                             const struct blasd_io *io, const struct blasd_err *error,
+                             const struct blasd_batch_times *times,
+                             const struct blasd_batch_place *place, struct blasd_record *record) {
     const struct blasd_job *job = &item->job;
     bool known = job->op != NULL;
     memset(record, 0, sizeof *record);
@@ -132,7 +132,7 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
         fill_outputs(item, task, io, record);
 }
 
-void blasd_ending_tell(const struct blasd_task *task, struct blasd_record *record) {
+void blasd_completion_tell(const struct blasd_task *task, struct blasd_record *record) {
     struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
     record->payload_bytes = report->bytes = task->told_bytes;
     report->tensor = task->outputs[BLASD_GRAPH_OUT_REPORT];
@@ -158,17 +158,17 @@ static char *kept_text(const struct blasd_record *record) {
     return text;
 }
 
-static int make_room(struct blasd_endings *endings) {
-    int room = endings->room < 64 ? 64 : endings->room * 2;
+static int make_room(struct blasd_completions *completions) {
+    int room = completions->room < 64 ? 64 : completions->room * 2;
     void *rows, *of;
-    if (endings->count < endings->room) return 0;
-    rows = realloc(endings->rows, (size_t)room * sizeof *endings->rows);
+    if (completions->count < completions->room) return 0;
+    rows = realloc(completions->rows, (size_t)room * sizeof *completions->rows);
     if (rows == NULL) return -1;
-    endings->rows = rows;
-    of = realloc(endings->of, (size_t)room * sizeof *endings->of);
+    completions->rows = rows;
+    of = realloc(completions->of, (size_t)room * sizeof *completions->of);
     if (of == NULL) return -1;
-    endings->of = of;
-    endings->room = room;
+    completions->of = of;
+    completions->room = room;
     return 0;
 }
 
@@ -186,42 +186,42 @@ static void log_failed(const struct blasd_record *record) {
     blasd_log_job_event(BLASD_LOG_INFO, "job failed", fields, sizeof fields / sizeof *fields);
 }
 
-int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
-                      const struct blasd_item *item, struct blasd_io *io, const void *payload,
-                      struct blasd_err *err) {
-    size_t start = endings->bytes.len;
+int blasd_completions_add(struct blasd_completions *completions, const struct blasd_record *record,
+                          const struct blasd_item *item, struct blasd_io *io, const void *payload,
+                          struct blasd_err *err) {
+    size_t start = completions->bytes.len;
     bool keeps = record->state == BLASD_SUCCEEDED && record->keeping.keep != 0;
     char *kept = keeps ? kept_text(record) : NULL;
     bool outside = record->payload_in_blob || blasd_slice_given(&record->slice);
     int code;
-    if (make_room(endings) != 0 || (keeps && kept == NULL)) {
+    if (make_room(completions) != 0 || (keeps && kept == NULL)) {
         free(kept);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the records of a batch");
     }
-    code = blasd_record_encode(record, &endings->bytes, err);
+    code = blasd_record_encode(record, &completions->bytes, err);
     if (code == 0 && !outside && record->payload_bytes > 0 &&
-        blasd_buf_add(&endings->bytes, payload, record->payload_bytes) != 0)
+        blasd_buf_add(&completions->bytes, payload, record->payload_bytes) != 0)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the record of the job");
     if (code != 0) {
-        endings->bytes.len = start;
+        completions->bytes.len = start;
         free(kept);
         return code;
     }
     if (record->state == BLASD_FAILED && record->error.code != BLASD_E_cancelled)
         log_failed(record);
-    endings->of[endings->count] =
-        (struct blasd_ending_of){.at = start, .item = item, .io = io, .kept = kept};
-    endings->rows[endings->count++] =
-        (struct blasd_ending){.id = item->claim->id,
-                              .record_len = endings->bytes.len - start,
-                              .out_bytes = outside ? record->payload_bytes : 0,
-                              .slice = record->slice,
-                              .kept = kept};
+    completions->of[completions->count] =
+        (struct blasd_completion_of){.at = start, .item = item, .io = io, .kept = kept};
+    completions->rows[completions->count++] =
+        (struct blasd_completion){.id = item->claim->id,
+                                  .record_len = completions->bytes.len - start,
+                                  .out_bytes = outside ? record->payload_bytes : 0,
+                                  .slice = record->slice,
+                                  .kept = kept};
     return 0;
 }
 
-struct blasd_ending *blasd_endings_rows(struct blasd_endings *endings) {
-    for (int i = 0; i < endings->count; i++)
-        endings->rows[i].record = endings->bytes.data + endings->of[i].at;
-    return endings->rows;
+struct blasd_completion *blasd_completions_rows(struct blasd_completions *completions) {
+    for (int i = 0; i < completions->count; i++)
+        completions->rows[i].record = completions->bytes.data + completions->of[i].at;
+    return completions->rows;
 }

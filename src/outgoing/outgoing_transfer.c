@@ -9,30 +9,31 @@
 
 /* What it is asked about is what would be connected to. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
-    struct blasd_outgoing_visit *visit = arg;
-    if (purpose == CURLSOCKTYPE_IPCXN && outgoing_may_connect(visit->host, &address->addr))
+    struct blasd_outgoing_transfer *transfer = arg;
+    if (purpose == CURLSOCKTYPE_IPCXN && outgoing_may_connect(transfer->host, &address->addr))
         return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    visit->refused = true;
+    transfer->refused = true;
     return CURL_SOCKET_BAD;
 }
 
-int blasd_outgoing_visit(const struct blasd_outgoing *outgoing, const char *url, const char *field,
-                         CURL *curl, struct blasd_outgoing_visit *visit, struct blasd_err *err) {
+int blasd_outgoing_transfer(const struct blasd_outgoing *outgoing, const char *url,
+                            const char *field, CURL *curl, struct blasd_outgoing_transfer *transfer,
+                            struct blasd_err *err) {
     char plain[BLASD_OUTGOING_URL];
     CURLcode bad = CURLE_OK;
     int code;
-    *visit = (struct blasd_outgoing_visit){.host = NULL};
-    code = outgoing_find(outgoing, url, strlen(url), field, plain, &visit->host, err);
+    *transfer = (struct blasd_outgoing_transfer){.host = NULL};
+    code = outgoing_find(outgoing, url, strlen(url), field, plain, &transfer->host, err);
     if (code != 0) return code;
 #define SET(option, value) bad = bad != CURLE_OK ? bad : curl_easy_setopt(curl, option, value)
     SET(CURLOPT_URL, plain);
 #if LIBCURL_VERSION_NUM >= 0x075500
-    SET(CURLOPT_PROTOCOLS_STR, visit->host->http ? "http" : "https");
+    SET(CURLOPT_PROTOCOLS_STR, transfer->host->http ? "http" : "https");
 #else
-    SET(CURLOPT_PROTOCOLS, (long)(visit->host->http ? CURLPROTO_HTTP : CURLPROTO_HTTPS));
+    SET(CURLOPT_PROTOCOLS, (long)(transfer->host->http ? CURLPROTO_HTTP : CURLPROTO_HTTPS));
 #endif
     SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    SET(CURLOPT_OPENSOCKETDATA, visit);
+    SET(CURLOPT_OPENSOCKETDATA, transfer);
     SET(CURLOPT_FOLLOWLOCATION, 0L);
     SET(CURLOPT_PROXY, ""); /* not the environment's either */
     SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
@@ -55,8 +56,8 @@ int blasd_outgoing_visit(const struct blasd_outgoing *outgoing, const char *url,
                       curl_easy_strerror(bad));
 }
 
-const char *blasd_outgoing_why(const struct blasd_outgoing_visit *visit, CURLcode code) {
-    if (code == CURLE_COULDNT_CONNECT && visit->refused)
+const char *blasd_outgoing_why(const struct blasd_outgoing_transfer *transfer, CURLcode code) {
+    if (code == CURLE_COULDNT_CONNECT && transfer->refused)
         return "its address is not one that the service may go to";
     return curl_easy_strerror(code);
 }

@@ -1,27 +1,27 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
-local function ending_new()
-    return {count = 0, names = {}, pieces = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
+local function completion_new()
+    return {count = 0, names = {}, record_frames = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
             tells = call('EXISTS', K.notify, K.putting) > 0}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
-local function count_ends(ends, op, pieces)
-    local at, most, good = 1, #pieces, 0
-    while at + PIECE_HEAD - 1 <= most do
-        local record = at + PIECE_HEAD
-        local state = Record.state(pieces, record)
+local function count_ends(ends, op, record_frames)
+    local at, most, good = 1, #record_frames, 0
+    while at + RECORD_FRAME_HEAD - 1 <= most do
+        local record = at + RECORD_FRAME_HEAD
+        local state = Record.state(record_frames, record)
         if state == 'succeeded' then -- most of them
             good = good + 1
         else
             local label = op .. ' ' .. (state or 'failed')
             if not state or state == 'failed' then
-                label = label .. ' ' .. Record.error(pieces, record)
+                label = label .. ' ' .. Record.error(record_frames, record)
             end
             ends[label] = (ends[label] or 0) + 1
         end
-        at = record + struct.unpack('<I4', pieces, at)
+        at = record + struct.unpack('<I4', record_frames, at)
     end
     if good > 0 then
         local label = op .. ' succeeded'
@@ -30,11 +30,11 @@ local function count_ends(ends, op, pieces)
 end
 
 local TOLD = 1048576 -- bytes of one message
-local JOINED = 4096  -- longer pieces are not joined: to hash the result costs more than a message
+local JOINED = 4096  -- longer record frames are not joined: to hash the result costs more than a message
 
-local function ending_tell(e, channel, pieces)
+local function completion_tell(e, channel, record_frames)
     local told = e.told[channel]
-    if told and told.bytes + #pieces > (#pieces > JOINED and 0 or TOLD) then
+    if told and told.bytes + #record_frames > (#record_frames > JOINED and 0 or TOLD) then
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
         told = nil
     end
@@ -42,20 +42,20 @@ local function ending_tell(e, channel, pieces)
         told = {bytes = 0}
         e.told[channel] = told
     end
-    told[#told + 1] = pieces
-    told.bytes = told.bytes + #pieces
+    told[#told + 1] = record_frames
+    told.bytes = told.bytes + #record_frames
 end
 
 -- Puts records where they are to be found: those of a batch entry that somebody waited for stay together,
 -- for they have been told; those of others will be asked for one by one.
-local function records_add(records, name, pieces)
+local function records_add(records, name, record_frames)
     local n = #records
     if byte(name) == 115 or not is_batch_entry(name) then
-        records[n + 1], records[n + 2] = name, pieces
+        records[n + 1], records[n + 2] = name, record_frames
         return
     end
-    each_piece(pieces, function(id, from, to)
-        records[n + 1], records[n + 2] = id, sub(pieces, from - PIECE_HEAD, to)
+    each_record_frame(record_frames, function(id, from, to)
+        records[n + 1], records[n + 2] = id, sub(record_frames, from - RECORD_FRAME_HEAD, to)
         n = n + 2
     end)
 end
@@ -63,16 +63,16 @@ end
 -- What an Idempotency-Key takes: as a key with a value and an expiry, and beside the record.
 local function key_bytes(key) return 320 + 2 * #key end
 
--- Notes that the pending job, or batch entry, has ended with `pieces`. `out_bytes` lie outside the
+-- Notes that the pending job, or batch entry, has ended with `record_frames`. `out_bytes` lie outside the
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
-local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
+local function completion_add(e, name, job, record_frames, out_bytes, out_segs, label)
     if e.tells then
-        pieces = Put.ended(name, job.tenant, pieces)
-        Hook.ended(name, job.tenant, pieces)
+        record_frames = Put.ended(name, job.tenant, record_frames)
+        Hook.ended(name, job.tenant, record_frames)
     end
     local count, seg, channels = e.count + 1, job.seg, job.channels
-    e.count, e.names[count], e.pieces[count], e.tenants[count] = count, name, pieces, job.tenant
+    e.count, e.names[count], e.record_frames[count], e.tenants[count] = count, name, record_frames, job.tenant
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
     if job.tenant ~= NOBODY then
@@ -84,11 +84,11 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         e.used[job.tenant] = used
         used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
     end
-    if e.meter then Meter.note(e.meter, job.tenant, pieces) end
+    if e.meter then Meter.note(e.meter, job.tenant, record_frames) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
-        count_ends(e.ends, job.op, pieces)
+        count_ends(e.ends, job.op, record_frames)
     end
     local bucket = (job.promised and promised_place(name) or place_of(name)) .. ':' .. job.tenant
     local into = e.into[bucket]
@@ -101,8 +101,8 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         keys[#keys + 1], keys[#keys + 2] = name, key
         into.bytes = into.bytes + key_bytes(key)
     end
-    records_add(into.records, name, pieces)
-    into.bytes = into.bytes + #pieces + out_bytes + RECORD_OVERHEAD * job.jobs
+    records_add(into.records, name, record_frames)
+    into.bytes = into.bytes + #record_frames + out_bytes + RECORD_OVERHEAD * job.jobs
     if out_segs ~= '' then
         for out_seg, jobs in gmatch(out_segs, '(%x+) (%d+)') do
             into.segs[out_seg] = (into.segs[out_seg] or 0) + tonumber(jobs)
@@ -111,13 +111,13 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         local outs = into.outs
         outs[#outs + 1], outs[#outs + 2] = name, whole(out_bytes)
     end
-    Record.events.ended(job, pieces)
+    Record.events.ended(job, record_frames)
     if channels == '' then return end
     if channels ~= e.one_channel and find(channels, ',', 1, true) then
-        for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, pieces) end
+        for channel in gmatch(channels, '[^,]+') do completion_tell(e, channel, record_frames) end
     else
         e.one_channel = channels
-        ending_tell(e, channels, pieces)
+        completion_tell(e, channels, record_frames)
     end
 end
 
@@ -259,7 +259,7 @@ local function keys_expire(bucket, keys)
 end
 
 -- Returns how many jobs are pending yet.
-local function ending_commit(e, worker)
+local function completion_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
@@ -273,7 +273,7 @@ local function ending_commit(e, worker)
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
-        Wait.note(e.names, e.pieces, e.tenants)
+        Wait.note(e.names, e.record_frames, e.tenants)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end
@@ -303,11 +303,11 @@ end
 local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 
 -- Ends a pending job without a worker; returns its record.
-local function ending_add_summary(e, id, job, state, code, finder, why)
+local function completion_add_summary(e, id, job, state, code, finder, why)
     local record, trace = summary(id, job, state, code, finder, why)
-    local piece = struct.pack('<I4', #record) .. id .. record
+    local record_frame = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
-    ending_add(e, id, job, piece, 0, '', label)
+    completion_add(e, id, job, record_frame, 0, '', label)
     if state ~= 'cancelled' or trace and byte(trace, 25) == 1 then -- a request logs that, but it has a span
         call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code ..
                                   (trace and '\n' .. trace .. record or ''))
@@ -321,13 +321,13 @@ end
 local function expire_due()
     local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, 100)
     if #ids == 0 then return false end
-    local e, finder = ending_new(), running_finder(#ids)
+    local e, finder = completion_new(), running_finder(#ids)
     for i, meta in ipairs(get_many(K.pending, ids)) do
         if meta then
-            ending_add_summary(e, ids[i], parse(meta), 'expired', 'deadline_exceeded', finder)
+            completion_add_summary(e, ids[i], parse(meta), 'expired', 'deadline_exceeded', finder)
         end
     end
-    ending_commit(e)
+    completion_commit(e)
     call_many('ZREM', K.deadlines, ids)
     return #ids == 100
 end

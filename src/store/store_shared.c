@@ -3,7 +3,7 @@
  * Who may write into the directory is this user, or root, so the checks are against mistakes: they
  * keep a wrong file from being taken, and what a client does to its file later from harming others.
  * Read next: store.c. */
-#include "store/store_handed.h"
+#include "store/store_shared.h"
 
 #include "base/hex.h"
 
@@ -23,9 +23,9 @@
 #define FIELD "Body-File"
 #define NEW_FILE_S 10 /* an empty file is left alone so long: its client is about to lock it */
 
-bool store_handed_name_valid(const char *name) {
-    return blasd_hex_begins(name, STORE_HANDED_NAME) &&
-           strcmp(name + STORE_HANDED_NAME, SUFFIX) == 0;
+bool store_shared_name_valid(const char *name) {
+    return blasd_hex_begins(name, STORE_SHARED_NAME) &&
+           strcmp(name + STORE_SHARED_NAME, SUFFIX) == 0;
 }
 
 static int refuse_missing(int reason, const char *given, struct blasd_err *err) {
@@ -58,7 +58,7 @@ static int refuse_locked(struct blasd_err *err) {
 }
 
 /* Two names may share a byte: then one is swept later, or handed in again. */
-bool store_handed_lock_name(int fd, const char *name, short how) {
+bool store_shared_lock_name(int fd, const char *name, short how) {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (; *name != '\0'; name++) hash = (hash ^ (unsigned char)*name) * UINT64_C(1099511628211);
     return store_pool_lock_byte(fd, how, 1 + (hash >> 2)); /* not byte 0, the readers' */
@@ -91,7 +91,7 @@ static int check(int fd, bool whole, struct stat *info, struct blasd_err *err) {
 /* Gives `file`, which is open as `fd`, the name `name` as well. */
 static int add_name(int dir_fd, const char *file, const char *given, const char *name, int fd,
                     const struct stat *info, struct blasd_err *err) {
-    if (!store_handed_lock_name(fd, name, F_RDLCK))
+    if (!store_shared_lock_name(fd, name, F_RDLCK))
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "the file cannot be locked: %s",
                           strerror(errno));
     if (linkat(dir_fd, file, dir_fd, name, 0) != 0) return refuse_missing(errno, given, err);
@@ -101,17 +101,17 @@ static int add_name(int dir_fd, const char *file, const char *given, const char 
     return refuse_locked(err);
 }
 
-int store_handed_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,
+int store_shared_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,
                       struct blasd_err *err) {
-    char file[STORE_HANDED_NAME + sizeof SUFFIX] = "";
+    char file[STORE_SHARED_NAME + sizeof SUFFIX] = "";
     struct stat info;
     int fd, rc;
-    if (strlen(given) == STORE_HANDED_NAME) snprintf(file, sizeof file, "%s" SUFFIX, given);
-    if (!store_handed_name_valid(file))
+    if (strlen(given) == STORE_SHARED_NAME) snprintf(file, sizeof file, "%s" SUFFIX, given);
+    if (!store_shared_name_valid(file))
         return blasd_fail(err, BLASD_E_malformed_query, FIELD,
                           "the header is the file's name without " SUFFIX
                           ": %d digits of 0-9 and a-f",
-                          STORE_HANDED_NAME);
+                          STORE_SHARED_NAME);
     fd = rc = open_plain(dir_fd, file, given, err);
     if (fd >= 0) rc = check(fd, whole, &info, err);
     if (rc >= 0) rc = add_name(dir_fd, file, given, name, fd, &info, err);
@@ -123,7 +123,7 @@ int store_handed_open(int dir_fd, const char *given, const char *name, bool whol
     return rc;
 }
 
-bool store_handed_sweep(int dir_fd, const char *name) {
+bool store_shared_sweep(int dir_fd, const char *name) {
     struct stat info;
     bool removed = false;
     int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);

@@ -1,5 +1,5 @@
 /* Jobs of different shapes in one batch: which of its tasks are alike, and the launches that its
- * jobs share. Read next: company.cuh, flight.c. */
+ * jobs share. Read next: mixed_batch.cuh, async_batch.c. */
 #include "kernels/cuda/device.h"
 
 #include <stdlib.h>

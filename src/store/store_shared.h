@@ -8,28 +8,28 @@
  * of the file that its letters tell (fcntl, of the open file), held until Redis refers to the name.
  * Once handed in a file carries the sticky bit: it is never recycled, for its client may still
  * have it mapped. Internal to the store; knows nothing of what is in the file. */
-#ifndef BLASD_STORE_HANDED_H
-#define BLASD_STORE_HANDED_H
+#ifndef BLASD_STORE_SHARED_H
+#define BLASD_STORE_SHARED_H
 
 #include "base/err.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define STORE_HANDED_NAME 32 /* digits */
+#define STORE_SHARED_NAME 32 /* digits */
 
 /* Whether `name` is NAME.put. */
-bool store_handed_name_valid(const char *name);
+bool store_shared_name_valid(const char *name);
 /* Checks that the file `given`.put is an ordinary file of this user and (`whole`) has all its
  * pages, locks it (shared) and gives it the second name `name`, which is locked before it is there.
  * Returns a descriptor for reading, *bytes its size; or a negative code as of blasd_blob_adopt, and
  * then `name` is not there. */
-int store_handed_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,
+int store_shared_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,
                       struct blasd_err *err);
 /* Locks one name, ID.in, of a file that was handed in: F_RDLCK while it is made a job's, F_WRLCK to
  * take it away. False where somebody else has it. */
-bool store_handed_lock_name(int fd, const char *name, short how);
+bool store_shared_lock_name(int fd, const char *name, short how);
 /* Removes the file `name`, NAME.put, unless somebody holds it; true where it did. */
-bool store_handed_sweep(int dir_fd, const char *name);
+bool store_shared_sweep(int dir_fd, const char *name);
 
 #endif

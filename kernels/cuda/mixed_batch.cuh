@@ -3,9 +3,9 @@
  *
  * A kernel made for this takes the shares and their count and no more, and asks of its share what a
  * kernel for one job would ask of the grid: so a job is worked on in the same way, to the bit,
- * whoever shares the launch. Read next: company.c, then ../solve/solve_kernels.cuh. */
-#ifndef BLASD_KERNELS_CUDA_COMPANY_CUH
-#define BLASD_KERNELS_CUDA_COMPANY_CUH
+ * whoever shares the launch. Read next: mixed_batch.c, then ../solve/solve_kernels.cuh. */
+#ifndef BLASD_KERNELS_CUDA_MIXED_BATCH_CUH
+#define BLASD_KERNELS_CUDA_MIXED_BATCH_CUH
 
 #include "kernels/cuda/gpu.h"
 

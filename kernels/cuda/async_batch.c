@@ -1,8 +1,8 @@
 /* Batches on their way: cut into parts, each part through a slot, at most two parts at a time.
  *
  * A part begins (packed, its copies and kernels put on streams) and ends (its bytes back, its tasks
- * told). Parts end in the order in which they began. begin of a batch puts its first parts in
- * flight, end sees the rest through; while one batch is being seen through, the next may begin.
+ * told). Parts end in the order in which they began. begin of a batch begins its first parts, end
+ * sees the rest through; while one batch is being seen through, the next may begin.
  * Read next: cuda_job.c, what operations call. */
 #include "kernels/cuda/device.h"
 
@@ -42,7 +42,7 @@ static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *p
     for (int t = 0; t < job->count; t++) {
         char **entry = &place->table[(size_t)t * (size_t)place->columns + (size_t)place->column];
         const struct blasd_tensor *tensor = place->tensor(&job->tasks[t], place->column);
-        if (*entry == NULL || tensor == NULL) { /* not wished for, or not there */
+        if (*entry == NULL || tensor == NULL) { /* not chosen, or not there */
             *entry = NULL;
             continue;
         }
@@ -84,7 +84,7 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
 }
 
 /* Marks in the tables what is to be moved. */
-static int wishes(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+static int choose_moves(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_cuda_job *job = &slot->job;
     size_t inputs = (size_t)job->count * BLASD_MAX_INPUTS;
     size_t outputs = (size_t)job->count * (size_t)slot->output_count;
@@ -93,15 +93,15 @@ static int wishes(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (slot->inputs == NULL || slot->outputs == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %d tasks", job->count);
     for (int t = 0; t < job->count; t++) {
-        struct blasd_cuda_wish wish = {UINT64_MAX, UINT64_MAX};
-        if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &wish);
-        /* what is not wished for, the operation moves by itself, from the host */
-        if ((job->tasks[t].unmade & ~wish.inputs) != 0) blasd_task_make_inputs(&job->tasks[t]);
+        struct blasd_cuda_moves moves = {UINT64_MAX, UINT64_MAX};
+        if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &moves);
+        /* what is not chosen, the operation moves by itself, from the host */
+        if ((job->tasks[t].unmade & ~moves.inputs) != 0) blasd_task_make_inputs(&job->tasks[t]);
         for (int i = 0; i < BLASD_MAX_INPUTS; i++)
-            if ((wish.inputs >> i & 1) != 0)
+            if ((moves.inputs >> i & 1) != 0)
                 slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i] = (char *)slot;
         for (int o = 0; o < slot->output_count; o++)
-            if ((wish.outputs >> o & 1) != 0)
+            if ((moves.outputs >> o & 1) != 0)
                 slot->outputs[(size_t)t * (size_t)slot->output_count + (size_t)o] = (char *)slot;
     }
     return 0;
@@ -177,7 +177,7 @@ static int each_job(struct blasd_cuda_slot *slot,
 }
 
 static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
-    int code = wishes(slot, err);
+    int code = choose_moves(slot, err);
     if (code == 0) code = lay_out(slot, err);
     if (code == 0) code = blasd_cuda_find_jobs(slot, err);
     if (code == 0) code = each_job(slot, slot->op->prepare, err);
@@ -316,23 +316,23 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return 0;
 }
 
-/* ---- flights ---- */
+/* ---- batches ---- */
 
 /* A batch that failed as a whole ends nothing more. */
-static void flight_fail(struct blasd_flight *flight, int code, const struct blasd_err *err) {
-    if (flight->code == 0) {
-        flight->code = code;
-        flight->err = *err;
+static void batch_fail(struct blasd_async_batch *batch, int code, const struct blasd_err *err) {
+    if (batch->code == 0) {
+        batch->code = code;
+        batch->err = *err;
     }
 }
 
 static void end_oldest(struct blasd_device *device) {
     struct blasd_cuda_slot *slot = &device->slots[device->oldest];
-    struct blasd_flight *flight = slot->flight;
+    struct blasd_async_batch *batch = slot->batch;
     struct blasd_err err = {0};
     int count = slot->job.count, code = part_end(slot, &err);
-    if (code != 0) flight_fail(flight, code, &err);
-    flight->ended += count;
+    if (code != 0) batch_fail(batch, code, &err);
+    batch->ended += count;
     device->oldest = (device->oldest + 1) % BLASD_CUDA_SLOTS;
     device->busy--;
 }
@@ -347,158 +347,159 @@ static void give_up_memory(struct blasd_device *device) {
 }
 
 /* How many of the tasks to begin next go into one part. */
-static int part_count(const struct blasd_flight *flight) {
+static int part_count(const struct blasd_async_batch *batch) {
     uint64_t bytes = 0;
-    int count = 0, left = flight->count - flight->begun;
-    if (left > flight->most) left = flight->most;
+    int count = 0, left = batch->count - batch->begun;
+    if (left > batch->most) left = batch->most;
     while (count < left) {
-        bytes += blasd_cuda_task_bytes(&flight->tasks[flight->begun + count]);
-        if (count > 0 && bytes > flight->device->sizes.part_bytes) break;
+        bytes += blasd_cuda_task_bytes(&batch->tasks[batch->begun + count]);
+        if (count > 0 && bytes > batch->device->sizes.part_bytes) break;
         count++;
     }
     return count;
 }
 
 /* What a part that did not fit the device leads to. */
-static void short_of_memory(struct blasd_device *device, struct blasd_flight *flight, int count,
+static void short_of_memory(struct blasd_device *device, struct blasd_async_batch *batch, int count,
                             bool tried, const struct blasd_err *err) {
     if (device->busy > 0) {
         end_oldest(device); /* and what it held can be given up */
     } else if (!tried) {
         give_up_memory(device);
     } else if (count > 1) {
-        flight->most = count / 2;
+        batch->most = count / 2;
     } else {
-        flight->tasks[flight->begun].err = *err;
-        flight->begun++;
-        flight->ended++;
+        batch->tasks[batch->begun].err = *err;
+        batch->begun++;
+        batch->ended++;
     }
 }
 
-/* Begins a part of the flight in the free slot, or makes room for it. */
-static void begin_part(struct blasd_device *device, struct blasd_flight *flight) {
-    struct blasd_task *tasks = flight->tasks + flight->begun;
+/* Begins a part of the batch in the free slot, or makes room for it. */
+static void begin_part(struct blasd_device *device, struct blasd_async_batch *batch) {
+    struct blasd_task *tasks = batch->tasks + batch->begun;
     const struct blasd_cuda_op *op = find_op(tasks->job->op);
     bool tried = false;
     for (;;) {
         struct blasd_cuda_slot *slot =
             &device->slots[(device->oldest + device->busy) % BLASD_CUDA_SLOTS];
-        int count = part_count(flight), before = device->busy, code;
+        int count = part_count(batch), before = device->busy, code;
         struct blasd_err err = {0};
-        slot->flight = flight;
-        code = part_begin(slot, op, tasks, count, flight->watch, &err);
+        slot->batch = batch;
+        code = part_begin(slot, op, tasks, count, batch->watch, &err);
         if (code == 0) {
-            flight->begun += count;
+            batch->begun += count;
             device->busy++;
             return;
         }
         if (code != -(int)BLASD_E_out_of_memory) {
-            flight_fail(flight, code, &err);
+            batch_fail(batch, code, &err);
             return;
         }
-        short_of_memory(device, flight, count, tried, &err);
-        if (flight->code != 0 || flight->tasks + flight->begun != tasks) return;
+        short_of_memory(device, batch, count, tried, &err);
+        if (batch->code != 0 || batch->tasks + batch->begun != tasks) return;
         tried = before == 0;
     }
 }
 
-static bool all_begun(const struct blasd_flight *flight) {
-    return flight->code != 0 || flight->begun == flight->count;
+static bool all_begun(const struct blasd_async_batch *batch) {
+    return batch->code != 0 || batch->begun == batch->count;
 }
 
 /* Whether anything of it is in a slot. */
-static bool in_slots(const struct blasd_flight *flight) {
-    return flight->ended < flight->begun;
+static bool in_slots(const struct blasd_async_batch *batch) {
+    return batch->ended < batch->begun;
 }
 
-/* The first open flight with tasks that have not begun. */
-static struct blasd_flight *waiting_flight(struct blasd_device *device) {
-    struct blasd_flight *flight = device->flights;
-    while (flight != NULL && all_begun(flight)) flight = flight->next;
-    return flight;
+/* The first open batch with tasks that have not begun. */
+static struct blasd_async_batch *waiting_batch(struct blasd_device *device) {
+    struct blasd_async_batch *batch = device->open_batches;
+    while (batch != NULL && all_begun(batch)) batch = batch->next;
+    return batch;
 }
 
 /* One step for everybody: fills a free slot, or else empties the oldest. */
 static void go_on(struct blasd_device *device) {
-    struct blasd_flight *flight = waiting_flight(device);
-    if (flight != NULL && device->busy < BLASD_CUDA_SLOTS)
-        begin_part(device, flight);
+    struct blasd_async_batch *batch = waiting_batch(device);
+    if (batch != NULL && device->busy < BLASD_CUDA_SLOTS)
+        begin_part(device, batch);
     else if (device->busy > 0)
         end_oldest(device);
 }
 
 static void fill_slots(struct blasd_device *device) {
     while (device->busy < BLASD_CUDA_SLOTS) {
-        struct blasd_flight *flight = waiting_flight(device);
-        if (flight == NULL) return;
-        begin_part(device, flight);
+        struct blasd_async_batch *batch = waiting_batch(device);
+        if (batch == NULL) return;
+        begin_part(device, batch);
     }
 }
 
 int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                     struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
-    struct blasd_flight *flight = calloc(1, sizeof *flight), **link = &device->flights;
-    if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
-    *flight = (struct blasd_flight){
+                     struct blasd_watch *watch, struct blasd_async_batch **ret,
+                     struct blasd_err *err) {
+    struct blasd_async_batch *batch = calloc(1, sizeof *batch), **link = &device->open_batches;
+    if (batch == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
+    *batch = (struct blasd_async_batch){
         .device = device, .tasks = tasks, .count = count, .most = count, .watch = watch};
-    flight->number = ++device->batches;
+    batch->number = ++device->batches;
     while (*link != NULL) link = &(*link)->next;
-    *link = flight;
-    blasd_cuda_energy_begin(flight);
-    blasd_cuda_cut(flight, find_op(tasks->job->op));
+    *link = batch;
+    blasd_cuda_energy_begin(batch);
+    blasd_cuda_cut(batch, find_op(tasks->job->op));
     fill_slots(device);
     /* batches that came first go first; this one has its turn before the caller goes on */
-    while (flight->begun == 0 && flight->code == 0) go_on(device);
-    *ret = flight;
+    while (batch->begun == 0 && batch->code == 0) go_on(device);
+    *ret = batch;
     return 0;
 }
 
 /* Reports progress, which never goes back, and tells whether to go on. */
-static bool flight_goes_on(struct blasd_flight *flight, double progress) {
-    if (progress > flight->told) flight->told = progress < 1 ? progress : 1;
-    return flight->watch == NULL || flight->watch->go_on(flight->watch, flight->told);
+static bool batch_goes_on(struct blasd_async_batch *batch, double progress) {
+    if (progress > batch->told) batch->told = progress < 1 ? progress : 1;
+    return batch->watch == NULL || batch->watch->go_on(batch->watch, batch->told);
 }
 
 bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress) {
-    struct blasd_flight *flight = job->slot->device->flights;
+    struct blasd_async_batch *batch = job->slot->device->open_batches;
     double share = progress < 0 ? 0 : progress > 1 ? 1 : progress;
-    while (flight != NULL &&
-           (job->tasks < flight->tasks || job->tasks >= flight->tasks + flight->count))
-        flight = flight->next;
-    if (flight == NULL) return true;
-    share = ((double)flight->begun + share * job->count) / (double)flight->count;
-    return flight_goes_on(flight, share);
+    while (batch != NULL &&
+           (job->tasks < batch->tasks || job->tasks >= batch->tasks + batch->count))
+        batch = batch->next;
+    if (batch == NULL) return true;
+    share = ((double)batch->begun + share * job->count) / (double)batch->count;
+    return batch_goes_on(batch, share);
 }
 
 int blasd_cuda_stopped(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
 }
 
-int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
-    struct blasd_device *device = flight->device;
-    struct blasd_flight **link = &device->flights;
+int blasd_cuda_end(struct blasd_async_batch *batch, struct blasd_err *err) {
+    struct blasd_device *device = batch->device;
+    struct blasd_async_batch **link = &device->open_batches;
     int code;
-    while (!all_begun(flight) || in_slots(flight)) {
-        double done = (double)flight->ended / (double)flight->count;
-        if (flight->code == 0 && !flight_goes_on(flight, done)) {
+    while (!all_begun(batch) || in_slots(batch)) {
+        double done = (double)batch->ended / (double)batch->count;
+        if (batch->code == 0 && !batch_goes_on(batch, done)) {
             struct blasd_err stopped;
-            flight_fail(flight, blasd_cuda_stopped(&stopped), &stopped);
+            batch_fail(batch, blasd_cuda_stopped(&stopped), &stopped);
         }
         go_on(device);
     }
-    if (flight->code == 0) blasd_cuda_energy_end(flight);
-    blasd_cuda_join(flight, find_op(flight->tasks->job->op));
-    while (*link != flight) link = &(*link)->next;
-    *link = flight->next;
-    code = flight->code;
-    if (code != 0) *err = flight->err;
-    free(flight);
+    if (batch->code == 0) blasd_cuda_energy_end(batch);
+    blasd_cuda_join(batch, find_op(batch->tasks->job->op));
+    while (*link != batch) link = &(*link)->next;
+    *link = batch->next;
+    code = batch->code;
+    if (code != 0) *err = batch->err;
+    free(batch);
     return code;
 }
 
 int blasd_cuda_run(struct blasd_device *device, struct blasd_task *tasks, int count,
                    struct blasd_watch *watch, struct blasd_err *err) {
-    struct blasd_flight *flight;
-    int code = blasd_cuda_begin(device, tasks, count, watch, &flight, err);
-    return code != 0 ? code : blasd_cuda_end(flight, err);
+    struct blasd_async_batch *batch;
+    int code = blasd_cuda_begin(device, tasks, count, watch, &batch, err);
+    return code != 0 ? code : blasd_cuda_end(batch, err);
 }
