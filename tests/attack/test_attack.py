@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from service import Redis, TYPES, children, multipart, npy, safetensors
+from service import Redis, TYPES, children, multipart, npy, safetensors, wait_for
 
 BODY = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[2]]}}'
 HOST = b"Host: localhost\r\n"
@@ -283,10 +283,7 @@ def test_connections_opened_and_dropped_leave_nothing_behind(make_service):
             if number % 2:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
             sock.close()
-    end = time.monotonic() + 10
-    while len(os.listdir(f"/proc/{api}/fd")) > before and time.monotonic() < end:
-        time.sleep(0.1)
-    assert len(os.listdir(f"/proc/{api}/fd")) <= before
+    wait_for(lambda: len(os.listdir(f"/proc/{api}/fd")) <= before)
     works(service)
     assert service.part("api") == api
     for pid in children(service.process.pid):
