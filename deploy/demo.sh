@@ -23,13 +23,13 @@ trap stop EXIT
 
 "$blasd" up --listen 127.0.0.1:0 --data "$work/data" >"$work/ready" 2>"$work/log" &
 server=$!
-for _ in $(seq 300); do
+for _ in $(seq 1200); do
     grep -q '^ready ' "$work/ready" && break
     kill -0 "$server" 2>/dev/null || { echo "demo: the service did not start" >&2; exit 1; }
     sleep 0.1
 done
 url=$(sed -n 's/^ready //p' "$work/ready")
-[ -n "$url" ] || { echo "demo: the service was not ready within 30 s" >&2; exit 1; }
+[ -n "$url" ] || { echo "demo: the service was not ready within two minutes" >&2; exit 1; }
 echo "blasd is ready at $url"
 echo
 

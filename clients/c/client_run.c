@@ -320,6 +320,9 @@ int blasd_shared_new(struct blasd_client *client, const struct blasd_array *spec
     if (share == NULL)
         return blasd_problem_set(problem, "sharing_off",
                                  "the client shares nothing: call blasd_client_share first");
+    if (count < 0 || (count > 0 && specs == NULL))
+        return blasd_problem_set(problem, "invalid_request",
+                                 "the arrays are counted, but there are none");
     if (blasd_shared_open(share, ret, problem) != 0) return -1;
     if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
     blasd_shared_free(*ret);

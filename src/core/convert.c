@@ -1,6 +1,7 @@
 /* Between dtypes and memory orders, and the search for values that may not be there. */
 #include "core/half.h"
 #include "core/tensor.h"
+#include "core/wanted.h"
 
 #include <math.h>
 #include <string.h>
@@ -106,10 +107,27 @@ static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
     }
 }
 
+#define LOOK_BYTES ((size_t)4 << 20) /* looked at between two questions whether it is wanted */
+#define RUN_MOST INT64_C(65536)      /* elements converted between two */
+
+/* The same, for as long as it is wanted: false where it is not. `*done` is the caller's count, 0 at
+ * first. */
+static bool run_wanted(enum blasd_dtype from_dtype, const void *from, int64_t step,
+                       enum blasd_dtype to_dtype, void *to, int64_t n, int64_t *done) {
+    size_t from_size = blasd_dtype_size(from_dtype), to_size = blasd_dtype_size(to_dtype);
+    for (int64_t at = 0; at < n; at += RUN_MOST) {
+        int64_t count = n - at < RUN_MOST ? n - at : RUN_MOST;
+        if (!blasd_wanted_after(done, count)) return false;
+        run(from_dtype, (const char *)from + at * step * (int64_t)from_size, step, to_dtype,
+            (char *)to + (size_t)at * to_size, count);
+    }
+    return true;
+}
+
 /* Column-major to row-major: row by row of the target, with a constant step in the source. */
 static void reorder(const struct blasd_tensor *from, struct blasd_tensor *to) {
     int rank = from->rank;
-    int64_t row = from->shape[rank - 1], step = 1, rows;
+    int64_t row = from->shape[rank - 1], step = 1, rows, done = 0;
     int64_t index[BLASD_MAX_RANK] = {0}, stride[BLASD_MAX_RANK];
     const char *source = from->data;
     char *target = to->data;
@@ -121,18 +139,21 @@ static void reorder(const struct blasd_tensor *from, struct blasd_tensor *to) {
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = 0;
         for (int i = 0; i < rank - 1; i++) at += index[i] * stride[i];
-        run(from->dtype, source + at * (int64_t)blasd_dtype_size(from->dtype), stride[rank - 1],
-            to->dtype, target, row);
+        if (!run_wanted(from->dtype, source + at * (int64_t)blasd_dtype_size(from->dtype),
+                        stride[rank - 1], to->dtype, target, row, &done))
+            return;
         target += row * (int64_t)blasd_dtype_size(to->dtype);
         for (int i = rank - 2; i >= 0 && ++index[i] == from->shape[i]; i--) index[i] = 0;
     }
 }
 
 void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to) {
+    int64_t done = 0;
     if (from->order == BLASD_COLUMN_MAJOR && from->rank > 1)
         reorder(from, to);
     else
-        run(from->dtype, from->data, 1, to->dtype, to->data, blasd_tensor_elements(from));
+        (void)run_wanted(from->dtype, from->data, 1, to->dtype, to->data,
+                         blasd_tensor_elements(from), &done);
 }
 
 /* How elements are judged, eight bytes at a time: ((word & mask) + add) & flag is not 0 where one
@@ -195,7 +216,11 @@ int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, i
     size_t size = blasd_dtype_size(blasd_dtype_part(dtype));
     size_t bytes = (size_t)n * blasd_dtype_size(dtype), at;
     if (by->mask == 0) return -1;
-    at = scan_blocks(by, p, bytes);
+    for (at = 0; bytes - at > LOOK_BYTES; at += LOOK_BYTES) {
+        if (!blasd_wanted()) return -1;
+        if (scan_blocks(by, p + at, LOOK_BYTES) < LOOK_BYTES) break;
+    }
+    at += scan_blocks(by, p + at, bytes - at);
     for (; at < bytes; at += size) {
         uint64_t word = 0;
         memcpy(&word, p + at, size);
@@ -214,7 +239,8 @@ int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, i
  */
 #define SEARCH_FROM(TYPE)                                                                          \
     do {                                                                                           \
-        for (int64_t start = 0; start < n; start += 1024) {                                        \
+        for (int64_t start = 0, done = 0; start < n && blasd_wanted_after(&done, 1024);            \
+             start += 1024) {                                                                      \
             int64_t end = start + 1024 < n ? start + 1024 : n;                                     \
             TYPE bits, bad = 0;                                                                    \
             for (int64_t i = start; i < end; i++) {                                                \
@@ -261,7 +287,7 @@ int64_t blasd_tensor_first_inexact(enum blasd_dtype dtype, const void *data, int
     bool is_signed = dtype == BLASD_int64;
     const unsigned char *bytes = data;
     if (!is_signed && dtype != BLASD_uint64) return -1;
-    for (int64_t start = 0; start < n; start += 1024) {
+    for (int64_t start = 0, done = 0; start < n && blasd_wanted_after(&done, 1024); start += 1024) {
         int64_t end = start + 1024 < n ? start + 1024 : n;
         uint64_t bits, large = 0;
         for (int64_t i = start; i < end; i++) {
@@ -282,8 +308,9 @@ bool blasd_tensor_all_zero(enum blasd_dtype dtype, const void *data, int64_t n) 
     size_t size = blasd_dtype_size(part);
     /* little-endian: the sign of a float is in its last byte */
     unsigned char last = blasd_dtype_kind(part) == 'f' ? 0x7f : 0xff;
+    int64_t done = 0;
     n *= blasd_dtype_parts(dtype);
-    for (int64_t i = 0; i < n; i++, bytes += size) {
+    for (int64_t i = 0; i < n && blasd_wanted_after(&done, 0); i++, bytes += size) {
         unsigned seen = bytes[size - 1] & last;
         for (size_t k = 0; k + 1 < size; k++) seen |= bytes[k];
         if (seen != 0) return false;

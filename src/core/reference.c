@@ -2,6 +2,7 @@
 #include "core/reference.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,28 +77,40 @@ uint64_t blasd_reference_extent(const struct blasd_reference *reference,
     return (last + 1) * blasd_dtype_size(part->dtype);
 }
 
-/* One run of the last length. */
-static void gather_run(const unsigned char *from, int64_t stride, size_t size, int64_t count,
-                       unsigned char *to) {
-    if (stride == 1) {
-        memcpy(to, from, (size_t)count * size);
-        return;
+#define GATHER_MOST INT64_C(65536) /* elements between two questions whether it is wanted */
+
+/* One run of the last length, for as long as it is wanted: false where it is not. `*done` is the
+ * caller's count. */
+static bool gather_run(const unsigned char *from, int64_t stride, size_t size, int64_t count,
+                       unsigned char *to, int64_t *done) {
+    for (int64_t at = 0; at < count; at += GATHER_MOST) {
+        int64_t end = count - at < GATHER_MOST ? count : at + GATHER_MOST;
+        if (!blasd_wanted_after(done, end - at)) return false;
+        if (stride == 1) {
+            memcpy(to + (size_t)at * size, from + (size_t)at * size, (size_t)(end - at) * size);
+            continue;
+        }
+        for (int64_t i = at; i < end; i++)
+            memcpy(to + (size_t)i * size, from + (size_t)(i * stride) * size, size);
     }
-    for (int64_t i = 0; i < count; i++)
-        memcpy(to + (size_t)i * size, from + (size_t)(i * stride) * size, size);
+    return true;
+}
+
+void blasd_reference_copy(const void *from, uint64_t bytes, void *to) {
+    int64_t done = 0;
+    (void)gather_run(from, 1, 1, (int64_t)bytes, to, &done);
 }
 
 void blasd_reference_gather(const struct blasd_reference *reference, const void *from,
                             struct blasd_tensor *to) {
     size_t size = blasd_dtype_size(to->dtype);
     int last = to->rank - 1;
-    int64_t index[BLASD_MAX_RANK] = {0}, at = 0;
+    int64_t index[BLASD_MAX_RANK] = {0}, at = 0, done = 0;
     unsigned char *out = to->data;
     if (blasd_tensor_elements(to) == 0) return;
-    for (;;) {
+    while (gather_run((const unsigned char *)from + (size_t)at * size, reference->to[last], size,
+                      to->shape[last], out, &done)) {
         int i = last - 1;
-        gather_run((const unsigned char *)from + (size_t)at * size, reference->to[last], size,
-                   to->shape[last], out);
         out += (size_t)to->shape[last] * size;
         while (i >= 0 && ++index[i] == to->shape[i]) {
             at -= (to->shape[i] - 1) * reference->to[i];

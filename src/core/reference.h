@@ -35,6 +35,8 @@ uint64_t blasd_reference_extent(const struct blasd_reference *reference,
 /* Copies a part that does not lie in one piece, from its begin, to where it does, row-major. */
 void blasd_reference_gather(const struct blasd_reference *reference, const void *from,
                             struct blasd_tensor *to);
+/* Copies one that does. Like the other, it leaves off once it is not wanted any more. */
+void blasd_reference_copy(const void *from, uint64_t bytes, void *to);
 
 /* Outputs that become tensors, and those that are not sent. Zeroed: none. */
 struct blasd_keeping {

@@ -4,10 +4,12 @@
 
 #include "base/err.h"
 #include "core/job.h"
+#include "core/wanted.h"
 
 #include <math.h>
 
-#define PARTS 256 /* made at a time: a multiple of what any block makes */
+#define PARTS 256                   /* made at a time: a multiple of what any block makes */
+#define FILL (INT64_C(128) * PARTS) /* elements between two questions: a millisecond at most */
 
 /* ---- storing numbers as a dtype ---- */
 
@@ -132,7 +134,11 @@ void blasd_rule_make(const struct blasd_rule *rule, const struct blasd_tensor *t
 }
 
 void blasd_rule_fill(const struct blasd_rule *rule, const struct blasd_tensor *tensor) {
-    blasd_rule_make(rule, tensor, 0, blasd_tensor_elements(tensor), tensor->data);
+    size_t size = blasd_dtype_size(tensor->dtype);
+    int64_t n = blasd_tensor_elements(tensor);
+    for (int64_t at = 0; at < n && blasd_wanted(); at += FILL)
+        blasd_rule_make(rule, tensor, at, n - at < FILL ? n - at : FILL,
+                        (unsigned char *)tensor->data + (size_t)at * size);
 }
 
 /* ---- what users ask for ---- */

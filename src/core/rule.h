@@ -54,7 +54,7 @@ int blasd_rule_random(struct blasd_rule *rule, const struct blasd_tensor *tensor
 /* Elements `first` to first + n of the tensor at `out`, which is aligned to its dtype. */
 void blasd_rule_make(const struct blasd_rule *rule, const struct blasd_tensor *tensor,
                      int64_t first, int64_t n, void *out);
-/* All of them at tensor->data. */
+/* All of them at tensor->data, for as long as that is wanted (wanted.h). */
 void blasd_rule_fill(const struct blasd_rule *rule, const struct blasd_tensor *tensor);
 
 /* Fills what the input says of its elements (first_nonfinite, and with `values`, BLASD_VALUES_*,

@@ -39,7 +39,8 @@ const char *blasd_tensor_shape_text(const struct blasd_tensor *tensor, char *tex
 
 /* Copies `from` into `to`, which has the same shape and row-major order, and a floating dtype (from
  * any real one, by value, rounding to nearest even), a complex one (from any), or int64 or uint64
- * (from integers and bool, modulo 2^64). Both have data. */
+ * (from integers and bool, modulo 2^64). Both have data. It, and the searches below, leave off once
+ * they are not wanted any more (wanted.h), as if there were nothing further. */
 void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to);
 /* Index of the first NaN or infinity among `n` elements of a floating or complex dtype, or of the
  * first byte among those of bool that is neither 0 nor 1; or -1. `data` need not be aligned. */

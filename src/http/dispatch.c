@@ -291,15 +291,20 @@ static enum MHD_Result finish(struct http_exchange *exchange) {
 /* Parameters that do not fit a connection's memory make libmicrohttpd close it without a word, or
  * with a page of its own, before we are asked. So they are counted before it reads them. */
 void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *connection) {
+    const struct http_head head = {.bare_lines = !HTTP_STRICT_LIBRARY};
     const char *at = strchr(uri, '?');
     struct http_exchange *exchange;
     struct blasd_err problem = {0};
     int count = at == NULL ? 0 : 1, fd = http_connection_fd(connection);
     while (at != NULL && (at = strchr(at + 1, '&')) != NULL) count++;
-    if (count <= HTTP_PARAMS_MOST || (exchange = begin_exchange(cls, connection)) == NULL)
+    if (!http_head_target(&head, uri))
+        blasd_fail(&problem, BLASD_E_malformed_query, "",
+                   "the request's first line is not a method, a path and a version, each once");
+    else if (count > HTTP_PARAMS_MOST)
+        blasd_fail(&problem, BLASD_E_malformed_query, "",
+                   "the query has %d parameters; %d are read", count, HTTP_PARAMS_MOST);
+    if (problem.code == BLASD_OK || (exchange = begin_exchange(cls, connection)) == NULL)
         return NULL;
-    blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
-               count, HTTP_PARAMS_MOST);
     http_close_with_problem(exchange->home, NULL, connection, fd, &problem);
     (void)shutdown(fd, SHUT_WR);
     exchange->client.closing = exchange->client.linger = exchange->complete = true;

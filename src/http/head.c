@@ -41,6 +41,15 @@ static int end_line(struct http_head *head, const char *end, struct blasd_err *e
     return refuse(err, "a line of the head ends in a bare LF and not in CR LF");
 }
 
+bool http_head_target(const struct http_head *head, const char *target) {
+    const char *version = target + strlen(target) + 1;
+    if (!head->bare_lines) return true;
+    if (strncmp(version, "HTTP/", 5) != 0) return false;
+    version +=
+        strlen(version); /* behind it no text follows, as behind one within the target would */
+    return version[1] == '\0' || version[1] == '\n';
+}
+
 int http_head_start(struct http_head *head, const char *version, struct blasd_err *err) {
     return end_line(head, version + strlen(version), err);
 }

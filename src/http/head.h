@@ -20,6 +20,10 @@ struct http_head {
     const char *end; /* the last line's text ends before this */
 };
 
+/* Whether the target of a request, where the library hands it out first, goes on to the version: a
+ * zero byte that the client sent would end it for us alone. Where lines were looked at: true. */
+bool http_head_target(const struct http_head *head, const char *target);
+
 /* The three are called for each line of a head in their order, and return 0 or malformed_query.
  * The first line, whose version is its last text: */
 int http_head_start(struct http_head *head, const char *version, struct blasd_err *err);

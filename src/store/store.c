@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "core/wanted.h"
 #include "store/store_dir.h"
 #include "store/store_discard.h"
 #include "store/store_maps.h"
@@ -175,8 +176,29 @@ int blasd_blob_obtain(struct blasd_store *store, const char *name, uint64_t want
     return 0;
 }
 
-int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err) {
+/* Meanwhile nobody else can so much as unlink the file, and whoever tries stands still; also, the
+ * job may be cancelled. So it is done in steps of some milliseconds. */
+#define GROW_STEP (UINT64_C(8) << 20)
+
+static int allocate(const struct blasd_blob *blob, uint64_t from, uint64_t bytes) {
     int reason;
+    do {
+        reason = posix_fallocate(blob->fd, (off_t)from, (off_t)bytes);
+    } while (reason == EINTR || (reason == ENOSPC && store_pool_trim(&blob->store->pool, true)));
+    return reason;
+}
+
+/* What cannot come to its end is not begun: others would find the store full meanwhile. */
+static bool has_room(const struct blasd_store *store, uint64_t bytes) {
+    struct statvfs space;
+    if (store->kind != BLASD_STORE_DIR || fstatvfs(store->dir_fd, &space) != 0 ||
+        space.f_blocks == 0)
+        return true;
+    return bytes <= (uint64_t)space.f_bavail * space.f_frsize + store_pool_bytes(&store->pool) ||
+           store_discard_wait();
+}
+
+int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err) {
     if (blob->store == NULL || blob->data != NULL)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "a blob that is closed or mapped cannot grow");
@@ -184,14 +206,21 @@ int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *e
     if (bytes > (uint64_t)INT64_MAX)
         return blasd_fail(err, BLASD_E_no_space, "", "no blob store holds %" PRIu64 " bytes",
                           bytes);
-    do {
-        reason = posix_fallocate(blob->fd, (off_t)blob->bytes, (off_t)(bytes - blob->bytes));
-    } while (reason == EINTR || (reason == ENOSPC && store_pool_trim(&blob->store->pool, true)));
-    if (reason != 0)
+    if (bytes - blob->bytes > GROW_STEP && !has_room(blob->store, bytes - blob->bytes))
         return blasd_fail(err, BLASD_E_no_space, "",
-                          "the blob store has no room for %" PRIu64 " bytes more: %s",
-                          bytes - blob->bytes, strerror(reason));
-    blob->bytes = bytes;
+                          "the blob store has no room for %" PRIu64 " bytes more",
+                          bytes - blob->bytes);
+    while (blob->bytes < bytes) {
+        uint64_t left = bytes - blob->bytes, step = left < GROW_STEP ? left : GROW_STEP;
+        int reason = allocate(blob, blob->bytes, step);
+        if (reason != 0)
+            return blasd_fail(err, BLASD_E_no_space, "",
+                              "the blob store has no room for %" PRIu64 " bytes more: %s", left,
+                              strerror(reason));
+        blob->bytes += step;
+        if (!blasd_wanted())
+            return blasd_fail(err, BLASD_E_cancelled, "", "stopped while room was made for it");
+    }
     return 0;
 }
 

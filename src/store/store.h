@@ -80,7 +80,8 @@ int blasd_blob_create(struct blasd_store *store, const char *name, struct blasd_
 int blasd_blob_obtain(struct blasd_store *store, const char *name, uint64_t want,
                       struct blasd_blob *blob, struct blasd_err *err);
 /* Allocates it to `bytes` in all (posix_fallocate: a full tmpfs is an error here and not a SIGBUS
- * later). no_space. */
+ * later). no_space, or cancelled where it is for a batch that is not wanted any more (wanted.h); it
+ * may have grown then. */
 int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err);
 /* It is to have `bytes` and no more: grows, or gives back what a recycled file has too much of. */
 int blasd_blob_fit(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "core/graph.h"
+#include "core/wanted.h"
 #include "wire/frame_graph.h"
 #include "worker/map_io.h"
 
@@ -177,10 +178,25 @@ static int report_step(struct running *running, int at, const struct blasd_task 
     return blasd_graph_report_step(&ran, &running->report, err);
 }
 
+static int map_step(struct running *running, int at, const struct blasd_kernel *kernel,
+                    struct blasd_plan *plan, struct blasd_task *task, struct blasd_err *err) {
+    struct blasd_job *job = &running->graph.steps[at].job;
+    struct blasd_tensor from[BLASD_MAX_INPUTS];
+    int code = find_inputs(running, job, from, err);
+    if (code == 0) code = blasd_job_plan(job, plan, err);
+    if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, plan);
+    for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++) {
+        if (!blasd_job_has(job, i)) continue;
+        code = blasd_io_map_input(&running->scratch, job, plan, i, &from[i], task, err);
+        if (code == 0)
+            task->names[i] = name_input(running, &job->inputs[i], &from[i], &task->inputs[i]);
+    }
+    return code != 0 ? code : map_outputs(running, at, plan, task, err);
+}
+
 static int run_step(struct running *running, int at, struct blasd_err *err) {
     struct blasd_job *job = &running->graph.steps[at].job;
     const struct blasd_kernel *kernel = blasd_backend_kernel(running->backend, job->op);
-    struct blasd_tensor from[BLASD_MAX_INPUTS];
     struct blasd_plan plan;
     struct blasd_task task = {.job = job, .plan = &plan};
     int64_t began_ns = blasd_clock_ns(), mapped_ns;
@@ -189,16 +205,8 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_no_such_device, "op", "this device does not run %s",
                           job->op->name);
     blasd_task_reset(&task);
-    code = find_inputs(running, job, from, err);
-    if (code == 0) code = blasd_job_plan(job, &plan, err);
-    if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, &plan);
-    for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++) {
-        if (!blasd_job_has(job, i)) continue;
-        code = blasd_io_map_input(&running->scratch, job, &plan, i, &from[i], &task, err);
-        if (code == 0)
-            task.names[i] = name_input(running, &job->inputs[i], &from[i], &task.inputs[i]);
-    }
-    if (code == 0) code = map_outputs(running, at, &plan, &task, err);
+    blasd_wanted_begin(&running->watch);
+    code = blasd_wanted_end(map_step(running, at, kernel, &plan, &task, err), err);
     if (code != 0) return code;
     mapped_ns = blasd_clock_ns();
     code = kernel->run(running->device, &task, 1, &running->watch, err);

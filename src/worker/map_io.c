@@ -96,8 +96,8 @@ static int move_part(struct blasd_arena *arena, const struct blasd_input *input,
                           (unsigned long long)input->source.bytes);
     if (!whole)
         blasd_reference_gather(&input->reference, at, from);
-    else if (input->source.bytes > 0)
-        memcpy(from->data, at, input->source.bytes);
+    else
+        blasd_reference_copy(at, input->source.bytes, from->data);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/wanted.h"
 #include "wire/frame.h"
 #include "worker/graph_run.h"
 #include "worker/phases.h"
@@ -261,6 +262,14 @@ static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err
     return heed(batcher, code, err);
 }
 
+/* What it means that the batch was stopped while its inputs were made and its outputs got room. */
+static int stopped_early(struct blasd_batcher *batcher, struct blasd_item **members, int count,
+                         struct blasd_err *err) {
+    int code = heed(batcher, blasd_fail(err, BLASD_E_cancelled, "", "stopped before it ran"), err);
+    if (code != 0 && count == 1 && members[0]->err.code != BLASD_OK) members[0]->err = *err;
+    return code;
+}
+
 /* A kernel may make an output smaller than was planned, never larger. */
 static void check_outputs(struct blasd_task *task, const struct blasd_io *io) {
     for (int i = 0; task->job->op->outputs[i].name != NULL; i++) {
@@ -386,12 +395,19 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
 static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
                     int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
+    struct blasd_err ignored;
     int live = 0, failed = 0, code;
+    bool stopped;
     blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, members, count);
+    blasd_wanted_begin(blasd_heartbeat_watch(batcher->heartbeat, batcher->slot));
     code = map_part(batcher, members, count, &live, err);
+    stopped = blasd_wanted_end(0, &ignored) != 0;
     if (code == 0) {
         times.mapped_ns = blasd_clock_ns();
-        if (live > 0) code = run_kernel(batcher, live, err);
+        if (stopped)
+            code = stopped_early(batcher, members, count, err);
+        else if (live > 0)
+            code = run_kernel(batcher, live, err);
         code = part_ran(batcher, members, count, live, &times, code, &failed, err);
     }
     blasd_heartbeat_end(batcher->heartbeat, batcher->slot, code == 0 ? count : 0, failed);

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from service import Redis, TYPES, children, multipart, npy, safetensors
+from service import Redis, TYPES, children, multipart, npy, safetensors, wait_for
 
 BODY = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[2]]}}'
 HOST = b"Host: localhost\r\n"
@@ -76,6 +76,9 @@ def test_a_compressed_body_is_refused_by_name(service):
 def test_a_zero_byte_does_not_end_a_path(service):
     assert service.request("GET", "/ops%00x", check=False).status == 404
     assert service.request("GET", "/ops%00", check=False).status == 404
+    for target in (b"/ops\0", b"/ops\0x", b"/jobs\0?limit=1", b"/ops\0HTTP/1.1", b"/ops\0 HTTP/1.1"):
+        answer, closed = raw(service, b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 4") and closed, (target, answer)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -280,10 +283,7 @@ def test_connections_opened_and_dropped_leave_nothing_behind(make_service):
             if number % 2:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
             sock.close()
-    end = time.monotonic() + 10
-    while len(os.listdir(f"/proc/{api}/fd")) > before and time.monotonic() < end:
-        time.sleep(0.1)
-    assert len(os.listdir(f"/proc/{api}/fd")) <= before
+    wait_for(lambda: len(os.listdir(f"/proc/{api}/fd")) <= before)
     works(service)
     assert service.part("api") == api
     for pid in children(service.process.pid):

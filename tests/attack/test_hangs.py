@@ -20,12 +20,16 @@ def numbers(*shape):
 
 SWEEPS = {"method": "lasso", "alpha": 1e-9, "tol": 0, "max_iter": 10 ** 9}
 STEPS = {"method": "gd", "iterations": 10 ** 9, "learning_rate": 1e-9}
+MANY = 4 * 10 ** 8  # random numbers, which one thread makes in some seconds
 ENDLESS = {
     "sweeps": ("regression", {"x": numbers(30, 40), "y": numbers(30)}, SWEEPS),
     "sweeps of many": ("regression", {"x": numbers(64, 30, 40), "y": numbers(64, 30)}, SWEEPS),
     "steps": ("regression", {"x": numbers(50, 9), "y": numbers(50)}, STEPS),
     "no coordinates": ("distance", {"x": empty(1, 0), "y": empty(10 ** 12, 0)}, {"output": "argmin"}),
     "rows of nothing": ("distance", {"x": empty(10 ** 5, 0), "y": empty(10 ** 9, 0)}, {"output": "topk", "k": 3}),
+    "a rule": ("matmul", {"a": {"random": "normal", "seed": 1, "shape": [MANY], "dtype": "float16"},
+                          "b": {"full": [MANY], "value": 1, "dtype": "float16"}}, {}),
+    "room for outputs": ("svd", {"a": empty(10 ** 7, 0, 3)}, {}),
     "a covariance": ("distance", {"x": numbers(1100, 1000)}, {"metric": "mahalanobis", "output": "argmin"}),
 }
 

@@ -367,6 +367,10 @@ def wait_for(what, why="", seconds=120):
 
 ENDED = ("succeeded", "failed", "cancelled", "expired")
 
+# A job that no processor is done with within a minute, nor predicted to need job_s for: op, inputs, parameters.
+LONG = ("regression", {"x": np.random.default_rng(7).standard_normal((50, 9)), "y": np.arange(50.0)},
+        {"method": "gd", "iterations": 5 * 10 ** 8, "learning_rate": 1e-9})
+
 
 def until(service, job_id, states, seconds=240):
     """The job, once it is in one of the states; it may not end in another."""

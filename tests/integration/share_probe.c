@@ -165,6 +165,8 @@ static int refusals(struct blasd_client *client) {
     spec.shape[0] = INT64_C(1) << 40; /* 4 PiB */
     if (blasd_shared_new(client, &spec, 1, &shared, &problem) == 0 || shared != NULL) return 1;
     puts(problem.code);
+    if (blasd_shared_new(client, NULL, 2, &shared, &problem) == 0 || shared != NULL) return 1;
+    puts(problem.code);
     return 0;
 }
 

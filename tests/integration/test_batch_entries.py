@@ -8,7 +8,7 @@ import threading
 import time
 
 import numpy as np
-from service import Redis, TYPES, nested
+from service import Redis, TYPES, nested, wait_for
 
 KINDS = 5
 
@@ -104,9 +104,7 @@ def test_jobs_that_come_at_once_are_told_apart(make_service):
             ids[i] = job["id"]
         assert len(set(ids.values())) == 100
         waiting = send_at_once(service, range(100, 200), lambda i: 30)
-        end = time.monotonic() + 10
-        while len(ids_pending(service)) < 200 and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_for(lambda: len(ids_pending(service)) >= 200)
         entries = [name for name in names_pending(service) if len(name) == 29]
         assert entries, "no jobs shared an entry"
         assert sorted(set(ids_pending(service)) & set(ids.values())) == sorted(ids.values())

@@ -152,7 +152,7 @@ def test_the_c_client(sharing):
     assert probe(sharing, "copies") == ["mapped right"]
     assert probe(sharing, "later") == ["mapped right"]
     assert probe(sharing, "forks") == ["each its own", "mapped right"]
-    assert probe(sharing, "refusals") == ["invalid_tensor", "no_space"]
+    assert probe(sharing, "refusals") == ["invalid_tensor", "no_space", "invalid_request"]
     assert probe(sharing, "unshared", status=1)[0].startswith("sharing_off")
     done = subprocess.run([EXAMPLE, sharing.url], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout == "mapped: c[1][0] = 2560\n" * 3, done

@@ -106,17 +106,21 @@ def test_closed_loop(make_service, connections, kill):
     async def one(index, end):
         reader, writer = await connect(service.port)
         i = index * 7
-        while time.monotonic() < end:
+        while True:  # once at least, however long it took to connect
             status, body = await asyncio.wait_for(exchange(reader, writer, jobs[i % 512][0]), 60)
             assert status == 200, (status, body)
             jobs[i % 512][1](json.loads(body))
             counts[index] += 1
             i += 1
+            if time.monotonic() >= end:
+                break
         writer.close()
 
     async def killer():
         for _ in range(3):
             await asyncio.sleep(SECONDS / 4)
+            while service.part("worker") in (None, *killed):  # the last one is not replaced yet
+                await asyncio.sleep(0.02)
             killed.append(service.kill("worker"))
 
     async def main():

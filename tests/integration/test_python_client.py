@@ -1,5 +1,6 @@
 """The Python client in programs of every shape: forks, pickles, results that are written to, inputs of other kinds."""
 import ast
+import asyncio
 import base64
 import concurrent.futures
 import copy
@@ -96,6 +97,42 @@ def test_a_fork_while_other_threads_ask(client):
         going.set()
         [t.join() for t in threads]
     assert not failures
+
+
+async def awaited_products(client, who, count=20):
+    async def one(i):
+        assert np.array_equal(await client.matmul(np.full((1, 1), float(who)), np.full((1, 1), float(i))), [[who * i]])
+    for _ in range(count):
+        await asyncio.gather(*(one(i) for i in range(8)))
+
+
+def test_a_fork_of_an_event_loop(service):
+    """The child has the connections of a loop that is the parent's."""
+    async def parent():
+        async with blasd.AsyncClient(service.url) as client:
+            await awaited_products(client, 3, 1)
+            children = [in_child(lambda who=who: asyncio.run(awaited_products(client, who))) for who in (2, 5, 7)]
+            await awaited_products(client, 11)
+            assert all([wait() for wait in children])
+            await awaited_products(client, 13, 1)
+    asyncio.run(parent())
+
+
+def test_one_event_loop_after_another_and_several_at_once(service):
+    client, failures = blasd.AsyncClient(service.url), []
+    for who in (2, 3):
+        asyncio.run(awaited_products(client, who, 1))
+
+    def ask(who):
+        try:
+            asyncio.run(awaited_products(client, who))
+        except BaseException as error:
+            failures.append(error)
+    threads = [threading.Thread(target=ask, args=(who,)) for who in (5, 7, 11)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failures
+    asyncio.run(client.close())
 
 
 def test_a_fork_beside_shared_memory(sharing):

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from service import BLASD, Service, children, command_line
+from service import BLASD, Service, children, command_line, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.ones((2, 2))}
 
@@ -84,9 +84,7 @@ class Apart:
         self.socket = folder / "redis.sock"
         self.start(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--appendonly", "yes",
                     "--save", ""])
-        end = time.monotonic() + 10
-        while not self.socket.exists() and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(self.socket.exists)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]

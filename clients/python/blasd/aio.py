@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, TypeVar
@@ -147,13 +148,18 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class AsyncPool:
-    """Idle connections of one event loop, at most `most` in all."""
+    """Idle connections of one event loop in one process, at most `most` in all. Made within that loop."""
 
     def __init__(self, settings: Settings, most: int) -> None:
         self.settings = settings
         self._idle: collections.deque[_Connection] = collections.deque()
         self._room = asyncio.Semaphore(most)
         self._tls: ssl.SSLContext | None = None
+        self._process, self._loop = os.getpid(), asyncio.get_running_loop()
+
+    def is_mine(self) -> bool:
+        """Whether the caller is in that loop and process: a fork's own end of a connection is the parent's."""
+        return self._process == os.getpid() and self._loop is asyncio.get_running_loop()
 
     async def close(self) -> None:
         while self._idle:
@@ -217,8 +223,8 @@ class AsyncPool:
 
 
 class AsyncClient(AsyncOperations):
-    """Jobs from asyncio. The arguments and methods are those of Client, to be awaited; one client belongs to one event
-    loop. connections: most at a time; further requests wait for one.
+    """Jobs from asyncio. The arguments and methods are those of Client, to be awaited. In another event loop, or a
+    forked process, it makes connections anew. connections: most at a time; further requests wait for one.
 
         async with blasd.AsyncClient() as client:
             c = await client.matmul(a, b)
@@ -244,9 +250,9 @@ class AsyncClient(AsyncOperations):
 
     async def close(self) -> None:
         """Closes the connections; the client may be used again."""
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if pool is not None and pool.is_mine():
+            await pool.close()
 
     async def _find_directory(self) -> None:
         if self._wants_share:
@@ -254,8 +260,9 @@ class AsyncClient(AsyncOperations):
             await self._do(self._calls.find_directory())
 
     async def _do(self, talk: Talk[T]) -> T:
-        if self._pool is None:
-            self._pool = AsyncPool(self._calls.settings, self._connections)
+        pool = self._pool
+        if pool is None or not pool.is_mine():
+            pool = self._pool = AsyncPool(self._calls.settings, self._connections)
         await self._find_directory()
         value: Any = None
         error: BaseException | None = None
@@ -270,7 +277,7 @@ class AsyncClient(AsyncOperations):
                 if isinstance(step, Sleep):
                     await asyncio.sleep(step.seconds)
                 else:
-                    value = await self._pool.carry(step)
+                    value = await pool.carry(step)
             except BaseException as caught:
                 error = caught
 

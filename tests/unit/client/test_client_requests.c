@@ -240,6 +240,7 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     expect_refused(&request, "a file has `reserved`");
     request.files = NULL;
     expect_refused(&request, "has none");
+    expect_refused(NULL, "no request");
 }
 
 static void test_ids_and_names_that_are_none(void **state) {

@@ -43,6 +43,28 @@ static void test_lines(void **state) {
     assert_int_equal(look("HTTP/1.1||Host|value|||", "Host", "value", 0), BLASD_E_malformed_query);
 }
 
+/* As it lies before the headers are looked at; a zero byte within the target is one as well. */
+static bool is_whole(const char *text) {
+    const struct http_head head = {.bare_lines = true};
+    memset(memory, 'M', sizeof memory);
+    for (size_t i = 0; i <= strlen(text); i++) memory[i] = text[i] == '|' ? '\0' : text[i];
+    return http_head_target(&head, memory);
+}
+
+static void test_target(void **state) {
+    const struct http_head looked_at = {.bare_lines = false};
+    (void)state;
+    assert_true(is_whole("/jobs?wait=1|HTTP/1.1||Host: x"));
+    assert_true(is_whole("/jobs |HTTP/1.1||Host: x"));
+    assert_true(is_whole("/jobs|HTTP/1.1||"));
+    assert_false(is_whole("/jobs|x|HTTP/1.1||Host: x"));
+    assert_false(is_whole("/jobs|?wait=1|HTTP/1.1||Host: x"));
+    assert_false(is_whole("/jobs|HTTP/1.1|HTTP/1.1||Host: x"));
+    assert_false(is_whole("/jobs||HTTP/1.1||Host: x"));
+    assert_false(is_whole("/jobs||Host: x"));
+    assert_true(http_head_target(&looked_at, "/jobs\0x"));
+}
+
 static void test_folded(void **state) {
     (void)state;
     /* ` .evil` behind `Host: value`, and the same where the new name happens to lie before it */
@@ -80,9 +102,8 @@ static void test_zero_in_a_value(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_folded),
-        cmocka_unit_test(test_names_and_values),
+        cmocka_unit_test(test_lines),           cmocka_unit_test(test_folded),
+        cmocka_unit_test(test_target),          cmocka_unit_test(test_names_and_values),
         cmocka_unit_test(test_zero_in_a_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* The blob store: who may use a directory, blobs from making to removal, and the sweep. */
 #include "../child_fork.h"
 #include "base/clock.h"
+#include "core/wanted.h"
 #include "store_fixture.h"
 
 #include <setjmp.h>
@@ -23,6 +24,18 @@
 struct fixture {
     struct store_place place;
 };
+
+static struct {
+    int count;
+    off_t most; /* bytes of one */
+} allocations;
+
+/* In place of the C library's. */
+int posix_fallocate(int fd, off_t offset, off_t len) {
+    allocations.count++;
+    if (len > allocations.most) allocations.most = len;
+    return fallocate(fd, 0, offset, len) == 0 ? 0 : errno;
+}
 
 static int setup(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
@@ -280,6 +293,46 @@ static void test_no_space(void **state) {
     assert_int_equal(err.code, BLASD_E_no_space);
     assert_int_equal(blob.bytes, 0);
     assert_int_equal(blasd_blob_grow(&blob, 4096, &err), 0);
+    blasd_blob_close(&blob);
+}
+
+/* A file that is being made longer cannot be unlinked meanwhile, also by an event loop. */
+static void test_it_grows_in_steps(void **state) {
+    struct fixture *f = *state;
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    char name[BLASD_BLOB_NAME];
+    struct stat info;
+    new_name(name, ".out");
+    assert_int_equal(blasd_blob_create(f->place.store, name, &blob, &err), 0);
+    allocations.most = 0;
+    assert_int_equal(blasd_blob_grow(&blob, (UINT64_C(41) << 20) + 5, &err), 0);
+    assert_true(allocations.most > 0 && allocations.most <= 8 << 20);
+    assert_int_equal(fstat(blob.fd, &info), 0);
+    assert_int_equal(info.st_size, (41 << 20) + 5);
+    assert_true(info.st_blocks * 512 >= info.st_size);
+    blasd_blob_close(&blob);
+}
+
+static bool refuse(struct blasd_watch *watch, double progress) {
+    (void)watch, (void)progress;
+    return false;
+}
+
+static void test_it_does_not_grow_for_what_nobody_wants(void **state) {
+    struct fixture *f = *state;
+    struct blasd_watch watch = {.go_on = refuse};
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    char name[BLASD_BLOB_NAME];
+    new_name(name, ".out");
+    assert_int_equal(blasd_blob_create(f->place.store, name, &blob, &err), 0);
+    allocations.count = 0;
+    blasd_wanted_begin(&watch);
+    assert_false(blasd_wanted_tell(0));
+    assert_int_equal(blasd_blob_grow(&blob, UINT64_C(41) << 20, &err), -BLASD_E_cancelled);
+    assert_int_equal(blasd_wanted_end(0, &err), -BLASD_E_cancelled);
+    assert_int_equal(allocations.count, 1);
     blasd_blob_close(&blob);
 }
 
@@ -559,6 +612,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_redis_blob, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_it_grows_in_steps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_it_does_not_grow_for_what_nobody_wants, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopt, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopted_is_free_during_a_sweep, setup, teardown),
