@@ -24,6 +24,7 @@
 /* Looks at what is awaited before sleeping: some 10 us, as a sleep and a wake-up cost. Loops follow
  * closely upon each other in a factorization. */
 #define LOOKS 300
+#define LOOKS_IN_SERIES (10 * LOOKS)
 
 /* One loop while it runs. */
 struct round {
@@ -36,8 +37,9 @@ struct round {
 struct crew {
     pthread_t helpers[BLASD_PARALLEL_MAX - 1];
     int hired;
-    pid_t process; /* that they are threads of */
-    bool at_work;  /* the owner's: a loop runs */
+    pid_t process;      /* that they are threads of */
+    bool at_work;       /* the owner's: a loop runs */
+    atomic_bool series; /* others will follow it soon */
 
     /* Written under the lock, and read without it to see whether it is worth taking. */
     pthread_mutex_t lock;
@@ -94,6 +96,10 @@ static void work(struct round *round, int slot) {
     }
 }
 
+static int looks(const struct crew *crew) {
+    return atomic_load_explicit(&crew->series, memory_order_relaxed) ? LOOKS_IN_SERIES : LOOKS;
+}
+
 /* ---- helpers ---- */
 
 static bool is_called(struct crew *crew) {
@@ -103,7 +109,7 @@ static bool is_called(struct crew *crew) {
 /* Waits for a place, and takes it. False: the crew ends. Leaves without the lock. */
 static bool come_in(struct crew *crew, int *slot, bool *gives_way) {
     bool called;
-    for (int i = 0; i < LOOKS && !is_called(crew); i++) pause_briefly();
+    for (int i = 0; i < looks(crew) && !is_called(crew); i++) pause_briefly();
     pthread_mutex_lock(&crew->lock);
     while (!is_called(crew)) pthread_cond_wait(&crew->wake, &crew->lock);
     called = !atomic_load(&crew->end);
@@ -221,7 +227,7 @@ static void await_helpers(struct crew *crew) {
     atomic_store(&crew->places, 0);
     if (atomic_load(&crew->inside) > 0) {
         pthread_mutex_unlock(&crew->lock);
-        for (int i = 0; i < LOOKS && atomic_load(&crew->inside) > 0; i++) pause_briefly();
+        for (int i = 0; i < looks(crew) && atomic_load(&crew->inside) > 0; i++) pause_briefly();
         pthread_mutex_lock(&crew->lock);
     }
     while (atomic_load(&crew->inside) > 0) pthread_cond_wait(&crew->left, &crew->lock);
@@ -239,6 +245,15 @@ static int worth(const struct blasd_parallel *loop) {
     }
     if (threads > loop->count) threads = (int)loop->count;
     return threads < BLASD_PARALLEL_MAX ? threads : BLASD_PARALLEL_MAX;
+}
+
+void blasd_parallel_series(bool follows) {
+    struct crew *crew = follows ? crew_get() : my_crew;
+    if (crew != NULL) atomic_store(&crew->series, follows);
+}
+
+bool blasd_parallel_in_series(void) {
+    return my_crew != NULL && atomic_load_explicit(&my_crew->series, memory_order_relaxed);
 }
 
 bool blasd_parallel_run(const struct blasd_parallel *loop) {

@@ -41,6 +41,13 @@ void blasd_parallel_background(void);
  * and ended with it. One that cannot be started, or does not wake in time, only makes the loop
  * slower. A loop that a piece of another runs has the thread of that piece alone. */
 bool blasd_parallel_run(const struct blasd_parallel *loop);
+/* From true to false the calling thread's loops are a series: they follow closely upon each other,
+ * with other work between them, and helpers look for the next one for some 100 us before they
+ * sleep, in place of 10. Only of a thread that has more than one loop to run. */
+void blasd_parallel_series(bool follows);
+/* Whether a loop that begins now is one of a series, so that helpers may well be awake: then less
+ * work is worth sharing. */
+bool blasd_parallel_in_series(void);
 /* Ends the calling thread's other threads now; a later loop makes new ones. For the thread that
  * main() runs on, which ends with the process. Not from within a loop. */
 void blasd_parallel_dismiss(void);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "core/graph.h"
+#include "core/parallel.h"
 #include "wire/frame_graph.h"
 #include "worker/map_io.h"
 
@@ -256,7 +257,7 @@ static int open_graph(struct running *running, struct blasd_arena *arena, struct
                                     err);
 }
 
-static int run_steps(struct running *running, int *at, struct blasd_err *err) {
+static int run_each(struct running *running, int *at, struct blasd_err *err) {
     const struct blasd_graph *graph = &running->graph;
     for (; *at < graph->step_count; ++*at) {
         int code;
@@ -272,6 +273,15 @@ static int run_steps(struct running *running, int *at, struct blasd_err *err) {
         running->done += running->part;
     }
     return 0;
+}
+
+/* A step is over soon, and the next one begins: what helps with it need not fall asleep. */
+static int run_steps(struct running *running, int *at, struct blasd_err *err) {
+    int code;
+    blasd_parallel_series(running->graph.step_count > 1);
+    code = run_each(running, at, err);
+    blasd_parallel_series(false);
+    return code;
 }
 
 /* Names the results, and leaves nothing of other jobs between them. */

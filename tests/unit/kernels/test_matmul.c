@@ -1,9 +1,13 @@
 /* matmul: generated shapes, dtypes, orders and parameters against the reference, each element
  * within the bound of its own sum; integers exact; what is not finite; what must be refused. */
+#include "core/parallel.h"
 #include "kernel_support.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/matmul/ref_matmul.h"
 
+#include <dirent.h>
 #include <float.h>
+#include <time.h>
 
 static const enum blasd_dtype floats[] = {BLASD_float64, BLASD_float32, BLASD_float16,
                                           BLASD_bfloat16};
@@ -157,6 +161,57 @@ static void a_large_result_in_tiles_and_quarters(void **state) {
     assert_int_equal(trial_run(t), BLASD_OK);
     check(t, true);
     trial_free(t);
+}
+
+static int threads_of_process(void) {
+    DIR *dir = opendir("/proc/self/task");
+    int count = -2; /* . and .. */
+    assert_non_null(dir);
+    while (readdir(dir) != NULL) count++;
+    closedir(dir);
+    return count;
+}
+
+static void multiply_vector(enum blasd_dtype dtype, int64_t m, int64_t n, int64_t k, bool ta,
+                            bool tb) {
+    struct trial *t = trial_new("matmul");
+    give(t, "a", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){ta ? k : m, ta ? m : k}, FILL_INTEGER);
+    give(t, "b", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){tb ? n : k, tb ? k : n}, FILL_INTEGER);
+    give(t, "c", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){m, n}, FILL_INTEGER);
+    trial_set_bool(t, "transpose_a", ta);
+    trial_set_bool(t, "transpose_b", tb);
+    trial_set_float(t, "beta", 2);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    check(t, true);
+    trial_free(t);
+}
+
+/* Of loops that follow each other a matrix is read by several threads that one thread reads
+ * otherwise: no helper is made for it. */
+static void a_matrix_times_a_vector_in_a_series(void **state) {
+    struct blasd_device *device = trial_device();
+    int threads = device->threads, alone;
+    (void)state;
+    device->threads = 3;
+    blasd_parallel_dismiss();
+    alone = threads_of_process();
+    for (int i = 0; i < 16; i++) {
+        bool left = i % 2 == 1, ta = i % 4 >= 2, tb = i % 8 >= 4;
+        int64_t length = trial_between(300, 1100), k = (int64_t)520000 / length + 1;
+        enum blasd_dtype dtype = floats[i / 8];
+        multiply_vector(dtype, left ? 1 : length, left ? length : 1, k, ta, tb);
+        assert_true(threads_of_process() <= alone);
+        blasd_parallel_series(true);
+        multiply_vector(dtype, left ? 1 : length, left ? length : 1, 10, ta, tb);
+        assert_true(threads_of_process() <= alone); /* it is soon done */
+        multiply_vector(dtype, left ? 1 : length, left ? length : 1, k, ta, tb);
+        assert_true(threads_of_process() > alone);
+        blasd_parallel_series(false);
+        blasd_parallel_dismiss();
+        for (int n = 0; n < 120000 && threads_of_process() > alone; n++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* listed for a moment yet */
+    }
+    device->threads = threads;
 }
 
 /* A random job of any shape the operation takes. */
@@ -433,6 +488,7 @@ int main(void) {
         cmocka_unit_test(jobs_after_another_read_only_their_own),
         cmocka_unit_test(long_products),
         cmocka_unit_test(a_large_result_in_tiles_and_quarters),
+        cmocka_unit_test(a_matrix_times_a_vector_in_a_series),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
         cmocka_unit_test(an_empty_sum_is_zero),

@@ -204,6 +204,57 @@ static void helpers_weigh_what_the_one_they_help_does(void **state) {
     expect_threads(before);
 }
 
+/* 'R' runs or would, 'S' sleeps. */
+static char state_of(pid_t thread) {
+    char path[64], text[512] = "";
+    const char *end;
+    FILE *file;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    end = strrchr(text, ')');
+    assert_non_null(end);
+    return end[2];
+}
+
+static void *look_for_series(void *arg) {
+    return blasd_parallel_in_series() ? arg : NULL;
+}
+
+/* Whose helpers wait longer for the next loop, and fall asleep all the same where none comes. */
+static void a_series_is_one_threads(void **state) {
+    static struct tally tally;
+    struct meeting meeting;
+    pthread_t thread;
+    void *in_series;
+    (void)state;
+    assert_false(blasd_parallel_in_series());
+    blasd_parallel_series(true);
+    assert_true(blasd_parallel_in_series());
+    assert_int_equal(pthread_create(&thread, NULL, look_for_series, &tally), 0);
+    pthread_join(thread, &in_series);
+    assert_null(in_series);
+    for (int round = 0; round < 500; round++) {
+        int64_t count = trial_between(0, 8);
+        struct blasd_parallel loop = loop_of(&tally, count, (int)trial_between(1, 4));
+        assert_true(blasd_parallel_run(&loop));
+        assert_true(each_once(&tally, count));
+    }
+    assert_true(hold_meeting(&meeting, 3));
+    for (int i = 1; i < 3; i++) {
+        for (int n = 0; n < WAIT_MS && state_of(meeting.who[i]) != 'S'; n++) nap();
+        assert_int_equal(state_of(meeting.who[i]), 'S');
+    }
+    assert_true(hold_meeting(&meeting, 3));
+    blasd_parallel_series(false);
+    assert_false(blasd_parallel_in_series());
+    blasd_parallel_dismiss();
+    blasd_parallel_series(false);
+    assert_false(blasd_parallel_in_series());
+}
+
 struct half_way {
     struct blasd_watch watch;
     double last;
@@ -420,6 +471,7 @@ int main(void) {
         cmocka_unit_test(helpers_stay_until_dismissed),
         cmocka_unit_test(signals_go_to_those_who_wait_for_them),
         cmocka_unit_test(helpers_weigh_what_the_one_they_help_does),
+        cmocka_unit_test(a_series_is_one_threads),
         cmocka_unit_test(a_stop_ends_one_loop_and_not_the_next),
         cmocka_unit_test(the_watch_hears_once_of_spare_threads),
         cmocka_unit_test(a_loop_takes_its_part_of_the_threads),

@@ -10,6 +10,7 @@
 #include "tests/unit/wire/intake_support.h"
 
 #include "core/graph.h"
+#include "core/parallel.h"
 #include "wire/frame_graph.h"
 #include "worker/graph_run.h"
 
@@ -67,6 +68,7 @@ static struct bed run(const char *body, int most) {
     bed.task.outputs[BLASD_GRAPH_OUT_REPORT].data = bed.report;
     bed.code =
         blasd_graph_run(&blasd_backend_cpu, device, &bed.arena, &bed.task, &bed.watch, &bed.err);
+    assert_false(blasd_parallel_in_series()); /* however it ended */
     return bed;
 }
 
