@@ -510,6 +510,27 @@ def test_the_python_client_records(service):
         assert np.allclose(product.value, np.linalg.multi_dot(many))
 
 
+def test_the_python_client_records_what_lies_at_the_service(service):
+    import blasd
+    a, b = np.random.default_rng(5).standard_normal((2, 30, 30))
+    with blasd.Client(service.url) as client:
+        kept, job = client.tensors.put(a), client.submit("matmul", a=a, b=b)
+        with client.graph() as g:  # nothing is sent
+            square = g.matmul(kept, kept, name="square")
+            part = g.matmul(kept[:2, 3:5], blasd.full((2, 1), 3.0), name="part")
+            g.matmul(g.matmul(square, job["c"]), blasd.eye(30), name="last")
+            g.results(square, part, g.matmul(blasd.eye(30), np.float32(2) * b, name="sent"))
+        assert np.allclose(square.value, a @ a) and np.allclose(part.value, 3 * a[:2, 3:5].sum(1, keepdims=True))
+        assert np.allclose(g.result["sent.c"], 2 * b)
+        with client.graph() as g:
+            last = g.matmul(g.matmul(kept, job["c"]), blasd.eye(30))
+        assert np.allclose(last.value, a @ a @ b)
+        client.tensors.delete(kept)
+        with pytest.raises(blasd.Error) as caught, client.graph() as g:
+            g.matmul(kept, kept, name="late")
+        assert (caught.value.code, caught.value.field) == ("reference_not_found", "steps.late.inputs.a")
+
+
 def test_what_the_python_client_says_is_wrong(service):
     import blasd
     client = blasd.Client(service.url)
