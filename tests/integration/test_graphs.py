@@ -187,6 +187,47 @@ def test_a_dry_run_checks_all_and_runs_nothing(make_service):
     assert service.list_jobs() == []
 
 
+def dry(service, steps, **members):
+    body = json.dumps({"steps": steps, **members})
+    return service.request("POST", "/graphs?dry_run=1", body, {"Content-Type": TYPES["json"]})
+
+
+def test_what_a_graph_is_predicted_to_take(make_service):
+    """The sum of what its steps take, which the worker has measured; and what that costs."""
+    service = make_service("--price", "cpu=3.6/h,currency=CHF")
+    inputs = {"a": {"full": [300, 300], "value": 1}, "b": {"eye": 300}}
+
+    def both():  # as long as the worker measures, its figures change between two questions
+        one, ten = (dry(service, chain(count), inputs=inputs).json() for count in (1, 10))
+        known = one["predicted"]["compute_ms"] is not None and ten["predicted"]["compute_ms"] is not None
+        return known and 4 < ten["predicted"]["compute_ms"] / one["predicted"]["compute_ms"] < 11 and (one, ten)
+    for told in wait_for(both):
+        assert told["cost"]["currency"] == "CHF" and told["device"] == "cpu" and told["predicted"]["queue_ms"] == 0
+        assert np.isclose(told["cost"]["amount"], told["predicted"]["compute_ms"] / 1e3 * 0.001)
+    kept = service.request("POST", "/tensors", json.dumps(nested(A)), {"Content-Type": TYPES["json"]}).json()["id"]
+    referring = {"p": {"op": "matmul", "inputs": {"a": {"tensor": kept}, "b": {"tensor": kept}}}}
+    assert dry(service, referring).json()["predicted"]["compute_ms"] > 0
+    assert service.list_jobs() == []
+
+
+def test_small_graphs_that_ran_say_nothing_of_a_large_one(make_service):
+    service = make_service()
+    small = {"steps": chain(300), "inputs": {"a": nested(A), "b": nested(B)}}
+
+    def learnt():
+        assert post(service, **small).json()["state"] == "succeeded"
+        return "graph" in service.request("GET", "/devices").json()["devices"][0].get("cost", {"curves": {}})["curves"]
+    wait_for(learnt, "the worker tells how long graphs took")
+    large = {"a": {"full": [3000, 3000], "value": 1}, "b": {"eye": 3000}}  # 5e10 operations
+
+    def told():  # once the front end has heard of it, too
+        answer = dry(service, chain(1), inputs=large)
+        return answer if answer.status != 200 or answer.json()["predicted"]["compute_ms"] is not None else None
+    answer = wait_for(told)
+    assert answer.status == 200, answer.body
+    assert 0 < answer.json()["predicted"]["compute_ms"] < 3600e3
+
+
 def test_users_do_not_meet_the_operation(service):
     assert "graph" not in [op["name"] for op in service.request("GET", "/ops").json()["ops"]]
     assert service.request("GET", "/ops/graph").status == 404
