@@ -93,6 +93,21 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
     return true;
 }
 
+bool blasd_cost_predict_steps(const struct blasd_cost *cost, const struct blasd_cost_step *steps,
+                              int count, struct blasd_cost_guess *ret) {
+    struct blasd_cost_guess all = {BLASD_COST_JOB_S, 0, 0, BLASD_COST_JOB_S}, one;
+    if (count < 1) return false;
+    for (int s = 0; s < count; s++) {
+        if (!blasd_cost_predict(cost, &steps[s].work, &one)) return false;
+        all.alone_s = tame(all.alone_s + one.alone_s - BLASD_COST_JOB_S, MOST_S);
+        all.upload_s = tame(all.upload_s + one.upload_s, MOST_S);
+        all.download_s = tame(all.download_s + one.download_s, MOST_S);
+    }
+    all.share_s = all.alone_s; /* its steps join no others */
+    *ret = all;
+    return true;
+}
+
 /* One problem of this size took `alone` seconds. What was measured stands. */
 static void learn_point(struct blasd_cost_curve *curve, double flops, double alone,
                         double launch_s) {

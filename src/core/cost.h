@@ -54,6 +54,12 @@ struct blasd_cost_work {
     bool ends_early;   /* it may: `flops` is the most */
 };
 
+/* A step of a graph. */
+struct blasd_cost_step {
+    struct blasd_cost_work work;
+    double flops_least; /* what is certain of work.flops; 0: all */
+};
+
 struct blasd_cost_guess {
     double alone_s; /* from its start to its end on a device that has nothing else to do */
     double upload_s, download_s; /* of these, for inputs to get there and outputs to come back */
@@ -74,6 +80,11 @@ double blasd_cost_move_s(const struct blasd_cost *cost, double in_bytes, double 
  * finite and positive whatever the work is. */
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
                         struct blasd_cost_guess *ret);
+
+/* Of steps that one worker runs one after the other. False where one of them is not known, or there
+ * are none; *ret is then as it was. */
+bool blasd_cost_predict_steps(const struct blasd_cost *cost, const struct blasd_cost_step *steps,
+                              int count, struct blasd_cost_guess *ret);
 
 /* A call with nothing but this work took `seconds`. Of a size beyond those measured the least that
  * it ever took counts, for others may have been in the way; of work that may end early the usual.

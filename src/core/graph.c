@@ -207,6 +207,8 @@ static void note_plan(struct blasd_graph *graph, struct blasd_graph_step *step,
     uint64_t workspace =
         plan->workspace_bytes + plan->made_bytes + converted_bytes(&step->job, plan);
     step->flops = plan->flops;
+    blasd_cost_work(plan, blasd_op_position(step->job.op), &step->cost.work);
+    step->cost.flops_least = plan->flops_least;
     step->bytes = plan->input_bytes + plan->output_bytes;
     step->live_bytes = workspace;
     graph->flops += plan->flops;

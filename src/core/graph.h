@@ -9,7 +9,7 @@
 #ifndef BLASD_CORE_GRAPH_H
 #define BLASD_CORE_GRAPH_H
 
-#include "core/job.h"
+#include "core/cost.h"
 
 /* An output of a step. */
 struct blasd_graph_value {
@@ -27,6 +27,7 @@ struct blasd_graph_step {
     int first, count; /* its values */
     int depth;        /* steps in the longest chain that ends here */
     double flops;
+    struct blasd_cost_step cost;
     uint64_t bytes;      /* inputs and outputs */
     uint64_t live_bytes; /* of the graph's memory while it runs, with what it works in */
 };

@@ -56,24 +56,30 @@ static int order_from(struct ordering *ordering, int first, struct blasd_err *er
     return 0;
 }
 
-/* Puts the steps into that order; positions in inputs and results follow. */
-static int apply_order(struct blasd_graph *graph, const int *place, struct blasd_err *err) {
-    struct blasd_graph_step *ordered = malloc((size_t)graph->step_count * sizeof *ordered);
-    if (ordered == NULL)
-        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+static void swap(struct blasd_graph_step *a, struct blasd_graph_step *b) {
+    struct blasd_graph_step kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Puts the steps into that order, where they lie: a step is large, and most graphs come in order.
+ * Positions in inputs and results follow. */
+static void apply_order(struct blasd_graph *graph, int *place) {
     for (int s = 0; s < graph->step_count; s++) {
-        struct blasd_graph_step *step = &graph->steps[s];
-        for (int i = 0; step->job.op->inputs[i].name != NULL; i++) {
-            struct blasd_source *source = &step->job.inputs[i].source;
-            if (source->kind == BLASD_SOURCE_STEP) source->step = place[source->step];
-        }
-        ordered[place[s]] = *step;
+        struct blasd_job *job = &graph->steps[s].job;
+        for (int i = 0; job->op->inputs[i].name != NULL; i++)
+            if (job->inputs[i].source.kind == BLASD_SOURCE_STEP)
+                job->inputs[i].source.step = place[job->inputs[i].source.step];
     }
     for (int r = 0; r < graph->result_count; r++)
         graph->results[r].step = place[graph->results[r].step];
-    free(graph->steps);
-    graph->steps = ordered;
-    return 0;
+    for (int s = 0; s < graph->step_count; s++)
+        while (place[s] != s) {
+            int to = place[s];
+            swap(&graph->steps[s], &graph->steps[to]);
+            place[s] = place[to];
+            place[to] = to;
+        }
 }
 
 int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err) {
@@ -85,7 +91,7 @@ int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err) {
     for (size_t s = 0; s < count; s++) ordering.place[s] = -1;
     for (int s = 0; rc == 0 && s < graph->step_count; s++)
         if (ordering.place[s] == -1) rc = order_from(&ordering, s, err);
-    if (rc == 0) rc = apply_order(graph, ordering.place, err);
+    if (rc == 0) apply_order(graph, ordering.place);
     free(room);
     return rc;
 }

@@ -115,6 +115,8 @@ void blasd_key_add_int(struct blasd_key *key, int64_t value);
 void blasd_key_add_tensor(struct blasd_key *key, const struct blasd_tensor *tensor);
 bool blasd_key_equal(const struct blasd_key *a, const struct blasd_key *b);
 
+struct blasd_cost_step;
+
 /* What an operation will do for one job: made by op->plan from shapes and parameters alone. */
 struct blasd_plan {
     /* the dtype in which each input is handed to the kernel (the worker converts, and makes it
@@ -140,6 +142,9 @@ struct blasd_plan {
     struct blasd_key key;  /* of the batch this job can join: inputs and parameters, filled in by
                             * blasd_job_plan from the descriptor */
     bool batchable;        /* false: runs alone */
+    /* of a graph, where who has its steps says so: what each of them takes; borrowed */
+    const struct blasd_cost_step *steps;
+    int step_count;
 };
 
 /* Marks every output of `plan` as absent, then calls op->plan, then adds up bytes. The checks that

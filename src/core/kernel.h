@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 11
+#define BLASD_BACKEND_ABI 12
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {

@@ -14,7 +14,7 @@
 struct dry_run {
     struct http_exchange *exchange;
     struct blasd_job job;
-    struct blasd_plan plan;
+    struct blasd_plan plan; /* whose steps are the exchange's */
     uint64_t host_bytes;
 };
 

@@ -28,6 +28,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
+    free(upload->steps);
     free(upload->ties.sent);
     free(upload->ties.notify);
     drop_puts(upload);
@@ -286,6 +287,8 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     const struct blasd_plan *plan = &ret->plan;
     int output = 0, rc = blasd_job_plan(job, &ret->plan, err);
     if (rc != 0) return rc;
+    ret->plan.steps = exchange->upload->steps;
+    ret->plan.step_count = exchange->upload->step_count;
     if (__builtin_add_overflow(plan->input_bytes, plan->output_bytes, &ret->cost) ||
         __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
         ret->memory = UINT64_MAX;
@@ -373,6 +376,15 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     if (rc != 0) refuse(exchange, &err);
 }
 
+/* The body is read: of a graph it leaves what the steps take, which is not said of the job. */
+static void close_intake(struct http_upload *upload) {
+    if (upload->intake == NULL) return;
+    free(upload->steps); /* of a body that is read again */
+    upload->steps = blasd_intake_steps(upload->intake, &upload->step_count);
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
+}
+
 static void on_resolved(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
@@ -381,8 +393,7 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     struct blasd_err own = {0};
     if (upload->intake != NULL && err == NULL && blasd_intake_refer(upload->intake, job, &own) != 0)
         err = &own;
-    blasd_intake_free(upload->intake);
-    upload->intake = NULL;
+    close_intake(upload);
     if (!http_exchange_open(exchange))
         discard(upload);
     else if (err != NULL)
@@ -478,8 +489,7 @@ static void finish(struct http_exchange *exchange) {
     if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
     } else {
-        blasd_intake_free(upload->intake);
-        upload->intake = NULL;
+        close_intake(upload);
         if (rc == 0) settle(exchange, &job);
     }
     if (rc != 0) refuse(exchange, &err);

@@ -210,16 +210,46 @@ int http_placement_check(const struct http_placement *placement,
 
 /* ---- time ---- */
 
+/* Of a graph's steps; `least`: what is certain of their operations. */
+static bool predict_steps(const struct blasd_cost *cost, bool makes_free, bool least,
+                          const struct blasd_plan *plan, struct blasd_cost_guess *ret) {
+    size_t bytes = (size_t)plan->step_count * sizeof *plan->steps;
+    struct blasd_cost_step *steps = plan->steps == NULL ? NULL : malloc(bytes + 1);
+    bool known;
+    if (steps == NULL) return false;
+    memcpy(steps, plan->steps, bytes);
+    for (int s = 0; s < plan->step_count; s++) {
+        struct blasd_cost_work *work = &steps[s].work;
+        if (makes_free) work->made_bytes = 0;
+        if (!least || !(steps[s].flops_least > 0)) continue;
+        work->flops = steps[s].flops_least;
+        work->ends_early = false;
+    }
+    known = blasd_cost_predict_steps(cost, steps, plan->step_count, ret);
+    free(steps);
+    return known;
+}
+
+static bool predict(const struct http_placement_class *class, int number, const struct blasd_op *op,
+                    const struct blasd_plan *plan, bool least, struct blasd_cost_guess *ret) {
+    struct blasd_cost_work work;
+    int position = blasd_op_position(op);
+    bool makes_free = number == BLASD_DEVICE_CUDA; /* all its units make inputs by rules */
+    if (!class->measured || position < 0) return false;
+    if (op->composed) return predict_steps(&class->cost, makes_free, least, plan, ret);
+    blasd_cost_work(plan, position, &work);
+    if (makes_free) work.made_bytes = 0;
+    if (least && plan->flops_least > 0) {
+        work.flops = plan->flops_least;
+        work.ends_early = false;
+    }
+    return blasd_cost_predict(&class->cost, &work, ret);
+}
+
 bool http_placement_predict(const struct http_placement *placement, enum blasd_device_class number,
                             const struct blasd_op *op, const struct blasd_plan *plan,
                             struct blasd_cost_guess *ret) {
-    const struct http_placement_class *class = &placement->of[number];
-    struct blasd_cost_work work;
-    int position = blasd_op_position(op);
-    if (!class->measured || position < 0) return false;
-    blasd_cost_work(plan, position, &work);
-    if (number == BLASD_DEVICE_CUDA) work.made_bytes = 0; /* all its units make them */
-    return blasd_cost_predict(&class->cost, &work, ret);
+    return predict(&placement->of[number], number, op, plan, false, ret);
 }
 
 int http_placement_check_time(const struct http_placement *placement,
@@ -228,14 +258,11 @@ int http_placement_check_time(const struct http_placement *placement,
                               uint64_t host_bytes, uint64_t key_s, struct blasd_err *err) {
     bool by_key = key_s > 0 && !(placement->most_s > 0 && placement->most_s <= (double)key_s);
     double least = INFINITY, most_s = by_key ? (double)key_s : placement->most_s;
-    struct blasd_plan certain = *plan;
-    if (plan->flops_least > 0) certain.flops = plan->flops_least;
     for (int c = BLASD_DEVICE_CPU; most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &placement->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(placement, view, device, c) || !fits(class, c, plan, host_bytes)) continue;
-        if (!http_placement_predict(placement, (enum blasd_device_class)c, op, &certain, &guess))
-            return 0;
+        if (!predict(class, c, op, plan, true, &guess)) return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
     if (!isfinite(least) || least <= most_s) return 0;
@@ -243,8 +270,8 @@ int http_placement_check_time(const struct http_placement *placement,
         err, BLASD_E_job_too_long, "",
         "it is predicted to take %.3g s at least (%.3g operations, %.0f problems), and a "
         "job may take %" PRIu64 " s (%s)",
-        least, certain.flops, plan->items < 1 ? 1 : plan->items, (uint64_t)most_s,
-        by_key ? "of its key" : "limit job_s");
+        least, plan->flops_least > 0 ? plan->flops_least : plan->flops,
+        plan->items < 1 ? 1 : plan->items, (uint64_t)most_s, by_key ? "of its key" : "limit job_s");
 }
 
 /* Of a processor, where nothing was measured. */
@@ -289,10 +316,18 @@ static void count_sent(struct http_placement_class *class, int workers, double s
     class->at_ns = now_ns;
 }
 
+/* What must be run, as class->ops has it. */
+static uint64_t ops_of(const struct blasd_op *op, const struct blasd_plan *plan) {
+    uint64_t ops = 0;
+    if (!op->composed) return UINT64_C(1) << blasd_op_position(op);
+    for (int s = 0; s < plan->step_count; s++) ops |= UINT64_C(1) << plan->steps[s].work.op;
+    return ops;
+}
+
 /* Whether the job is for the class, its speed left aside. */
-static bool suits(const struct http_placement_class *class, int number, int op,
+static bool suits(const struct http_placement_class *class, int number, uint64_t ops,
                   const struct blasd_plan *plan, uint64_t host_bytes) {
-    if (!class->seen || (class->ops >> op & 1) == 0 || !fits(class, number, plan, host_bytes))
+    if (!class->seen || (class->ops & ops) != ops || !fits(class, number, plan, host_bytes))
         return false;
     /* what would have to go through the device in slices is not for it, unless it is told to */
     return number != BLASD_DEVICE_CUDA || class->device_bytes == 0 ||
@@ -306,14 +341,15 @@ enum blasd_device_class http_placement_best(const struct http_placement *placeme
                                             int64_t now_ns, double *share_s) {
     enum blasd_device_class best = BLASD_DEVICE_ANY;
     double best_s = INFINITY;
-    int possible = 0, known = 0, position = blasd_op_position(op);
-    if (!http_placement_open(view) || !placement->known || position < 0) return BLASD_DEVICE_ANY;
+    int possible = 0, known = 0;
+    if (!http_placement_open(view) || !placement->known || blasd_op_position(op) < 0)
+        return BLASD_DEVICE_ANY;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &placement->of[c];
         struct blasd_cost_guess guess = {.alone_s = INFINITY};
         int workers = view->workers_of[c];
         double end_s;
-        if (!suits(class, c, position, plan, host_bytes)) continue;
+        if (!suits(class, c, ops_of(op, plan), plan, host_bytes)) continue;
         if (http_placement_predict(placement, (enum blasd_device_class)c, op, plan, &guess)) {
             if (placement->most_s > 0 && guess.alone_s > placement->most_s) continue;
             known++;

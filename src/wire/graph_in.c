@@ -624,3 +624,10 @@ int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct
     if (rc == 0) blasd_graph_job(graph, job);
     return rc;
 }
+
+struct blasd_cost_step *blasd_graph_in_steps(const struct blasd_graph_in *in, int *count) {
+    struct blasd_cost_step *steps = malloc(((size_t)in->graph.step_count + 1) * sizeof *steps);
+    *count = in->graph.step_count;
+    for (int s = 0; steps != NULL && s < *count; s++) steps[s] = in->graph.steps[s].cost;
+    return steps;
+}

@@ -32,5 +32,8 @@ int blasd_graph_in_job(struct blasd_graph_in *graph, const struct blasd_request_
 /* Where the steps refer to tensors or other jobs, they are inputs of the job that that made, and it
  * goes no further: once these are described there, this plans the graph and completes the job. */
 int blasd_graph_in_plan(struct blasd_graph_in *graph, struct blasd_job *job, struct blasd_err *err);
+/* What each step of the planned graph takes: *count of them, new; free with free(). NULL: memory
+ * has run out. */
+struct blasd_cost_step *blasd_graph_in_steps(const struct blasd_graph_in *graph, int *count);
 
 #endif

@@ -226,6 +226,11 @@ int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struc
     return rc;
 }
 
+struct blasd_cost_step *blasd_intake_steps(const struct blasd_intake *intake, int *count) {
+    *count = 0;
+    return intake->graph == NULL ? NULL : blasd_graph_in_steps(intake->graph, count);
+}
+
 const char *blasd_intake_notify(const struct blasd_intake *intake) {
     return intake->fields.notify;
 }

@@ -216,7 +216,7 @@ static int read_field(void *arg, const char *quote, const char *name, const char
         return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                           "the values of __metadata__ must be strings; params is a JSON text in a "
                           "string");
-    bool inputs = !fields->graph && strcmp(name, BLASD_INPUTS_TEXT) == 0;
+    bool inputs = strcmp(name, BLASD_INPUTS_TEXT) == 0;
     if (!inputs && !blasd_request_fields_knows(fields, name))
         return blasd_json_skip(&walk->text, value, next, err);
     if (!inputs && blasd_json_plain(value, walk->text.end, next))

@@ -187,6 +187,47 @@ def test_a_dry_run_checks_all_and_runs_nothing(make_service):
     assert service.list_jobs() == []
 
 
+def dry(service, steps, **members):
+    body = json.dumps({"steps": steps, **members})
+    return service.request("POST", "/graphs?dry_run=1", body, {"Content-Type": TYPES["json"]})
+
+
+def test_what_a_graph_is_predicted_to_take(make_service):
+    """The sum of what its steps take, which the worker has measured; and what that costs."""
+    service = make_service("--price", "cpu=3.6/h,currency=CHF")
+    inputs = {"a": {"full": [300, 300], "value": 1}, "b": {"eye": 300}}
+
+    def both():  # as long as the worker measures, its figures change between two questions
+        one, ten = (dry(service, chain(count), inputs=inputs).json() for count in (1, 10))
+        known = one["predicted"]["compute_ms"] is not None and ten["predicted"]["compute_ms"] is not None
+        return known and 4 < ten["predicted"]["compute_ms"] / one["predicted"]["compute_ms"] < 11 and (one, ten)
+    for told in wait_for(both):
+        assert told["cost"]["currency"] == "CHF" and told["device"] == "cpu" and told["predicted"]["queue_ms"] == 0
+        assert np.isclose(told["cost"]["amount"], told["predicted"]["compute_ms"] / 1e3 * 0.001)
+    kept = service.request("POST", "/tensors", json.dumps(nested(A)), {"Content-Type": TYPES["json"]}).json()["id"]
+    referring = {"p": {"op": "matmul", "inputs": {"a": {"tensor": kept}, "b": {"tensor": kept}}}}
+    assert dry(service, referring).json()["predicted"]["compute_ms"] > 0
+    assert service.list_jobs() == []
+
+
+def test_small_graphs_that_ran_say_nothing_of_a_large_one(make_service):
+    service = make_service()
+    small = {"steps": chain(300), "inputs": {"a": nested(A), "b": nested(B)}}
+
+    def learnt():
+        assert post(service, **small).json()["state"] == "succeeded"
+        return "graph" in service.request("GET", "/devices").json()["devices"][0].get("cost", {"curves": {}})["curves"]
+    wait_for(learnt, "the worker tells how long graphs took")
+    large = {"a": {"full": [3000, 3000], "value": 1}, "b": {"eye": 3000}}  # 5e10 operations
+
+    def told():  # once the front end has heard of it, too
+        answer = dry(service, chain(1), inputs=large)
+        return answer if answer.status != 200 or answer.json()["predicted"]["compute_ms"] is not None else None
+    answer = wait_for(told)
+    assert answer.status == 200, answer.body
+    assert 0 < answer.json()["predicted"]["compute_ms"] < 3600e3
+
+
 def test_users_do_not_meet_the_operation(service):
     assert "graph" not in [op["name"] for op in service.request("GET", "/ops").json()["ops"]]
     assert service.request("GET", "/ops/graph").status == 404
@@ -508,6 +549,27 @@ def test_the_python_client_records(service):
             for one in many[1:]:
                 product = g.matmul(product, one)
         assert np.allclose(product.value, np.linalg.multi_dot(many))
+
+
+def test_the_python_client_records_what_lies_at_the_service(service):
+    import blasd
+    a, b = np.random.default_rng(5).standard_normal((2, 30, 30))
+    with blasd.Client(service.url) as client:
+        kept, job = client.tensors.put(a), client.submit("matmul", a=a, b=b)
+        with client.graph() as g:  # nothing is sent
+            square = g.matmul(kept, kept, name="square")
+            part = g.matmul(kept[:2, 3:5], blasd.full((2, 1), 3.0), name="part")
+            g.matmul(g.matmul(square, job["c"]), blasd.eye(30), name="last")
+            g.results(square, part, g.matmul(blasd.eye(30), np.float32(2) * b, name="sent"))
+        assert np.allclose(square.value, a @ a) and np.allclose(part.value, 3 * a[:2, 3:5].sum(1, keepdims=True))
+        assert np.allclose(g.result["sent.c"], 2 * b)
+        with client.graph() as g:
+            last = g.matmul(g.matmul(kept, job["c"]), blasd.eye(30))
+        assert np.allclose(last.value, a @ a @ b)
+        client.tensors.delete(kept)
+        with pytest.raises(blasd.Error) as caught, client.graph() as g:
+            g.matmul(kept, kept, name="late")
+        assert (caught.value.code, caught.value.field) == ("reference_not_found", "steps.late.inputs.a")
 
 
 def test_what_the_python_client_says_is_wrong(service):

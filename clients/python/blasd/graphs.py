@@ -12,6 +12,8 @@ from .arrays import Array, inputs_of
 from .errors import Error, InputError
 from .operations import INPUTS
 from .protocol import plain
+from .rules import Rule
+from .tensors import Reference
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -63,13 +65,14 @@ class Step(Output):
 
 
 class Steps:
-    """What was recorded. Operations are methods: `g.matmul(a, b, alpha=2)`, `g.eigh(a)`; inputs are arrays, or outputs of
-    other steps, parameters go by name. `name=` names the step."""
+    """What was recorded. Operations are methods: `g.matmul(a, b, alpha=2)`, `g.eigh(a)`; inputs are arrays, outputs of other
+    steps, what lies at the service (a Tensor, a Job's output(NAME), a slice of either), or rules; parameters go by name.
+    `name=` names the step."""
 
     def __init__(self) -> None:
         self.result: Result | None = None
         self._steps: dict[str, dict[str, Any]] = {}
-        self._arrays: dict[str, Array] = {}
+        self._inputs: dict[str, Array | Reference | Rule] = {}
         self._given: dict[int, tuple[Any, str]] = {}  # what was given, so that its id stays its own; its name
         self._results: list[str] | None = None
 
@@ -111,21 +114,28 @@ class Steps:
                 raise InputError(f"inputs.{name}", "a step of another graph", "invalid_field")
             return value.reference()
         if id(value) not in self._given:
+            if isinstance(value, (Reference, Rule)):
+                return self._beside(value, value)
             array = inputs_of({name: value})[name]
             if array.nbytes <= _INLINE and array.dtype.kind in "fiub" and array.dtype.name != "bfloat16":
                 data = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
                 return {"dtype": array.dtype.name, "shape": list(array.shape), "base64": base64.b64encode(data).decode()}
-            key = f"i{len(self._arrays)}"
-            self._arrays[key] = array
-            self._given[id(value)] = value, key
+            return self._beside(value, array)
         return {"input": self._given[id(value)][1]}
 
-    def request(self) -> tuple[dict[str, Array], dict[str, str]]:
-        """The arrays by name, and the texts that say what is done with them."""
+    def _beside(self, value: Any, given: Array | Reference | Rule) -> dict[str, Any]:
+        """Puts it beside the steps, where each that is given the same value finds it."""
+        key = f"i{len(self._inputs)}"
+        self._inputs[key] = given
+        self._given[id(value)] = value, key
+        return {"input": key}
+
+    def request(self) -> tuple[dict[str, Array | Reference | Rule], dict[str, str]]:
+        """The inputs by name, and the texts that say what is done with them."""
         texts = {"steps": json.dumps(self._steps, separators=(",", ":"))}
         if self._results is not None:
             texts["results"] = json.dumps(self._results)
-        return self._arrays, texts
+        return self._inputs, texts
 
 
 class Graph(Steps):

@@ -241,6 +241,25 @@ static void what_ends_early_as_a_rule(void **state) {
     assert_true(guess.alone_s > 0 && guess.alone_s <= 1 + BLASD_COST_JOB_S);
 }
 
+static void steps_one_after_the_other(void **state) {
+    struct blasd_cost cost = device();
+    const struct blasd_cost_step steps[] = {{work_of(1, 1e6), 0}, {work_of(1, 1e9), 1}},
+                                 unknown[] = {{work_of(1, 1e6), 0}, {work_of(3, 1e6), 0}};
+    struct blasd_cost_guess first, second, guess;
+    (void)state;
+    assert_true(blasd_cost_predict(&cost, &steps[0].work, &first));
+    assert_true(blasd_cost_predict(&cost, &steps[1].work, &second));
+    assert_true(blasd_cost_predict_steps(&cost, steps, 1, &guess));
+    assert_near(guess.alone_s, first.alone_s);
+    assert_true(blasd_cost_predict_steps(&cost, steps, 2, &guess));
+    assert_near(guess.alone_s, first.alone_s + second.alone_s - BLASD_COST_JOB_S);
+    assert_near(guess.share_s, guess.alone_s);
+    guess.alone_s = -1;
+    assert_false(blasd_cost_predict_steps(&cost, unknown, 2, &guess));
+    assert_false(blasd_cost_predict_steps(&cost, steps, 0, &guess));
+    assert_true(guess.alone_s < 0);
+}
+
 static void figures_for_people(void **state) {
     struct blasd_cost cost = device(), none = {0};
     (void)state;
@@ -262,6 +281,7 @@ int main(void) {
         cmocka_unit_test(points_that_are_refused),
         cmocka_unit_test(a_curve_that_falls),
         cmocka_unit_test(a_plan_as_work),
+        cmocka_unit_test(steps_one_after_the_other),
         cmocka_unit_test(figures_for_people),
         cmocka_unit_test(jobs_that_run_go_on_from_what_was_measured),
         cmocka_unit_test(an_operation_that_came_later),

@@ -186,6 +186,34 @@ static void nobody_gets_anothers(void **state) {
     blasd_standin.seed = seed;
 }
 
+/* Room for three: the one not used for longest goes, whenever it came. */
+static void the_one_not_used_for_longest_goes(void **state) {
+    enum { A, B, C, D, KINDS };
+    static const struct {
+        int which;
+        bool there;
+    } uses[] = {{A, false}, {B, false}, {C, false}, {A, true}, {D, false}, {A, true}, {C, true},
+                {D, true},  {B, false}, {C, true},  {D, true}, {A, false}, {B, false}};
+    struct blasd_device *device = open_device(1, 3 * BYTES + BYTES / 2);
+    struct blasd_key keys[KINDS];
+    struct trial *trials[KINDS];
+    const struct blasd_key *none = NULL;
+    uint64_t all;
+    (void)state;
+    for (int k = 0; k < KINDS; k++) {
+        keys[k] = name_of("t7", k);
+        trials[k] = product((uint64_t)k);
+    }
+    all = run(device, &trials[A], &none, 1);
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        const struct blasd_key *name = &keys[uses[i].which];
+        uint64_t up = run(device, &trials[uses[i].which], &name, 1);
+        if ((up <= all - BYTES) != uses[i].there) fail_msg("use %zu: %d", i, (int)up);
+    }
+    for (int k = 0; k < KINDS; k++) trial_free(trials[k]);
+    close_device(device);
+}
+
 /* A system is factorised where it lies: the copy is not. */
 static void a_kernel_may_write_to_its_inputs(void **state) {
     static const int sizes[] = {12, 60, 150, 300};
@@ -293,6 +321,7 @@ int main(void) {
         cmocka_unit_test(of_one_batch_one_goes_up),
         cmocka_unit_test(what_is_small_goes_up_with_others),
         cmocka_unit_test(nobody_gets_anothers),
+        cmocka_unit_test(the_one_not_used_for_longest_goes),
         cmocka_unit_test(a_kernel_may_write_to_its_inputs),
         cmocka_unit_test(jobs_come_before_copies),
         cmocka_unit_test(the_ids_are_told),

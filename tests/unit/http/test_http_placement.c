@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "core/graph.h"
 #include "http/placement.h"
 
 #include <setjmp.h>
@@ -375,6 +376,45 @@ static void what_takes_too_long_is_refused(void **state) {
         http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 0, &err), 0);
 }
 
+/* A graph takes what its steps take: many small ones are no large one. */
+static void a_graph_goes_where_its_steps_end_first(void **state) {
+    struct blasd_cost_step steps[1000] = {0};
+    struct blasd_plan plan = {.steps = steps, .step_count = 1000, .items = 1};
+    const struct blasd_op *graph = &blasd_op_graph;
+    struct blasd_cost_guess guess;
+    (void)state;
+    learn_ops(CPU_COST, CUDA_COST, "[\"matmul\"]", 0, 0, 0);
+    choice->most_s = 20;
+    for (int s = 0; s < 1000; s++) {
+        steps[s].work = (struct blasd_cost_work){.op = blasd_op_position(matmul), .items = 1};
+        steps[s].work.flops = 1e5; /* 100 us here, more there */
+        plan.flops += 1e5;
+    }
+    assert_int_equal(http_placement_pick(choice, &view, graph, &plan, 0, S), BLASD_DEVICE_CPU);
+    assert_true(http_placement_predict(choice, BLASD_DEVICE_CPU, graph, &plan, &guess));
+    assert_true(guess.alone_s > 0.09 && guess.alone_s < 0.11);
+    plan.step_count = 10;
+    for (int s = 0; s < 10; s++) steps[s].work.flops = 1e8;
+    assert_int_equal(http_placement_pick(choice, &view, graph, &plan, 0, 9 * S), BLASD_DEVICE_CUDA);
+    plan.step_count = 30;
+    for (int s = 0; s < 30; s++) steps[s].work.flops = 1e9;
+    assert_int_equal(
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, graph, &plan, 0, 0, &err),
+        -(int)BLASD_E_job_too_long);
+    for (int s = 0; s < 30; s++) steps[s].flops_least = 1e8; /* it may end early */
+    assert_int_equal(
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, graph, &plan, 0, 0, &err), 0);
+    steps[7].work.op = blasd_op_position(blasd_op_find("solve")); /* the CPU alone has it */
+    assert_int_equal(http_placement_pick(choice, &view, graph, &plan, 0, 99 * S), BLASD_DEVICE_CPU);
+    assert_false(http_placement_predict(choice, BLASD_DEVICE_CPU, graph, &plan, &guess));
+    learn(0, 0); /* both have, and of neither it is known how fast */
+    assert_int_equal(http_placement_pick(choice, &view, graph, &plan, 0, 99 * S), BLASD_DEVICE_ANY);
+    plan.steps = NULL;
+    plan.step_count = 0;
+    assert_int_equal(http_placement_pick(choice, &view, graph, &plan, 0, 99 * S), BLASD_DEVICE_ANY);
+    assert_false(http_placement_predict(choice, BLASD_DEVICE_CPU, graph, &plan, &guess));
+}
+
 /* The card would have it later, but the CPU would need more than a job may take. */
 static void a_class_that_takes_too_long_is_not_chosen(void **state) {
     (void)state;
@@ -407,6 +447,7 @@ int main(void) {
         TEST(very_many_jobs),
         TEST(what_takes_too_long_is_refused),
         TEST(a_class_that_takes_too_long_is_not_chosen),
+        TEST(a_graph_goes_where_its_steps_end_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
