@@ -345,8 +345,8 @@ static void test_missed_rest(void **state) {
 }
 
 /* What a replica knows that has become the master, and was a little behind: of the worker's last
- * turns nothing, so that it takes the worker for idle. What it hands over for the turn that it knows
- * is heard by nobody, and goes back once a later turn comes. */
+ * turns nothing, so that it takes the worker for idle. What it hands over for the turn that it
+ * knows is heard by nobody, and goes back once a later turn comes. */
 static void test_a_master_that_is_behind(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
