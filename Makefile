@@ -194,4 +194,4 @@ clean:
 	rm -rf build
 
 .SECONDARY:
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*-venv*' -prune -o -type f -name '*.d' -print 2>/dev/null)

@@ -52,11 +52,35 @@ build() {
     $buildah config --entrypoint '[]' --cmd '' "$container" 2>/dev/null
 }
 inside() { $buildah run --isolation chroot "$container" -- "$@"; }
+# the same in the place of the shell that runs it, so that a signal to that is one to the command
+instead() { exec $buildah run --isolation chroot "$container" -- "$@"; }
 
-# serve TAG: the image's service answers a job
+# read_only COMMAND…: as instead, by the image's user without any right, on a root that nobody can write to, but for its
+# volume, /tmp and /dev/shm
+read_only() {
+    local root state=$store/state
+    root=$($buildah mount "$container")
+    rm -rf "$state"
+    install -d -o 10001 -g 10001 -m 0700 "$state"
+    # shellcheck disable=SC2016 # expanded by that shell
+    exec unshare --mount sh -euc '
+        root=$1 state=$2
+        shift 2
+        mount --bind "$root" "$root"
+        mount -o remount,bind,ro "$root"
+        mount --rbind /dev "$root/dev"
+        mount -t proc proc "$root/proc"
+        mount --bind "$state" "$root/var/lib/blasd"
+        for place in tmp dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "$root/$place"; done
+        exec chroot "$root" setpriv --reuid 10001 --regid 10001 --clear-groups --bounding-set=-all --inh-caps=-all \
+            --no-new-privs env -i HOME=/var/lib/blasd PATH=/usr/local/bin:/usr/bin:/bin "$@"' sh "$root" "$state" "$@"
+}
+
+# serve TAG COMMAND…: the image's service, started by COMMAND, answers a job
 serve() {
-    local url answer
-    inside /bin/sh -c 'exec blasd up --listen 127.0.0.1:0 --data "$(mktemp -d)"' >"$store/ready" 2>"$store/log" &
+    local tag=$1 url answer
+    shift
+    "$@" >"$store/ready" 2>"$store/log" &
     service=$!
     for _ in $(seq 300); do
         grep -q '^ready ' "$store/ready" && break
@@ -64,18 +88,22 @@ serve() {
         sleep 0.1
     done
     url=$(sed -n 's/^ready //p' "$store/ready")
-    answer=$(curl -sS --max-time 30 "$url/jobs?wait=20" \
+    answer=$(curl -sS --max-time 120 "$url/jobs?wait=100" \
         -d '{"op":"matmul","inputs":{"a":[[1,2],[3,4]],"b":[[5,6],[7,8]]}}')
     case $answer in
-        *'"data":[[19,22],[43,50]]'*) echo "$1: its service answered a job" ;;
-        *) echo "$1: wrong answer: $answer"; cat "$store/log"; exit 1 ;;
+        *'"data":[[19,22],[43,50]]'*) echo "$tag: its service answered a job" ;;
+        *) echo "$tag: wrong answer: $answer"; cat "$store/log"; exit 1 ;;
     esac
-    inside env "BLASD_HEALTH_PORT=${url##*:}" blasd-healthcheck || { echo "$1: its healthcheck says that it is ill"; exit 1; }
+    inside env "BLASD_HEALTH_PORT=${url##*:}" blasd-healthcheck || { echo "$tag: its healthcheck says that it is ill"; exit 1; }
     stop
     if inside env "BLASD_HEALTH_PORT=${url##*:}" blasd-healthcheck 2>/dev/null; then
-        echo "$1: its healthcheck says that a service is well that has ended"
+        echo "$tag: its healthcheck says that a service is well that has ended"
         exit 1
     fi
+}
+
+# lists TAG: the image says what is in it
+lists() {
     inside cat /usr/local/share/blasd/sbom.spdx.json >"$store/sbom.json"
     python3 -c 'import json, sys
 sbom = json.load(open(sys.argv[1]))
@@ -83,7 +111,18 @@ names = {package["name"] for package in sbom["packages"]}
 assert sbom["spdxVersion"] == "SPDX-2.3" and {"blasd", "libc6", "redis-server"} <= names, names
 ids = {package["SPDXID"] for package in sbom["packages"]}
 assert all(one["relatedSpdxElement"] in ids for one in sbom["relationships"])' "$store/sbom.json"
-    echo "$1: healthcheck and SBOM are right"
+    echo "$1: its SBOM is right"
+}
+
+# tries TAG: its service as the image has it, and with nothing that it could write to or do beside its work
+tries() {
+    # shellcheck disable=SC2016 # expanded by the shell there
+    serve "$1" instead /bin/sh -c 'exec blasd up --listen 127.0.0.1:0 --data "$(mktemp -d)"'
+    # shellcheck disable=SC2016
+    serve "$1, read-only, as its user" read_only /bin/sh -euc '
+        [ "$(id -u)" = 10001 ] && ! touch /usr/local/bin/x 2>/dev/null && ! touch /etc/x 2>/dev/null
+        exec blasd up --listen 127.0.0.1:0'
+    lists "$1"
 }
 
 # says TAG WHAT TEXT COMMAND…: COMMAND prints TEXT in the image
@@ -116,7 +155,7 @@ base_image debian:13-slim scratch "$cache/trixie" /
 
 if [ "${1:-cpu}" = cpu ]; then
     build blasd
-    serve blasd
+    tries blasd
     says blasd "no card, and nothing missed" "cpu:0" blasd devices --ids
 fi
 
@@ -137,4 +176,4 @@ says blasd:cuda "the backend is there, and misses the driver by name" \
 $buildah copy -q "$container" "$store/toolkit/lib64/stubs/libcuda.so.1" /tmp/stub/libcuda.so.1 >/dev/null
 says blasd:cuda "the backend loads, and says what the driver is" "libcuda.so.1 is the toolkit's stub" \
     env LD_LIBRARY_PATH=/tmp/stub blasd devices --ids
-serve blasd:cuda
+tries blasd:cuda

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes virtual environments of Python programs that others wrote, where they are missing, from PyPI: the benchmarks'
 # peers, and clients and checkers that the tests run.
-#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks DIR
+#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks|checkov DIR
 # Exit status 1 and a reason on standard error where one cannot be made: what needs it then goes on without it.
 set -eu
 group=$1
@@ -18,6 +18,7 @@ case $group in
     webhooks) packages="standardwebhooks" probe="standardwebhooks" ;;
     checks) packages="numpy ruff mypy" probe="numpy, ruff, mypy" ;;
     otlp) packages="opentelemetry-proto" probe="opentelemetry.proto.collector.trace.v1.trace_service_pb2, google.protobuf.json_format" ;;
+    checkov) packages="checkov" probe="checkov.main" ;;
     kubernetes) packages="kubernetes-validate" probe="kubernetes_validate, yaml" ;;
     # of the latter axe.min.js alone is wanted, and none of what it needs besides
     browser) packages="selenium" bare="axe-playwright-python" probe="selenium, importlib.util; importlib.util.find_spec('axe_playwright_python').origin" ;;
@@ -29,7 +30,7 @@ case $group in
             packages="tritonclient==2.48.0 nvidia-cuda-runtime-cu12" probe="tritonclient, nvidia.cuda_runtime"
         fi ;;
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
-    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks DIR" >&2; exit 2 ;;
+    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks|checkov DIR" >&2; exit 2 ;;
 esac
 mkdir -p "$(dirname "$dir")"
 exec 9>"$dir.lock"

@@ -11,6 +11,7 @@ import payloads
 import processes
 import shared
 import subjects as s
+import watched
 import wheel
 from measure import of, ratios, say, spread
 
@@ -79,14 +80,23 @@ def doors(bench):
     return {"title": "JSON 4 x 4, 256 connections: without keys, with keys, with TLS", "trials": trials, "values": values}
 
 
-def spans(bench):
-    """What spans cost a small job, at their usual share."""
+def switched_on(bench):
+    """What each thing that an operator can switch on costs a small job, and all of them together."""
     job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
-    who = [s.Blasd(bench.build), s.BlasdSpans(bench.build)]
+    trials = bench.turns(watched.all_of_them(bench.build), spec_for(bench, 256, [job]))
+    values = {name: ratios(trials, f"blasd-{name}").get("blasd") for name in (*watched.Watched.WHAT, "all")}
+    return {"title": "JSON 4 x 4, 256 connections: with nothing switched on, with each, with all", "trials": trials, "values": values}
+
+
+def open_pages(bench):
+    """A hundred people look on: what that costs who sends jobs, and what the pages are told."""
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    who = [s.Blasd(bench.build), watched.Watched(bench.build, "pages", ("page",), 100)]
     trials = bench.turns(who, spec_for(bench, 256, [job]))
-    plain, rate = median(trials, "blasd"), median(trials, "blasd-spans")
-    return {"title": "JSON 4 x 4, 256 connections: without spans, with those of 1 %", "trials": trials,
-            "values": {"spans": rate / plain if rate and plain else None}}
+    return {"title": "JSON 4 x 4, 256 connections: no page open, and 100", "trials": trials,
+            "values": {"pages": ratios(trials, "blasd-pages").get("blasd"), "p99": median(trials, "blasd-pages", latency("p99")),
+                       "events_a_page": median(trials, "blasd-pages", lambda t: t["events"] / t["pages"]),
+                       "ended": sum(t["ended"] for t in trials if t["subject"] == "blasd-pages")}}
 
 
 # --- what stays at the service, and what goes there as one ---------------------------------------------------------------
@@ -503,7 +513,7 @@ def peoples_clients(bench):
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
     "keys": doors,
-    "spans": spans,
+    "watched": switched_on, "pages": open_pages,
     "tensors": stored_factor, "reference": reference, "graph": graph,
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
     "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,

@@ -47,13 +47,14 @@ class Bench:
 
     def turn(self, subject, spec, drive=None):
         """Drives a subject once, by the generator or by `drive`, which gives the like. -> what is recorded of it."""
-        cpu, redis, ticks = subject.cpu(), subject.redis(), machine.ticks()
-        result = drive() if drive else self.load(dict(spec, port=subject.port))
-        shares = machine.shares(ticks, machine.ticks())
-        after, redis_after = subject.cpu(), subject.redis()
+        with subject.beside() as told:
+            cpu, redis, ticks = subject.cpu(), subject.redis(), machine.ticks()
+            result = drive() if drive else self.load(dict(spec, port=subject.port))
+            shares = machine.shares(ticks, machine.ticks())
+            after, redis_after = subject.cpu(), subject.redis()
         jobs = result["jobs"]["ended"] if "jobs" in result else result["right"]
         record = {"subject": subject.name, "rate": result["rate"], "result": result, "load_average": load_average(),
-                  "machine": shares}
+                  "machine": shares, **told()}
         if jobs:
             per = 1e6 / jobs
             record["cpu_us"] = {layer: [round((after[layer][i] - cpu.get(layer, (0, 0))[i]) * per, 3) for i in (0, 1)]

@@ -18,20 +18,21 @@ class Failed(Exception):
 
 
 class Server:
-    """A program that prints `ready http://HOST:PORT`; it gets a session of its own and is ended with all it started."""
+    """A program that prints `ready http://HOST:PORT`, or what else `ready` finds; it gets a session of its own and is ended
+    with all it started."""
 
-    def __init__(self, command, env=None, seconds=60, cwd=None, whole_env=None):
+    def __init__(self, command, env=None, seconds=60, cwd=None, whole_env=None, ready=rb"ready https?://[^:\s]+:(\d+)"):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log", prefix="blasd-bench-")
         full = dict(os.environ if whole_env is None else whole_env, **(env or {}))
         self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=self.log,
                                         stdin=subprocess.DEVNULL, env=full, cwd=cwd, start_new_session=True)
         try:
-            self.port = self._wait_ready(seconds)
+            self.port = self._wait_ready(seconds, ready)
         except Failed:
             self.stop()
             raise
 
-    def _wait_ready(self, seconds):
+    def _wait_ready(self, seconds, ready):
         end, text = time.monotonic() + seconds, b""
         while time.monotonic() < end:
             readable, _, _ = select.select([self.process.stdout], [], [], 0.2)
@@ -40,10 +41,10 @@ class Server:
                 if not piece:
                     break
                 text += piece
-                match = re.search(rb"ready https?://[^:\s]+:(\d+)", text)
+                match = re.search(ready, text)
                 if match:
                     threading.Thread(target=self._drain, daemon=True).start()
-                    return int(match.group(1))
+                    return int(match.group(1)) if match.groups() else None
         raise Failed(f"{self.process.args[0]} did not get ready: {self.tail()}")
 
     def _drain(self):

@@ -2,12 +2,11 @@
 
 A subject's `request(payload)` gives one entry of the load generator's `requests`, or None where it cannot serve it.
 """
-import http.server
+import contextlib
 import io
 import json
 import os
 import pathlib
-import threading
 import time
 import urllib.request
 
@@ -51,6 +50,11 @@ class Subject:
 
     def redis(self):
         return {}
+
+    @contextlib.contextmanager
+    def beside(self):
+        """Something goes on while it is driven. Gives a function that says, once that is over, what came of it."""
+        yield dict
 
     poll = None  # how submitted jobs are asked for, where it has jobs
 
@@ -136,35 +140,6 @@ class BlasdKeys(Blasd):
     def request(self, payload):
         entry = payload.for_blasd()
         return dict(entry, headers={**entry.get("headers", {}), **self.headers})
-
-
-class BlasdSpans(Blasd):
-    """It sends spans, of the usual share of requests, to a collector that takes all."""
-    name = "blasd-spans"
-
-    def start(self):
-        class Collector(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *args):
-                pass
-        self.collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-        self.collector.daemon_threads = True
-        threading.Thread(target=self.collector.serve_forever, daemon=True).start()
-        self.options = ("--otlp", f"http://127.0.0.1:{self.collector.server_port}")
-        super().start()
-
-    def stop(self):
-        super().stop()
-        self.collector.shutdown()
-        self.collector.server_close()
 
 
 class BlasdTls(Blasd):

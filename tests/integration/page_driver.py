@@ -13,7 +13,9 @@ import time
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 AXE = next(pathlib.Path(importlib.util.find_spec("axe_playwright_python").origin).parent.rglob("axe.min.js"))
@@ -111,8 +113,8 @@ def shows(page, wanted):
     page.until(lambda: page.totals() == expected["totals"], f"{page.totals()} becomes {expected['totals']}")
     page.until(lambda: page.counts()["running"] == 0, "no bar still runs")
     page.until(lambda: sum(cell["queued"] for cell in queue(page)) == 0, "the queue runs empty")
-    page.until(lambda: {row[0] for row in page.rows()} <= set(expected["jobs"]) and all(row[2] != "running" for row in page.rows()),
-               "its jobs are those of the list")
+    page.until(lambda: {row[0] for row in page.rows()} <= set(expected["jobs"]) and all(row[2] in ("succeeded", "failed") for row in page.rows()),
+               "its jobs are those of the list, as they ended")
     return {"events": events, "totals": page.totals(), "rows": page.rows(), "counts": page.counts(), "queue": queue(page),
             "batches": page.text("#batches-note"), "devices": page.run("return [...document.querySelectorAll('.device[data-worker]')].map((one) => one.dataset.worker)")}
 
@@ -200,7 +202,9 @@ def looks(page, wanted):
             time.sleep(0.3)
             wide = page.run("return [document.documentElement.scrollWidth, window.innerWidth,"
                             " [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > window.innerWidth + 1"
-                            " && !one.classList.contains('sr') && !one.closest('.sr')).slice(0, 5).map((one) => one.outerHTML.slice(0, 120))]")
+                            " && !one.classList.contains('sr') && !one.closest('.sr')).slice(0, 5).map((one) => one.outerHTML.slice(0, 120)).concat("
+                            "[...document.querySelectorAll('#jobs td:nth-child(2), #jobs td:nth-child(3), #jobs td:nth-child(6)')]"
+                            ".filter((one) => one.scrollWidth > one.clientWidth).map((one) => `cut off: ${one.textContent}`))]")
             found[f"{theme} {width}"] = {"axe": page.axe(), "wide": wide}
             if wanted.get("folder"):
                 page.picture(f"{wanted['folder']}/{theme}-{width}.png")
@@ -214,9 +218,75 @@ def looks(page, wanted):
     page.size(1360, 900)
     page.run("document.querySelector('#theme').click()")
     light = page.run("return document.documentElement.dataset.theme")
-    # by keyboard alone: the first stop leads past the header, and a row opens with Enter
-    page.run("document.activeElement.blur(); window.scrollTo(0, 0)")
     return {"found": found, "theme": light}
+
+
+def long_work(page, wanted):
+    """With the keyboard alone: a job that runs is found by its label and opened, looked at, and cancelled; another is opened by its id."""
+    page.live()
+    keys = lambda *words: ActionChains(page.driver).send_keys(*words).perform()
+    focus = lambda: page.run("return document.activeElement.dataset.part || document.activeElement.id || document.activeElement.className")
+
+    def tab_to(name, most=120):
+        """Stops on the way there; each of them shows that it has the focus. (Behind the last comes the browser's own.)"""
+        for stops in range(1, most):
+            keys(Keys.TAB)
+            assert page.run("const one = document.activeElement; return one === document.body || getComputedStyle(one).outlineStyle !== 'none'"), focus()
+            if focus() == name:
+                return stops
+        raise AssertionError(f"{most} stops do not lead to {name}")
+    keys(Keys.TAB)
+    first = page.run("return document.activeElement.textContent")
+    keys(Keys.ENTER)
+    skipped = focus()
+    card = page.until(lambda: next((text for text in [page.text(".device .state")] if "regression" in text), None), "its device says what it runs")
+    tab_to("filter-text")
+    keys(wanted["label"])
+    page.until(lambda: [row[0] for row in page.rows()] == [wanted["job"]], "a search for its label leaves that job")
+    tab_to("plain")
+    keys(Keys.ENTER)
+    page.until(lambda: page.visible("#job progress"), "it opens, with its progress")
+    left = page.until(lambda: next((text for text in [page.text("#job-body")] if "to go" in text), None), "it says how long it will take")
+    # however often it is drawn anew, what has the focus keeps it
+    tab_to("document")
+    for _ in range(3):
+        drawn = page.text("#job-body")
+        page.until(lambda: page.text("#job-body") != drawn, "it is drawn anew")
+    stays = focus()
+    tab_to("cancel")
+    keys(Keys.ENTER)
+    page.until(lambda: "cancelled" in page.text("#job-title"), "it is cancelled")
+    said = page.run("return document.querySelector('#say').textContent")
+    keys(Keys.ESCAPE)
+    page.until(lambda: not page.visible("#job"), "Escape closes it")
+    page.set("#filter-text", "")
+    tab_to("filter-text")
+    keys(wanted["other"], Keys.ENTER)
+    page.until(lambda: wanted["other"] in page.text("#job-document") and page.visible("#job-curl"), "an id and Enter open its job")
+    return {"first": first, "skipped": skipped, "card": card, "left": left, "stays": stays, "said": said, "curl": page.text("#job-curl")}
+
+
+def hostile(page, wanted):
+    """Texts that would like to be markup, in each place that the page shows one: what they became."""
+    page.live()
+    page.until(lambda: page.rows(), "the job is there")
+    page.until(lambda: page.counts()["bars"] > 0, "its bar is drawn")
+    page.run("document.querySelector('#jobs button').click()")
+    page.until(lambda: page.visible("#job-document") and "Save" in page.text("#job-body"), "it opens")
+    box = page.one("#tasks").rect
+    ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
+    for x in range(int(box["width"]) - 8, 90, -3):  # wherever the bar is by now
+        page.run("const box = arguments[0].getBoundingClientRect(); for (let y = 16; y < box.height; y += 6) arguments[0].dispatchEvent("
+                 "new MouseEvent('mousemove', {clientX: box.left + arguments[1], clientY: box.top + y}))", page.one("#tasks"), x)
+        if page.run("return !document.querySelector('#tip').hidden"):
+            break
+    tip = page.run("return document.querySelector('#tip').textContent")
+    page.run("document.querySelector('#jobs button').click()")
+    page.until(lambda: page.visible("#job-document"), "it opens again")
+    return {"tip": tip, "made": page.run("return [...document.querySelectorAll('[src=x], b.evil, script:not(:first-of-type), iframe, [onerror]')]"
+                                         ".map((one) => one.outerHTML)"),
+            "hacked": page.run("return window.hacked || null"), "body": page.text("#job-body"), "card": page.text(".device"),
+            "totals": page.text("#totals"), "row": page.run("return document.querySelector('#jobs tbody tr').innerText")}
 
 
 def frames(page, wanted):
@@ -243,7 +313,7 @@ def picture(page, wanted):
     return {}
 
 
-SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "frames": frames, "picture": picture}
+SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "long_work": long_work, "hostile": hostile, "frames": frames, "picture": picture}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as profile:

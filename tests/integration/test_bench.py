@@ -119,6 +119,27 @@ def test_what_stays_at_the_service_is_measured(tmp_path):
         assert results[name]["values"][value]["median"] > 0
 
 
+def test_what_can_be_switched_on_is_measured(tmp_path):
+    """By itself and together, and each is known to have been on."""
+    done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", "--only", "watched", "--only", "pages", "--rounds", "1",
+                           "--seconds", "2", "--build", str(ROOT / "build"), "--out", str(tmp_path)], capture_output=True, text=True,
+                          timeout=600)
+    assert done.returncode == 0, done.stderr
+    loads = json.loads((tmp_path / "results.json").read_text())["loads"]
+    trials = {trial["subject"]: trial for load in loads.values() for trial in load["trials"]}
+    names = ("spans", "access-log", "metering", "outgoing", "metrics", "page", "all")
+    assert set(trials) == {"blasd", "blasd-pages", *(f"blasd-{name}" for name in names)}, done.stderr
+    assert all(t["result"]["right"] > 0 and not t["result"]["wrong"] for t in trials.values()), trials
+    assert set(loads["watched"]["values"]) == set(names) and "pages" in loads["pages"]["values"]
+    for name in ("access-log", "all"):
+        assert trials[f"blasd-{name}"]["access-log_bytes"] > 100 * trials[f"blasd-{name}"]["result"]["right"]  # a line each
+    assert all(trials[f"blasd-{name}"]["scrapes"] > 0 for name in ("metrics", "all"))
+    assert [trials[f"blasd-{name}"]["pages"] for name in ("page", "all", "pages")] == [1, 1, 100]
+    assert all(t["events"] >= t["pages"] and t["ended"] == 0 for t in trials.values() if "pages" in t)
+    assert "blasd meter" in trials["blasd-metering"]["cpu_us"] and "blasd meter" in trials["blasd-all"]["cpu_us"]
+    assert "spans_bytes" in trials["blasd-spans"] and "metering_bytes" in trials["blasd-metering"]
+
+
 def test_a_bench_whose_machine_could_not_be_measured_says_why(tmp_path):
     build = tmp_path / "build"
     (build / "bench").mkdir(parents=True)

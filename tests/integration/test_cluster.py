@@ -100,8 +100,8 @@ class Cluster:
 class Load:
     """Clients that send jobs with keys, each until it is acknowledged."""
 
-    def __init__(self, service, threads=4):
-        self.service, self.acked, self.wrong, self.stopping = service, {}, [], False
+    def __init__(self, service, home, threads=4):
+        self.service, self.home, self.acked, self.wrong, self.stopping = service, home, {}, [], False
         self.threads = [threading.Thread(target=self.send, args=(n,)) for n in range(threads)]
         for thread in self.threads:
             thread.start()
@@ -136,7 +136,12 @@ class Load:
     def check(self, redis):
         """Every acknowledged job has ended once and right, and there have been no others."""
         for key, (job, value) in self.acked.items():
-            answer = wait_for(lambda: self.done(job), f"{key} {job}")
+            try:
+                answer = wait_for(lambda: self.done(job))
+            except AssertionError:
+                undone = [one for one, _ in self.acked.values() if self.done(one) is None]
+                raise AssertionError(f"{len(undone)} of {len(self.acked)} have not ended: {self.service.request('GET', f'/jobs/{job}').body}; "
+                                     f"workers: {redis.ask('HGETALL', '{blasd}:workers')}; log:\n{self.home.log_text()}") from None
             assert answer.status == 200, (key, job, answer.body)
             document = answer.json()
             assert document["state"] == "succeeded" and document["outputs"]["c"]["data"] == [[value]], document
@@ -203,7 +208,7 @@ def test_a_cluster_over_tls_that_tells_names(make, tmp_path):
 def test_the_slot_is_moved_under_load(make):
     cluster = Cluster(make)
     service, processes = begin(cluster.home, cluster.url)
-    load = Load(service)
+    load = Load(service, cluster.home)
     for _ in range(3):
         load.more(60)
         target = cluster.move()
@@ -218,7 +223,7 @@ def test_the_slot_is_moved_under_load(make):
 def test_a_master_is_killed_under_load_and_what_was_acknowledged_is_there(make):
     cluster = Cluster(make, replicas=1, node_timeout_ms=3000)
     service, processes = begin(cluster.home, cluster.url, "--limit", "wait_replicas=1")
-    load = Load(service)
+    load = Load(service, cluster.home)
     load.more(100)
     old = wait_for(cluster.owner)
     old.down()
@@ -264,7 +269,7 @@ def test_a_failover_by_sentinel_under_load(make):
     wait_for(lambda: all(known(sentinel) for sentinel in sentinels))
     url = f"redis+sentinel://:{SECRET}@" + ",".join(f"127.0.0.1:{port}" for port in ports[2:]) + "/jobs"
     service, processes = begin(home, None, "--limit", "wait_replicas=1", env={"BLASD_REDIS": url})
-    load = Load(service)
+    load = Load(service, home)
     load.more(100)
     sentinels[0].down()  # and one of them with it
     servers[0].down()

@@ -1,19 +1,24 @@
 """The page at `/`, in a real Chromium: what it shows is what the service says, and everyone can use it."""
 import base64
+import contextlib
+import datetime
 import hashlib
 import http.client
+import http.server
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import threading
+import time
 
 import numpy as np
 import pytest
 from event_stream import EventStream
-from service import ENDED, ROOT, wait_for
+from service import ENDED, ROOT, TYPES, wait_for
 from test_auth import bearer, keys
+from test_progress import send
 
 CONSOLE = ROOT / "src" / "http" / "console"
 A = np.eye(3) * 4 + 1
@@ -178,12 +183,11 @@ def test_every_operation_from_the_form(service, browse):
 
 
 def test_cancelling(make_service, browse):
-    service = make_service()
+    service = make_service("--workers", "1", "--limit", "ready_workers=0")  # no worker comes for a card: it stays queued
     service.post("matmul", {"a": A, "b": A})
-    with service.worker_held():
-        job = service.post("solve", {"a": A, "b": A}, wait=0).json()["id"]
-        said = browse("cancels", service, job=job)
-        assert service.request("GET", f"/jobs/{job}").json()["state"] == "cancelled"
+    job = service.post("solve", {"a": A, "b": A}, wait=0, device="cuda").json()["id"]
+    said = browse("cancels", service, job=job)
+    assert service.request("GET", f"/jobs/{job}").json()["state"] == "cancelled"
     assert said["before"].startswith("solve – queued") and "cancelled" in said["problem"] and said["complaints"] == []
 
 
@@ -207,7 +211,7 @@ def test_signing_in(make_service, browse, tmp_path):
 
 
 def test_how_it_looks_to_everyone(make_service, browse):
-    service = make_service()
+    service = make_service("--limit", "record_sync_s=3600")  # none of its jobs is gone when it is opened
     with Load(service, jobs=120) as load:
         load.run_out()
     said = browse("looks", service)
@@ -216,6 +220,101 @@ def test_how_it_looks_to_everyone(make_service, browse):
         wide, window, culprits = found["wide"]
         assert wide <= window and culprits == [], (where, found["wide"])
     assert said["theme"] == "light" and said["complaints"] == []
+
+
+def test_long_work_with_the_keyboard_alone(make_service, browse):
+    """What a device runs, how far a job is and how long it will yet take, and the end of it: without a mouse."""
+    service = make_service("--limit", "record_sync_s=3600")
+    steps = {"g": {"op": "matmul", "inputs": {"a": A.tolist(), "b": A.tolist()}}, "x": {"op": "solve", "inputs": {"a": {"step": "g"}, "b": A[0].tolist()}}}
+    other = service.request("POST", "/graphs?wait=30", json.dumps({"steps": steps, "priority": "low"}), {"Content-Type": TYPES["json"]}).json()
+    assert other["state"] == "succeeded"
+    job = send(service, labels={"night": "of-the-7th"})
+    said = browse("long_work", service, job=job, label="of-the-7th", other=other["id"])
+    assert service.request("GET", f"/jobs/{job}").json()["state"] == "cancelled"
+    assert said["first"] == "Skip to the figures" and said["skipped"] == "main"
+    assert "runs 1 job: regression" in said["card"] and re.search(r"some [\d.]+ (µs|ms|s|min)", said["left"]), said
+    assert said["stays"] == "document" and said["said"] == "job cancelled"
+    assert said["complaints"] == []
+    done = subprocess.run(["sh", "-c", said["curl"]], capture_output=True, text=True, timeout=60, check=False)
+    again = json.loads(done.stdout)
+    assert (again["op"], again["state"], again["priority"], set(again["steps"])) == ("graph", "succeeded", "low", {"g", "x"}), (said["curl"], again)
+
+
+EVIL = """'"><img src=x onerror="window.hacked=1"><b class=evil>&lt;script&gt;</script><script>window.hacked=2</script>"""
+
+
+class Liar(http.server.ThreadingHTTPServer):
+    """Serves the page as the service does, with its policy, and tells it of jobs and devices whose texts are all EVIL."""
+
+    def __init__(self, service):
+        page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
+        at = "2026-01-31T12:00:00.000000Z"
+        now = lambda: datetime.datetime.now(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+        phases = {f"{name}_ms": 1000.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+        job = lambda: {"id": EVIL, "op": EVIL, "state": "failed", "priority": EVIL, "device": EVIL, "created_at": now(), "started_at": now(),
+                       "finished_at": now(), "progress": 1, "labels": {EVIL: EVIL}, "outputs": {EVIL: {"dtype": EVIL, "shape": [EVIL], "href": EVIL}},
+                       "timing": {**phases, "total_ms": 6000.0},
+                       "execution": {"device": EVIL, "device_name": EVIL, "method": EVIL, "batch_size": 2, "attempts": 2, "warnings": [EVIL]},
+                       "error": {"code": EVIL, "title": EVIL, "detail": EVIL, "advice": EVIL, "retry": True}}
+        devices = {"devices": [{"device": EVIL, "device_name": EVIL, "worker": EVIL, "running": 1, "busy_share": 0.5, "jobs": 1, "jobs_per_s": 1}],
+                   "unusable": [{"device": EVIL, "reason": EVIL}], "time_ms": 1, "totals": {f"{EVIL.replace(' ', '/')} failed": 3}}
+        asked = self.asked = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def send(self, kind, body, headers=()):
+                self.send_response(200)
+                for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                asked.append(self.path)
+                if self.path == "/":
+                    self.send("text/html; charset=utf-8", page.body, [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+                elif self.path == "/ops":
+                    self.send(TYPES["json"], ops.body)
+                elif self.path == "/events":
+                    self.send_response(200)
+                    self.send_header("Content-Type", "text/event-stream")
+                    self.end_headers()
+                    with contextlib.suppress(OSError):
+                        for kind, data in [("hello", {"version": EVIL, "time_ms": time.time() * 1000}), ("job", job()),
+                                           ("batch", {"worker": EVIL, "device": EVIL, "op": EVIL, "jobs": 2, "started_at": at}), *[("devices", devices)] * 300]:
+                            self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps(data)}\n\n".encode())
+                            time.sleep(0.2 if kind == "devices" else 0)
+                elif self.path.startswith("/jobs?"):
+                    self.send(TYPES["json"], json.dumps({"jobs": [job()]}).encode())
+                else:
+                    self.send(TYPES["json"], json.dumps(job()).encode())
+
+            def log_message(self, *_):
+                pass
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return super().__enter__()
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+
+def test_no_text_becomes_markup(service, browse):
+    """Whatever the texts are that the page is told, none becomes an element, runs, or has anything asked for. Its policy would stop
+    the worst of it; it is not to come to that."""
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|javascript:",
+                         "".join(file.read_text() for file in CONSOLE.iterdir()))
+    with Liar(service) as liar:
+        said = browse("hostile", liar)
+    assert said["hacked"] is None and said["made"] == [] and said["complaints"] == []
+    for where in ("tip", "body", "card", "row"):
+        assert "<img src=x" in said[where], (where, said[where])
+    assert "<img/src=x" in said["totals"]
+    assert not any(re.search(r"/x$|favicon", path) for path in liar.asked), liar.asked
 
 
 def test_many_jobs_a_second(make_service, browse):

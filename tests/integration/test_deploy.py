@@ -70,6 +70,16 @@ def test_kubernetes_takes_them(venv):
             assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_checkov_finds_nothing(venv):
+    """What it would have otherwise and is meant so says why, where it is."""
+    done = subprocess.run([venv("checkov") / "bin/checkov", "--directory", FOLDER, "--framework", "kubernetes", "--output", "json", "--quiet",
+                           "--skip-download"], capture_output=True, text=True, timeout=600, check=False)
+    said = json.loads(done.stdout)
+    found = [f"{one['check_id']} {one['check_name']}: {one['resource']}" for one in said["results"]["failed_checks"]]
+    assert done.returncode == 0 and found == [] and said["summary"]["parsing_errors"] == 0, found
+    assert said["summary"]["resource_count"] >= len(of_kind("Deployment", "StatefulSet", "Service")), said["summary"]
+
+
 def test_the_kustomization_is_whole():
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     assert sorted(kustomization["resources"]) == [path.name for path in FILES]

@@ -16,8 +16,8 @@ X, Y = RNG.standard_normal((40, 30)), RNG.standard_normal(40)
 LONG = {"method": "gd", "iterations": 200_000_000, "learning_rate": 1e-6}  # for minutes, or until it is cancelled; of far below job_s on a busy machine, too
 
 
-def send(service, op="regression", inputs=None, params=None):
-    body = {"op": op, "inputs": inputs or {"x": X.tolist(), "y": Y.tolist()}, "params": LONG if params is None else params}
+def send(service, op="regression", inputs=None, params=None, **members):
+    body = {**members, "op": op, "inputs": inputs or {"x": X.tolist(), "y": Y.tolist()}, "params": LONG if params is None else params}
     return service.request("POST", "/jobs", json.dumps(body), {"Content-Type": TYPES["json"]}).json()["id"]
 
 

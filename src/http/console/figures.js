@@ -1,6 +1,7 @@
 // Rates, totals, the queue, batch sizes and devices: from the `devices` event of each second, and where the key may
 // not know everybody's, from its own jobs' events.
 import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, make, ms, opColour, rate, setText } from "./page.js";
+import { opsOn } from "./tasks.js";
 
 const SECONDS = 120;
 const ENDS = ["succeeded", "failed", "cancelled", "expired"];
@@ -125,7 +126,15 @@ function gauge(share, text) {
   return make("dd", {}, make("div", { class: "gauge", role: "img", "aria-label": text }, bar));
 }
 
-function deviceCard(device) {
+// What runs on it, by operation where jobs' events tell that of this device alone: other machines' may have its name.
+function runsText(device, all) {
+  if (device.running === undefined) return "";
+  if (device.running === 0) return "idle";
+  const ops = all.filter((other) => other.device === device.device).length === 1 ? opsOn(device.device) : [];
+  return `runs ${device.running} job${device.running === 1 ? "" : "s"}${ops.length > 0 ? `: ${ops.join(", ")}` : ""}`;
+}
+
+function deviceCard(device, _, all) {
   const facts = [];
   const add = (name, ...values) => facts.push(make("dt", {}, name), ...values);
   const wide = (text) => make("dd", { class: "span" }, text);
@@ -140,7 +149,7 @@ function deviceCard(device) {
   if (device.power_watts !== undefined) add("power", wide(`${device.power_watts.toFixed(0)} W`));
   if (device.energy_joules !== undefined) add("energy", wide(`${(device.energy_joules / 3600).toFixed(1)} Wh`));
   if (device.jobs_per_s !== undefined) add("jobs", wide(`${rate(device.jobs_per_s)} a second, ${count(device.jobs)} in all`));
-  const runs = device.running === undefined ? "" : device.running > 0 ? `runs ${device.running} job${device.running === 1 ? "" : "s"}` : "idle";
+  const runs = runsText(device, all);
   return make("article", { class: "device", "data-worker": device.worker, "aria-label": `${device.device}, ${device.worker}` },
     make("div", { class: "title" }, make("h3", {}, device.device || "device"), make("span", { class: `state ${device.running > 0 ? "running" : ""}` }, runs)),
     make("p", { class: "muted" }, `${device.device_name || ""} · ${device.worker}`), make("dl", {}, ...facts));

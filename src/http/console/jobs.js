@@ -37,7 +37,8 @@ function wanted() {
   const op = $("filter-op").value;
   const text = $("filter-text").value.trim().toLowerCase();
   return (job) => (!state || job.state === state) && (!op || job.op === op) &&
-    (!text || [job.id, job.op, job.execution.device, job.execution.device_name, job.execution.method, job.error?.code, job.error?.detail]
+    (!text || [job.id, job.op, job.execution.device, job.execution.device_name, job.execution.method, job.error?.code, job.error?.detail,
+      ...Object.entries(job.labels || {}).map((label) => label.join("="))]
       .some((part) => part && part.toLowerCase().includes(text)));
 }
 
@@ -116,10 +117,18 @@ setInterval(() => {
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-function curl(job) {
-  const request = sent.get(job.id) || { op: job.op, inputs: sample(job.op) };
-  return [`curl -sS ${quoted(`${location.origin}/jobs?wait=10`)} -H 'Content-Type: application/json'`, ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []),
-    `-d ${quoted(JSON.stringify(request))}`].join(" \\\n  ");
+// What would be sent for it; of a job that was not sent from here all but its inputs and parameters, which nobody keeps. Null
+// of a graph whose steps are not told yet.
+function again(job) {
+  if (sent.has(job.id)) return sent.get(job.id);
+  const more = { ...(job.priority !== "normal" && { priority: job.priority }), ...(job.labels && { labels: job.labels }) };
+  if (job.op !== "graph") return { op: job.op, inputs: sample(job.op), ...more };
+  return job.steps && { steps: Object.fromEntries(Object.entries(job.steps).map(([name, { op }]) => [name, { op, inputs: sample(op) }])), ...more };
+}
+
+function curl(request) {
+  return [`curl -sS ${quoted(`${location.origin}/${request.steps ? "graphs" : "jobs"}?wait=10`)} -H 'Content-Type: application/json'`,
+    ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []), `-d ${quoted(JSON.stringify(request))}`].join(" \\\n  ");
 }
 
 function timeline(job) {
@@ -143,13 +152,13 @@ function timeline(job) {
 }
 
 function copyButton(what, text) {
-  return make("button", { type: "button", "aria-label": `Copy ${what}`, onclick: async () => {
+  return make("button", { type: "button", "data-part": `copy ${what}`, "aria-label": `Copy ${what}`, onclick: async () => {
     try { await navigator.clipboard.writeText(text()); say(`${what} copied`); } catch { say("the browser does not let a page copy here"); }
   } }, "Copy");
 }
 
 async function save(job, name) {
-  const response = await fetchGood(`/jobs/${job.id}/outputs/${name}`, { headers: { Accept: "application/x-npy, application/json;q=0.5" } });
+  const response = await fetchGood(`/jobs/${job.id}/outputs/${encodeURIComponent(name)}`, { headers: { Accept: "application/x-npy, application/json;q=0.5" } });
   const npy = (response.headers.get("Content-Type") || "").includes("npy");
   const url = URL.createObjectURL(await response.blob());
   make("a", { href: url, download: `${job.id}-${name}.${npy ? "npy" : "json"}` }).click();
@@ -211,13 +220,15 @@ function show() {
   else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
   const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
     make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch(complain) }, `Save ${name}`));
-  const command = curl(job);
+  const request = again(job);
   parts.push(actions);
-  if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", {}, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
-  parts.push(
-    make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => command)), make("pre", { id: "job-curl", tabindex: "0", "aria-label": "Command" }, command),
-      sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")),
-    make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => text)), make("pre", { id: "job-document", tabindex: "0", "aria-label": "Document" }, text)));
+  if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", { "data-part": "outputs" }, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
+  if (request) {
+    const command = curl(request);
+    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => command)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, command),
+      sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")));
+  }
+  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => text)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
   const scroll = $("job").scrollTop;
   $("job-body").replaceChildren(...parts);
   $("job").scrollTop = scroll;
@@ -249,7 +260,11 @@ export function start() {
   $("job-close").addEventListener("click", () => $("job").close());
   $("job").addEventListener("close", () => { open = null; retold = new Map(); });
   $("job").addEventListener("click", (event) => { if (event.target === $("job")) $("job").close(); });
-  $("filter").addEventListener("submit", (event) => event.preventDefault());
+  $("filter").addEventListener("submit", (event) => { // an id opens its job, also one that is not at hand
+    event.preventDefault();
+    const id = $("filter-text").value.trim();
+    if (/^[a-z][0-9a-f]{40}$/.test(id)) openJob(id);
+  });
   $("filter-text").addEventListener("input", () => { dirty = true; });
   for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; rows = PAGE; dirty = true; fetchJobs(false); });
   $("older").addEventListener("click", async () => {

@@ -82,6 +82,11 @@ export function add(job) {
   dirty = true;
 }
 
+// The operations of what runs on a device of that name.
+export function opsOn(device) {
+  return [...new Set([...running.values()].filter((one) => one.job.execution.device === device).map((one) => one.job.op))].sort();
+}
+
 // Some ends were not told of: only these still run.
 export function onlyRunning(ids) {
   for (const id of running.keys()) if (!ids.has(id)) running.delete(id);

@@ -165,6 +165,19 @@ local function taken_back(worker, label)
     return names
 end
 
+-- A turn later than `last` comes to a master that was a replica, and a little behind: it may take the
+-- worker for idle, and have handed over jobs in answer to a turn that had another answer. Those jobs lie
+-- in the worker's list, where nobody looks for them any more. They go back.
+local function unheard(worker, thread, last)
+    local label, waits = thread .. ' ' .. (last or ''), call('HGET', K.idle, worker)
+    if waits and match(waits, '%d+ %d+$') == label then call('HDEL', K.idle, worker) end
+    if call('LLEN', K.wake_of .. worker) < 4 then return end -- no jobs; the end of a wait, at the most
+    local names = taken_back(worker, label)
+    if #names == 0 then return end
+    call('DEL', K.wake_of .. worker)
+    serve(give_back(names))
+end
+
 local function turn(keys, args)
     start(keys, args)
     local name, thread, seq = args[2], args[4], args[5]
@@ -180,6 +193,7 @@ local function turn(keys, args)
     local c, label = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq
     if newer > 0 then
         digits = end_all(name, args, 10)
+        unheard(name, thread, last)
     else -- its reply was lost, or has not come: made anew
         call('HDEL', K.idle, name)
         call('DEL', K.wake_of .. name)

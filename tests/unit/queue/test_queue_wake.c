@@ -345,12 +345,56 @@ static void test_missed_rest(void **state) {
     bed_close(&bed);
 }
 
+/* What a replica knows that has become the master, and was a little behind: of the worker's last
+ * turns nothing, so that it takes the worker for idle. What it hands over for the turn that it
+ * knows is heard by nobody, and goes back once a later turn comes. */
+static void test_a_master_that_is_behind(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1], demand[64], turn[64];
+    (void)state;
+    bed_open(&bed, &server, "behind");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    redisReply *reply = redisCommand(bed.raw, "HGET %s:idle w", bed.tag);
+    snprintf(demand, sizeof demand, "%s", reply->str);
+    drop(reply);
+    reply = redisCommand(bed.raw, "HGET %s:claims:w #0", bed.tag);
+    snprintf(turn, sizeof turn, "%s", reply->str);
+    drop(reply);
+    submit_new(&bed, id, "2");
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    worker->turns.busy = false;
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    for (int served = 0; served < 2; served++) {
+        drop(redisCommand(bed.raw, "HSET %s:idle w %s", bed.tag, demand));
+        drop(redisCommand(bed.raw, "HSET %s:claims:w #0 %s", bed.tag, turn));
+        if (served) submit_new(&bed, id, "2");
+        assert_int_equal(length(&bed, "w"), served ? 4 : 0);
+        if (!served) drop(redisCommand(bed.raw, "HDEL %s:idle w", bed.tag));
+        submit_new(&bed, other, "2");
+        if (!served) drop(redisCommand(bed.raw, "HSET %s:idle w %s", bed.tag, demand));
+        int count = claim(worker, 4, PLENTY, claims);
+        assert_int_equal(count, 1 + served);
+        assert_int_equal(length(&bed, "w"), 0);
+        assert_false(is_idle(&bed, "w"));
+        worker->turns.busy = false; /* no wait goes with the end, which would hear it all */
+        if (served) assert_int_equal(finish(worker, id, "r", 0), 1);
+        assert_int_equal(finish(worker, other, "r", 0), 1);
+    }
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_lost_wake),       cmocka_unit_test(test_no_lost_wake_by_class),
         cmocka_unit_test(test_dead_idle_worker),   cmocka_unit_test(test_handed_over),
         cmocka_unit_test(test_finish_leaves_idle), cmocka_unit_test(test_old_connection),
-        cmocka_unit_test(test_missed_rest),
+        cmocka_unit_test(test_missed_rest),        cmocka_unit_test(test_a_master_that_is_behind),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
