@@ -273,3 +273,16 @@ def test_numpy_scipy_and_scikit_learn(which, service, request):
     done = subprocess.run([python, ROOT / "tests/integration/clients/science.py", service.url], capture_output=True, text=True,
                           timeout=600, env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}, check=False)
     assert done.returncode == 0 and done.stdout == "right\n", done.stderr[-3000:]
+
+
+def test_small_requests_of_one_turn_leave_together(service, monkeypatch):
+    """So that the service, which takes together what is there together, calls Redis once for many of them."""
+    sizes, send = [], blasd.aio.AsyncPool._send
+    monkeypatch.setattr(blasd.aio.AsyncPool, "_send", lambda pool: (sizes.append(len(pool._unsent)), send(pool))[1])
+
+    async def main():
+        async with blasd.AsyncClient(service.url) as client:
+            await asyncio.gather(*[client.matmul([[2.0]], [[float(i)]]) for i in range(16)])  # connects
+            sizes.clear()
+            return await asyncio.gather(*[client.matmul([[2.0]], [[float(i)]]) for i in range(16)])
+    assert [c[0, 0] for c in asyncio.run(main())] == [2.0 * i for i in range(16)] and sizes == [16]

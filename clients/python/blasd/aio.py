@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,8 +68,10 @@ class _Connection(asyncio.BufferedProtocol):
                 self.answer.set_exception(error if isinstance(error, OSError) else
                                           _Broken("the connection ended before the answer"))
 
-    async def exchange(self, head: bytes, pieces: Iterable[Any], patience: float | None) -> tuple[int, dict[str, str], memoryview]:
-        """A request and its answer; TimeoutError after `patience` seconds in which no byte went either way."""
+    async def exchange(self, head: bytes, pieces: Iterable[Any], patience: float | None,
+                       write: Callable[[Any, bytes], None] | None = None) -> tuple[int, dict[str, str], memoryview]:
+        """A request and its answer; TimeoutError after `patience` seconds in which no byte went either way. `write` is given
+        the transport and the head, to be written within the next turn of the loop."""
         loop = asyncio.get_running_loop()
         self.answer = loop.create_future()
         self._head.clear()
@@ -78,7 +80,10 @@ class _Connection(asyncio.BufferedProtocol):
         if patience is not None:
             self._overdue = loop.call_later(patience, self._look, loop, patience)
         try:
-            self.transport.write(head)
+            if write is None:
+                self.transport.write(head)
+            else:
+                write(self.transport, head)
             for piece in pieces:
                 view = memoryview(piece)
                 for at in range(0, len(view), _WRITTEN):  # so that a large array is not copied as a whole
@@ -193,6 +198,20 @@ class AsyncPool:
         self._idle: collections.deque[_Connection] = collections.deque()
         self._room = asyncio.Semaphore(most)
         self._tls: ssl.SSLContext | None = None
+        self._unsent: list[tuple[Any, bytes]] = []
+
+    def _write_together(self, transport: Any, text: bytes) -> None:
+        """Small requests that one turn of the loop makes leave one after the other at its end: the service takes together
+        what is there together, and between making two of them it would have taken the first."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._unsent.append((transport, text))
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for transport, text in unsent:
+            if not transport.is_closing():
+                transport.write(text)
 
     async def close(self) -> None:
         while self._idle:
@@ -239,7 +258,8 @@ class AsyncPool:
                     if not kept:
                         connection = await asyncio.wait_for(self._connect(), settings.timeout)
                     assert connection is not None
-                    status, headers, body = await connection.exchange(text, pieces, settings.patience(request))
+                    status, headers, body = await connection.exchange(text, pieces, settings.patience(request),
+                                                                         self._write_together if small else None)
                     break
                 except (OSError, asyncio.TimeoutError) as error:
                     if connection is not None and connection.transport is not None:
