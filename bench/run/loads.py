@@ -467,7 +467,8 @@ def numpy_wheel(bench):
 
 def peoples_clients(bench):
     """The service by the generator, by the Python client and by tritonclient; and pytriton by tritonclient. Each sends the same
-    products. The Python client is held against the generator by what the service spends on a job."""
+    products. The Python client is held against the generator by what the service spends on a job: as fast as the generator can, with
+    batches to match, and at the client's own rate."""
     job, trials = payloads.product(bench.scratch, "binary64", 64), []
     running = bench.start([s.Blasd(bench.build), s.Triton(bench.build)])
     drivers, ours = [], next((one for one in running if one.name == "blasd"), None)
@@ -478,34 +479,42 @@ def peoples_clients(bench):
         if subject.name == "triton":
             ways = {"tritonclient-pytriton": lambda port: clients.Tritonclient(bench.build, port, job, "matmul32", 64, (1,))}
         else:
-            ways = {"python-64": lambda port: clients.Python(port, job, 64), "python-1": lambda port: clients.Python(port, job, 1),
-                    **ways}
+            ways = {"python-64": lambda port: clients.Python(port, job, 64), "blasd-paced": None,
+                    "python-1": lambda port: clients.Python(port, job, 1), **ways}
         for name, make in ways.items():
+            if make is None:
+                drivers.append((name, subject, None))
+                continue
             try:
                 drivers.append((name, subject, make(subject.port)))
             except processes.Failed as problem:
                 bench.unavailable[name] = str(problem)
     try:
         for number in range(-1, bench.rounds):
+            pace = 0
             for name, subject, driver in [("blasd", ours, None), *drivers]:
                 seconds = bench.seconds if number >= 0 else 0.5
-                spec = closed(bench, 64, [subject.request(job)], seconds=seconds)
+                spec = closed(bench, 64, [subject.request(job)], seconds=seconds, rate=pace if name == "blasd-paced" else 0)
                 record = bench.turn(subject, spec, driver and (lambda: driver.drive(seconds)))
+                pace = record["rate"] if name == "python-64" else pace
                 if number < 0:
                     continue
                 trials.append(dict(record, round=number, subject=name))
                 say(f"  {name}: {record['rate']:.6g}/s, {clients.per_cpu_second(record) or 0:.6g} for each processor second of the server")
     finally:
         for _, _, driver in drivers:
-            driver.stop()
+            if driver is not None:
+                driver.stop()
         for subject in running:
             subject.stop()
 
     def against(mine, theirs, what):
         other = {t["round"]: what(t) for t in trials if t["subject"] == theirs}
-        return spread([what(t) / other[t["round"]] for t in trials if t["subject"] == mine and other.get(t["round"])])
-    return {"title": "binary 64 x 64 float32 by people's clients, 64 in flight (python-1: one by one)", "trials": trials,
+        return spread([what(t) / other[t["round"]] for t in trials if t["subject"] == mine and other.get(t["round"]) and what(t)])
+    return {"title": "binary 64 x 64 float32 by people's clients, 64 in flight (python-1: one by one; blasd-paced: the generator at python-64's rate)",
+            "trials": trials,
             "values": {"python_per_cpu": against("python-64", "blasd", clients.per_cpu_second),
+                       "python_per_cpu_paced": against("python-64", "blasd-paced", clients.per_cpu_second),
                        "map_ratio": against("python-64", "python-1", lambda t: t["rate"]),
                        "tritonclient_ratio": against("tritonclient", "tritonclient-pytriton", lambda t: t["rate"])}}
 

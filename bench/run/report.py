@@ -81,6 +81,7 @@ GOALS = [
     ("burst", "of 1,024 served, in the worst turn", ">=", 1024, value("served")),
     ("receive", "of the bare sink's rate", ">=", 0.6, of_sink),
     ("clients", "Python's map, jobs a processor second of the service, of the generator's", ">=", 0.85, value("python_per_cpu")),
+    ("clients", "the same, of the generator's at the client's own rate", ">=", 0.85, value("python_per_cpu_paced")),
     ("clients", "map with 64 in flight, times one by one", ">=", 3, value("map_ratio")),
     ("clients", "tritonclient against us, times against pytriton", ">=", 1, value("tritonclient_ratio")),
     ("memory", "peak over inputs and outputs, little arithmetic", "<", 1.3, value("share_thin")),

@@ -32,7 +32,7 @@ NUMPY: dict[str, dict[str, Any]] = {
     "distance": {"text": "Returns an array, or the Result where the output asked for has an index beside the distances."},
     "regression": {"type": "Result", "text": "Returns the Result, which print shows as a table."},
 }
-OPTIONS = [("timeout", "float", "3600.0"), ("progress", "bool | Progress", "False"), ("priority", "str | None", "None"),
+OPTIONS = [("timeout", "float | None", "3600.0"), ("progress", "bool | Progress", "False"), ("priority", "str | None", "None"),
            ("deadline_ms", "int | None", "None"), ("device", "str | None", "None"), ("idempotency_key", "str | None", "None"),
            ("labels", "Labels | None", "None"), ("notify", "str | None", "None"),
            ("put", "Mapping[str, str] | None", "None"), ("out", "Array | Mapping[str, Array] | None", "None")]

@@ -29,7 +29,7 @@ CLIENT = textwrap.dedent("""
 
 
 def run(words, **more):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False, **more)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=1800, check=False, **more)
     return done.returncode, done.stdout + done.stderr
 
 

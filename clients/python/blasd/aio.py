@@ -5,7 +5,7 @@ import asyncio
 import collections
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from . import named
 from .arrays import Array
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk
+from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
 from .errors import Error
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
@@ -24,6 +24,7 @@ from .tensors import AsyncTensors
 
 T = TypeVar("T")
 _HEAD_MOST = 1 << 17  # bytes of an answer's head
+_WRITTEN = 1 << 20  # bytes handed to a connection at a time
 
 
 class _Broken(OSError):
@@ -44,6 +45,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._at = 0
         self._writable = asyncio.Event()
         self._writable.set()
+        self._moved = 0.0  # when bytes last went either way, on the loop's clock
+        self._overdue: asyncio.TimerHandle | None = None
+        self._tunnels = False
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -65,19 +69,56 @@ class _Connection(asyncio.BufferedProtocol):
                 self.answer.set_exception(error if isinstance(error, OSError) else
                                           _Broken("the connection ended before the answer"))
 
-    async def exchange(self, head: bytes, pieces: Iterable[Any]) -> tuple[int, dict[str, str], memoryview]:
-        self.answer = asyncio.get_running_loop().create_future()
+    async def exchange(self, head: bytes, pieces: Iterable[Any], patience: float | None,
+                       write: Callable[[Any, bytes], None] | None = None) -> tuple[int, dict[str, str], memoryview]:
+        """A request and its answer; TimeoutError after `patience` seconds in which no byte went either way. `write` is given
+        the transport and the head, to be written within the next turn of the loop."""
+        loop = asyncio.get_running_loop()
+        self.answer = loop.create_future()
         self._head.clear()
         self._body = None
-        self.transport.write(head)
-        for piece in pieces:
-            view = memoryview(piece)
-            for at in range(0, len(view), 1 << 20):  # so that a large array is not copied as a whole
-                if self.closed or self.answer.done():  # refused before it was all sent
-                    return await self.answer
-                self.transport.write(view[at:at + (1 << 20)])
-                await self._writable.wait()
-        return await self.answer
+        self._moved = loop.time()
+        if patience is not None:
+            self._overdue = loop.call_later(patience, self._look, loop, patience)
+        try:
+            if write is None:
+                self.transport.write(head)
+            else:
+                write(self.transport, head)
+            for piece in pieces:
+                view = memoryview(piece)
+                for at in range(0, len(view), _WRITTEN):  # so that a large array is not copied as a whole
+                    if self.closed or self.answer.done():  # refused before it was all sent
+                        return await self.answer
+                    self.transport.write(view[at:at + _WRITTEN])
+                    await self._writable.wait()
+                    self._moved = loop.time()
+            return await self.answer
+        finally:
+            if self._overdue is not None:
+                self._overdue.cancel()
+
+    def _look(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+        left = self._moved + patience - loop.time()
+        if left > 0:
+            self._overdue = loop.call_later(left, self._look, loop, patience)
+        elif self.answer is not None and not self.answer.done():
+            self.answer.set_exception(TimeoutError())
+            self.transport.abort()
+            self.closed = True
+
+    async def tunnel(self, settings: Settings, context: ssl.SSLContext) -> None:
+        """Through the proxy at the other end to the service, and TLS with that."""
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        lines = [f"CONNECT {host}:{settings.port} HTTP/1.1", f"Host: {host}:{settings.port}",
+                 *(f"{name}: {value}" for name, value in settings.proxy_headers.items())]
+        self._tunnels = True
+        status, _, _ = await self.exchange(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"), (), None)
+        self._tunnels = False
+        if status // 100 != 2:
+            raise OSError(f"Tunnel connection failed: {status}")
+        loop = asyncio.get_running_loop()
+        self.connection_made(await loop.start_tls(self.transport, self, context, server_hostname=settings.host))
 
     # --- receiving --------------------------------------------------------------------------------------------------
 
@@ -85,6 +126,7 @@ class _Connection(asyncio.BufferedProtocol):
         return self._room if self._body is None else self._body[self._at:]
 
     def buffer_updated(self, count: int) -> None:
+        self._moved = asyncio.get_running_loop().time()
         if self._body is None:
             self._head += memoryview(self._room)[:count]
             self._take_head()
@@ -113,6 +155,8 @@ class _Connection(asyncio.BufferedProtocol):
             if 100 <= self._status < 200:
                 self._head += rest
                 continue
+            if self._tunnels:  # from here on bytes are those of TLS
+                return self._finish(memoryview(b""))
             length = self._headers.get("content-length")
             if "chunked" in self._headers.get("transfer-encoding", ""):
                 return self._fail("the answer is chunked, which this client does not read")
@@ -155,11 +199,25 @@ class AsyncPool:
         self._idle: collections.deque[_Connection] = collections.deque()
         self._room = asyncio.Semaphore(most)
         self._tls: ssl.SSLContext | None = None
+        self._unsent: list[tuple[Any, bytes]] = []
         self._process, self._loop = os.getpid(), asyncio.get_running_loop()
 
     def is_mine(self) -> bool:
         """Whether the caller is in that loop and process: a fork's own end of a connection is the parent's."""
         return self._process == os.getpid() and self._loop is asyncio.get_running_loop()
+
+    def _write_together(self, transport: Any, text: bytes) -> None:
+        """Small requests that one turn of the loop makes leave one after the other at its end: the service takes together
+        what is there together, and between making two of them it would have taken the first."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._unsent.append((transport, text))
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for transport, text in unsent:
+            if not transport.is_closing():
+                transport.write(text)
 
     async def close(self) -> None:
         while self._idle:
@@ -169,15 +227,21 @@ class AsyncPool:
         settings, loop = self.settings, asyncio.get_running_loop()
         if settings.socket_path is not None:
             return (await loop.create_unix_connection(_Connection, settings.socket_path))[1]
-        if settings.proxy is not None and settings.scheme == "https":
-            raise ValueError("AsyncClient goes through no proxy to an https service; set NO_PROXY or use Client")
-        self._tls = self._tls or settings.tls()
         host, port = settings.proxy or (settings.host, settings.port)
-        return (await loop.create_connection(_Connection, host, port, ssl=self._tls))[1]
+        if settings.proxy is None or self._tls is None:
+            return (await loop.create_connection(_Connection, host, port, ssl=self._tls))[1]
+        connection = (await loop.create_connection(_Connection, host, port))[1]
+        try:
+            await connection.tunnel(settings, self._tls)
+        except BaseException:
+            connection.transport.abort()
+            raise
+        return connection
 
     async def carry(self, request: Request) -> Answer:
         """As transport.Pool.carry."""
         settings = self.settings
+        self._tls = self._tls or settings.tls()
         lines = [f"{name}: {value}" for name, value in {**settings.headers, **request.headers}.items()]
         if any(c in line for line in lines for c in "\r\n\0") or any(c <= " " or c == "\x7f" for c in request.path):
             raise ValueError("a header or an id has a line break, a space or a control character in it")
@@ -200,8 +264,8 @@ class AsyncPool:
                     if not kept:
                         connection = await asyncio.wait_for(self._connect(), settings.timeout)
                     assert connection is not None
-                    status, headers, body = await asyncio.wait_for(connection.exchange(text, pieces),
-                                                                   settings.timeout + request.wait)
+                    status, headers, body = await connection.exchange(text, pieces, settings.patience(request),
+                                                                         self._write_together if small else None)
                     break
                 except (OSError, asyncio.TimeoutError) as error:
                     if connection is not None and connection.transport is not None:
@@ -230,7 +294,7 @@ class AsyncClient(AsyncOperations):
             c = await client.matmul(a, b)
     """
 
-    def __init__(self, url: str | None = None, timeout: float = 60.0, share: bool = False, *,
+    def __init__(self, url: str | None = None, timeout: float | None = 60.0, share: bool = False, *,
                  api_key: str | None = None, retries: int = 0, headers: Mapping[str, str] | None = None,
                  verify: bool | str = True, cert: str | tuple[str, str] | None = None,
                  connections: int = 64) -> None:
@@ -241,6 +305,9 @@ class AsyncClient(AsyncOperations):
         self._connections = connections
         self._pool: AsyncPool | None = None
         self.tensors = AsyncTensors(self)
+
+    def __repr__(self) -> str:
+        return f"<blasd.AsyncClient {self.url}>"
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -281,7 +348,7 @@ class AsyncClient(AsyncOperations):
             except BaseException as caught:
                 error = caught
 
-    async def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
+    async def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = 3600.0,
                   progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                   device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                   out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
@@ -307,6 +374,7 @@ class AsyncClient(AsyncOperations):
     async def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64,
                   progress: bool = False, **options: Any) -> AsyncIterator[Result]:
         """The Results of many jobs in order, `in_flight` of them at a time. See Client.map."""
+        at_least_one(in_flight)
         waiting: collections.deque[asyncio.Task[Result]] = collections.deque()
         source = iter(jobs)
         bar = JobsBar(progress, op, jobs)
@@ -326,13 +394,13 @@ class AsyncClient(AsyncOperations):
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+    def graph(self, *, timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
               labels: Labels | None = None, notify: str | None = None) -> AsyncGraph:
         """Records steps that feed each other: `async with client.graph() as g:`. See Client.graph."""
         return AsyncGraph(self, Options(priority, deadline_ms, device, idempotency_key, labels, notify=notify), timeout, progress)
 
-    async def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
+    async def _graph(self, steps: Steps, options: Options, timeout: float | None, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
         with JobBar(progress, "graph") as show:
             return await self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))

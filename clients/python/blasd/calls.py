@@ -111,11 +111,12 @@ class Calls:
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def run(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any], options: Options,
-            timeout: float, watch: Watch | None = None,
+            timeout: float | None, watch: Watch | None = None,
             out: Array | Mapping[str, Array] | None = None, graph: Mapping[str, str] | None = None) -> Talk[Result]:
         """A job from its submission to its result; the job is cancelled when the time is over. graph: its steps and
         results as JSON texts, where it is one."""
-        end = time.monotonic() + timeout
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        check_places(out)
         arrays = self.checked(op, params, inputs)
         document: Document
         while True:
@@ -326,6 +327,20 @@ class Calls:
             return None if share is None else share.file_of(arrays)
         except OSError:  # the store is full, or is there no more
             return None
+
+
+def at_least_one(in_flight: int) -> None:
+    if in_flight < 1:  # none would ever be sent
+        raise ValueError(f"in_flight must be at least 1, not {in_flight!r}")
+
+
+def check_places(out: Any) -> None:
+    """What no result can be written to fails before anything is sent."""
+    for place in () if out is None else out.values() if isinstance(out, Mapping) else (out,):
+        if not isinstance(place, np.ndarray):
+            raise InputError("out", f"a {type(place).__name__} is no NumPy array", "invalid_field")
+        if not place.flags.writeable:
+            raise InputError("out", "the array is read-only", "invalid_field")
 
 
 def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import named
 from .arrays import Array
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk
+from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
 from .graphs import Graph, Steps
 from .jobs import Job
 from .operations import Operations
@@ -33,7 +33,7 @@ class Client(Operations):
 
     url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080. unix:/PATH is a
     socket. With user:password@ before the host (what is special in them as %40) they are sent, for a proxy that asks.
-    timeout: seconds without any answer after which a request is given up.
+    timeout: seconds in which no byte goes either way after which a request is given up; None: never.
     share: the service runs on this machine as this user, started with --share: large inputs and results go through
     shared memory instead of the connection. Raises Error where that is not so. Inputs that no file can be made for
     (the store is full), or that the service does not take (it was started anew, without --share), are sent after all.
@@ -48,7 +48,7 @@ class Client(Operations):
     A job is never sent a second time where the service may have taken it, unless it has an idempotency key.
     """
 
-    def __init__(self, url: str | None = None, timeout: float = 60.0, share: bool = False, *,
+    def __init__(self, url: str | None = None, timeout: float | None = 60.0, share: bool = False, *,
                  api_key: str | None = None, retries: int = 0, headers: Mapping[str, str] | None = None,
                  verify: bool | str = True, cert: str | tuple[str, str] | None = None) -> None:
         settings = Settings(url, timeout, api_key, headers, verify, cert, retries)
@@ -62,6 +62,9 @@ class Client(Operations):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_background": None}
+
+    def __repr__(self) -> str:
+        return f"<blasd.Client {self.url}>"
 
     def __enter__(self) -> Client:
         return self
@@ -97,7 +100,7 @@ class Client(Operations):
 
     # --- operations -------------------------------------------------------------------------------------------------
 
-    def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
+    def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = 3600.0,
             progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
             device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
             out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
@@ -108,7 +111,7 @@ class Client(Operations):
         inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: names
         of outputs that the service keeps as tensors, in `Result.tensors`, in place of sending them. results: names of
         the outputs that are sent; default: all that are not kept. Arrays: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
-        not. params: dict. timeout: seconds; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
+        not. params: dict. timeout: seconds, None for no end; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
         a tqdm bar; a function is called with (state, fraction). out: an array for the first output, or arrays by name,
         which the results are written to. labels: strings by name, to find the job by. notify: a URL
         that is told of its end (docs/webhooks.md). put: URLs by names of outputs, which are put there once the job has
@@ -138,12 +141,13 @@ class Client(Operations):
         progress: True shows a tqdm bar of the jobs. The first job that fails raises; those in flight are cancelled, as
         they are when the iterator is closed.
         """
+        at_least_one(in_flight)
         with JobsBar(progress, op, jobs) as bar:
             for result in self._in_background().map(op, jobs, in_flight, options):
                 bar.step()
                 yield result
 
-    def graph(self, *, timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+    def graph(self, *, timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
               labels: Labels | None = None, notify: str | None = None) -> Graph:
         """Records steps that feed each other, and runs them as one job where the block ends:
@@ -157,7 +161,7 @@ class Client(Operations):
         """
         return Graph(self, Options(priority, deadline_ms, device, idempotency_key, labels, notify=notify), timeout, progress)
 
-    def _graph(self, steps: Steps, options: Options, timeout: float, progress: bool | Progress) -> Result:
+    def _graph(self, steps: Steps, options: Options, timeout: float | None, progress: bool | Progress) -> Result:
         arrays, texts = steps.request()
         with JobBar(progress, "graph") as show:
             return self._do(self._calls.run("graph", None, arrays, options, timeout, show, None, texts))

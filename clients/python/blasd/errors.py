@@ -1,6 +1,9 @@
 """What can go wrong: `Error` and its kinds. Each carries the service's own words."""
 from __future__ import annotations
 
+import asyncio
+import builtins
+import concurrent.futures
 import copyreg
 from typing import Any
 
@@ -20,11 +23,16 @@ class Error(Exception):
     statuses: frozenset[int] = frozenset()
 
     def __new__(cls, code: str = "", *rest: Any, **more: Any) -> Any:
-        return super().__new__(_kind(code, more.get("status", 0)) if cls is Error else cls, code, *rest)  # type: ignore[call-arg]
+        kind = _kind(code, more.get("status", 0)) if cls is Error else cls
+        if kind is not cls:
+            return kind.__new__(kind, code, *rest)
+        made = super().__new__(cls)  # without arguments, for Python's own kinds of OSError make an errno of them
+        made.args = (code, *rest)
+        return made
 
     def __init__(self, code: str, detail: str, *, status: int = 0, field: str = "", title: str = "", advice: str = "",
                  retry: bool = False, retry_after: float | None = None, job: dict[str, Any] | None = None) -> None:
-        super().__init__(": ".join(part for part in (field, title, detail) if part) + (f". {advice}" if advice else ""))
+        self.args = (": ".join(part for part in (field, title, detail) if part) + (f". {advice}" if advice else ""),)
         self.code, self.status, self.field, self.detail = code, status, field, detail
         self.title, self.advice, self.retry, self.retry_after, self.job = title, advice, retry, retry_after, job
 
@@ -40,14 +48,18 @@ class Error(Exception):
                    retry=problem.get("retry", False), retry_after=retry_after, job=job)
 
 
-class ConnectionError(Error):
-    """There was no answer: nobody listens, or the connection broke."""
+class ConnectionError(Error, builtins.ConnectionError):
+    """There was no answer: nobody listens, or the connection broke. Python's ConnectionError, too."""
 
     codes = frozenset({"connection_failed"})
 
 
-class Timeout(Error):
-    """The time given for it was over."""
+# one class from Python 3.11 on
+_TIMES = dict.fromkeys((TimeoutError, concurrent.futures.TimeoutError, asyncio.TimeoutError))
+
+
+class Timeout(Error, *_TIMES):  # type: ignore[misc]
+    """The time given for it was over. Python's TimeoutError, too, as of any future."""
 
     codes = frozenset({"timeout", "deadline_exceeded", "request_timeout"})
 
@@ -108,8 +120,8 @@ class Conflict(Error):
     statuses = frozenset({409})
 
 
-class Cancelled(Error):
-    """The job was cancelled."""
+class Cancelled(Error, concurrent.futures.CancelledError):
+    """The job was cancelled. concurrent.futures' CancelledError, too."""
 
     codes = frozenset({"cancelled", "job_ended_without_result"})
 

@@ -142,7 +142,7 @@ class Graph(Steps):
     """A graph that runs where its `with` block ends; then `step.value` is an array, and `graph.result` the Result with all
     results by name, `STEP.OUTPUT`, and with `graph.result.job["steps"]` the account of each step."""
 
-    def __init__(self, client: Client, options: Options, timeout: float, progress: bool | Progress) -> None:
+    def __init__(self, client: Client, options: Options, timeout: float | None, progress: bool | Progress) -> None:
         super().__init__()
         self._client, self._options, self._timeout, self._progress = client, options, timeout, progress
 
@@ -157,7 +157,7 @@ class Graph(Steps):
 class AsyncGraph(Steps):
     """The same for an AsyncClient: `async with client.graph() as g:`."""
 
-    def __init__(self, client: AsyncClient, options: Options, timeout: float, progress: bool | Progress) -> None:
+    def __init__(self, client: AsyncClient, options: Options, timeout: float | None, progress: bool | Progress) -> None:
         super().__init__()
         self._client, self._options, self._timeout, self._progress = client, options, timeout, progress
 

@@ -36,11 +36,11 @@ class Operations:
     def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError
 
-    def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
-                 priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                 idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                 put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
-                 **others: Any) -> Any:
+    def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float | None = 3600.0,
+                 progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
+                 device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
+                 notify: str | None = None, put: Mapping[str, str] | None = None,
+                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """Cholesky factor, a = L @ L.T. As numpy.linalg.cholesky.
 
         The factor of symmetric positive definite matrices, as numpy.linalg.cholesky gives it. It is computed in
@@ -62,7 +62,7 @@ class Operations:
     def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                  metric: str | None = None, output: str | None = None, p: float | None = None,
                  base: float | None = None, k: int | None = None, radius: float | None = None,
-                 max_pairs: int | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
+                 max_pairs: int | None = None, timeout: float | None = 3600.0, progress: bool | Progress = False,
                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
                  put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
@@ -112,7 +112,7 @@ class Operations:
                            labels=labels, notify=notify, put=put, out=out, **others)
 
     def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
-             timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+             timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
              labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
              out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
@@ -135,7 +135,7 @@ class Operations:
                            progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
                            idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out, **others)
 
-    def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float = 3600.0,
+    def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float | None = 3600.0,
                  progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                  device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                  notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -157,7 +157,7 @@ class Operations:
                            progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
                            idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out, **others)
 
-    def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float = 3600.0,
+    def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float | None = 3600.0,
               progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
               device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
               notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -184,7 +184,7 @@ class Operations:
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None, transpose_b: bool | None = None,
                alpha: float | None = None, beta: float | None = None, precision: str | None = None,
-               exact: bool | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
+               exact: bool | None = None, timeout: float | None = 3600.0, progress: bool | Progress = False,
                priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
                put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
@@ -219,7 +219,7 @@ class Operations:
                                    put=put, out=out, **others)
         return value
 
-    def qr(self, a: Any, mode: str | None = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
+    def qr(self, a: Any, mode: str | None = None, *, timeout: float | None = 3600.0, progress: bool | Progress = False,
            priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
            idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
            put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
@@ -243,7 +243,7 @@ class Operations:
                    tol: float | None = None, max_iter: int | None = None, learning_rate: float | None = None,
                    iterations: int | None = None, level: float | None = None, cov_type: str | None = None,
                    use_t: bool | None = None, residuals: bool | None = None, cov_params: bool | None = None,
-                   rcond: float | None = None, certify: bool | None = None, timeout: float = 3600.0,
+                   rcond: float | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
                    progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                    device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                    notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -303,7 +303,7 @@ class Operations:
         return value
 
     def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-              refinement: str | None = None, certify: bool | None = None, timeout: float = 3600.0,
+              refinement: str | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
               progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
               device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
               notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -340,10 +340,10 @@ class Operations:
                                    **others)
         return value
 
-    def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *, timeout: float = 3600.0,
-            progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-            device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-            notify: str | None = None, put: Mapping[str, str] | None = None,
+    def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *,
+            timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+            deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+            labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
             out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """Singular value decomposition, a = U @ diag(S) @ Vh. As numpy.linalg.svd: (U, S, Vh), or S alone.
 
@@ -369,7 +369,7 @@ class AsyncOperations:
     async def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError
 
-    async def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float = 3600.0,
+    async def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float | None = 3600.0,
                        progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                        device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                        notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -383,7 +383,7 @@ class AsyncOperations:
     async def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                        metric: str | None = None, output: str | None = None, p: float | None = None,
                        base: float | None = None, k: int | None = None, radius: float | None = None,
-                       max_pairs: int | None = None, timeout: float = 3600.0, progress: bool | Progress = False,
+                       max_pairs: int | None = None, timeout: float | None = 3600.0, progress: bool | Progress = False,
                        priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                        idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
                        put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
@@ -396,7 +396,7 @@ class AsyncOperations:
                                  **others)
 
     async def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
-                   timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+                   timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                    deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                    labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
@@ -406,10 +406,10 @@ class AsyncOperations:
                                  idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
                                  **others)
 
-    async def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float = 3600.0,
-                       progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                       device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                       notify: str | None = None, put: Mapping[str, str] | None = None,
+    async def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None,
+                       timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+                       deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+                       labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
                        out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.eigvalsh."""
         return await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
@@ -417,7 +417,7 @@ class AsyncOperations:
                                  idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
                                  **others)
 
-    async def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float = 3600.0,
+    async def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float | None = 3600.0,
                     progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                     device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                     notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -430,7 +430,7 @@ class AsyncOperations:
 
     async def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None,
                      transpose_b: bool | None = None, alpha: float | None = None, beta: float | None = None,
-                     precision: str | None = None, exact: bool | None = None, timeout: float = 3600.0,
+                     precision: str | None = None, exact: bool | None = None, timeout: float | None = 3600.0,
                      progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                      device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                      notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -443,11 +443,11 @@ class AsyncOperations:
                                          labels=labels, notify=notify, put=put, out=out, **others)
         return value
 
-    async def qr(self, a: Any, mode: str | None = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
-                 priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                 idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                 put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
-                 **others: Any) -> Any:
+    async def qr(self, a: Any, mode: str | None = None, *, timeout: float | None = 3600.0,
+                 progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
+                 device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
+                 notify: str | None = None, put: Mapping[str, str] | None = None,
+                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
         """See Client.qr."""
         return await self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress,
                                  priority=priority, deadline_ms=deadline_ms, device=device,
@@ -459,7 +459,7 @@ class AsyncOperations:
                          tol: float | None = None, max_iter: int | None = None, learning_rate: float | None = None,
                          iterations: int | None = None, level: float | None = None, cov_type: str | None = None,
                          use_t: bool | None = None, residuals: bool | None = None, cov_params: bool | None = None,
-                         rcond: float | None = None, certify: bool | None = None, timeout: float = 3600.0,
+                         rcond: float | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
                          progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                          device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                          notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -476,7 +476,7 @@ class AsyncOperations:
         return value
 
     async def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-                    refinement: str | None = None, certify: bool | None = None, timeout: float = 3600.0,
+                    refinement: str | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
                     progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                     device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                     notify: str | None = None, put: Mapping[str, str] | None = None,
@@ -490,7 +490,7 @@ class AsyncOperations:
         return value
 
     async def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *,
-                  timeout: float = 3600.0, progress: bool | Progress = False, priority: str | None = None,
+                  timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                   deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                   labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:

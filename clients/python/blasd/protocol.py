@@ -12,12 +12,13 @@ import math
 import os
 import platform
 import secrets
+import socket
 import ssl
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from .errors import Error
 
 BINARY = "application/x-safetensors"
 Piece = Union[bytes, memoryview]
+T = TypeVar("T")
 
 
 @dataclasses.dataclass
@@ -73,13 +75,15 @@ class Sleep:
 class Settings:
     """Where the service is and how it is spoken to: shared by both clients, and picklable."""
 
-    def __init__(self, given: str | None, timeout: float, api_key: str | None, headers: Mapping[str, str] | None,
+    def __init__(self, given: str | None, timeout: float | None, api_key: str | None, headers: Mapping[str, str] | None,
                  verify: bool | str, cert: str | tuple[str, str] | None, retries: int) -> None:
         url = given or os.environ.get("BLASD_URL") or "http://127.0.0.1:8080"
         self.timeout, self.retries = timeout, retries
         self.verify, self.cert = verify, cert
         self.socket_path: str | None = None
-        self.prefix, self.proxy = "", None
+        self.prefix = ""
+        self.proxy: tuple[str, int] | None = None
+        self.proxy_headers: dict[str, str] = {}
         user = ""
         if url.startswith("unix:"):
             self.url, self.socket_path = url, url[len("unix:"):]
@@ -94,14 +98,15 @@ class Settings:
                 raise ValueError(f"{self.url!r} is not a URL like http://HOST:PORT")
             self.scheme, self.host, self.prefix = parts.scheme, parts.hostname, parts.path.rstrip("/")
             self.port = parts.port or (443 if self.scheme == "https" else 80)
-            self.proxy = _proxy_for(self.scheme, self.host, self.port)
+            self.proxy, self.proxy_headers = _proxy_for(self.scheme, self.host, self.port)
         self.headers = {"Host": self._host_header(), "User-Agent": _user_agent(), **dict(headers or {})}
         api_key = api_key or os.environ.get("BLASD_API_KEY")
         if user and not url.startswith("unix:"):
-            secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
-            self.headers.setdefault("Authorization", f"Basic {secret}")
+            self.headers.setdefault("Authorization", _basic(user))
         elif api_key:
             self.headers.setdefault("Authorization", f"Bearer {api_key}")
+        if self.scheme == "http":  # to the proxy itself; of https it sees nothing but what opens the tunnel
+            self.headers.update(self.proxy_headers)
         for name, value in self.headers.items():
             if any(c in f"{name}{value}" for c in "\r\n\0"):
                 raise ValueError(f"the header {name!r} has a line break in it")
@@ -115,12 +120,13 @@ class Settings:
         """How an https service is checked; None for http."""
         if self.scheme != "https":
             return None
-        context = ssl.create_default_context(cafile=self.verify if isinstance(self.verify, str) else None)
+        authority = self.verify if isinstance(self.verify, str) else None
+        context = _read(authority, lambda: ssl.create_default_context(cafile=authority))
         if self.verify is False:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if self.cert is not None:
             certificate, key = (self.cert, None) if isinstance(self.cert, str) else self.cert
-            context.load_cert_chain(certificate, key)
+            _read(certificate if key is None else f"{certificate}, {key}", lambda: context.load_cert_chain(certificate, key))
         return context
 
     def target(self, path: str) -> str:
@@ -129,15 +135,18 @@ class Settings:
             return f"http://{self._host_header()}{self.prefix}{path}"
         return self.prefix + path
 
+    def patience(self, request: Request) -> float | None:
+        """Seconds without a byte either way after which it is given up; None: never."""
+        return None if self.timeout is None else self.timeout + request.wait
+
     def lost(self, request: Request, error: Exception) -> Error:
         """The error for a request that got no answer."""
         text = str(error) or type(error).__name__
         advice = ""
         if not request.safe and not isinstance(error, ConnectionRefusedError):
             advice = "The service may have taken the job: under an idempotency_key it is safe to send it again"
-        if isinstance(error, TimeoutError):
-            return Error("timeout", f"{self.url}: no answer within {self.timeout + request.wait:g} s", retry=True,
-                         advice=advice)
+        if isinstance(error, (TimeoutError, socket.timeout)):  # one class from Python 3.10 on
+            return Error("timeout", f"{self.url}: no answer within {self.patience(request):g} s", retry=True, advice=advice)
         return Error("connection_failed", f"{self.url}: {text}", retry=True, advice=advice)
 
 
@@ -146,14 +155,32 @@ def _user_agent() -> str:
     return f"blasd-python/{__version__} Python/{platform.python_version()} NumPy/{np.__version__}"
 
 
-def _proxy_for(scheme: str, host: str, port: int) -> tuple[str, int] | None:
-    """The proxy that the environment names for it (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), never one for loopback."""
+def _basic(user: str) -> str:
+    """The header's value for USER:PASSWORD as a URL has them."""
+    return f"Basic {base64.b64encode(urllib.parse.unquote(user).encode()).decode()}"
+
+
+def _read(path: str | None, load: Callable[[], T]) -> T:
+    """The call, with the file's name in what goes wrong."""
+    try:
+        return load()
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def _proxy_for(scheme: str, host: str, port: int) -> tuple[tuple[str, int] | None, dict[str, str]]:
+    """The proxy that the environment names for it (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), never one for loopback, and what
+    it is told of the user in its URL."""
     proxy = urllib.request.getproxies().get(scheme)
     if not proxy or host in ("localhost", "::1") or host.startswith("127.") or \
             urllib.request.proxy_bypass(f"{host}:{port}"):
-        return None
+        return None, {}
     parts = urllib.parse.urlsplit(proxy if "//" in proxy else f"http://{proxy}")
-    return (parts.hostname, parts.port or 8080) if parts.hostname else None
+    user, at, _host = parts.netloc.rpartition("@")
+    if not parts.hostname:
+        return None, {}
+    return (parts.hostname, parts.port or 8080), {"Proxy-Authorization": _basic(user)} if at else {}
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:

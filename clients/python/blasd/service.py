@@ -36,6 +36,9 @@ class Service:
             raise Error("start_failed", f"the service did not start: {text}")
         self.url = line.split()[1]
 
+    def __repr__(self) -> str:
+        return f"<blasd.Service {self.url} {'running' if self.process.poll() is None else 'stopped'}>"
+
     def client(self, **options: Any) -> Client:
         """A Client of this service; options as Client takes them."""
         return Client(self.url, **options)

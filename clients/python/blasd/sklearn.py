@@ -41,14 +41,28 @@ def _number(estimator: Any, name: str, kind: Any, low: float, strict: bool = Fal
                          f"Got {value!r} instead.")
 
 
+def _fixed(estimator: Any, **only: tuple[Any, ...]) -> None:
+    """Refuses what scikit-learn can do and the service cannot, in place of another answer."""
+    for name, values in only.items():
+        value = getattr(estimator, name)
+        if not any(value is one or (isinstance(one, str) and value == one) for one in values):
+            raise ValueError(f"The '{name}' parameter of {type(estimator).__name__} must be "
+                             f"{' or '.join(map(repr, values))} here. Got {value!r} instead.")
+
+
 class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fits by a regression job; the subclasses say its parameters."""
 
     _method = "ols"
+    _flat_column = False  # whether coef_ has one dimension where y is a column, as scikit-learn's has
     fit_intercept: bool
 
     def _params(self) -> dict[str, Any]:
         return {}
+
+    def _regress(self, X: Array, y: Array, weight: Array | None, params: dict[str, Any]) -> Result:
+        fit: Result = client().regression(X, y, weight, **params)
+        return fit
 
     def _learn(self, fit: Result) -> None:
         pass
@@ -62,7 +76,7 @@ class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[
         params: dict[str, Any] = {"method": self._method, "fit_intercept": bool(self.fit_intercept), **self._params()}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", JobWarning)
-            fit = client().regression(X, y, weight, **params)
+            fit = self._regress(X, y, weight, params)
         for text in caught:
             if issubclass(text.category, JobWarning):
                 kind = ConvergenceWarning if any(word in str(text.message) for word in ("converge", "diverge", "sweeps")) \
@@ -70,7 +84,7 @@ class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[
                 warnings.warn(str(text.message), kind, stacklevel=2)
             else:
                 warnings.warn_explicit(text.message, text.category, text.filename, text.lineno)
-        self.coef_ = fit["coef"]
+        self.coef_ = fit["coef"][0] if column and self._flat_column else fit["coef"]
         self.intercept_: Any
         self.intercept_ = fit["intercept"] if fit["intercept"].ndim else float(fit["intercept"])
         if not self.fit_intercept:
@@ -89,26 +103,55 @@ class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[
 
 
 class LinearRegression(_Linear):
-    """Ordinary least squares. Attributes: coef_, intercept_, rank_, singular_, n_features_in_, feature_names_in_."""
+    """Ordinary least squares. copy_X, tol and n_jobs change nothing; positive can only be False. Attributes: coef_,
+    intercept_, rank_, singular_, n_features_in_, feature_names_in_."""
 
-    def __init__(self, *, fit_intercept: bool = True) -> None:
+    def __init__(self, *, fit_intercept: bool = True, copy_X: bool = True, tol: float = 1e-6, n_jobs: int | None = None,
+                 positive: bool = False) -> None:
         self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.positive = positive
+
+    def _params(self) -> dict[str, Any]:
+        _fixed(self, positive=(False,))
+        return {}
+
+    def _regress(self, X: Array, y: Array, weight: Array | None, params: dict[str, Any]) -> Result:
+        if not self.fit_intercept:
+            return super()._regress(X, y, weight, params)
+        # rank and singular values are those of the centred points in scikit-learn, and so is the least of several solutions
+        x_mean = np.average(X, axis=0, weights=weight).astype(X.dtype)
+        y_mean = np.average(y, axis=0, weights=weight).astype(X.dtype)
+        fit = super()._regress(X - x_mean, y - y_mean, weight, {**params, "fit_intercept": False})
+        fit["intercept"] = np.asarray(y_mean - fit["coef"] @ x_mean)
+        return fit
 
     def _learn(self, fit: Result) -> None:
-        self.rank_ = int(fit["rank"]) - (1 if self.fit_intercept else 0)
+        self.rank_ = int(fit["rank"])
         self.singular_ = fit["singular_values"]
 
 
 class Ridge(_Linear):
-    """|y - Xb|^2 + alpha |b|^2. Attributes: coef_, intercept_, n_iter_ (None), solver_."""
+    """|y - Xb|^2 + alpha |b|^2, in closed form whatever solver, tol and random_state say; positive can only be False, and
+    there is no max_iter, for there are no iterations. Attributes: coef_, intercept_, n_iter_ (None), solver_."""
 
     _method = "ridge"
+    _flat_column = True
 
-    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True) -> None:
+    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True, copy_X: bool = True, tol: float = 1e-4,
+                 solver: str = "auto", positive: bool = False, random_state: Any = None) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.tol = tol
+        self.solver = solver
+        self.positive = positive
+        self.random_state = random_state
 
     def _params(self) -> dict[str, Any]:
+        _fixed(self, positive=(False,), solver=("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga"))
         _number(self, "alpha", Real, 0)
         return {"alpha": float(self.alpha)}
 
@@ -118,19 +161,35 @@ class Ridge(_Linear):
 
 class ElasticNet(_Linear):
     """|y - Xb|^2 / (2n) + alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2 by coordinate descent. tol: the duality
-    gap at which to stop, against the squares of y. Attributes: coef_, intercept_, n_iter_, dual_gap_."""
+    gap at which to stop, against the squares of y. precompute, copy_X, random_state and selection change nothing;
+    warm_start and positive can only be False. Attributes: coef_, sparse_coef_, intercept_, n_iter_, dual_gap_."""
 
     _method = "elastic_net"
+    _flat_column = True
 
-    def __init__(self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True, max_iter: int = 1000,
-                 tol: float = 1e-4) -> None:
+    def __init__(self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True, precompute: Any = False,
+                 max_iter: int = 1000, copy_X: bool = True, tol: float = 1e-4, warm_start: bool = False,
+                 positive: bool = False, random_state: Any = None, selection: str = "cyclic") -> None:
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
+        self.precompute = precompute
         self.max_iter = max_iter
+        self.copy_X = copy_X
         self.tol = tol
+        self.warm_start = warm_start
+        self.positive = positive
+        self.random_state = random_state
+        self.selection = selection
+
+    @property
+    def sparse_coef_(self) -> Any:
+        """coef_ as a sparse matrix of SciPy's."""
+        from scipy.sparse import csr_matrix
+        return csr_matrix(self.coef_)
 
     def _params(self) -> dict[str, Any]:
+        _fixed(self, warm_start=(False,), positive=(False,), selection=("cyclic", "random"))
         _number(self, "alpha", Real, 0)
         _number(self, "max_iter", Integral, 1)
         _number(self, "tol", Real, 0)
@@ -143,8 +202,8 @@ class ElasticNet(_Linear):
     def _learn(self, fit: Result) -> None:
         gap, sweeps = fit["dual_gap"], fit["n_iter"]
         # scikit-learn's: for one target a number, for more an array (dual_gap_) and a list (n_iter_)
-        self.dual_gap_ = float(gap) if gap.ndim == 0 or gap.size == 1 else gap
-        self.n_iter_ = int(sweeps) if sweeps.ndim == 0 or sweeps.size == 1 else sweeps.tolist()
+        self.dual_gap_ = gap.item() if gap.size == 1 else gap
+        self.n_iter_ = sweeps.item() if sweeps.size == 1 else sweeps.tolist()
 
 
 class Lasso(ElasticNet):
@@ -152,8 +211,11 @@ class Lasso(ElasticNet):
 
     _method = "lasso"
 
-    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True, max_iter: int = 1000, tol: float = 1e-4) -> None:
-        super().__init__(alpha, fit_intercept=fit_intercept, max_iter=max_iter, tol=tol)
+    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True, precompute: Any = False, copy_X: bool = True,
+                 max_iter: int = 1000, tol: float = 1e-4, warm_start: bool = False, positive: bool = False,
+                 random_state: Any = None, selection: str = "cyclic") -> None:
+        super().__init__(alpha, fit_intercept=fit_intercept, precompute=precompute, copy_X=copy_X, max_iter=max_iter, tol=tol,
+                         warm_start=warm_start, positive=positive, random_state=random_state, selection=selection)
 
 
 class GradientDescentRegressor(_Linear):
@@ -179,14 +241,18 @@ class GradientDescentRegressor(_Linear):
 _METRICS = {"minkowski", "euclidean", "l2", "l1", "manhattan", "cityblock", "chebyshev", "cosine", "sqeuclidean",
             "correlation", "canberra", "braycurtis", "hamming", "seuclidean", "mahalanobis", "jensenshannon", "jaccard",
             "dice", "rogerstanimoto", "russellrao", "sokalmichener", "sokalsneath", "yule"}
+_OPTIONS = {"minkowski": ("p",), "seuclidean": ("V",), "mahalanobis": ("V", "VI")}
 _ALIASES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
 
 
 def _metric(name: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A metric with its options as inputs and parameters of a distance job."""
+    """A metric with its options as inputs and parameters of a distance job; TypeError for one that it does not have."""
     if name not in _METRICS:
         raise ValueError(f"metric {name!r} is not one of {', '.join(sorted(_METRICS))}")
     metric = _ALIASES.get(name, name)
+    others = set(options) - {"w", *_OPTIONS.get(metric, ())}
+    if others:
+        raise TypeError(f"the metric {name!r} takes no {' and no '.join(sorted(others))} here")
     inputs = {key: options[key] for key in ("w", "V", "VI") if options.get(key) is not None}
     params: dict[str, Any] = {"metric": metric}
     if metric == "minkowski":
@@ -195,13 +261,17 @@ def _metric(name: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
-    """The nearest of the fitted points, by comparing with all of them (algorithm "brute"). Attributes:
-    n_features_in_, feature_names_in_, n_samples_fit_, effective_metric_, effective_metric_params_."""
+    """The nearest of the fitted points, by comparing with all of them whatever `algorithm` says; leaf_size and n_jobs
+    change nothing. Attributes: n_features_in_, feature_names_in_, n_samples_fit_, effective_metric_, effective_metric_params_."""
 
-    def __init__(self, *, n_neighbors: int = 5, radius: float = 1.0, metric: str = "minkowski", p: float = 2,
-                 metric_params: dict[str, Any] | None = None) -> None:
+    def __init__(self, *, n_neighbors: int = 5, radius: float = 1.0, algorithm: str = "auto", leaf_size: int = 30,
+                 metric: str = "minkowski", p: float = 2, metric_params: dict[str, Any] | None = None,
+                 n_jobs: int | None = None) -> None:
         self.n_neighbors = n_neighbors
         self.radius = radius
+        self.algorithm = algorithm
+        self.leaf_size = leaf_size
+        self.n_jobs = n_jobs
         self.metric = metric
         self.p = p
         self.metric_params = metric_params
@@ -209,6 +279,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> NearestNeighbors:
         """Keeps the points to compare with. y is not used."""
         self._fit_X = _validate(self, X, dtype=[np.float64, np.float32], order="C")
+        _fixed(self, algorithm=("auto", "brute", "ball_tree", "kd_tree"))
         _number(self, "n_neighbors", Integral, 1)
         _number(self, "radius", Real, 0)
         options = dict(self.metric_params or {})
@@ -265,11 +336,12 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         return (distances, indices) if return_distance else indices
 
 
-def pairwise_distances(X: Any, Y: Any = None, metric: str = "euclidean", **options: Any) -> Array:
-    """As sklearn.metrics.pairwise_distances, for metrics by name: (n, n) of X alone, or (n, m) from X to Y."""
+def pairwise_distances(X: Any, Y: Any = None, metric: str = "euclidean", *, n_jobs: int | None = None, **kwds: Any) -> Array:
+    """As sklearn.metrics.pairwise_distances, for metrics by name: (n, n) of X alone, or (n, m) from X to Y. n_jobs changes
+    nothing; a NaN is refused."""
     from sklearn.utils import check_array
+    inputs, params = _metric(metric, kwds)
     X = check_array(X, dtype=[np.float64, np.float32])
     Y = None if Y is None else check_array(Y, dtype=[np.float64, np.float32])
-    inputs, params = _metric(metric, options)
     distances: Array = client().distance(X, Y, **inputs, **params)
     return distances

@@ -16,10 +16,11 @@ from .protocol import Answer, Request, Settings, problem_of
 _BROKEN = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 _SMALL = 65536  # bytes up to which head and body go in one segment
 _MOST = 64  # idle connections that are kept
+_MOST_SENT = 1 << 24  # bytes of one call: of 2 GiB and more Python 3.9 makes none over TLS
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: str, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
 
@@ -59,7 +60,7 @@ class Pool:
         connection = http.client.HTTPSConnection(host, port, timeout=settings.timeout, blocksize=1 << 20,
                                                  context=self._tls)
         if settings.proxy is not None:
-            connection.set_tunnel(settings.host, settings.port)
+            connection.set_tunnel(settings.host, settings.port, settings.proxy_headers)
         return connection
 
     def _take(self) -> http.client.HTTPConnection:
@@ -113,7 +114,7 @@ class Pool:
         if connection.sock is None:
             connection.connect()
         sock: socket.socket = connection.sock  # type: ignore[assignment]
-        sock.settimeout(self.settings.timeout + request.wait)
+        sock.settimeout(self.settings.patience(request))
         connection.putrequest(request.method, self.settings.target(request.path), skip_host=True,
                               skip_accept_encoding=True)
         for name, value in {**self.settings.headers, **request.headers}.items():
@@ -123,7 +124,9 @@ class Pool:
         connection.endheaders(small or None)
         if not small:
             for piece in request.pieces:
-                sock.sendall(piece)
+                view = memoryview(piece)
+                while len(view) > 0:  # sendall would have the timeout be that of all of it
+                    view = view[sock.send(view[:_MOST_SENT]):]
 
 
 def _readable(sock: socket.socket) -> bool:
@@ -141,7 +144,7 @@ def _read(response: http.client.HTTPResponse) -> memoryview:
     body = np.empty(response.length, np.uint8).data
     at = 0
     while at < len(body):
-        count = response.readinto(body[at:])
+        count = response.readinto(body[at:at + (1 << 30)])
         if count == 0:
             raise http.client.IncompleteRead(bytes(body[:at]), len(body) - at)
         at += count

@@ -1,0 +1,76 @@
+"""Run with the newest NumPy, SciPy and scikit-learn, and with the system's: python science.py URL.
+
+What is taken from them keeps their signatures, and scikit-learn's own checks pass with nothing excused but what they skip."""
+import inspect
+import sys
+import warnings
+
+import blasd
+import blasd.default
+import blasd.linalg
+import blasd.sklearn
+import blasd.spatial.distance
+import numpy as np
+import scipy.spatial.distance
+import sklearn.linear_model
+import sklearn.metrics
+import sklearn.neighbors
+from sklearn.utils.estimator_checks import check_estimator
+
+
+def parameters(function):
+    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+blasd.default.set_client(blasd.Client(sys.argv[1]))
+if int(np.__version__.split(".")[0]) >= 2:
+    for name in ("cholesky", "eigh", "eigvalsh", "inv", "lstsq", "qr", "solve", "svd", "svdvals"):
+        assert parameters(getattr(blasd.linalg, name)) == parameters(getattr(np.linalg, name)), name
+for name in blasd.spatial.distance.__all__:
+    assert parameters(getattr(blasd.spatial.distance, name)) == parameters(getattr(scipy.spatial.distance, name)), name
+
+warnings.simplefilter("error", DeprecationWarning)
+for name in ("LinearRegression", "Ridge", "Lasso", "ElasticNet", "NearestNeighbors", "GradientDescentRegressor"):
+    mine = getattr(blasd.sklearn, name)
+    other = getattr(sklearn.linear_model, name, None) or getattr(sklearn.neighbors, name, None)
+    if other is not None:
+        ours, theirs = inspect.signature(mine).parameters, inspect.signature(other).parameters
+        assert set(theirs) - set(ours) <= ({"max_iter"} if name == "Ridge" else set()), name
+        for key in set(ours) & set(theirs):
+            assert (ours[key].kind, ours[key].default) == (theirs[key].kind, theirs[key].default), (name, key)
+    check_estimator(mine())
+
+rng = np.random.default_rng(3)
+X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
+for target in (y, y[:, None], rng.standard_normal((40, 2))):
+    for kind in ("LinearRegression", "Ridge", "Lasso", "ElasticNet"):
+        if kind == "Ridge" and target.shape == (40, 1) and tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
+            continue  # an older one gives coef_ another dimension more
+        mine, other = getattr(blasd.sklearn, kind)().fit(X, target), getattr(sklearn.linear_model, kind)().fit(X, target)
+        for name in ("coef_", "intercept_", "n_iter_", "dual_gap_", "rank_", "singular_", "n_features_in_"):
+            assert hasattr(mine, name) == hasattr(other, name), (kind, name)
+            if hasattr(other, name) and getattr(other, name) is not None:
+                assert np.shape(getattr(mine, name)) == np.shape(getattr(other, name)), (kind, name, target.shape)
+for wide in (X, X[:3], np.c_[X, X[:, 0]]):
+    for weight in (None, rng.random(len(wide))):
+        for intercept in (True, False):
+            mine, other = (kind(fit_intercept=intercept).fit(wide, y[:len(wide)], weight)
+                           for kind in (blasd.sklearn.LinearRegression, sklearn.linear_model.LinearRegression))
+            assert mine.rank_ == other.rank_ and np.allclose(mine.singular_, other.singular_, atol=1e-12)
+            assert np.allclose(mine.coef_, other.coef_) and np.isclose(mine.intercept_, other.intercept_)
+mine, other = blasd.sklearn.Lasso(0.1).fit(X, y), sklearn.linear_model.Lasso(0.1).fit(X, y)
+assert np.allclose(mine.sparse_coef_.toarray(), other.sparse_coef_.toarray(), atol=1e-4)
+blasd.sklearn.NearestNeighbors(algorithm="brute", n_jobs=2, leaf_size=9).fit(X).kneighbors(X)
+for wrong in (lambda: blasd.sklearn.Lasso(positive=True).fit(X, y), lambda: blasd.sklearn.ElasticNet(warm_start=True).fit(X, y),
+              lambda: blasd.sklearn.LinearRegression(positive=True).fit(X, y), lambda: blasd.sklearn.Ridge(solver="x").fit(X, y),
+              lambda: blasd.sklearn.NearestNeighbors(algorithm="guess").fit(X),
+              lambda: blasd.sklearn.NearestNeighbors(metric="euclidean", metric_params={"squared": True}).fit(X),
+              lambda: blasd.sklearn.pairwise_distances(X, metric="euclidean", squared=True)):
+    try:
+        wrong()
+    except (ValueError, TypeError) as error:
+        assert any(word in str(error) for word in ("positive", "warm_start", "solver", "algorithm", "squared")), error
+    else:
+        sys.exit("what the service cannot do was taken")
+assert np.allclose(blasd.sklearn.pairwise_distances(X, metric="euclidean", n_jobs=2), sklearn.metrics.pairwise_distances(X))
+print("right")

@@ -1,0 +1,288 @@
+"""The Python client's connections and their ends: proxies, patience, what a future raises, the newest of its neighbours."""
+import asyncio
+import base64
+import builtins
+import concurrent.futures
+import os
+import pickle
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+
+import blasd
+import blasd.protocol
+import numpy as np
+import pytest
+from service import ROOT
+from test_python_client import Listener, answer
+from test_tls import Authority
+
+
+@pytest.fixture
+def client(service):
+    with blasd.Client(service.url) as one:
+        yield one
+
+
+def both(url, *arguments, **options):
+    """What GET /ops gives each client, or raises."""
+    def ask():
+        return blasd.Client(url, *arguments, **options).ops()
+
+    async def ask_on_a_loop():
+        async with blasd.AsyncClient(url, *arguments, **options) as client:
+            return await client.ops()
+    return ask, lambda: asyncio.run(ask_on_a_loop())
+
+
+# --- what is raised ---------------------------------------------------------------------------------------------------
+
+
+def test_errors_are_pythons_kinds_too(client):
+    """So that what takes any future, or any connection, takes these."""
+    job = client.submit("regression", x=np.ones((40, 1)), y=np.arange(40.0), params={"method": "gd", "iterations": 20_000_000,
+                                                                                      "learning_rate": 1e-6})
+    with pytest.raises(TimeoutError) as caught:
+        job.result(0.05)
+    for one in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert isinstance(one, (blasd.Timeout, concurrent.futures.TimeoutError)) and isinstance(one, asyncio.TimeoutError)
+        assert str(one) == caught.value.args[0] and job.id in str(one) and one.retry and one.errno is None
+    job.cancel()
+    with pytest.raises(concurrent.futures.CancelledError, match="cancelled"):
+        job.result()
+    assert isinstance(job.exception(), blasd.Cancelled)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    for ask in both(url):
+        with pytest.raises(builtins.ConnectionError) as caught:
+            ask()
+        assert isinstance(caught.value, blasd.ConnectionError) and url in str(caught.value)
+
+
+def test_a_timeout_of_python_3_9_is_one(monkeypatch):
+    """There a socket's is no TimeoutError."""
+    class Old(OSError):
+        pass
+    monkeypatch.setattr(blasd.protocol.socket, "timeout", Old)
+    settings = blasd.Client("http://127.0.0.1:1")._calls.settings
+    assert isinstance(settings.lost(blasd.protocol.Request("GET", "/ops"), Old("timed out")), blasd.Timeout)
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_is_sent(client, monkeypatch):
+    one = {"a": [[1.0]], "b": [[1.0]]}
+    fixed = np.empty((1, 1))
+    fixed.flags.writeable = False
+    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
+    for out in ([1], fixed, {"c": 1.0}):
+        with pytest.raises(blasd.InputError, match="out"):
+            client.run("matmul", out=out, **one)
+    for count in (0, -1):
+        with pytest.raises(ValueError, match="in_flight"):
+            list(client.map("matmul", [one], in_flight=count))
+
+        async def main(count=count):
+            async with blasd.AsyncClient(client.url) as other:
+                return [result async for result in other.map("matmul", [one], in_flight=count)]
+        with pytest.raises(ValueError, match="in_flight"):
+            asyncio.run(main())
+    for ask in (*both("https://127.0.0.1:1", verify="/nowhere/ca.pem"), *both("https://127.0.0.1:1", cert="/nowhere/ca.pem")):
+        with pytest.raises(FileNotFoundError, match="/nowhere/ca.pem"):
+            ask()
+
+
+def test_no_timeout(service):
+    """None, as everywhere: for a request, and for a job."""
+    with blasd.Client(service.url, timeout=None) as client:
+        assert client.matmul([[2.0]], [[3.0]], timeout=None) == 6 and client.url in repr(client)
+
+    async def main():
+        async with blasd.AsyncClient(service.url, timeout=None) as client:
+            assert client.url in repr(client)
+            return await client.matmul([[2.0]], [[3.0]], timeout=None)
+    assert asyncio.run(main()) == 6
+
+
+# --- patience ---------------------------------------------------------------------------------------------------------
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop on which time passes as a test says."""
+    ahead = 0.0
+
+    def time(self):
+        return super().time() + self.ahead
+
+
+def test_an_answer_that_comes_slowly_is_waited_for():
+    """The timeout is for silence: a large array may take longer. 55 s before each piece, with 60 s of patience."""
+    listener = Listener(lambda self, connection: self.slowly(connection))
+    loop = Clock()
+    arrived, given_up = threading.Event(), threading.Event()
+    body = b'{"ops": []}'
+
+    def slowly(connection):
+        pieces = [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n", f"Content-Length: {len(body)}\r\n\r\n".encode(),
+                  *(body[i:i + 1] for i in range(len(body) - (len(listener.requests) > 1)))]
+        for piece in pieces:
+            arrived.clear()
+            loop.ahead += 55
+            connection.sendall(piece)
+            assert arrived.wait(60)
+        if len(listener.requests) > 1:  # the last byte never comes
+            loop.ahead += 70
+            loop.call_soon_threadsafe(lambda: None)
+            given_up.wait(60)
+        return True
+    listener.slowly = slowly
+
+    async def main():
+        async with blasd.AsyncClient(listener.url) as client:
+            first = await client.ops()
+            with pytest.raises(blasd.Timeout):
+                await client.ops()
+            return first
+    updated = blasd.aio._Connection.buffer_updated
+    try:
+        blasd.aio._Connection.buffer_updated = lambda self, count: (updated(self, count), arrived.set())[0]
+        assert loop.run_until_complete(main()) == []
+    finally:
+        blasd.aio._Connection.buffer_updated = updated
+        given_up.set()
+        listener.close()
+        loop.close()
+
+
+# --- proxies ----------------------------------------------------------------------------------------------------------
+
+
+class Proxy:
+    """Takes CONNECT from whom it knows and hands everything on to one place."""
+
+    def __init__(self, onward):
+        self.onward, self.heads = onward, []
+        self.sock = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://us%65r:p%3Aw@127.0.0.1:{self.sock.getsockname()[1]}"
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.sock.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(65536)
+        self.heads.append(head.decode())
+        known = base64.b64encode(b"user:p:w").decode()
+        if f"Proxy-Authorization: Basic {known}\r\n" not in self.heads[-1]:
+            connection.sendall(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
+            connection.close()
+            return
+        onward = socket.create_connection(("127.0.0.1", self.onward))
+        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        def pump(source, target):
+            try:
+                while (data := source.recv(65536)):
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+        threading.Thread(target=pump, args=(onward, connection), daemon=True).start()
+        pump(connection, onward)
+
+    def close(self):
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+class Secured(Listener):
+    """A Listener with TLS."""
+
+    def __init__(self, talk, certificate):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        self.requests, self.talk = [], talk
+        self.sock = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+        self.port = self.sock.getsockname()[1]
+        threading.Thread(target=self.run, daemon=True).start()
+
+
+def test_https_through_a_proxy_that_asks_who_it_is(tmp_path, monkeypatch):
+    """The user in the proxy's URL is told to it alone, and nothing of the request."""
+    service = Secured(lambda self, connection: answer(connection, {"ops": []}) and False,
+                      Authority(tmp_path, "ours").sign("service"))
+    proxy = Proxy(service.port)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("https_proxy", proxy.url)
+    for ask in both("https://blasd.test:8443/x", api_key="secret", verify=False):
+        assert ask() == []
+    assert len(proxy.heads) == 2 and all(head.startswith("CONNECT blasd.test:8443 HTTP/1.") for head in proxy.heads)
+    assert not any("secret" in head for head in proxy.heads) and service.authorization == "Bearer secret"
+    monkeypatch.setenv("https_proxy", proxy.url.replace("p%3Aw", "wrong"))
+    for ask in both("https://blasd.test:8443/x", verify=False):
+        with pytest.raises(blasd.ConnectionError, match="407"):
+            ask()
+    assert len(service.requests) == 2
+    proxy.close()
+    service.close()
+
+
+def test_a_proxy_for_http_that_asks_who_it_is(monkeypatch):
+    heard = []
+
+    class Hearing(Listener):
+        def run(self):
+            while True:
+                try:
+                    connection, _ = self.sock.accept()
+                except OSError:
+                    return
+                with connection:
+                    heard.append(connection.recv(65536).decode())
+                    answer(connection, {"ops": []})
+    listener = Hearing(None)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", listener.url.replace("//", "//user:pw@"))
+    for ask in both("http://blasd.test:8080"):
+        assert ask() == []
+        assert heard[-1].startswith("GET http://blasd.test:8080/ops HTTP/1.1\r\n")
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:pw').decode()}\r\n" in heard[-1]
+    assert blasd.Client("http://127.0.0.1:1")._calls.settings.proxy_headers == {}
+    listener.close()
+
+
+# --- the newest of what stands beside it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["the system's", "the newest"])
+def test_numpy_scipy_and_scikit_learn(which, service, request):
+    """Their signatures and attributes are ours, and scikit-learn's check_estimator passes."""
+    python = sys.executable
+    if which == "the newest":
+        python = request.getfixturevalue("venv")("science") / "bin/python"
+    else:
+        pytest.importorskip("sklearn")
+    done = subprocess.run([python, ROOT / "tests/integration/clients/science.py", service.url], capture_output=True, text=True,
+                          timeout=600, env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}, check=False)
+    assert done.returncode == 0 and done.stdout == "right\n", done.stderr[-3000:]
+
+
+def test_small_requests_of_one_turn_leave_together(service, monkeypatch):
+    """So that the service, which takes together what is there together, calls Redis once for many of them."""
+    sizes, send = [], blasd.aio.AsyncPool._send
+    monkeypatch.setattr(blasd.aio.AsyncPool, "_send", lambda pool: (sizes.append(len(pool._unsent)), send(pool))[1])
+
+    async def main():
+        async with blasd.AsyncClient(service.url) as client:
+            await asyncio.gather(*[client.matmul([[2.0]], [[float(i)]]) for i in range(16)])  # connects
+            sizes.clear()
+            return await asyncio.gather(*[client.matmul([[2.0]], [[float(i)]]) for i in range(16)])
+    assert [c[0, 0] for c in asyncio.run(main())] == [2.0 * i for i in range(16)] and sizes == [16]
