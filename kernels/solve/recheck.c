@@ -21,7 +21,8 @@
 #include <string.h>
 
 #define MOST_UNKNOWNS 1024 /* of a system that is looked at */
-#define MOST_WORK 0x1p28   /* elements of matrices times right-hand sides, for each job */
+#define MOST_WORK 0x1p27   /* elements of matrices that are gone through, for each job */
+#define AGAIN_WORK 60      /* how often that is, when a column is solved again */
 #define LOST 0x1p-4        /* of a row's size: with a larger error no digit need be right */
 #define BETTER 0x1p-4      /* what is computed again must be, against what was there */
 #define RIM 0x1p30 /* normal numbers below the least of them times this may have lost some */
@@ -34,11 +35,11 @@ struct look {
     struct blasd_task *task;
     int64_t n;
     long double *matrix, *factors; /* owned: n x n, column-major; as it stands, and LU of it */
-    long double *x, *low, *b, *r, *sizes; /* owned: n each */
-    int64_t *rows;                        /* owned: n; where LU has them from */
-    int *row_scale, *column_scale;        /* owned: n; exponents, of what is factored */
-    long double norm;                     /* of the matrix, infinity */
-    bool loaded, graded;                  /* whose elements differ much */
+    long double *x, *low, *b, *r, *sizes, *lost; /* owned: n each */
+    int64_t *rows;                               /* owned: n; where LU has them from */
+    int *row_scale, *column_scale;               /* owned: n; exponents, of what is factored */
+    long double norm;                            /* of the matrix, infinity */
+    bool loaded, graded;                         /* whose elements differ much */
     enum { NOT_FACTORED, AS_IT_STANDS, SCALED } factored;
     bool regular;
     bool sure; /* x came to rest: corrections fell below its last digit */
@@ -61,7 +62,7 @@ static double element(const struct blasd_tensor *tensor, int64_t at) {
 
 static bool make(struct look *look) {
     size_t n = (size_t)look->n, square = n * n;
-    look->matrix = blasd_cpu_alloc(2 * square + 5 * n, sizeof *look->matrix);
+    look->matrix = blasd_cpu_alloc(2 * square + 6 * n, sizeof *look->matrix);
     look->rows = blasd_cpu_alloc(n, sizeof *look->rows);
     look->row_scale = blasd_cpu_alloc(2 * n, sizeof *look->row_scale);
     if (look->matrix == NULL || look->rows == NULL || look->row_scale == NULL) return false;
@@ -72,6 +73,7 @@ static bool make(struct look *look) {
     look->b = look->low + n;
     look->r = look->b + n;
     look->sizes = look->r + n;
+    look->lost = look->sizes + n;
     return true;
 }
 
@@ -182,32 +184,36 @@ static long double product_error(long double x, long double y, long double produ
     return x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2);
 }
 
-/* look->r := b - A (x + low), as if in twice the precision; look->sizes := |A| |x| + |b|. */
-static void residual(struct look *look) {
+/* look->r := b - A (x + low), `fine` as if in twice the precision; look->sizes := |A| |x| + |b|. */
+static void residual(struct look *look, bool fine) {
     int64_t n = look->n;
+    long double *r = look->r, *lost = look->lost, *sizes = look->sizes;
     for (int64_t i = 0; i < n; i++) {
-        long double sum = look->b[i], lost = 0, size = fabsl(look->b[i]);
-        for (int64_t j = 0; j < n; j++) {
-            long double a = look->matrix[j * n + i], product, next, part;
-            if (a == 0) continue;
-            product = -a * look->x[j];
-            lost += product_error(-a, look->x[j], product) - a * look->low[j];
-            next = sum + product;
-            part = next - sum;
-            lost += (sum - (next - part)) + (product - part);
-            sum = next;
-            size += fabsl(product);
-        }
-        look->r[i] = sum + lost;
-        look->sizes[i] = size;
+        r[i] = look->b[i];
+        lost[i] = 0;
+        sizes[i] = fabsl(look->b[i]);
     }
+    for (int64_t j = 0; j < n; j++) {
+        const long double *column = look->matrix + j * n;
+        for (int64_t i = 0; look->x[j] != 0 && i < n; i++) {
+            long double product = -column[i] * look->x[j], next = r[i] + product;
+            if (fine) {
+                long double part = next - r[i];
+                lost[i] += product_error(-column[i], look->x[j], product) -
+                           column[i] * look->low[j] + (r[i] - (next - part)) + (product - part);
+            }
+            r[i] = next;
+            sizes[i] += fabsl(product);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) r[i] += lost[i];
 }
 
 /* By how much, of its own size, each element of A and b may be changed for look->x to be exact.
  * *error: the residual against norms, as backward_error has it. */
 static double off(struct look *look, double *error) {
     long double most = 0, greatest_r = 0, greatest_x = 0, greatest_b = 0, below;
-    residual(look);
+    residual(look, false);
     for (int64_t i = 0; i < look->n; i++) {
         long double r = fabsl(look->r[i]);
         if (r > 0 && !(r <= most * look->sizes[i])) most = r / look->sizes[i];
@@ -228,7 +234,7 @@ static void solve(struct look *look, long double *d) {
     substitute(look, look->b, look->x);
     for (int step = 0; step < STEPS && blasd_wanted(); step++) {
         long double most = 0;
-        residual(look);
+        residual(look, true);
         substitute(look, look->r, d);
         for (int64_t i = 0; i < look->n; i++) {
             long double size = fabsl(d[i]) / fabsl(look->x[i]);
@@ -276,6 +282,8 @@ static bool round_x(struct look *look) {
 
 /* look->x once more, by the way of factors `how`. Returns what off() says of it. */
 static double again(struct look *look, int how, double *error) {
+    look->work += AGAIN_WORK * (double)(look->n * look->n);
+    if ((int)look->factored != how) look->work += pow((double)look->n, 3) / 3;
     if ((int)look->factored != how) look->regular = factor(look, how == SCALED);
     look->factored = how == SCALED ? SCALED : AS_IT_STANDS;
     if (!look->regular) return INFINITY;
