@@ -259,7 +259,7 @@ template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T
     switch (finish) {
     case FINISH_KULCZYNSKI1: return s / both;
     case FINISH_ROGERSTANIMOTO: return 2 * both / (total + both);
-    case FINISH_RUSSELLRAO: return (total - s) / total;
+    case FINISH_RUSSELLRAO: return total < s ? 0 : (total - s) / total;
     case FINISH_SOKALSNEATH: return 2 * both / (s + 2 * both);
     case FINISH_YULE: return cross == 0 ? 0 : 2 * cross / pair_fma(s, total - (s + both), cross);
     default: return both / (2 * s + both);

@@ -314,7 +314,7 @@ PLAIN_LOOP(
 PLAIN_LOOP(dice, BOOLEAN_STEP, S = (U + V) / (2 * S + (U + V));)
 PLAIN_LOOP(kulczynski1, BOOLEAN_STEP, S = S / (U + V);)
 PLAIN_LOOP(rogerstanimoto, BOOLEAN_STEP, S = 2 * (U + V) / (total + (U + V));)
-PLAIN_LOOP(russellrao, BOOLEAN_STEP, S = (total - S) / total;)
+PLAIN_LOOP(russellrao, BOOLEAN_STEP, S = total < S ? 0 : (total - S) / total;)
 PLAIN_LOOP(sokalsneath, BOOLEAN_STEP, S = 2 * (U + V) / (S + 2 * (U + V));)
 PLAIN_LOOP(yule, BOOLEAN_STEP,
            S = U * V == 0 ? 0 : 2 * (U * V) / (S * (total - (S + (U + V))) + U * V);)

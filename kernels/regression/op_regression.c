@@ -278,7 +278,10 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
 
 static void choose_way(struct regression_shape *shape) {
     double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
-    if (work <= SMALL_WORK && shape->q <= 2 * shape->n + 16)
+    /* the triangle of a wide problem has nothing to pivot by, which a penalty needs */
+    bool penalised = shape->method == METHOD_RIDGE || blasd_regression_smooth(shape);
+    bool narrow = penalised ? shape->q <= shape->n : shape->q <= 2 * shape->n + 16;
+    if (work <= SMALL_WORK && narrow)
         shape->way = WAY_SMALL;
     else
         shape->way = shape->n >= shape->q ? WAY_TALL : WAY_WIDE;

@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STEPS 4 /* of refinement */
+#define MOST_STEPS 4  /* of refinement */
+#define GRADED 0x1p10 /* between the sizes of features */
 
 /* A feature, in the order of their sizes. */
 struct column {
@@ -110,25 +111,66 @@ static int ridge_tall(const struct regression_part *part, double root, const str
     return 0;
 }
 
-/* The same with fewer rows, and one unit for all columns: the least-norm solution of
+/* v, of n numbers, with a'v = g and of least norm, from a P = Q R of `qr`; and once more from what
+ * that leaves of g. room: 2 n. */
+static int least_norm(const double *a, const double *qr, const double *tau, const int *pivot,
+                      int64_t n, int64_t m, const double *g, double *v, double *room) {
+    double *along = room, *left = room + n;
+    int info = 0;
+    memset(v, 0, (size_t)n * sizeof *v);
+    for (int turn = 0; turn < 2 && info == 0; turn++) {
+        bool finite = true;
+        int64_t done = 0;
+        for (int64_t i = 0; i < m && blasd_wanted_after(&done, 4 * n); i++) {
+            long double sum = (long double)g[i];
+            for (int64_t j = 0; turn > 0 && j < n; j++)
+                sum -= (long double)a[i * n + j] * (long double)v[j];
+            left[i] = (double)sum;
+        }
+        memset(along, 0, (size_t)n * sizeof *along);
+        for (int64_t i = 0; i < m; i++) along[i] = left[pivot[i] - 1];
+        cblas_dtrsv(CblasColMajor, CblasUpper, CblasTrans, CblasNonUnit, (int)m, qr, (int)n, along,
+                    1);
+        info = LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'N', (int)n, 1, (int)m, qr, (int)n, tau, along,
+                              (int)n);
+        for (int64_t j = 0; j < n; j++) finite = finite && isfinite(along[j]);
+        for (int64_t j = 0; (finite || turn == 0) && j < n; j++) v[j] += along[j];
+    }
+    return info;
+}
+
+/* The same as ridge_tall with fewer rows, and one unit for all columns: the least-norm solution of
  * [M root] [b; v] = g, whose v is what is left over. [M root]' = Q R; its rows are features, and
- * those of the penalty where the features begin to be smaller. */
+ * those of the penalty where the features begin to be smaller. Where they differ much in size, only
+ * pivoting of the columns keeps what is small (Cox and Higham), as in least_norm.c. */
 static int ridge_wide(const struct regression_part *part, double root, const struct column *order,
                       double *a, double *g, double *b) {
     int64_t p = part->p, t = part->t, m = part->rows, n = p + m, large = 0, done = 0;
+    double *qr = blasd_cpu_alloc((size_t)(n * m), sizeof *qr);
+    double *room = blasd_cpu_alloc((size_t)(2 * n + m), sizeof *room);
+    int *pivot = blasd_cpu_alloc((size_t)m, sizeof *pivot), info = -1;
+    if (qr == NULL || room == NULL || pivot == NULL) goto done;
     while (large < p && order[large].size >= 1) large++;
     for (int64_t i = 0; i < m && blasd_wanted_after(&done, 2 * p); i++) {
         a[i * n + large + i] = ldexp(root, -part->unit[0]);
         for (int64_t j = 0; j < p; j++)
             a[i * n + (j < large ? j : m + j)] = part->m[order[j].at * m + i];
+        pivot[i] = order[0].size <= GRADED * order[p - 1].size ? (int)i + 1 : 0;
     }
-    for (int64_t l = 0; l < t; l++) memcpy(g + l * n, part->g + l * m, (size_t)m * sizeof *g);
-    /* a is the transpose of the wide matrix: 'T' asks for its least-norm solution */
-    if (LAPACKE_dgels(LAPACK_COL_MAJOR, 'T', (int)n, (int)m, (int)t, a, (int)n, g, (int)n) != 0)
-        return -1;
-    for (int64_t l = 0; l < t; l++)
-        for (int64_t j = 0; j < p; j++) b[l * p + order[j].at] = g[l * n + (j < large ? j : m + j)];
-    return 0;
+    memcpy(qr, a, (size_t)(n * m) * sizeof *a);
+    info = pivot[0] == 0
+               ? LAPACKE_dgeqp3(LAPACK_COL_MAJOR, (int)n, (int)m, qr, (int)n, pivot, room + 2 * n)
+               : LAPACKE_dgeqrf(LAPACK_COL_MAJOR, (int)n, (int)m, qr, (int)n, room + 2 * n);
+    for (int64_t l = 0; l < t && info == 0 && blasd_wanted(); l++) {
+        double *v = g + l * n;
+        info = least_norm(a, qr, room + 2 * n, pivot, n, m, part->g + l * m, v, room);
+        for (int64_t j = 0; j < p; j++) b[l * p + order[j].at] = v[j < large ? j : m + j];
+    }
+done:
+    free(qr);
+    free(room);
+    free(pivot);
+    return info;
 }
 
 /* b (p x t, column-major), in the part's units. */

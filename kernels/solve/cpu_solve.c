@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/solve/certify.h"
 #include "kernels/solve/embedding.h"
+#include "kernels/solve/recheck.h"
 #include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
 
@@ -196,7 +197,9 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     }
     for (int t = 0; t < count; t++) {
         if (tasks[t].err.code != BLASD_OK) continue;
-        code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads, err);
+        code = blasd_solve_recheck(&tasks[t], &batch->solve,
+                                   batch->flags + t * batch->solve.batch_count, err);
+        if (code == 0) code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads, err);
         if (code != 0) goto done;
         blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
                            batch->flags + t * batch->solve.batch_count, NULL);

@@ -11,6 +11,7 @@ extern "C" {
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/solve/certify.h"
 #include "kernels/solve/embedding.h"
+#include "kernels/solve/recheck.h"
 #include "kernels/solve/solve_report.h"
 }
 
@@ -47,7 +48,7 @@ struct solve_plan {
     void *work, *host_work; /* of the library's factors one by one */
     size_t work_bytes, host_bytes;
     bool batched;     /* the library's factors come from one call for all */
-    const int *flags; /* on the host, of each system */
+    int *flags;       /* on the host, of each system */
     struct solve_large large;
 };
 
@@ -274,7 +275,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     plan->threads = plan->solve.n <= 64 ? 128 : 256;
     code = blasd_cuda_return(job, (size_t)plan->batch.total * sizeof(int), &host,
                              (void **)&plan->batch.flags, err);
-    plan->flags = (const int *)host;
+    plan->flags = (int *)host;
     if (code == 0 && plan->way == WAY_STEPS) code = take_steps(job, plan, err);
     if (code == 0 && plan->way == WAY_STEPS) code = take_library(job, plan, err);
     if (code == 0 && plan->way == WAY_LARGE)
@@ -370,7 +371,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             blasd_solve_refuse(task, info, (plan->flags[t] & BLASD_SOLVE_SINGULAR) != 0);
             continue;
         }
-        code = blasd_solve_certify(task, &plan->solve, 1, err);
+        code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
+        if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, err);
         if (code != 0) return code;
         notes = blasd_cuda_notes(job, t);
         if (notes != NULL) {

@@ -43,7 +43,9 @@ enum blasd_solve_method {
 enum {
     BLASD_SOLVE_SINGULAR = 1,    /* with info > 0: else it is not positive definite */
     BLASD_SOLVE_UNSYMMETRIC = 2, /* triangles differ where they should not */
-    BLASD_SOLVE_DOUBTFUL = 4     /* the condition leaves no digit of x that must be right */
+    BLASD_SOLVE_DOUBTFUL = 4,    /* the condition leaves no digit of x that must be right */
+    BLASD_SOLVE_LOST = 8,        /* small elements of x need have no digit that is right */
+    BLASD_SOLVE_VANISHED = 16    /* x lies below the range of its dtype */
 };
 
 struct blasd_solve {

@@ -36,7 +36,7 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
     const double *error = task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
     double least = (double)s->n * (single ? (double)FLT_EPSILON : DBL_EPSILON), worst = INFINITY;
     int64_t ill = 0, first = -1, failed = 0, overflowed = 0, inexact = 0, done = 0;
-    int64_t unsymmetric = 0;
+    int64_t unsymmetric = 0, lost = 0, vanished = 0;
     int64_t counts[BLASD_SOLVE_METHOD_COUNT] = {0};
     bool refined = false;
     int main_method = BLASD_SOLVED_NOT;
@@ -47,7 +47,10 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
         unsymmetric += (flags[i] & BLASD_SOLVE_UNSYMMETRIC) != 0;
         if (info[i] != 0) continue;
         overflowed += !isfinite(error[i]);
-        inexact += isfinite(error[i]) && error[i] > 8 * least; /* 16 n u */
+        lost += (flags[i] & BLASD_SOLVE_LOST) != 0;
+        vanished += (flags[i] & BLASD_SOLVE_VANISHED) != 0;
+        inexact += isfinite(error[i]) && error[i] > 8 * least && /* 16 n u */
+                   (flags[i] & BLASD_SOLVE_VANISHED) == 0;
         if ((flags[i] & BLASD_SOLVE_DOUBTFUL) == 0) continue;
         if (first < 0) first = i;
         ill++;
@@ -80,6 +83,15 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
     if (inexact > 0)
         blasd_task_warn(task, "%lld systems have a large backward_error: let them be refined",
                         (long long)inexact);
+    if (lost > 0)
+        blasd_task_warn(task,
+                        "%lld systems have solutions whose smallest elements may have no correct "
+                        "digit",
+                        (long long)lost);
+    if (vanished > 0)
+        blasd_task_warn(task,
+                        "%lld systems have solutions below the range of %s, which have lost digits",
+                        (long long)vanished, single ? "float32" : "float64");
     if (overflowed > 0)
         blasd_task_warn(task, "%lld systems have solutions beyond the range of %s",
                         (long long)overflowed, single ? "float32" : "float64");

@@ -196,3 +196,13 @@ def test_points_of_any_scale_one_after_the_other(client):
         x = (base * scale).astype(dtype)
         expected = np.sum((np.abs(x[:, None] - x[None]) / scale).astype("f8")**p, -1)**(1 / p) * scale
         assert np.allclose(client.distance(x, metric="minkowski", p=p), expected, rtol=1e-5, atol=0), (dtype, p, scale)
+
+
+def test_weights_that_round_make_no_distance_negative(client):
+    random = np.random.default_rng(6)
+    for k in (3, 8, 33, 100):
+        for _ in range(20):
+            x, w = random.uniform(1, 2, (4, k)), random.uniform(0.1, 2, k) * 10.0 ** random.uniform(-5, 5)
+            for metric in ("russellrao", "yule", "rogerstanimoto", "sokalsneath", "jaccard", "dice"):
+                d = client.run("distance", {"metric": metric}, x=x, w=w)["d"]
+                assert (d >= 0).all() and (d <= (1 if metric != "yule" else 2)).all(), (metric, d)

@@ -55,6 +55,42 @@ def test_features_far_from_zero(service, method, power):
         assert abs(fractions.Fraction(float(fit["intercept"])) + 3 * offset) <= offset * fractions.Fraction(3, 2**53)
 
 
+@pytest.mark.parametrize("n, p", [(9, 20), (12, 27)])
+def test_ridge_of_features_of_all_sizes(service, n, p):
+    """More of them than observations, some far above their penalty and some far below: X'(y - Xb) = alpha b is solved in
+    rationals, and each coefficient is right beside what its feature may say of y."""
+    random = np.random.default_rng(n)
+    for intercept, alpha in ((True, 2.0**9), (False, 2.0**-12), (True, 2.0**15)):
+        x = random.standard_normal((n, p)) * 2.0 ** random.integers(-160, 160, p)
+        y = random.standard_normal(n)
+        fit, _ = run(service, x, y, method="ridge", alpha=alpha, fit_intercept=intercept)
+        rows = np.vectorize(fractions.Fraction, otypes=[object])(x)
+        target = np.vectorize(fractions.Fraction, otypes=[object])(y)
+        if intercept:
+            rows, target = rows - rows.sum(0) / fractions.Fraction(n), target - target.sum() / fractions.Fraction(n)
+        # b = X'(XX' + alpha)^-1 y, which has n unknowns
+        system = rows @ rows.T + np.diag([fractions.Fraction(alpha)] * n)
+        truth = rows.T @ rational_solution(system, target[:, None])[:, 0]
+        sizes = [fractions.Fraction(float(k)) for k in np.ptp(x, 0)]
+        largest = max(abs(c) * k for c, k in zip(truth, sizes))
+        for got, wish, k in zip(fit["coef"], truth, sizes):
+            spare = max(abs(wish), largest / k) * fractions.Fraction(1, 10**9)
+            assert abs(fractions.Fraction(float(got)) - wish) <= spare, (intercept, alpha)
+
+
+def rational_solution(a, b):
+    """Gauss-Jordan; a may be of rationals already."""
+    n, rows = len(a), np.concatenate([a, b], axis=1)
+    for j in range(n):
+        pivot = next(i for i in range(j, n) if rows[i, j] != 0)
+        rows[[j, pivot]] = rows[[pivot, j]]
+        rows[j] = rows[j] / rows[j, j]
+        for i in range(n):
+            if i != j:
+                rows[i] = rows[i] - rows[i, j] * rows[j]
+    return rows[:, n:]
+
+
 def test_what_rcond_leaves(service):
     random = np.random.default_rng(3)
     for n in (6, 30, 20_000):

@@ -46,6 +46,29 @@ def test_small_entries_beside_large_ones(service, n, dtype, high, low):
             assert np.abs(x / (b / diagonal.astype(dtype)) - 1).max() <= 4 * UNIT[dtype], (assume, diagonal[:3])
 
 
+@pytest.mark.parametrize("assume", ["general", "symmetric"])
+@pytest.mark.parametrize("power", [30, 100, 230])
+def test_blocks_of_all_sizes(service, assume, power):
+    """[A, s B; s B', s^k C] and the like: every element of x is right, or a warning says that small ones may not be."""
+    random, said = np.random.default_rng(power), 0
+    for n, inner in ((2, 1), (3, 2), (5, 3), (9, 5), (14, 8)):
+        for scales in ((1, 1), (1, 2), (0, 1), (0, 2)):
+            a = random.standard_normal((n, n))
+            a = np.triu(a) + np.triu(a, 1).T if assume == "symmetric" else a
+            a[:inner, inner:] *= 2.0 ** (-power * scales[0])
+            a[inner:, :inner] *= 2.0 ** (-power * scales[0])
+            a[inner:, inner:] *= 2.0 ** (-power * scales[1])
+            b = random.standard_normal((n, 2))
+            got, warnings = run(service, a, b, assume_a=assume)
+            if "digit" in warnings:
+                said += 1
+                continue
+            for row, wishes in zip(got["x"], exact(a, b)):
+                for x, wish in zip(row, wishes):
+                    assert abs(Fraction(float(x)) - wish) <= abs(wish) * Fraction(1, 10**12), (n, scales)
+    assert said <= 2
+
+
 @pytest.mark.parametrize("assume", ["symmetric", "hermitian"])
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "float32", "complex64"])
 def test_symmetric_matrices_of_all_sizes(service, assume, dtype):

@@ -39,6 +39,73 @@ static double far(enum blasd_dtype dtype) {
     return single ? (double)(float)v : v;
 }
 
+/* ---- elements of x that are small beside others ---- */
+
+/* [A11 s A12; s A21 s A22], whose solution is [x1; x2 / s]: scaling makes A11 the small one. Small
+ * whole numbers, and A21 x1 = 0, so that b is exact. */
+static void what_is_small_in_rows_and_columns_drowns_nothing(void **state) {
+    (void)state;
+    for (int round = 0; round < 36; round++) {
+        enum blasd_dtype dtype = round % 4 == 3 ? BLASD_float32 : BLASD_float64;
+        int64_t n = sizes[3 + round % 9], half = n / 4 * 2, columns = 1 + round % 3;
+        double s = dtype == BLASD_float32 ? 0x1p-38 : 0x1p-150, most = 0;
+        double *m = trial_alloc((size_t)(n * n) * sizeof *m);
+        double *x = trial_alloc((size_t)(n * columns) * sizeof *x);
+        void *a, *b;
+        struct trial *t = system_of(n, columns, dtype, &a, &b);
+        for (int64_t i = 0; i < n * n; i++) m[i] = (double)trial_between(-9, 9);
+        for (int64_t i = half; i < n; i++)
+            for (int64_t j = 0; j < half; j += 2) m[i * n + j + 1] = m[i * n + j];
+        for (int64_t i = 0; i < n * columns; i++) x[i] = (double)trial_between(1, 3);
+        for (int64_t i = 1; i < half; i += 2)
+            for (int64_t c = 0; c < columns; c++) x[i * columns + c] = -x[(i - 1) * columns + c];
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t c = 0; c < columns; c++) {
+                double sum = 0;
+                for (int64_t j = i < half ? 0 : half; j < n; j++)
+                    sum += m[i * n + j] * x[j * columns + c];
+                trial_put(b, dtype, i * columns + c, sum);
+            }
+        for (int64_t i = 0; i < n * n; i++)
+            trial_put(a, dtype, i, i / n < half && i % n < half ? m[i] : m[i] * s);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int64_t i = 0; i < n * columns; i++) {
+            double wish = x[i] / (i / columns < half ? 1 : s);
+            most = fmax(most, fabs(x_at(t, i) - wish) / fabs(wish));
+        }
+        if (!(most <= (dtype == BLASD_float32 ? 0x1p-9 : 0x1p-40)))
+            fail_msg("n %lld, float%d: off by %g", (long long)n, dtype == BLASD_float32 ? 32 : 64,
+                     most);
+        assert_false(warned(t, "digit"));
+        free(m);
+        free(x);
+        trial_free(t);
+    }
+}
+
+/* A solution below the range of its type has lost digits, which is said. */
+static void what_vanishes_is_said(void **state) {
+    (void)state;
+    for (int round = 0; round < 2 * SIZES; round++) {
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        double least = dtype == BLASD_float32 ? 0x1p-149 : 0x1p-1074;
+        int64_t n = sizes[round / 2];
+        void *a, *b;
+        struct trial *t = system_of(n, 1, dtype, &a, &b);
+        double size = round % 4 < 2 ? 8 : 0x1p20; /* some digits are left, or none */
+        for (int64_t i = 0; i < n; i++) {
+            trial_put(a, dtype, i * n + i, 3 * size);
+            trial_put(b, dtype, i, least * (double)(5 + i % 7) * (size > 8 ? 1 : 64));
+        }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(warned(t, "below the range"));
+        assert_false(warned(t, "refined"));
+        assert_true(scalar(t, "backward_error") >= (size > 8 ? 0.5 : 0x1p-8));
+        assert_true(scalar(t, "backward_error") <= 1);
+        trial_free(t);
+    }
+}
+
 /* ---- right-hand sides ---- */
 
 static const char *const diagonal_kinds[] = {"general", "symmetric", "positive_definite",
@@ -541,6 +608,8 @@ static void what_cannot_be_proven_is_not_claimed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_small_in_rows_and_columns_drowns_nothing),
+        cmocka_unit_test(what_vanishes_is_said),
         cmocka_unit_test(what_is_far_from_the_largest_stays),
         cmocka_unit_test(blocks_of_different_sizes),
         cmocka_unit_test(a_solution_beyond_the_range_is_said),

@@ -1,0 +1,16 @@
+/* A second look at solutions whose elements differ much in size, whatever made them. Read next:
+ * recheck.c. */
+#ifndef BLASD_KERNELS_RECHECK_H
+#define BLASD_KERNELS_RECHECK_H
+
+#include "core/kernel.h"
+#include "kernels/solve/solve.h"
+
+/* Looks at x of a task whose outputs are there, each right-hand side by itself: elements that are
+ * lost beside larger ones are computed again, with BLASD_SOLVE_LOST in the system's flags where
+ * that does not help; backward_error counts what is lost below the range of the dtype, with
+ * BLASD_SOLVE_VANISHED. Needs the operands in host memory. blasd_wanted stops it. */
+int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, int *flags,
+                        struct blasd_err *err);
+
+#endif
