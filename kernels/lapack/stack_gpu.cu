@@ -276,8 +276,8 @@ int stack_gpu_figure(struct stack_gpu *gpu, int t, int output, int64_t item, int
     STACK_TRY(squares(gpu, count, x, gpu->sums, err));
     if (beside != nullptr)
         STACK_TRY(squares(gpu, beside_count, beside, gpu->sums + STACK_PARTS, err));
-    return blasd_launch(stack_figure, dim3(1), dim3(32), 0, gpu->job->stream, err, gpu->sums,
-                        (int)(beside != nullptr), slack, (int)at_least, ret);
+    return blasd_launch(stack_figure, dim3(1), dim3(BLASD_WARP), 0, gpu->job->stream, err,
+                        gpu->sums, (int)(beside != nullptr), slack, (int)at_least, ret);
 }
 
 int stack_gpu_orthogonality(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t m,
