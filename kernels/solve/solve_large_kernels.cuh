@@ -341,8 +341,9 @@ __global__ void __launch_bounds__(256) large_refuse(struct solve_shape shape, T 
         x[at] = (T)precision<T>::nan();
 }
 template <class T>
-__global__ void large_report(struct solve_batch batch, int64_t system, struct solve_matrix matrix,
-                             struct solve_outcome outcome) {
+__global__ void __launch_bounds__(1)
+    large_report(struct solve_batch batch, int64_t system, struct solve_matrix matrix,
+                 struct solve_outcome outcome) {
     report(batch, system, matrix, outcome);
 }
 
