@@ -102,6 +102,20 @@ static __device__ int flag_place(bool flag, int *all) {
     return before;
 }
 
+/* Adds to the bin of each lane's digit; -1: of none. All lanes call this. Keys of distances often
+ * begin alike, so the lanes that agree with the first of them are counted at once. */
+static __device__ void count_digits(unsigned *histogram, int digit) {
+    unsigned some = __ballot_sync(BLASD_WARP_ALL, digit >= 0);
+    int first = some != 0 ? __ffs((int)some) - 1 : 0;
+    int common = __shfl_sync(BLASD_WARP_ALL, digit, first);
+    unsigned alike = __ballot_sync(BLASD_WARP_ALL, digit == common);
+    if (digit < 0) return;
+    if (digit != common)
+        atomicAdd(&histogram[digit], 1u);
+    else if ((int)threadIdx.x % BLASD_WARP == first)
+        atomicAdd(&histogram[digit], (unsigned)__popc(alike));
+}
+
 /* The keep-th smallest key of a row, digit by digit; *ties: how many entries with that very key are
  * among the smallest. */
 template <class T>
@@ -116,9 +130,11 @@ static __device__ auto threshold_of(const T *row, int64_t n, int64_t self, int64
         __syncthreads();
         histogram[threadIdx.x] = 0;
         __syncthreads();
-        for (int64_t i = threadIdx.x; i < n; i += THREADS) {
-            key k = ordered(row[i]);
-            if (i != self && (k & mask) == prefix) atomicAdd(&histogram[k >> shift & 255], 1u);
+        for (int64_t from = 0; from < n; from += THREADS) {
+            int64_t i = from + threadIdx.x;
+            key k = i < n ? ordered(row[i]) : 0;
+            bool counts = i < n && i != self && (k & mask) == prefix;
+            count_digits(histogram, counts ? (int)(k >> shift & 255) : -1);
         }
         __syncthreads();
         if (threadIdx.x == 0) {

@@ -1,7 +1,8 @@
 """tests/gpu/run.sh without a GPU: its parts and what becomes of their results, over programs that stand in for the real
-ones."""
+ones; and what else for cards can be checked without one."""
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -121,3 +122,14 @@ def test_a_kernel_that_is_gone_from_the_code_is_missed(tmp_path):
     done = subprocess.run(["/usr/bin/env", "python3", ROOT / "tests/gpu/machine_code.py", "--cuobjdump", dump, "any"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "there is no solve_small" in done.stdout
+
+
+def test_the_page_on_hip_has_every_library_call():
+    page = (ROOT / "docs/hip.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page))
+    calls = set(re.findall(r"^    X\((\w+)\)", (ROOT / "kernels/cuda/library_parts.h").read_text(), re.M))
+    for header in ROOT.glob("kernels/*/library_*.h"):
+        calls |= set(re.findall(r"\bint blasd_gpu_(\w+)\(", header.read_text())) if header.parent.name != "cuda" else set()
+    assert {"gemm", "syevd", "host_register"} <= calls
+    assert "`*_size`" in page  # those that say how much memory a call needs
+    assert {call for call in calls if not call.endswith("_size")} <= named
