@@ -160,19 +160,22 @@ static const char *base_name(const struct product_plan *plan) {
     }
 }
 
-/* What was done to the factors of task t. */
-static void rounding_name(const struct product_plan *plan, int t, char *ret, size_t size) {
-    bool own = plan->way == WAY_TINY || plan->way == WAY_SMALL;
-    int bits = plan->bits != nullptr ? plan->bits_host[t] : 0;
-    ret[0] = '\0';
-    if (plan->dtype != plan->sum && plan->way != WAY_NOTHING)
-        snprintf(ret, size, ", float32 sums");
-    else if (bits > 0 && bits <= BLASD_GPU_FIXED_MOST)
-        snprintf(ret, size, ", fixed point of %d bits", bits);
-    else if (plan->dtype == BLASD_float32 && !own && plan->rounding == BLASD_GPU_TF32)
-        snprintf(ret, size, ", tf32");
-    else if (plan->dtype == BLASD_float32 && !own && plan->rounding == BLASD_GPU_BF16)
-        snprintf(ret, size, ", bf16");
+/* What was done to the factors. */
+static const char *rounding_name(const struct product_plan *plan) {
+    if (plan->dtype != plan->sum && plan->way != WAY_NOTHING) return ", float32 sums";
+    if (plan->dtype != BLASD_float32 || plan->way == WAY_TINY || plan->way == WAY_SMALL) return "";
+    return plan->rounding == BLASD_GPU_TF32   ? ", tf32"
+           : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
+                                              : "";
+}
+
+static void name_method(struct blasd_task *task, const struct product_plan *plan, int bits) {
+    if (bits > 0 && bits <= BLASD_GPU_FIXED_MOST)
+        snprintf(task->method, sizeof task->method, "%s, fixed point of %d bits", base_name(plan),
+                 bits);
+    else
+        snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(plan), way_name(plan),
+                 rounding_name(plan), plan->out != plan->sum ? ", rounded once" : "");
 }
 
 /* Sums that overflow on the way alone: in large results, which the host would look at for longer
@@ -202,14 +205,11 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
-        char rounding[32];
         bool made = false;
         code = make_on_host(task, plan, &made, err);
         if (code != 0) return code;
         if (made) continue;
-        rounding_name(plan, t, rounding, sizeof rounding);
-        snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(plan), way_name(plan),
-                 rounding, plan->out != plan->sum ? ", rounded once" : "");
+        name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
         blasd_matmul_warn(task);
     }
     return 0;
