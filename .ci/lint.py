@@ -6,6 +6,7 @@
 - Calls that cannot be bounded are banned in all that meets a user's bytes.
 - Basenames are unique, so that a file is found by its name.
 - No file grows past what one mind holds.
+- A kernel says the most threads of its blocks, so that the compiler gives it no more registers than these may have.
 - The clients have the version that the file VERSION says.
 - docs/architecture.md names functions that exist, and at most thirty terms.
 """
@@ -118,6 +119,9 @@ def main():
             if path.parts[0] in ("src", "kernels") and floor_of(path) != "main" \
                     and not path.name.startswith("ref_") and re.search(r"\b(exit|abort)\s*\(", line):
                 complain(f"{path}:{number}: only src/main may end the process")
+        if path.parts[0] == "kernels" and not path.name.startswith("library_"):
+            for match in re.finditer(r"__global__\s+void\s+(?!__launch_bounds__)(\w+)", text):
+                complain(f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match.group(1)} has no __launch_bounds__")
         if raw.count("\n") > MOST_LINES:
             complain(f"{path}: {raw.count(chr(10))} lines; split it (most: {MOST_LINES})")
         if not re.match(r"\s*(/\*|//)", raw):

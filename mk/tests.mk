@@ -37,12 +37,14 @@ $(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
 $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 
-# Registers and shared memory of every kernel beside what the tests launch it with; needs cuobjdump and no GPU.
+# Registers and shared memory of every kernel beside what the tests launch it with, and what it reads of memory by detours;
+# needs cuobjdump and no GPU.
 .PHONY: check-launches
 CUOBJDUMP ?= $(firstword $(wildcard /usr/local/cuda/bin/cuobjdump) $(shell command -v cuobjdump 2>/dev/null) cuobjdump)
 LAUNCHING = $(filter $(BUILD)/tests/unit/cuda/test_cuda_%,$(UNIT))
 check-launches: $(BUILD)/blasd_cuda.so $(LAUNCHING)
 	@$(PYTHON) tests/gpu/launches.py --cuobjdump $(CUOBJDUMP) $< $(LAUNCHING)
+	@$(PYTHON) tests/gpu/machine_code.py --cuobjdump $(CUOBJDUMP) $<
 
 # the C client's examples, and a program that tests drive
 EXAMPLES = $(patsubst clients/c/examples/%.c,$(BUILD)/%,$(wildcard clients/c/examples/*.c))

@@ -17,7 +17,8 @@ struct cholesky_state {
 };
 
 /* 2^d[i] brings element i of the diagonal to [1, 4), as blasd_cholesky_scale does. */
-static __global__ void cholesky_exponents(int64_t n, const double *a, int *d) {
+static __global__ void __launch_bounds__(THREADS)
+    cholesky_exponents(int64_t n, const double *a, int *d) {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * blockDim.x) {
         double x = a[i * n + i];
@@ -28,7 +29,8 @@ static __global__ void cholesky_exponents(int64_t n, const double *a, int *d) {
 }
 
 /* a becomes D A D; with `back`, the rows of L are those of the matrix as it came. */
-static __global__ void cholesky_scale(int64_t n, double *a, const int *d, int back) {
+static __global__ void __launch_bounds__(THREADS)
+    cholesky_scale(int64_t n, double *a, const int *d, int back) {
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n * n;
          at += (int64_t)gridDim.x * blockDim.x) {
         int e = back ? -d[at % n] : d[at % n] + d[at / n];

@@ -18,6 +18,11 @@ struct blasd_gpu_stream;
 #include <cstddef>
 #include <cstdint>
 
+/* The lanes of a warp, and the mask of all of them: where a kernel counts on warps it says so by
+ * these, and not by a number. */
+#define BLASD_WARP 32
+#define BLASD_WARP_ALL 0xffffffffu
+
 #ifdef __CUDACC__
 
 #include <cooperative_groups.h>

@@ -43,8 +43,10 @@ struct blasd_gpu_facts {
     bool registers_read_only; /* host memory may be registered that is mapped for reading alone */
 };
 
-/* What a product may do to float32 factors first; float64 and half factors are never changed. */
-enum blasd_gpu_rounding { BLASD_GPU_NATIVE, BLASD_GPU_TF32, BLASD_GPU_BF16 };
+/* What a product may do to its factors first: TF32 and BF16 to float32 ones, FIXED to float64 ones,
+ * which become integers beside a power of two for each row of a and each column of b. Others are
+ * never changed. */
+enum blasd_gpu_rounding { BLASD_GPU_NATIVE, BLASD_GPU_TF32, BLASD_GPU_BF16, BLASD_GPU_FIXED };
 
 /* c = alpha * op(a) * op(b) + beta * c, ROW-MAJOR, `count` times. With beta 0, c is not read. */
 struct blasd_gpu_gemm {
@@ -60,7 +62,13 @@ struct blasd_gpu_gemm {
     int64_t lda, ldb, ldc; /* elements from one row to the next, as stored */
     /* between the products of a batch, in elements; 0 for a or b: the same one for all */
     int64_t stride_a, stride_b, stride_c, count;
+    /* FIXED alone, with count 1; in device memory: gemm_room's bytes, and where the bits that the
+     * factors were given are put. Where the library chose to multiply natively, nothing is. */
+    void *room;
+    int *bits;
 };
+/* Of integers that a library may choose; with more it does not say what is as good as float64. */
+#define BLASD_GPU_FIXED_MOST 79
 
 /* Triangles and sides as in BLAS, COLUMN-MAJOR, for factorisations: */
 struct blasd_gpu_triangle {
@@ -117,6 +125,8 @@ struct blasd_gpu_library {
                 struct blasd_err *err);
 
     /* ---- cuBLAS: products are row-major ---- */
+    /* Device memory that this product takes if it is FIXED; 0: the library has no such thing. */
+    size_t (*gemm_room)(const struct blasd_gpu_gemm *gemm);
     int (*gemm)(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
                 struct blasd_err *err);
     /* ---- cuBLAS: column-major, as LAPACK has it ---- */

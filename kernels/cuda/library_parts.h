@@ -34,6 +34,7 @@ extern "C" {
     X(copy_down)                                                                                   \
     X(copy_within)                                                                                 \
     X(fill)                                                                                        \
+    X(gemm_room)                                                                                   \
     X(gemm)                                                                                        \
     X(trsm)                                                                                        \
     X(getrf_pointers)                                                                              \

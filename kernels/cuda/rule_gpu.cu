@@ -48,19 +48,22 @@ template <class T> static __device__ void put(double x, T *to) {
     *to = (T)floor(x);
 }
 
-static __global__ void rule_full(struct blasd_rule rule, int size, int64_t n, unsigned char *out) {
+static __global__ void __launch_bounds__(THREADS)
+    rule_full(struct blasd_rule rule, int size, int64_t n, unsigned char *out) {
     EACH(i, n * size) out[i] = rule.value[i % size];
 }
 
 template <class T>
-static __global__ void rule_numbers(struct blasd_rule rule, int part, int parts, int64_t row,
-                                    int64_t elements, T *out) {
+static __global__ void __launch_bounds__(THREADS)
+    rule_numbers(struct blasd_rule rule, int part, int parts, int64_t row, int64_t elements,
+                 T *out) {
     EACH(i, elements * parts)
     put(blasd_rule_number(&rule, (enum blasd_dtype)part, parts, row, elements, i), out + i);
 }
 
 template <class T>
-static __global__ void rule_random(struct blasd_rule rule, int part, int64_t n, T *out) {
+static __global__ void __launch_bounds__(THREADS)
+    rule_random(struct blasd_rule rule, int part, int64_t n, T *out) {
     int each = blasd_rule_block_parts((enum blasd_dtype)part);
     EACH(block, (n + each - 1) / each) {
         double made[4];

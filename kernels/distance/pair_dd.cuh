@@ -53,9 +53,9 @@ static __device__ inline double pair_dd_root(struct pair_dd a) {
 }
 /* The sum over a warp, to all of its lanes alike. */
 static __device__ inline struct pair_dd pair_dd_over_warp(struct pair_dd a) {
-    for (int by = 16; by > 0; by /= 2) {
-        struct pair_dd other = {__shfl_xor_sync(0xffffffffu, a.hi, by),
-                                __shfl_xor_sync(0xffffffffu, a.lo, by)};
+    for (int by = BLASD_WARP / 2; by > 0; by /= 2) {
+        struct pair_dd other = {__shfl_xor_sync(BLASD_WARP_ALL, a.hi, by),
+                                __shfl_xor_sync(BLASD_WARP_ALL, a.lo, by)};
         a = pair_dd_add(a, other);
     }
     return a;

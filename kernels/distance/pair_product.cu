@@ -19,14 +19,14 @@ template <class T>
 static __device__ void centre_point(const T *x, const T *w, const struct pair_dd *means, int64_t k,
                                     double *to, double *norm) {
     struct pair_dd sum = {0, 0};
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         double e = __dsub_rn((double)x[d], means[d].hi);
         if (w != nullptr) e = __dmul_rn(e, __dsqrt_rn((double)w[d]));
         to[d] = e;
         sum = pair_dd_add(sum, pair_dd_product(e, e));
     }
     sum = pair_dd_over_warp(sum);
-    if (threadIdx.x % 32 == 0) *norm = __dadd_rn(sum.hi, sum.lo);
+    if (threadIdx.x % BLASD_WARP == 0) *norm = __dadd_rn(sum.hi, sum.lo);
 }
 
 template <class T>
@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(PAIR_THREADS)
     centre_points_of(struct pair_args args, struct pair_product product, int64_t number,
                      const struct pair_dd *means) {
     struct pair_problem<T> problem = pair_locate<T>(args, number);
-    int64_t warps = (int64_t)gridDim.x * (PAIR_THREADS / 32);
-    int64_t warp = ((int64_t)blockIdx.x * PAIR_THREADS + threadIdx.x) / 32;
+    int64_t warps = (int64_t)gridDim.x * (PAIR_THREADS / BLASD_WARP);
+    int64_t warp = ((int64_t)blockIdx.x * PAIR_THREADS + threadIdx.x) / BLASD_WARP;
     int64_t points = args.alone ? args.m : args.m + args.n, k = args.k;
     means += number * k;
     for (int64_t i = warp; i < points; i += warps) {
@@ -74,15 +74,15 @@ template <class T> static __device__ __forceinline__ T end_square(int finish, do
 template <class T, bool weighted>
 static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w, int64_t k) {
     T sum = 0, largest = 0;
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         T e = pair_abs(a[d] - b[d]);
         if (weighted) e *= pair_root(w[d]);
         largest = e > largest ? e : largest;
         sum = pair_fma(e, e, sum);
     }
-    for (int by = 16; by > 0; by /= 2) {
-        T other = __shfl_xor_sync(0xffffffffu, largest, by);
-        sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    for (int by = BLASD_WARP / 2; by > 0; by /= 2) {
+        T other = __shfl_xor_sync(BLASD_WARP_ALL, largest, by);
+        sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
         largest = other > largest ? other : largest;
     }
     if (finish == FINISH_HALF) return sum * (T)0.5;
@@ -92,13 +92,13 @@ static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w
     if (pair_root(sum) >= pair_least<T> && pair_root(sum) <= pair_most<T>) return pair_root(sum);
     if (sum != sum || largest == 0 || largest - largest != 0) return pair_root(sum);
     sum = 0;
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         T e = pair_abs(a[d] - b[d]);
         if (weighted) e *= pair_root(w[d]);
         e /= largest;
         sum = pair_fma(e, e, sum);
     }
-    for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    for (int by = BLASD_WARP / 2; by > 0; by /= 2) sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
     return largest * pair_root(sum);
 }
 
@@ -145,7 +145,7 @@ static __device__ void repair_entry(const struct pair_args &args, const struct p
     T value = warp_distance<T, weighted>(args.finish, problem.x + i * args.k,
                                          problem.y + j * args.k, problem.w, args.k);
     int64_t whole = args.first_row + i;
-    if (threadIdx.x % 32 != 0 || (out.condensed && j <= whole)) return;
+    if (threadIdx.x % BLASD_WARP != 0 || (out.condensed && j <= whole)) return;
     if (out.condensed) {
         pair_put(out.d, pair_place(args, out, whole, j), value, out.storage);
         return;
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(PAIR_THREADS, 2)
     finish_product(struct pair_args args, struct pair_product product, struct pair_matrix out,
                    int64_t left) {
     BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
-    BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / 32][2 * PAIR_SIDE]);
+    BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / BLASD_WARP][2 * PAIR_SIDE]);
     BLASD_STATIC_SHARED(struct doubtful, doubtful);
     int64_t across = (args.n - left + PAIR_SIDE - 1) / PAIR_SIDE;
     int64_t row = blockIdx.x / across * PAIR_SIDE;
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(PAIR_THREADS, 2)
     if (count > FEW)
         pair_tile<T, weighted ? LOOP_SQUARES_W : LOOP_SQUARES>(args, problem, row, column, false,
                                                                sh, v);
-    pair_write<T>(args, out, d, row, column, v, stage[threadIdx.x / 32]);
+    pair_write<T>(args, out, d, row, column, v, stage[threadIdx.x / BLASD_WARP]);
     if (out.mirrored && column > whole) {
         pair_write_mirrored<T>(args, out, out.d, row, column, v);
     } else if (out.mirrored) { /* on the diagonal one half is written over the other */
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(PAIR_THREADS, 2)
     }
     if (count > FEW) return;
     __syncthreads(); /* what is repaired is written after what was there */
-    for (int e = (int)threadIdx.x / 32; e < count; e += PAIR_THREADS / 32) {
+    for (int e = (int)threadIdx.x / BLASD_WARP; e < count; e += PAIR_THREADS / BLASD_WARP) {
         int place = doubtful.places[e];
         repair_entry<T, weighted>(args, out, problem, row + place / PAIR_SIDE,
                                   column + place % PAIR_SIDE);

@@ -15,10 +15,10 @@ template <class T> static __device__ double row_scale(const T *x, int64_t k) {
         return 1; /* squares of float32 are */
     } else {
         double largest = 0;
-        for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+        for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
             largest = fmax(largest, fabs((double)x[d]));
-        for (int by = 16; by > 0; by /= 2)
-            largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+        for (int by = BLASD_WARP / 2; by > 0; by /= 2)
+            largest = fmax(largest, __shfl_xor_sync(BLASD_WARP_ALL, largest, by));
         return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
     }
 }
@@ -29,7 +29,7 @@ template <class T>
 static __device__ struct pair_dd row_mean(const T *x, const T *w, int64_t k, double scale) {
     struct pair_dd sum = {0, 0}, total = {0, 0};
     bool constant = true;
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         double weight = w == nullptr ? 1 : (double)w[d];
         if (x[d] != x[0]) constant = false;
         sum = pair_dd_add(sum, pair_dd_product(scale * (double)x[d], weight));
@@ -37,7 +37,7 @@ static __device__ struct pair_dd row_mean(const T *x, const T *w, int64_t k, dou
     }
     sum = pair_dd_over_warp(sum);
     total = pair_dd_over_warp(total);
-    constant = __all_sync(0xffffffffu, constant);
+    constant = __all_sync(BLASD_WARP_ALL, constant);
     return constant && k > 0 ? pair_dd{scale * (double)x[0], 0} : pair_dd_quotient(sum, total);
 }
 
@@ -46,7 +46,7 @@ static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred,
     struct pair_dd squares = {0, 0}, mean = {0, 0};
     double length, scale = row_scale<T>(x, k);
     if (centred) mean = row_mean<T>(x, w, k, scale);
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         struct pair_dd e = pair_dd_less(scale * (double)x[d], mean), square;
         square = pair_dd_product(e.hi, e.hi);
         square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
@@ -54,7 +54,7 @@ static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred,
         squares = pair_dd_add(squares, square);
     }
     length = pair_dd_root(pair_dd_over_warp(squares));
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         struct pair_dd e = pair_dd_less(scale * (double)x[d], mean);
         double value = __dadd_rn(e.hi, e.lo);
         if (w != nullptr) value = __dmul_rn(value, __dsqrt_rn((double)w[d]));
@@ -66,21 +66,21 @@ template <class T> static __device__ void share_row(const T *x, int64_t k, T *to
     struct pair_dd sum = {0, 0};
     double all, scale = row_scale<T>(x, k);
     bool none = false;
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         sum = pair_dd_add(sum, {scale * (double)x[d], 0});
         if (x[d] < 0) none = true;
     }
     sum = pair_dd_over_warp(sum);
     all = __dadd_rn(sum.hi, sum.lo);
-    none = !__all_sync(0xffffffffu, !none) || all == 0;
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+    none = !__all_sync(BLASD_WARP_ALL, !none) || all == 0;
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
         to[d] = none ? (T)-1 : (T)__ddiv_rn(scale * (double)x[d], all);
 }
 
 /* A warp does a row. */
 template <class T> __global__ void __launch_bounds__(ROWS_THREADS) ready_rows(struct pair_ready r) {
-    int64_t warps = (int64_t)gridDim.x * (ROWS_THREADS / 32);
-    int64_t warp = ((int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x) / 32;
+    int64_t warps = (int64_t)gridDim.x * (ROWS_THREADS / BLASD_WARP);
+    int64_t warp = ((int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x) / BLASD_WARP;
     for (int64_t row = warp; row < r.all_rows; row += warps) {
         int64_t task = row / r.rows;
         const T *x = reinterpret_cast<const T *>(r.from + task * r.from_step) + row % r.rows * r.k;
@@ -100,7 +100,7 @@ static dim3 blocks_for(struct blasd_cuda_job *job, int64_t work, int64_t each) {
 
 int pair_make_ready(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                     const struct pair_ready &ready, struct blasd_err *err) {
-    dim3 blocks = blocks_for(job, ready.all_rows, ROWS_THREADS / 32);
+    dim3 blocks = blocks_for(job, ready.all_rows, ROWS_THREADS / BLASD_WARP);
     if (dtype == BLASD_float64)
         return blasd_launch(ready_rows<double>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
                             ready);
@@ -136,15 +136,15 @@ template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     column_sums(struct pair_args args, const struct pair_dd *means, struct pair_dd *partial,
                 int64_t chunks) {
-    BLASD_STATIC_SHARED(struct pair_dd, sums, [ROWS_THREADS / 32][32]);
-    int64_t groups = (args.k + 31) / 32, group = blockIdx.x % groups;
+    BLASD_STATIC_SHARED(struct pair_dd, sums, [ROWS_THREADS / BLASD_WARP][BLASD_WARP]);
+    int64_t groups = (args.k + BLASD_WARP - 1) / BLASD_WARP, group = blockIdx.x % groups;
     int64_t chunk = blockIdx.x / groups % chunks, number = blockIdx.x / groups / chunks;
-    int64_t d = group * 32 + threadIdx.x % 32, points = points_of(args);
+    int64_t d = group * BLASD_WARP + threadIdx.x % BLASD_WARP, points = points_of(args);
     struct pair_problem<T> problem = pair_locate<T>(args, number);
     struct pair_dd sum = {0, 0}, mean = {0, 0};
     if (means != nullptr && d < args.k) mean = means[number * args.k + d];
-    for (int64_t i = chunk * CHUNK + threadIdx.x / 32;
-         d < args.k && i < (chunk + 1) * CHUNK && i < points; i += ROWS_THREADS / 32) {
+    for (int64_t i = chunk * CHUNK + threadIdx.x / BLASD_WARP;
+         d < args.k && i < (chunk + 1) * CHUNK && i < points; i += ROWS_THREADS / BLASD_WARP) {
         double x =
             (double)(i < args.m ? problem.x[i * args.k + d] : problem.y[(i - args.m) * args.k + d]);
         struct pair_dd e = pair_dd_less(x, mean), square = e;
@@ -154,10 +154,11 @@ __global__ void __launch_bounds__(ROWS_THREADS)
         }
         sum = pair_dd_add(sum, square);
     }
-    sums[threadIdx.x / 32][threadIdx.x % 32] = sum;
+    sums[threadIdx.x / BLASD_WARP][threadIdx.x % BLASD_WARP] = sum;
     __syncthreads();
-    if (threadIdx.x >= 32 || d >= args.k) return;
-    for (int i = 1; i < ROWS_THREADS / 32; i++) sum = pair_dd_add(sum, sums[i][threadIdx.x]);
+    if (threadIdx.x >= BLASD_WARP || d >= args.k) return;
+    for (int i = 1; i < ROWS_THREADS / BLASD_WARP; i++)
+        sum = pair_dd_add(sum, sums[i][threadIdx.x]);
     partial[(number * chunks + chunk) * args.k + d] = sum;
 }
 
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(ROWS_THREADS)
 template <class T>
 static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
                    const struct pair_statistics &s, bool squares, T *w, struct blasd_err *err) {
-    int64_t blocks = (args.k + 31) / 32 * s.chunks * s.problems;
+    int64_t blocks = (args.k + BLASD_WARP - 1) / BLASD_WARP * s.chunks * s.problems;
     struct pair_dd *partial = (struct pair_dd *)s.partial, *means = (struct pair_dd *)s.means;
     int code;
     if (blocks > INT32_MAX)

@@ -88,18 +88,32 @@ static __device__ uint64_t ordered(double d) {
 
 /* Where a thread's flag stands among those set, and how many there are. All threads call this. */
 static __device__ int flag_place(bool flag, int *all) {
-    BLASD_STATIC_SHARED(int, counts, [THREADS / 32]);
-    unsigned found = __ballot_sync(0xffffffffu, flag);
-    int before = __popc(found & ((1u << threadIdx.x % 32) - 1)), sum = 0;
+    BLASD_STATIC_SHARED(int, counts, [THREADS / BLASD_WARP]);
+    unsigned found = __ballot_sync(BLASD_WARP_ALL, flag);
+    int before = __popc(found & ((1u << threadIdx.x % BLASD_WARP) - 1)), sum = 0;
     __syncthreads();
-    if (threadIdx.x % 32 == 0) counts[threadIdx.x / 32] = __popc(found);
+    if (threadIdx.x % BLASD_WARP == 0) counts[threadIdx.x / BLASD_WARP] = __popc(found);
     __syncthreads();
-    for (int w = 0; w < THREADS / 32; w++) {
-        if (w == (int)threadIdx.x / 32) before += sum;
+    for (int w = 0; w < THREADS / BLASD_WARP; w++) {
+        if (w == (int)threadIdx.x / BLASD_WARP) before += sum;
         sum += counts[w];
     }
     *all = sum;
     return before;
+}
+
+/* Adds to the bin of each lane's digit; -1: of none. All lanes call this. Keys of distances often
+ * begin alike, so the lanes that agree with the first of them are counted at once. */
+static __device__ void count_digits(unsigned *histogram, int digit) {
+    unsigned some = __ballot_sync(BLASD_WARP_ALL, digit >= 0);
+    int first = some != 0 ? __ffs((int)some) - 1 : 0;
+    int common = __shfl_sync(BLASD_WARP_ALL, digit, first);
+    unsigned alike = __ballot_sync(BLASD_WARP_ALL, digit == common);
+    if (digit < 0) return;
+    if (digit != common)
+        atomicAdd(&histogram[digit], 1u);
+    else if ((int)threadIdx.x % BLASD_WARP == first)
+        atomicAdd(&histogram[digit], (unsigned)__popc(alike));
 }
 
 /* The keep-th smallest key of a row, digit by digit; *ties: how many entries with that very key are
@@ -116,9 +130,11 @@ static __device__ auto threshold_of(const T *row, int64_t n, int64_t self, int64
         __syncthreads();
         histogram[threadIdx.x] = 0;
         __syncthreads();
-        for (int64_t i = threadIdx.x; i < n; i += THREADS) {
-            key k = ordered(row[i]);
-            if (i != self && (k & mask) == prefix) atomicAdd(&histogram[k >> shift & 255], 1u);
+        for (int64_t from = 0; from < n; from += THREADS) {
+            int64_t i = from + threadIdx.x;
+            key k = i < n ? ordered(row[i]) : 0;
+            bool counts = i < n && i != self && (k & mask) == prefix;
+            count_digits(histogram, counts ? (int)(k >> shift & 255) : -1);
         }
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -209,23 +225,23 @@ int pair_select_rows(struct blasd_cuda_job *job, enum blasd_dtype dtype,
 /* A block for each problem: the counts of rows' parts become starts. */
 __global__ void __launch_bounds__(THREADS)
     start_lists(struct pair_args args, struct pair_near near) {
-    BLASD_STATIC_SHARED(int64_t, sums, [THREADS / 32]);
+    BLASD_STATIC_SHARED(int64_t, sums, [THREADS / BLASD_WARP]);
     int64_t number = blockIdx.x, task = number / args.problems, item = number % args.problems;
     int64_t *counts = near.counts + number * args.m * near.splits, all = args.m * near.splits;
     int64_t *row_splits = reinterpret_cast<int64_t *>(near.row_splits + task * near.splits_step) +
                           item * (args.m + 1);
     int64_t carry = 0;
-    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int lane = (int)threadIdx.x % BLASD_WARP, warp = (int)threadIdx.x / BLASD_WARP;
     for (int64_t from = 0; from < all; from += THREADS) {
         int64_t i = from + threadIdx.x, own = i < all ? counts[i] : 0, sum = own, before = carry;
-        for (int by = 1; by < 32; by *= 2) {
-            int64_t other = __shfl_up_sync(0xffffffffu, sum, (unsigned)by);
+        for (int by = 1; by < BLASD_WARP; by *= 2) {
+            int64_t other = __shfl_up_sync(BLASD_WARP_ALL, sum, (unsigned)by);
             if (lane >= by) sum += other;
         }
         __syncthreads();
-        if (lane == 31) sums[warp] = sum;
+        if (lane == BLASD_WARP - 1) sums[warp] = sum;
         __syncthreads();
-        for (int w = 0; w < THREADS / 32; w++) {
+        for (int w = 0; w < THREADS / BLASD_WARP; w++) {
             if (w < warp) before += sums[w];
             carry += sums[w];
         }

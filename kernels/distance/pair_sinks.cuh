@@ -84,7 +84,8 @@ static __device__ __forceinline__ void pair_write(const struct pair_args &args,
                                                   const struct pair_matrix &out, void *d,
                                                   int64_t row, int64_t column,
                                                   const T (&v)[PAIR_EACH][PAIR_EACH], T *stage) {
-    int lane = (int)threadIdx.x % 32, ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    int lane = (int)threadIdx.x % BLASD_WARP, ty = (int)threadIdx.x / 16,
+        tx = (int)threadIdx.x % 16;
     if (out.vectors && row + PAIR_SIDE <= args.m && column + PAIR_SIDE <= args.n) {
         int64_t at = (row + ty * PAIR_EACH) * args.n + column + tx * PAIR_EACH;
         PAIR_UNROLL
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void pair_write(const struct pair_args &args,
         stage[ty % 2 * PAIR_SIDE + tx * PAIR_EACH + c] = v[r][c];
         __syncwarp();
         PAIR_ONCE
-        for (int q = lane; q < 2 * PAIR_SIDE; q += 32) {
+        for (int q = lane; q < 2 * PAIR_SIDE; q += BLASD_WARP) {
             int64_t i = row + (ty / 2 * 2 + q / PAIR_SIDE) * PAIR_EACH + r;
             int64_t j = column + q % PAIR_SIDE;
             if (i >= args.m || j >= args.n) continue;
@@ -136,7 +137,7 @@ static __device__ __forceinline__ void pair_matrix_block(const struct pair_args 
                                                          const struct pair_matrix &out,
                                                          int64_t at) {
     BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
-    BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / 32][2 * PAIR_SIDE]);
+    BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / BLASD_WARP][2 * PAIR_SIDE]);
     int64_t across = (args.n + PAIR_SIDE - 1) / PAIR_SIDE;
     int64_t side = (int64_t)out.strip * PAIR_SIDE, down = (args.m + side - 1) / side;
     int64_t number = at / (across * down), place = at % (across * down);
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void pair_matrix_block(const struct pair_args 
         if (out.mirrored && column < row) break;
         pair_tile<T, LOOP>(args, problem, row, column, kept, sh, v);
         kept = args.k <= PAIR_DEEP;
-        pair_write<T>(args, out, d, row, column, v, stage[threadIdx.x / 32]);
+        pair_write<T>(args, out, d, row, column, v, stage[threadIdx.x / BLASD_WARP]);
         if (out.mirrored && column > row) pair_write_mirrored<T>(args, out, d, row, column, v);
     }
 }
@@ -188,12 +189,12 @@ static __device__ __forceinline__ bool pair_nearer(T d, uint32_t j, T than, uint
 
 /* A warp puts the `keep` nearest of `count` entries, in order, at their front. */
 template <class T> static __device__ void pair_shrink(T *d, uint32_t *j, int count, int keep) {
-    constexpr int each = (PAIR_NEAREST_MOST + PAIR_NEAREST_SLACK + 31) / 32;
-    int lane = (int)threadIdx.x % 32, rank[each];
+    constexpr int each = (PAIR_NEAREST_MOST + PAIR_NEAREST_SLACK + BLASD_WARP - 1) / BLASD_WARP;
+    int lane = (int)threadIdx.x % BLASD_WARP, rank[each];
     T own[each];
     uint32_t own_j[each];
     for (int e = 0; e < each; e++) {
-        int i = lane + 32 * e;
+        int i = lane + BLASD_WARP * e;
         rank[e] = keep;
         if (i >= count) continue;
         own[e] = d[i];
@@ -247,12 +248,13 @@ static __device__ bool pair_offer(const struct pair_args &args, int64_t row, int
 template <class T>
 static __device__ void pair_keep(int keep, int room, bool last, struct pair_heads<T> &heads, T *d,
                                  uint32_t *j) {
-    for (int line = (int)threadIdx.x / 32 * 8; line < (int)threadIdx.x / 32 * 8 + 8; line++) {
+    for (int line = (int)threadIdx.x / BLASD_WARP * 8; line < (int)threadIdx.x / BLASD_WARP * 8 + 8;
+         line++) {
         int count = heads.count[line];
         bool full = count > room - PAIR_SIDE || (count >= keep && heads.far_j[line] == PAIR_NOBODY);
         if (!full && !last) continue;
         pair_shrink<T>(d + line * room, j + line * room, count, keep);
-        if (threadIdx.x % 32 == 0) {
+        if (threadIdx.x % BLASD_WARP == 0) {
             heads.count[line] = count < keep ? count : keep;
             if (count >= keep) {
                 heads.far[line] = d[line * room + keep - 1];
@@ -330,9 +332,9 @@ static __device__ __forceinline__ int64_t pair_list_row(const struct pair_near &
                                                         const bool (&pass)[PAIR_EACH],
                                                         const T (&v)[PAIR_EACH], int64_t column,
                                                         int64_t at, char *d, int64_t *index) {
-    int lane = (int)threadIdx.x % 32, before = 0, all = 0;
+    int lane = (int)threadIdx.x % BLASD_WARP, before = 0, all = 0;
     PAIR_FOUR(c) {
-        unsigned found = __ballot_sync(0xffffffffu, pass[c]) >> (lane & 16) & 0xffffu;
+        unsigned found = __ballot_sync(BLASD_WARP_ALL, pass[c]) >> (lane & 16) & 0xffffu;
         before += __popc(found & ((1u << (lane & 15)) - 1));
         all += __popc(found);
     }

@@ -32,20 +32,22 @@ static __device__ int exponent_of(unsigned long long bits) {
     return most < 1 ? -e : FAR - e;
 }
 
-static __global__ void stack_most(int64_t count, const double *x, unsigned long long *most) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_most(int64_t count, const double *x, unsigned long long *most) {
     unsigned long long own = 0;
     EACH(i, count) own = bits_of(x[i]) > own ? bits_of(x[i]) : own;
     if (own != 0) atomicMax(most, own);
 }
 
-static __global__ void stack_scale(int64_t count, double *x, const unsigned long long *most,
-                                   int *exponent) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_scale(int64_t count, double *x, const unsigned long long *most, int *exponent) {
     int e = exponent_of(*most);
     if (e != 0) EACH(i, count) x[i] = ldexp(x[i], e);
     if (blockIdx.x == 0 && threadIdx.x == 0) *exponent = e;
 }
 
-static __global__ void stack_scale_columns(int64_t m, int64_t n, double *x, int *exponents) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_scale_columns(int64_t m, int64_t n, double *x, int *exponents) {
     BLASD_STATIC_SHARED(unsigned long long, most, [1]);
     for (int64_t j = blockIdx.x; j < n; j += gridDim.x) {
         unsigned long long own = 0;
@@ -64,12 +66,13 @@ static __global__ void stack_scale_columns(int64_t m, int64_t n, double *x, int 
     }
 }
 
-static __global__ void stack_load(int64_t rows, int64_t columns, const double *from, int64_t down,
-                                  int64_t right, double *to) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_load(int64_t rows, int64_t columns, const double *from, int64_t down, int64_t right,
+               double *to) {
     EACH(i, rows * columns) to[i] = from[i % rows * down + i / rows * right];
 }
 
-static __global__ void stack_mirror(int64_t n, int upper, double *a) {
+static __global__ void __launch_bounds__(THREADS) stack_mirror(int64_t n, int upper, double *a) {
     EACH(at, n * n) {
         int64_t i = at % n, j = at / n;
         if (i <= j) continue;
@@ -80,13 +83,14 @@ static __global__ void stack_mirror(int64_t n, int upper, double *a) {
     }
 }
 
-static __global__ void stack_clear(int64_t m, int64_t n, int below, double *a) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_clear(int64_t m, int64_t n, int below, double *a) {
     EACH(at, m * n) {
         if (below ? at % m > at / m : at % m < at / m) a[at] = 0;
     }
 }
 
-static __global__ void stack_block(struct stack_gpu_block b) {
+static __global__ void __launch_bounds__(THREADS) stack_block(struct stack_gpu_block b) {
     EACH(at, b.high * b.columns) {
         int64_t i = at % b.high, j = at / b.high;
         bool inside = i < b.rows && j < b.n && !(b.triangle && i > j);
@@ -94,21 +98,22 @@ static __global__ void stack_block(struct stack_gpu_block b) {
     }
 }
 
-static __global__ void stack_by_columns(int64_t m, int64_t n, const double *from, const double *by,
-                                        double *to) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_by_columns(int64_t m, int64_t n, const double *from, const double *by, double *to) {
     EACH(at, m * n) to[at] = from[at] * by[at / m];
 }
 
-static __global__ void stack_round(int64_t count, double *x) {
+static __global__ void __launch_bounds__(THREADS) stack_round(int64_t count, double *x) {
     EACH(i, count) x[i] = (double)(float)x[i];
 }
 
-static __global__ void stack_minus_one(int64_t k, double *x) {
+static __global__ void __launch_bounds__(THREADS) stack_minus_one(int64_t k, double *x) {
     EACH(i, k) x[i * k + i] -= 1;
 }
 
 /* Part blockIdx.x of the sum of squares, in an order that is always the same. */
-static __global__ void stack_squares(int64_t count, const double *x, double *sums) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_squares(int64_t count, const double *x, double *sums) {
     BLASD_STATIC_SHARED(double, own, [THREADS]);
     double sum = 0;
     EACH(i, count) sum += x[i] * x[i];
@@ -120,8 +125,8 @@ static __global__ void stack_squares(int64_t count, const double *x, double *sum
     if (threadIdx.x == 0) sums[blockIdx.x] = own[0];
 }
 
-static __global__ void stack_figure(const double *sums, int beside, double slack, int at_least,
-                                    double *ret) {
+static __global__ void __launch_bounds__(BLASD_WARP)
+    stack_figure(const double *sums, int beside, double slack, int at_least, double *ret) {
     double above = 0, below = 0, value;
     if (threadIdx.x != 0) return;
     for (int i = 0; i < STACK_PARTS; i++) above += sums[i];
@@ -130,7 +135,8 @@ static __global__ void stack_figure(const double *sums, int beside, double slack
     *ret = at_least && *ret > value ? *ret : value;
 }
 
-template <class T> static __global__ void stack_store(struct stack_gpu_view v, T *to) {
+template <class T>
+static __global__ void __launch_bounds__(THREADS) stack_store(struct stack_gpu_view v, T *to) {
     EACH(at, v.rows * v.columns) {
         int64_t i = at / v.columns, j = at % v.columns;
         double x = v.from[i * v.down + j * v.right];
@@ -276,8 +282,8 @@ int stack_gpu_figure(struct stack_gpu *gpu, int t, int output, int64_t item, int
     STACK_TRY(squares(gpu, count, x, gpu->sums, err));
     if (beside != nullptr)
         STACK_TRY(squares(gpu, beside_count, beside, gpu->sums + STACK_PARTS, err));
-    return blasd_launch(stack_figure, dim3(1), dim3(32), 0, gpu->job->stream, err, gpu->sums,
-                        (int)(beside != nullptr), slack, (int)at_least, ret);
+    return blasd_launch(stack_figure, dim3(1), dim3(BLASD_WARP), 0, gpu->job->stream, err,
+                        gpu->sums, (int)(beside != nullptr), slack, (int)at_least, ret);
 }
 
 int stack_gpu_orthogonality(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t m,

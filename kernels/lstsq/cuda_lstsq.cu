@@ -21,8 +21,9 @@ struct lstsq_state {
 /* ---- kernels ---- */
 
 /* How many singular values count, and the coordinates of the solution in them. */
-static __global__ void lstsq_divide(int64_t k, int64_t columns, double rcond, const double *s,
-                                    double *d, int64_t *rank) {
+static __global__ void __launch_bounds__(THREADS)
+    lstsq_divide(int64_t k, int64_t columns, double rcond, const double *s, double *d,
+                 int64_t *rank) {
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < k * columns;
          at += (int64_t)gridDim.x * blockDim.x) {
         double value = s[at % k];
@@ -33,16 +34,16 @@ static __global__ void lstsq_divide(int64_t k, int64_t columns, double rcond, co
     while (*rank < k && s[*rank] > rcond * s[0]) *rank += 1;
 }
 
-static __global__ void lstsq_exponents(int64_t columns, const int *of_a, const int *of_b,
-                                       int *of_x) {
+static __global__ void __launch_bounds__(THREADS)
+    lstsq_exponents(int64_t columns, const int *of_a, const int *of_b, int *of_x) {
     for (int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; c < columns;
          c += (int64_t)gridDim.x * blockDim.x)
         of_x[c] = of_b[c] - *of_a;
 }
 
 /* As blasd_lstsq_round. */
-static __global__ void lstsq_round(int64_t n, int64_t columns, const int *of_x, bool single,
-                                   double *x) {
+static __global__ void __launch_bounds__(THREADS)
+    lstsq_round(int64_t n, int64_t columns, const int *of_x, bool single, double *x) {
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n * columns;
          at += (int64_t)gridDim.x * blockDim.x) {
         int e = -of_x[at / n];
@@ -74,7 +75,9 @@ struct lstsq_sizes {
 };
 
 /* Of each column: the residual's square into the output, and how far x is from the best. */
-template <class T> static __global__ void lstsq_columns(struct lstsq_sizes z, T *residuals) {
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    lstsq_columns(struct lstsq_sizes z, T *residuals) {
     BLASD_STATIC_SHARED(double, own, [THREADS]);
     for (int64_t c = blockIdx.x; c < z.columns; c += gridDim.x) {
         double norm = sqrt(block_squares(z.m * z.n, z.a, own));
@@ -88,8 +91,8 @@ template <class T> static __global__ void lstsq_columns(struct lstsq_sizes z, T 
     }
 }
 
-static __global__ void lstsq_worst(int64_t columns, const double *ratios, double slack,
-                                   double *ret) {
+static __global__ void __launch_bounds__(1)
+    lstsq_worst(int64_t columns, const double *ratios, double slack, double *ret) {
     double most = 0;
     for (int64_t c = 0; c < columns; c++) most = ratios[c] > most ? ratios[c] : most;
     *ret = most + slack;

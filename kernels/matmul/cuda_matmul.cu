@@ -102,12 +102,15 @@ static int run_library(struct blasd_cuda_job *job, const struct product_plan *pl
     int64_t c_bytes = plan->gemm.stride_c * (int64_t)blasd_dtype_size(plan->made);
     bool even = is_even(plan);
     int code = 0;
+    if (plan->bits != nullptr)
+        code = job->calls->fill(job->stream, plan->bits, 0, (size_t)job->count * sizeof(int), err);
     for (int t = 0; code == 0 && t < job->count; t++) {
         const char *a = (const char *)blasd_cuda_in(job, t, BLASD_MATMUL_A);
         const char *b = (const char *)blasd_cuda_in(job, t, BLASD_MATMUL_B);
         char *c = plan->target.base + t * plan->target.step;
         struct blasd_gpu_gemm gemm = plan->gemm;
         if (!even) gemm.count = 1;
+        if (plan->bits != nullptr) gemm.bits = plan->bits + t;
         for (int64_t i = 0; code == 0 && i < (even ? 1 : plan->items); i++) {
             gemm.a = a + walk_to(plan->walk, plan->walk.a, i) * a_bytes;
             gemm.b = b + walk_to(plan->walk, plan->walk.b, i) * b_bytes;
@@ -157,6 +160,24 @@ static const char *base_name(const struct product_plan *plan) {
     }
 }
 
+/* What was done to the factors. */
+static const char *rounding_name(const struct product_plan *plan) {
+    if (plan->dtype != plan->sum && plan->way != WAY_NOTHING) return ", float32 sums";
+    if (plan->dtype != BLASD_float32 || plan->way == WAY_TINY || plan->way == WAY_SMALL) return "";
+    return plan->rounding == BLASD_GPU_TF32   ? ", tf32"
+           : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
+                                              : "";
+}
+
+static void name_method(struct blasd_task *task, const struct product_plan *plan, int bits) {
+    if (bits > 0 && bits <= BLASD_GPU_FIXED_MOST)
+        snprintf(task->method, sizeof task->method, "%s, fixed point of %d bits", base_name(plan),
+                 bits);
+    else
+        snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(plan), way_name(plan),
+                 rounding_name(plan), plan->out != plan->sum ? ", rounded once" : "");
+}
+
 /* Sums that overflow on the way alone: in large results, which the host would look at for longer
  * than the device computes, they stay. */
 #define LOOK_MOST (1 << 20)
@@ -184,19 +205,11 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
-        bool single =
-            plan->dtype == BLASD_float32 && plan->way != WAY_TINY && plan->way != WAY_SMALL;
-        const char *rounding = !single                            ? ""
-                               : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
-                               : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
-                                                                  : "";
-        bool half = plan->dtype != plan->sum, made = false;
+        bool made = false;
         code = make_on_host(task, plan, &made, err);
         if (code != 0) return code;
         if (made) continue;
-        snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(plan), way_name(plan),
-                 plan->way == WAY_NOTHING || !half ? rounding : ", float32 sums",
-                 plan->out != plan->sum ? ", rounded once" : "");
+        name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
         blasd_matmul_warn(task);
     }
     return 0;

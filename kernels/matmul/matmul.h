@@ -14,7 +14,7 @@ enum {
     BLASD_MATMUL_PRECISION,
     BLASD_MATMUL_EXACT
 };
-enum { BLASD_MATMUL_NATIVE, BLASD_MATMUL_TF32, BLASD_MATMUL_BF16 };
+enum { BLASD_MATMUL_NATIVE, BLASD_MATMUL_TF32, BLASD_MATMUL_BF16, BLASD_MATMUL_FP64_EMULATED };
 
 /* One operand a or b, as a stack of matrices: a vector is one row of a, or one column of b. */
 struct blasd_matmul_operand {

@@ -52,6 +52,7 @@ static const struct blasd_port outputs[] = {
 static const char *const precisions[] = {[BLASD_MATMUL_NATIVE] = "native",
                                          [BLASD_MATMUL_TF32] = "tf32",
                                          [BLASD_MATMUL_BF16] = "bf16",
+                                         [BLASD_MATMUL_FP64_EMULATED] = "fp64_emulated",
                                          NULL};
 
 static const struct blasd_param params[] = {
@@ -77,9 +78,11 @@ static const struct blasd_param params[] = {
                            .most = DBL_MAX},
     [BLASD_MATMUL_PRECISION] =
         {.name = "precision",
-         .doc = "The least exact arithmetic that is good enough for float32 and shorter: native is "
+         .doc = "The least exact arithmetic that is good enough. For float32 and shorter native is "
                 "float32 throughout; tf32 and bf16 let a device round the factors to 11 or 8 bits "
-                "first. A device may answer more exactly; execution.method says what it did.",
+                "first. For float64, fp64_emulated lets a device multiply integers, of so many "
+                "bits that the error is no more than float64's, where it has that and takes it to "
+                "be faster. A device may answer more exactly; execution.method says what it did.",
          .kind = BLASD_PARAM_CHOICE,
          .choices = precisions},
     [BLASD_MATMUL_EXACT] =

@@ -113,6 +113,21 @@ static void fill_gemm(struct product_plan *plan) {
     g->count = plan->items;
 }
 
+/* One product of float64 for each task, where the library has it and there is room for it. */
+static int plan_emulation(struct blasd_cuda_job *job, struct product_plan *plan,
+                          struct blasd_err *err) {
+    size_t bytes = (size_t)job->count * sizeof(int), room;
+    int code;
+    if (plan->way != WAY_LIBRARY || plan->dtype != BLASD_float64 || plan->items != 1) return 0;
+    if (plan->mm.k == 0) return 0;
+    room = job->calls->gemm_room(&plan->gemm);
+    if (room == 0 || room > job->facts->memory_bytes / 4) return 0;
+    code = blasd_cuda_return(job, bytes, (void **)&plan->bits_host, (void **)&plan->bits, err);
+    if (code == 0) code = blasd_cuda_take(job, room, &plan->gemm.room, err);
+    plan->gemm.rounding = BLASD_GPU_FIXED;
+    return code;
+}
+
 struct tiny_batch tiny_batch_of(const struct blasd_cuda_job *job, const struct product_plan *plan) {
     const struct blasd_matmul *mm = &plan->mm;
     struct tiny_batch batch = {};
@@ -148,5 +163,6 @@ int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = read_products(plan, &job->tasks[0], job->facts, err);
     if (code == 0 && plan->way > WAY_SLICES) code = locate_all(job, plan, err);
     if (plan->way == WAY_LIBRARY) fill_gemm(plan);
+    if (code == 0 && precision == BLASD_MATMUL_FP64_EMULATED) code = plan_emulation(job, plan, err);
     return code;
 }

@@ -27,6 +27,7 @@ struct product_plan : stack {
     struct across_tasks a, b, c, out_at, target;
     bool too_large;             /* for the device */
     void *wide;                 /* float32 results that are yet to be rounded to half */
+    int *bits, *bits_host;      /* FIXED: of each task; NULL: none is */
     enum blasd_dtype made;      /* what the product makes: `out`, or wide */
     struct blasd_gpu_gemm gemm; /* WAY_LIBRARY: of one task, but for its addresses */
 };

@@ -70,7 +70,8 @@ static __global__ void __launch_bounds__(128 * LANES)
         for (int e = 0; e < EACH; e++)
             if (e * lanes < q) sum[e & 1] = __fma_rn(own[e], from[e * lanes + lane], sum[e & 1]);
         along = sum[0] + sum[1];
-        for (int by = lanes / 2; by > 0; by /= 2) along += __shfl_xor_sync(0xffffffffu, along, by);
+        for (int by = lanes / 2; by > 0; by /= 2)
+            along += __shfl_xor_sync(BLASD_WARP_ALL, along, by);
         b -= __dmul_rn(rate, along - h);
         if (mine && lane == 0) now[(step + 1) & 1][row] = b;
         __syncthreads(); /* the other half was read before the last one */
@@ -82,9 +83,9 @@ static __global__ void __launch_bounds__(128 * LANES)
  * and back. After an odd number b is where other was. */
 static __global__ void __launch_bounds__(WIDE_THREADS)
     descend_wide(struct gram_shape s, struct gram_descent d, const double *total, int64_t steps) {
-    int lane = (int)threadIdx.x % 32, q = s.q, t = s.t;
-    int64_t all = s.problems * q * t, warps = (int64_t)gridDim.x * WIDE_THREADS / 32;
-    int64_t first = ((int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x) / 32;
+    int lane = (int)threadIdx.x % BLASD_WARP, q = s.q, t = s.t;
+    int64_t all = s.problems * q * t, warps = (int64_t)gridDim.x * WIDE_THREADS / BLASD_WARP;
+    int64_t first = ((int64_t)blockIdx.x * WIDE_THREADS + threadIdx.x) / BLASD_WARP;
     for (int64_t step = 0; step < steps; step++) {
         const double *from = step % 2 == 0 ? d.b : d.other;
         double *to = step % 2 == 0 ? d.other : d.b;
@@ -92,8 +93,10 @@ static __global__ void __launch_bounds__(WIDE_THREADS)
             int64_t problem = at / t / q, l = at % t;
             const double *row = d.g + at / t * q, *b = from + problem * q * t + l;
             double sum = 0;
-            for (int j = lane; j < q; j += 32) sum = __fma_rn(row[j], b[(int64_t)j * t], sum);
-            for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+            for (int j = lane; j < q; j += BLASD_WARP)
+                sum = __fma_rn(row[j], b[(int64_t)j * t], sum);
+            for (int by = BLASD_WARP / 2; by > 0; by /= 2)
+                sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
             if (lane == 0)
                 to[at] = from[at] - __dmul_rn(d.learning_rate * 2 / total[problem], sum - d.h[at]);
         }
@@ -106,7 +109,7 @@ int gram_descent_steps(const struct gram_shape *s, const struct gram_arrays *arr
                        struct blasd_err *err) {
     int64_t blocks = s->problems * s->t, all = blocks * s->q;
     int lanes = s->q <= 8 ? 1 : s->q <= 16 ? 2 : LANES, code;
-    unsigned threads = (unsigned)((s->q * lanes + 31) / 32 * 32);
+    unsigned threads = (unsigned)((s->q * lanes + BLASD_WARP - 1) / BLASD_WARP * BLASD_WARP);
     if (all == 0) return 0;
     if (s->q <= 32)
         return blasd_launch(descend<8>, dim3((unsigned)blocks), dim3(threads), 0, stream, err, *s,

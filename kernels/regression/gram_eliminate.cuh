@@ -54,9 +54,10 @@ template <class Team>
 static __device__ inline void eliminate(const Team &team, int q, int t, struct twofold *gram,
                                         struct twofold *with_y, struct twofold *pivots,
                                         const double *diagonal) {
-    int rank = team.rank(), all = team.size(), lane = rank % 32, warp = rank / 32;
+    int rank = team.rank(), all = team.size(), lane = rank % BLASD_WARP, warp = rank / BLASD_WARP;
     for (int j = 0; j < q; j++) {
-        int rest = q - j - 1, chunks = (rest + 31) / 32; /* of 32 columns, which a warp takes */
+        int rest = q - j - 1,
+            chunks = (rest + BLASD_WARP - 1) / BLASD_WARP; /* of columns, which a warp takes */
         team.sync();
         struct twofold pivot = gram[j * q + j];
         bool dependent = !(pivot.hi > DEPENDENT * diagonal[j]);
@@ -64,8 +65,8 @@ static __device__ inline void eliminate(const Team &team, int q, int t, struct t
             gram[l * q + j] = dependent ? two_from(0) : two_divide(gram[j * q + l], pivot);
         if (rank == 0) pivots[j] = dependent ? two_from(0) : pivot;
         team.sync();
-        for (int k = warp; !dependent && k < rest * chunks; k += all / 32) {
-            int i = j + 1 + k / chunks, l = j + 1 + k % chunks * 32 + lane;
+        for (int k = warp; !dependent && k < rest * chunks; k += all / BLASD_WARP) {
+            int i = j + 1 + k / chunks, l = j + 1 + k % chunks * BLASD_WARP + lane;
             if (l >= i && l < q)
                 gram[i * q + l] =
                     two_subtract(gram[i * q + l], two_multiply(gram[i * q + j], gram[j * q + l]));

@@ -261,15 +261,16 @@ int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, b
 /* ---- singular values ---- */
 
 static __device__ double warp_sum(double value) {
-    for (int by = 16; by > 0; by /= 2) value += __shfl_xor_sync(0xffffffffu, value, by);
+    for (int by = BLASD_WARP / 2; by > 0; by /= 2)
+        value += __shfl_xor_sync(BLASD_WARP_ALL, value, by);
     return value;
 }
 
 /* Turns columns u and v, of m numbers, until they are orthogonal: a warp does it. */
 static __device__ bool turn(int m, double *u, double *v) {
-    int lane = (int)threadIdx.x % 32;
+    int lane = (int)threadIdx.x % BLASD_WARP;
     double uu = 0, vv = 0, uv = 0, zeta, tangent, cosine, sine;
-    for (int i = lane; i < m; i += 32) {
+    for (int i = lane; i < m; i += BLASD_WARP) {
         uu += u[i] * u[i];
         vv += v[i] * v[i];
         uv += u[i] * v[i];
@@ -283,7 +284,7 @@ static __device__ bool turn(int m, double *u, double *v) {
     tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
     cosine = 1 / sqrt(1 + tangent * tangent);
     sine = cosine * tangent;
-    for (int i = lane; i < m; i += 32) {
+    for (int i = lane; i < m; i += BLASD_WARP) {
         double x = u[i];
         u[i] = cosine * x - sine * v[i];
         v[i] = sine * x + cosine * v[i];
@@ -307,7 +308,7 @@ template <class Team>
 static __device__ void singular_one(const Team &team, const struct gram_shape &s,
                                     const struct gram_arrays &a, double *columns, int *said) {
     int q = s.q, even = (q + 1) / 2 * 2, rank = team.rank(), all = team.size();
-    int lane = rank % 32, warp = rank / 32, most = a.columns[0].exponent;
+    int lane = rank % BLASD_WARP, warp = rank / BLASD_WARP, most = a.columns[0].exponent;
     for (int j = 1; j < q; j++) most = a.columns[j].exponent > most ? a.columns[j].exponent : most;
     for (int at = rank; at < q * q; at += all)
         columns[at] = ldexp(a.r[at % q * q + at / q], a.columns[at / q].exponent - most);
@@ -316,7 +317,7 @@ static __device__ void singular_one(const Team &team, const struct gram_shape &s
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         bool turned = false;
         for (int round = 0; round < even - 1; round++) {
-            for (int k = warp; k < even / 2; k += all / 32) {
+            for (int k = warp; k < even / 2; k += all / BLASD_WARP) {
                 int u = (round + k) % (even - 1);
                 int v = k == 0 ? even - 1 : (round + even - 1 - k) % (even - 1);
                 int first = u < v ? u : v, second = u < v ? v : u;
@@ -328,9 +329,9 @@ static __device__ void singular_one(const Team &team, const struct gram_shape &s
         }
         if (!any_of(team, said, sweep + 1, turned)) break;
     }
-    for (int j = warp; j < q; j += all / 32) {
+    for (int j = warp; j < q; j += all / BLASD_WARP) {
         double sum = 0;
-        for (int i = lane; i < q; i += 32) sum += columns[j * q + i] * columns[j * q + i];
+        for (int i = lane; i < q; i += BLASD_WARP) sum += columns[j * q + i] * columns[j * q + i];
         sum = warp_sum(sum);
         if (lane == 0) a.singular[j] = ldexp(sqrt(sum), most);
     }

@@ -8,7 +8,7 @@
 /* Lanes that share a row: about eight columns each. */
 static int lanes_for(int q) {
     int lanes = 1;
-    while (lanes < 32 && lanes * 8 < q) lanes *= 2;
+    while (lanes < BLASD_WARP && lanes * 8 < q) lanes *= 2;
     return lanes;
 }
 
@@ -20,8 +20,8 @@ static unsigned blocks_for(const struct gram_shape *s, int64_t rows, int lanes) 
 static __device__ struct twofold lanes_sum(struct twofold value, int lanes) {
     for (int by = lanes / 2; by > 0; by /= 2) {
         struct twofold other;
-        other.hi = __shfl_xor_sync(0xffffffffu, value.hi, by);
-        other.lo = __shfl_xor_sync(0xffffffffu, value.lo, by);
+        other.hi = __shfl_xor_sync(BLASD_WARP_ALL, value.hi, by);
+        other.lo = __shfl_xor_sync(BLASD_WARP_ALL, value.lo, by);
         value = two_add(value, other);
     }
     return value;
@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(THREADS)
     leave_rows(struct gram_shape s, const struct gram_data *data, const struct gram_column *columns,
                const struct twofold *b, double *left, int lanes) {
     int64_t all = s.problems * s.n * s.t, step = (int64_t)gridDim.x * THREADS / lanes;
-    int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % 32 / lanes;
+    int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
     int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
     /* all lanes of a warp go on as long as one has a row */
     for (; at - in_warp < all; at += step) {
@@ -99,14 +99,14 @@ static __device__ double leverage(const struct gram_shape &s, const struct gram_
         }
         sum += h * h;
     }
-    for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
     return weight * sum;
 }
 
 static __global__ void __launch_bounds__(THREADS)
     put_rows(struct gram_shape s, struct gram_arrays arrays, struct gram_outputs out, int lanes) {
     int64_t all = s.problems * s.n * s.t, step = (int64_t)gridDim.x * THREADS / lanes;
-    int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % 32 / lanes;
+    int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
     int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
     for (; at - in_warp < all; at += step) {
         int64_t item = at < all ? at : all - 1, row = item / s.t % s.n, problem = item / s.t / s.n;

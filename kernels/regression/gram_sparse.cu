@@ -27,11 +27,11 @@ static __device__ double join(enum reduction what, double a, double b) {
 
 /* Of one number a thread; the same for all threads. */
 static __device__ double block_join(enum reduction what, double value, double *room) {
-    int lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
-    for (int by = 16; by > 0; by /= 2)
-        value = join(what, value, __shfl_xor_sync(0xffffffffu, value, by));
+    int lane = (int)threadIdx.x % BLASD_WARP, warps = (int)blockDim.x / BLASD_WARP;
+    for (int by = BLASD_WARP / 2; by > 0; by /= 2)
+        value = join(what, value, __shfl_xor_sync(BLASD_WARP_ALL, value, by));
     __syncthreads();
-    if (lane == 0) room[threadIdx.x / 32] = value;
+    if (lane == 0) room[threadIdx.x / BLASD_WARP] = value;
     __syncthreads();
     value = room[0];
     for (int w = 1; w < warps; w++) value = join(what, value, room[w]);
@@ -85,11 +85,11 @@ static __device__ int find_used(const struct sparse_block &d) {
     BLASD_STATIC_SHARED(int, count);
     int lane = (int)threadIdx.x;
     __syncthreads();
-    if (lane < 32) {
+    if (lane < BLASD_WARP) {
         int found = 0;
-        for (int base = 0; base < d.p; base += 32) {
+        for (int base = 0; base < d.p; base += BLASD_WARP) {
             bool used = base + lane < d.p && d.b[base + lane] != 0;
-            unsigned mask = __ballot_sync(0xffffffffu, used);
+            unsigned mask = __ballot_sync(BLASD_WARP_ALL, used);
             if (used) d.used[found + __popc(mask & ((1u << lane) - 1))] = base + lane;
             found += __popc(mask);
         }

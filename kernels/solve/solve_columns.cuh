@@ -53,8 +53,8 @@ template <class Team, class T> static __device__ __noinline__ void residual(solv
         for (int j = part; here && j < s.n(); j += share)
             subtract_product(hi, lo, s.matrix(i, j), s.room.x[j]);
         for (int by = share / 2; by > 0; by /= 2) {
-            double other_hi = __shfl_xor_sync(0xffffffffu, hi, by);
-            double other_lo = __shfl_xor_sync(0xffffffffu, lo, by);
+            double other_hi = __shfl_xor_sync(BLASD_WARP_ALL, hi, by);
+            double other_lo = __shfl_xor_sync(BLASD_WARP_ALL, lo, by);
             add_pair(hi, lo, other_hi, other_lo);
         }
         if (here && part == 0) s.room.r[i] = (T)(hi + lo);

@@ -10,7 +10,7 @@
 #include "kernels/solve/solve_team.cuh"
 
 #define SOLVE_PANEL 8
-#define SOLVE_DIAGONAL 32 /* rows of a block whose inverse the estimate uses: a warp's */
+#define SOLVE_DIAGONAL BLASD_WARP /* rows of a block whose inverse the estimate uses: a warp's */
 
 template <class T> struct vector_view {
     T *p;
@@ -79,8 +79,8 @@ template <class T> static __device__ inline matrix_view<T> diagonal_block(matrix
 template <class T>
 static __device__ __noinline__ bool invert_diagonal(const team_of_block &team, matrix_view<T> t,
                                                     int n, bool unit, matrix_view<T> inverse) {
-    int lane = team.rank() % 32, good = 1;
-    for (int b = team.rank() / 32; b * SOLVE_DIAGONAL < n; b += team.size() / 32) {
+    int lane = team.rank() % BLASD_WARP, good = 1;
+    for (int b = team.rank() / BLASD_WARP; b * SOLVE_DIAGONAL < n; b += team.size() / BLASD_WARP) {
         int base = b * SOLVE_DIAGONAL, m = n - base < SOLVE_DIAGONAL ? n - base : SOLVE_DIAGONAL;
         matrix_view<T> to = diagonal_block(inverse, b);
         for (int i = 0; i < m; i++) {
@@ -106,7 +106,7 @@ static __device__ __noinline__ void substitute_inverted(const team_of_block &tea
         int b = forward ? step : blocks - 1 - step, base = b * SOLVE_DIAGONAL;
         int m = n - base < SOLVE_DIAGONAL ? n - base : SOLVE_DIAGONAL;
         matrix_view<T> own = diagonal_block(inverse, b);
-        if (team.rank() < 32) {
+        if (team.rank() < BLASD_WARP) {
             int i = team.rank();
             T sum = unit && i < m ? x[base + i] : (T)0;
             for (int k = 0; k < m; k++)
@@ -438,7 +438,7 @@ static __device__ __noinline__ bool factor_qr(const Team &team, matrix_view<T> f
         team.sync();
         if constexpr (Team::block) { /* a warp a column */
             auto crew = team.crew();
-            for (int c = k + 1 + team.rank() / 32; c < n; c += team.size() / 32)
+            for (int c = k + 1 + team.rank() / BLASD_WARP; c < n; c += team.size() / BLASD_WARP)
                 reflect(crew, f, n, k, tau[k], vector_view<T>{&f(0, c), f.row});
         } else {
             for (int c = k + 1 + team.rank(); c < n; c += team.size()) {

@@ -153,14 +153,14 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 8 ? 4 : 6)
     const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
     const struct solve_batch &batch = share.args;
     const struct solve_shape &shape = batch.shape;
-    int teams = SMALL_THREADS / W, mine = (int)threadIdx.x % 32 / W;
+    int teams = SMALL_THREADS / W, mine = (int)threadIdx.x % BLASD_WARP / W;
     struct small_system<W, N, T> s;
     s.factors = factors[threadIdx.x / W];
     s.team.in_step();
     s.n = shape.n;
     s.lane = s.team.rank();
-    for (int64_t first = share.block() * teams + threadIdx.x / 32 * (32 / W); first < batch.total;
-         first += share.blocks() * teams) {
+    for (int64_t first = share.block() * teams + threadIdx.x / BLASD_WARP * (BLASD_WARP / W);
+         first < batch.total; first += share.blocks() * teams) {
         int64_t at = first + mine < batch.total ? first + mine : batch.total - 1;
         bool own = at == first + mine, good;
         const T *b = columns_of<T>(batch, at);

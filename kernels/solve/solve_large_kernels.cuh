@@ -80,10 +80,10 @@ __global__ void __launch_bounds__(64)
 template <class T>
 __global__ void __launch_bounds__(256) large_columns(int n, const T *a, int e, const int *row_scale,
                                                      double *most, double *sums, int *exponents) {
-    team_of_lanes<32> team;
-    for (int j = (int)(blockIdx.x * 8 + threadIdx.x / 32); j < n; j += (int)gridDim.x * 8) {
+    team_of_lanes<BLASD_WARP> team;
+    for (int j = (int)(blockIdx.x * 8 + threadIdx.x / BLASD_WARP); j < n; j += (int)gridDim.x * 8) {
         double largest = 0, sum = 0, exponent = -100000;
-        for (int i = team.rank(); i < n; i += 32) {
+        for (int i = team.rank(); i < n; i += BLASD_WARP) {
             double size = size_of((double)a[(int64_t)j * n + i]);
             largest = size > largest ? size : largest;
             sum += e != 0 ? ldexp(size, -e) : size;
@@ -341,8 +341,9 @@ __global__ void __launch_bounds__(256) large_refuse(struct solve_shape shape, T 
         x[at] = (T)precision<T>::nan();
 }
 template <class T>
-__global__ void large_report(struct solve_batch batch, int64_t system, struct solve_matrix matrix,
-                             struct solve_outcome outcome) {
+__global__ void __launch_bounds__(1)
+    large_report(struct solve_batch batch, int64_t system, struct solve_matrix matrix,
+                 struct solve_outcome outcome) {
     report(batch, system, matrix, outcome);
 }
 

@@ -154,14 +154,14 @@ template <int W, int N, class T> struct small_system {
             if (!done && (last || n == 1 || round == 0))
                 best = other > best || other != other ? other : best;
             done = done || last || n == 1;
-            if (!__any_sync(0xffffffffu, !done)) break;
+            if (!__any_sync(BLASD_WARP_ALL, !done)) break;
             last = round > SOLVE_ROUNDS || (round > 0 && !(other > best));
             best = last || done ? best : other;
             now = (T)(v < 0 ? -1 : 1);
             changed = team.any(here() && now != sign);
             sign = now;
             last = last || !changed;
-            if (!__any_sync(0xffffffffu, !done && !last)) continue;
+            if (!__any_sync(BLASD_WARP_ALL, !done && !last)) continue;
             v = solve_transposed(here() ? sign : (T)0);
             at = team.largest(here() ? size_of((double)v) : -1, lane);
             other = size_of((double)team.shuffle(v, before));

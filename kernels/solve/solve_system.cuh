@@ -162,7 +162,7 @@ template <class Team, class T> struct solver {
         bool by_rows = shape.a_column == 1;
         vector_view<T> along = by_rows ? room.d : room.r, across = by_rows ? room.r : room.d;
         double along_most = 0, across_most = 0;
-        int width = Team::block ? 32 : 1, lane = team.rank() % width;
+        int width = Team::block ? BLASD_WARP : 1, lane = team.rank() % width;
         for (int l = team.rank() / width; l < n(); l += team.size() / width) {
             double most = 0, sum = 0;
             for (int k = lane; k < n(); k += width) {

@@ -35,13 +35,14 @@ template <int W> struct team_of_lanes {
     int lane;           /* of the team */
     unsigned own, mask; /* its lanes of the warp; those that meet */
     __device__ team_of_lanes() {
-        int in_warp = (int)(threadIdx.x % 32);
+        int in_warp = (int)(threadIdx.x % BLASD_WARP);
         lane = in_warp % W;
-        mask = own = W == 32 ? 0xffffffffu : ((1u << (W % 32)) - 1u) << (in_warp - lane);
+        mask = own =
+            W == BLASD_WARP ? BLASD_WARP_ALL : ((1u << (W % BLASD_WARP)) - 1u) << (in_warp - lane);
     }
     /* All teams of a warp take the same way, which spares a wait at each exchange. */
     __device__ void in_step() {
-        mask = 0xffffffffu;
+        mask = BLASD_WARP_ALL;
     }
     __device__ int rank() const {
         return lane;
@@ -88,7 +89,7 @@ template <int W> struct team_of_lanes {
 
 /* A whole block of full warps. */
 struct team_of_block {
-    static constexpr int width = 32;
+    static constexpr int width = BLASD_WARP;
     static constexpr bool block = true;
     __device__ int rank() const {
         return (int)threadIdx.x;
@@ -96,32 +97,33 @@ struct team_of_block {
     __device__ int size() const {
         return (int)blockDim.x;
     }
-    __device__ team_of_lanes<32> crew() const {
-        return team_of_lanes<32>();
+    __device__ team_of_lanes<BLASD_WARP> crew() const {
+        return team_of_lanes<BLASD_WARP>();
     }
     __device__ void sync() const {
         __syncthreads();
     }
     template <class T> __device__ T shuffle(T value, int from) const {
-        return __shfl_sync(0xffffffffu, value, from);
+        return __shfl_sync(BLASD_WARP_ALL, value, from);
     }
     __device__ double sum(double value) const {
         BLASD_STATIC_SHARED(double, parts, [32]);
         double all = crew().sum(value);
-        if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = all;
+        if (threadIdx.x % BLASD_WARP == 0) parts[threadIdx.x / BLASD_WARP] = all;
         __syncthreads();
         all = 0;
-        for (int i = 0; i < (int)blockDim.x / 32; i++) all += parts[i];
+        for (int i = 0; i < (int)blockDim.x / BLASD_WARP; i++) all += parts[i];
         __syncthreads();
         return all;
     }
     __device__ double most(double value) const {
         BLASD_STATIC_SHARED(double, parts, [32]);
         double all = crew().most(value);
-        if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = all;
+        if (threadIdx.x % BLASD_WARP == 0) parts[threadIdx.x / BLASD_WARP] = all;
         __syncthreads();
         all = parts[0];
-        for (int i = 1; i < (int)blockDim.x / 32; i++) all = parts[i] > all ? parts[i] : all;
+        for (int i = 1; i < (int)blockDim.x / BLASD_WARP; i++)
+            all = parts[i] > all ? parts[i] : all;
         __syncthreads();
         return all;
     }
@@ -133,14 +135,14 @@ struct team_of_block {
         BLASD_STATIC_SHARED(int, places, [32]);
         double best = crew().most(value);
         at = crew().largest(value, at);
-        if (threadIdx.x % 32 == 0) {
-            parts[threadIdx.x / 32] = best;
-            places[threadIdx.x / 32] = at;
+        if (threadIdx.x % BLASD_WARP == 0) {
+            parts[threadIdx.x / BLASD_WARP] = best;
+            places[threadIdx.x / BLASD_WARP] = at;
         }
         __syncthreads();
         best = parts[0];
         at = places[0];
-        for (int i = 1; i < (int)blockDim.x / 32; i++)
+        for (int i = 1; i < (int)blockDim.x / BLASD_WARP; i++)
             if (parts[i] > best || (parts[i] == best && places[i] < at)) {
                 best = parts[i];
                 at = places[i];

@@ -44,7 +44,10 @@ struct bench_run {
     char method[BLASD_METHOD_MAX];
 };
 
-static TRIAL_UNUSED struct bench_run bench_batch(struct trial *const *trials, int count) {
+/* `at`: NULL, or where the first job's inputs and its first output are to lie, `step` bytes each.
+ */
+static TRIAL_UNUSED struct bench_run bench_batch_at(struct trial *const *trials, int count,
+                                                    char *at, size_t step) {
     static struct bench_samples compute, wall, up, down;
     struct blasd_task *tasks = calloc((size_t)count, sizeof *tasks);
     const struct blasd_kernel *kernel = blasd_backend_kernel(&TRIAL_BACKEND, trials[0]->job.op);
@@ -60,6 +63,12 @@ static TRIAL_UNUSED struct bench_run bench_batch(struct trial *const *trials, in
         trial_bind(trials[i]);
         tasks[i] = trials[i]->task;
     }
+    for (int i = 0; at != NULL && i < BLASD_MAX_INPUTS && tasks[0].inputs[i].data != NULL; i++) {
+        tasks[0].inputs[i].data =
+            memcpy(at, tasks[0].inputs[i].data, blasd_tensor_bytes(&tasks[0].inputs[i]));
+        at += step;
+    }
+    if (at != NULL) tasks[0].outputs[0].data = at;
     while (bench_more(&compute, 1.0)) {
         int64_t start = blasd_clock_ns();
         device->compute_us = 0;
@@ -78,6 +87,10 @@ static TRIAL_UNUSED struct bench_run bench_batch(struct trial *const *trials, in
     snprintf(run.method, sizeof run.method, "%s", tasks[0].method);
     free(tasks);
     return run;
+}
+
+static TRIAL_UNUSED struct bench_run bench_batch(struct trial *const *trials, int count) {
+    return bench_batch_at(trials, count, NULL, 0);
 }
 
 /* The microseconds of what `enqueue` puts on a stream, by the device's clock. */

@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "direct_calls.h"
 
+#include <sys/mman.h>
+
 static double scale = 1; /* of sizes and counts; less than 1 tries the program out */
 
 static int64_t scaled(int64_t n) {
@@ -81,16 +83,18 @@ static const struct {
     enum blasd_dtype dtype;
     enum blasd_gpu_rounding rounding;
 } kinds[] = {{"float64", "native", BLASD_float64, BLASD_GPU_NATIVE},
+             {"float64 emulated", "fp64_emulated", BLASD_float64, BLASD_GPU_NATIVE},
              {"float32", "native", BLASD_float32, BLASD_GPU_NATIVE},
              {"float32 as tf32", "tf32", BLASD_float32, BLASD_GPU_TF32},
              {"float32 as bf16", "bf16", BLASD_float32, BLASD_GPU_BF16}};
 
 static void large(void **state) {
-    const int64_t sizes[] = {1024, 2048, 4096, 8192};
+    const int64_t sizes[] = {1024, 2048, 4096, 8192, 16384};
     (void)state;
-    for (size_t k = 0; k < 4; k++)
-        for (int s = 0; s < 4; s++) {
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int s = 0; s < 5; s++) {
             int64_t n = scaled(sizes[s]);
+            if (s == 4 && kinds[k].dtype != BLASD_float64) continue; /* for the emulation alone */
             struct trial *t = product(kinds[k].dtype, kinds[k].precision, n, n, n);
             struct bench_run run = bench_batch(&t, 1);
             struct blasd_gpu_gemm g = direct_gemm(kinds[k].dtype, kinds[k].rounding, n, n, n, 1);
@@ -101,6 +105,58 @@ static void large(void **state) {
             direct_free(&g);
             trial_free(t);
         }
+}
+
+/* ---- from operands in shared memory ---- */
+
+struct copies {
+    char *host, *device;
+    size_t up, down;
+};
+
+/* What the bus takes for the operands, and then for the result. */
+static int copies_alone(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    const struct copies *c = arg;
+    int code = blasd_gpu_calls.copy_up(stream, c->device, c->host, c->up, err);
+    if (code == 0) code = blasd_gpu_calls.copy_down(stream, c->host, c->device, c->down, err);
+    return code;
+}
+
+/* All of a job, from mappings that the device knows, as the worker's are: beside its copies alone,
+ * from memory that is pinned. */
+static void from_shared_memory(void **state) {
+    const int64_t sizes[] = {1024, 4096, 8192};
+    struct blasd_device *device = trial_device();
+    (void)state;
+    for (int s = 0; s < 6; s++) {
+        enum blasd_dtype dtype = s < 3 ? BLASD_float32 : BLASD_float64;
+        int64_t n = scaled(sizes[s % 3]);
+        size_t bytes = (size_t)(n * n) * blasd_dtype_size(dtype), page = (size_t)1 << 21;
+        size_t room = (bytes + page - 1) / page * page;
+        struct trial *t = product(dtype, "native", n, n, n);
+        struct copies c = {.up = 2 * bytes, .down = bytes};
+        struct blasd_err err = {0};
+        struct bench_run run;
+        char *map = mmap(NULL, 3 * room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        void *memory = NULL;
+        char what[80];
+        assert_true(map != MAP_FAILED);
+        blasd_backend.memory_comes(device, map, 3 * room, true);
+        run = bench_batch_at(&t, 1, map, room);
+        blasd_backend.memory_goes(device, map);
+        run.compute_us = run.wall_us; /* which is what is compared here */
+        assert_int_equal(blasd_gpu_calls.host_alloc(device->gpu, 2 * bytes, &memory, &err), 0);
+        c.host = memory;
+        c.device = bench_memory(dtype, 2 * n * n);
+        snprintf(what, sizeof what, "n=%lld %s, wall, from shared memory", (long long)n,
+                 dtype == BLASD_float32 ? "float32" : "float64");
+        bench_row("matmul", what, &run, 2.0 * (double)n * (double)n * (double)n, "its copies alone",
+                  bench_direct(copies_alone, &c));
+        bench_memory_free(c.device);
+        blasd_gpu_calls.host_free(device->gpu, memory);
+        munmap(map, 3 * room);
+        trial_free(t);
+    }
 }
 
 static void many_equal(const char *what, enum blasd_dtype dtype, int64_t m, int64_t k, int64_t n,
@@ -229,6 +285,7 @@ static void many_different_small(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large),
+        cmocka_unit_test(from_shared_memory),
         cmocka_unit_test(many_equal_small),
         cmocka_unit_test(many_different_small),
     };

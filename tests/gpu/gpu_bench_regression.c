@@ -86,6 +86,95 @@ static void tall(void **state) {
         }
 }
 
+/* The same by cuSOLVER: X = Q R, Q'y, R^-1, and R's singular values. */
+struct direct_qr {
+    int64_t n, p;
+    char *x, *y, *r, *tau, *s, *work;
+    size_t factor, apply, values, host_factor, host_values;
+    void *host;
+    int *info;
+};
+
+static size_t most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static int by_cusolver(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = &blasd_gpu_calls;
+    const struct direct_qr *d = arg;
+    const struct blasd_gpu_triangle r = {.dtype = BLASD_float64,
+                                         .upper = true,
+                                         .m = d->p,
+                                         .n = 1,
+                                         .alpha = 1,
+                                         .lda = d->n,
+                                         .ldb = d->n};
+    int code = calls->geqrf(stream, BLASD_float64, d->n, d->p, d->x, d->n, d->tau, d->work,
+                            d->factor, d->host, d->host_factor, d->info, err);
+    if (code == 0)
+        code = calls->ormqr(stream, BLASD_float64, true, (int)d->n, 1, (int)d->p, d->x, (int)d->n,
+                            d->tau, d->y, (int)d->n, d->work, d->apply, d->info, err);
+    if (code == 0) code = calls->trsm(stream, &r, d->x, d->y, err);
+    if (code != 0) return code;
+    /* of any matrix of R's size: it is not zeroed below */
+    return calls->gesvd(stream, BLASD_float64, d->p, d->p, d->r, d->p, d->s, NULL, d->p, NULL, d->p,
+                        d->work, d->values, d->host, d->host_values, d->info, err);
+}
+
+/* Microseconds. */
+static double cusolver_us(int64_t n, int64_t p) {
+    const struct blasd_gpu_library *calls = &blasd_gpu_calls;
+    struct direct_qr d = {.n = n, .p = p};
+    struct blasd_device *device = trial_device();
+    struct blasd_gpu_stream *stream;
+    struct blasd_err err = {0};
+    double us;
+    assert_int_equal(calls->stream_open(device->gpu, &stream, &err), 0);
+    assert_int_equal(
+        calls->geqrf_size(stream, BLASD_float64, n, p, n, &d.factor, &d.host_factor, &err), 0);
+    assert_int_equal(calls->ormqr_size(stream, BLASD_float64, true, (int)n, 1, (int)p, (int)n,
+                                       (int)n, &d.apply, &err),
+                     0);
+    assert_int_equal(
+        calls->gesvd_size(stream, BLASD_float64, p, p, p, false, &d.values, &d.host_values, &err),
+        0);
+    calls->stream_close(stream);
+    d.host = malloc(most(d.host_factor, d.host_values) + 1);
+    assert_non_null(d.host);
+    d.x = bench_memory(BLASD_float64, n * p);
+    d.y = bench_memory(BLASD_float64, n);
+    d.r = bench_memory(BLASD_float64, p * p);
+    d.tau = bench_memory(BLASD_float64, p);
+    d.s = bench_memory(BLASD_float64, p);
+    d.info = bench_memory(BLASD_float64, 8);
+    d.work =
+        bench_memory(BLASD_float64, (int64_t)(most(most(d.factor, d.apply), d.values) / 8 + 1));
+    us = bench_direct(by_cusolver, &d);
+    for (int i = 0; i < 7; i++)
+        bench_memory_free((void *[]){d.x, d.y, d.r, d.tau, d.s, d.info, d.work}[i]);
+    free(d.host);
+    return us;
+}
+
+/* Many coefficients: the factor and the singular values cost as much as the products. */
+static void wide(void **state) {
+    const int64_t widths[] = {200, 1024};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int64_t p = scaled(widths[i]), n = 8 * p;
+        struct trial *t = problem(BLASD_float64, 0, n, p, "ols");
+        struct bench_run run;
+        char what[64];
+        trial_set_bool(t, "fit_intercept", false);
+        run = bench_batch(&t, 1);
+        snprintf(what, sizeof what, "%lld x %lld float64, no intercept", (long long)n,
+                 (long long)p);
+        bench_row("regression", what, &run, 2 * (double)n * (double)p * (double)p,
+                  "cusolverDnXgeqrf, Dormqr, trsm, Xgesvd", cusolver_us(n, p));
+        trial_free(t);
+    }
+}
+
 /* With robust errors, residuals and fitted values: every pass there is. */
 static void tall_with_everything(void **state) {
     int64_t n = scaled(1000000), p = 50;
@@ -123,6 +212,7 @@ static void many_small(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tall),
+        cmocka_unit_test(wide),
         cmocka_unit_test(tall_with_everything),
         cmocka_unit_test(many_small),
     };

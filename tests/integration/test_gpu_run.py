@@ -1,7 +1,8 @@
 """tests/gpu/run.sh without a GPU: its parts and what becomes of their results, over programs that stand in for the real
-ones."""
+ones; and what else for cards can be checked without one."""
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -85,9 +86,50 @@ def test_a_part_ends_in_time_and_what_is_left_can_be_done_later(machine):
     done = machine.run("--left", "launches")
     assert done.returncode == 0, done.stdout + done.stderr
     again = marks.read_text().split()
-    assert len(again) == 19 - len(before) and not set(before) & set(again)
+    assert len(again) == 23 - len(before) and not set(before) & set(again)
 
 
 def test_what_cannot_be_run_is_said():
     done = run("everything")
     assert done.returncode == 1 and "no part everything" in done.stdout
+
+
+SASS = """
+arch = sm_90
+\t\tFunction : _Z11solve_smallILi8ELi8EdEvPKi
+        /*0000*/                   LDC R1, c[0x0][0x28] ;                 /* 0x00000a0000017b82 */
+                                                                          /* 0x000fe40000000800 */
+        /*0010*/              @!P0 LDG.E.64 R2, desc[UR4][R2.64] ;        /* 0x0000000402028981 */
+        /*0020*/                   {0} R4, [R2] ;                         /* 0x0000000002047980 */
+"""
+
+
+@pytest.mark.parametrize("instruction,status", [("LDS.64", 0), ("LD.E.64", 1), ("LDL.64", 0)])
+def test_generic_addresses_in_the_code_of_solve_small_are_found(tmp_path, instruction, status):
+    dump = tmp_path / "cuobjdump"
+    dump.write_text(f"#!/bin/sh\ncat <<'END'\n{SASS.replace('{0}', instruction)}END\n")
+    dump.chmod(0o755)
+    done = subprocess.run(["/usr/bin/env", "python3", ROOT / "tests/gpu/machine_code.py", "--cuobjdump", dump, "any"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "solve_small<8, 8, double>" in done.stdout
+
+
+def test_a_kernel_that_is_gone_from_the_code_is_missed(tmp_path):
+    dump = tmp_path / "cuobjdump"
+    dump.write_text("#!/bin/sh\necho 'arch = sm_90'\n")
+    dump.chmod(0o755)
+    done = subprocess.run(["/usr/bin/env", "python3", ROOT / "tests/gpu/machine_code.py", "--cuobjdump", dump, "any"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "there is no solve_small" in done.stdout
+
+
+def test_the_page_on_hip_has_every_library_call():
+    page = (ROOT / "docs/hip.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page))
+    calls = set(re.findall(r"^    X\((\w+)\)", (ROOT / "kernels/cuda/library_parts.h").read_text(), re.M))
+    for header in ROOT.glob("kernels/*/library_*.h"):
+        calls |= set(re.findall(r"\bint blasd_gpu_(\w+)\(", header.read_text())) if header.parent.name != "cuda" else set()
+    assert {"gemm", "syevd", "host_register"} <= calls
+    assert "`*_size`" in page  # those that say how much memory a call needs
+    assert {call for call in calls if not call.endswith("_size")} <= named

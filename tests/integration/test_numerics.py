@@ -73,7 +73,7 @@ def test_integers_and_precisions(client):
         got = client.matmul(a, b)
         assert got.dtype == np.float64 and np.array_equal(got, a.astype(float) @ b.astype(float))
     a, b = (random.integers(-100, 100, s).astype("float32") for s in ((30, 500), (500, 40)))
-    for precision in ("native", "tf32", "bf16"):
+    for precision in ("native", "tf32", "bf16", "fp64_emulated"):
         result = client.run("matmul", {"precision": precision}, a=a, b=b)
         assert result.execution["method"]
         if precision == "native" or result.execution["device"].startswith("cpu"):

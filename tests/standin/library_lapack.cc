@@ -10,7 +10,9 @@ extern "C" {
 #include "core/half.h"
 }
 
+#include <algorithm>
 #include <cblas.h>
+#include <climits>
 #include <cmath>
 #include <cstring>
 #include <lapacke.h>
@@ -100,6 +102,60 @@ static void product(const struct blasd_gpu_gemm &g, const void *a, const void *b
         product_of_floats(g, a, b, c);
 }
 
+/* ---- float64 by integers ---- */
+
+size_t blasd_gpu_gemm_room(const struct blasd_gpu_gemm *g) {
+    return blasd_standin.emulates ? (size_t)(8 * (g->m + g->n) + 1000) : 0;
+}
+
+/* Powers of two that `count` numbers lie apart; INT_MAX where one is not finite. */
+static int spread(const double *x, int64_t count, int64_t step) {
+    int least = 0, most = 0, exponent;
+    bool any = false;
+    for (int64_t i = 0; i < count; i++) {
+        if (!std::isfinite(x[i * step])) return INT_MAX;
+        if (x[i * step] == 0) continue;
+        (void)frexp(x[i * step], &exponent);
+        least = any && least < exponent ? least : exponent;
+        most = any && most > exponent ? most : exponent;
+        any = true;
+    }
+    return most - least;
+}
+
+/* So many bits that integers beside a power of two for each row of a and column of b hold the
+ * factors exactly, in bytes whose first bit is a sign. */
+static int bits_of(const struct blasd_gpu_gemm &g) {
+    int apart = 0;
+    for (int64_t i = 0; i < g.m; i++)
+        apart = std::max(apart, spread((const double *)g.a + i * (g.trans_a ? 1 : g.lda), g.k,
+                                       g.trans_a ? g.lda : 1));
+    for (int64_t j = 0; j < g.n; j++)
+        apart = std::max(apart, spread((const double *)g.b + j * (g.trans_b ? g.ldb : 1), g.k,
+                                       g.trans_b ? 1 : g.ldb));
+    return apart > BLASD_GPU_FIXED_MOST ? INT_MAX : (53 + apart + 1 + 7) / 8 * 8 - 1;
+}
+
+/* Such sums are exact, and rounded once; false: too many bits, or not worth it. */
+static bool product_of_integers(const struct blasd_gpu_gemm &g) {
+    int bits = bits_of(g);
+    memset(g.room, 0xdd, blasd_gpu_gemm_room(&g));
+    if (bits > BLASD_GPU_FIXED_MOST) return false;
+    for (int64_t i = 0; i < g.m; i++)
+        for (int64_t j = 0; j < g.n; j++) {
+            double *c = (double *)g.c + i * g.ldc + j;
+            long double sum = 0;
+            for (int64_t k = 0; k < g.k; k++)
+                sum +=
+                    (long double)((const double *)g.a)[g.trans_a ? k * g.lda + i : i * g.lda + k] *
+                    ((const double *)g.b)[g.trans_b ? j * g.ldb + k : k * g.ldb + j];
+            sum *= g.alpha;
+            *c = (double)(g.beta != 0 ? sum + g.beta * (long double)*c : sum);
+        }
+    *g.bits = bits;
+    return true;
+}
+
 /* What cuBLAS refuses. */
 static int gemm_check(const struct blasd_gpu_gemm *g, struct blasd_err *err) {
     FAULT();
@@ -107,7 +163,10 @@ static int gemm_check(const struct blasd_gpu_gemm *g, struct blasd_err *err) {
     if (g->m < 1 || g->n < 1 || g->k < 1 || g->count < 1 || g->lda < (g->trans_a ? g->m : g->k) ||
         g->ldb < (g->trans_b ? g->k : g->n) || g->ldc < g->n ||
         (g->out != g->dtype && g->out != BLASD_float32) ||
-        (g->dtype == BLASD_float64 && g->out != BLASD_float64))
+        (g->dtype == BLASD_float64 && g->out != BLASD_float64) ||
+        (g->rounding == BLASD_GPU_FIXED &&
+         (!blasd_standin.emulates || g->dtype != BLASD_float64 || g->count != 1 ||
+          g->room == nullptr || g->bits == nullptr)))
         return blasd_fail(err, BLASD_E_internal_error, "", "gemm was given arguments that fit not");
     return 0;
 }
@@ -134,6 +193,7 @@ int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm 
         int64_t in = (int64_t)blasd_dtype_size(g.dtype), out = (int64_t)blasd_dtype_size(g.out);
         for (int64_t i = 0; i < g.count; i++) {
             char *c = (char *)g.c + i * g.stride_c * out;
+            if (g.rounding == BLASD_GPU_FIXED && product_of_integers(g)) continue;
             product(g, (const char *)g.a + i * g.stride_a * in,
                     (const char *)g.b + i * g.stride_b * in, c);
             for (int64_t row = 0; row < g.m; row++)

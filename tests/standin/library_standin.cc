@@ -44,6 +44,7 @@ static struct blasd_standin at_first() {
     standin.memory_bytes = (uint64_t)1 << 30;
     standin.device_count = 1;
     standin.driver_version = 13000;
+    standin.emulates = true;
     standin.least = 80;
     standin.major = 9;
     /* for tests of whole processes: a card "7.5", or what counting the cards ends with */

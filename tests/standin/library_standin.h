@@ -21,6 +21,7 @@ struct blasd_standin {
     int driver_version;
     bool registers, registers_read_only; /* host memory, and such as is mapped for reading alone */
     uint64_t register_most;              /* bytes that may be registered */
+    bool emulates;                       /* float64 by integers */
     bool ways_differ; /* each call, and each count in it, rounds in a way of its own */
     int least;        /* compute capability that the kernels were built for */
     int major, minor; /* of the device; blasd_standin_card sets them */

@@ -204,9 +204,11 @@ class Operations:
         transpose_b: Swap the last two dimensions of b; nothing for a vector. Default: false.
         alpha: Factor of the product. Default: 1.
         beta: Factor of the input c; means nothing without one. Default: 1.
-        precision: The least exact arithmetic that is good enough for float32 and shorter: native is float32 throughout;
-            tf32 and bf16 let a device round the factors to 11 or 8 bits first. A device may answer more exactly;
-            execution.method says what it did. One of native, tf32, bf16. Default: native.
+        precision: The least exact arithmetic that is good enough. For float32 and shorter native is float32 throughout;
+            tf32 and bf16 let a device round the factors to 11 or 8 bits first. For float64, fp64_emulated lets a device
+            multiply integers, of so many bits that the error is no more than float64's, where it has that and takes it
+            to be faster. A device may answer more exactly; execution.method says what it did. One of native, tf32,
+            bf16, fp64_emulated. Default: native.
         exact: Integers and bool are multiplied and added as integers, modulo 2^64, and not as float64. All inputs must
             be of such a dtype, and alpha and beta whole numbers up to 2^53. Default: false.
 

@@ -57,6 +57,14 @@ static int mixed_products(int i, struct trial **ret) {
     if (ret != NULL) *ret = product(BLASD_float64, 20 + i % 3, 18, 19);
     return MOST;
 }
+static int emulated_products(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = product(BLASD_float64, 2, 130, 3);
+        trial_set_choice(*ret, "precision", "fp64_emulated");
+    }
+    (void)i;
+    return 3;
+}
 static int half_products(int i, struct trial **ret) {
     if (ret != NULL) {
         *ret = product(BLASD_float16, 20 + i % 2, 18, 19);
@@ -191,21 +199,14 @@ static const struct kind {
     int (*make)(int i, struct trial **ret);
     uint64_t memory; /* what the device believes to have; 0: enough */
 } kinds[] = {
-    {"matmul", tiny_products, 0},
-    {"matmul", large_products, 0},
-    {"matmul", mixed_products, 0},
-    {"matmul", half_products, 0},
-    {"matmul", stacks, 0},
-    {"matmul", long_stacks, 0},
-    {"matmul", tiled_products, 8000},
-    {"matmul", tiled_halves, 7000},
-    {"solve", systems, 0},
-    {"solve", mixed_systems, 0},
-    {"solve", stacked_systems, 0},
-    {"solve", large_systems, 0},
-    {"distance", distances, 0},
-    {"distance", mixed_distances, 0},
-    {"distance", stacked_distances, 0},
+    {"matmul", tiny_products, 0},     {"matmul", large_products, 0},
+    {"matmul", mixed_products, 0},    {"matmul", emulated_products, 0},
+    {"matmul", half_products, 0},     {"matmul", stacks, 0},
+    {"matmul", long_stacks, 0},       {"matmul", tiled_products, 8000},
+    {"matmul", tiled_halves, 7000},   {"solve", systems, 0},
+    {"solve", mixed_systems, 0},      {"solve", stacked_systems, 0},
+    {"solve", large_systems, 0},      {"distance", distances, 0},
+    {"distance", mixed_distances, 0}, {"distance", stacked_distances, 0},
     {"regression", regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)

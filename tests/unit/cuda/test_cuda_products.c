@@ -167,6 +167,78 @@ static void precision_only_as_asked(void **state) {
     assert_true(error_of(BLASD_float64, "tf32", "dgemm") < 0x1p-50);
 }
 
+static const struct emulated {
+    enum blasd_dtype dtype;
+    int rank;
+    int64_t n;
+    enum filling filling;
+    bool has, room; /* the library it, the device memory for it */
+    const char *method;
+} emulated[] = {
+    {BLASD_float64, 2, 70, FILL_INTEGER, true, true, "dgemm, fixed point of 63 bits"},
+    {BLASD_float64, 2, 70, FILL_INTEGER, false, true, "dgemm"},
+    {BLASD_float64, 2, 70, FILL_INTEGER, true, false, "dgemm in tiles"},
+    {BLASD_float64, 2, 70, FILL_NORMAL, true, true, "dgemm, fixed point of "},
+    {BLASD_float64, 2, 70, FILL_WIDE, true, true, "dgemm"},
+    {BLASD_float64, 2, 70, FILL_SPECIAL, true, true, "dgemm"},
+    {BLASD_float64, 3, 70, FILL_NORMAL, true, true, "dgemm batched"},
+    {BLASD_float64, 2, 40, FILL_NORMAL, true, true, "small"},
+    {BLASD_float64, 2, 4, FILL_NORMAL, true, true, "tiny"},
+    {BLASD_float32, 2, 70, FILL_NORMAL, true, true, "sgemm"},
+    {BLASD_complex128, 2, 70, FILL_INTEGER, true, true, "zgemm"},
+};
+
+/* float64 by integers where it is asked for, the library has it, takes it to pay, and there is
+ * room: one product of a job. The error is native float64's at most, or it is native. */
+static void float64_by_integers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof emulated / sizeof *emulated; i++) {
+        const struct emulated *e = &emulated[i];
+        bool begins = e->method[strlen(e->method) - 1] == ' ';
+        uint64_t memory = trial_device()->facts.memory_bytes;
+        for (int c = 0; c < 3; c++) {
+            struct trial *t = trial_new("matmul");
+            int64_t shape[3] = {2, e->n, e->n}, *own = shape + 3 - e->rank;
+            enum blasd_order order = c == 1 ? BLASD_COLUMN_MAJOR : BLASD_ROW_MAJOR;
+            give(t, "a", e->dtype, order, e->rank, own, e->filling);
+            give(t, "b", e->dtype, order, e->rank, own, e->filling);
+            if (c == 2) {
+                give(t, "c", e->dtype, BLASD_ROW_MAJOR, e->rank, own, e->filling);
+                trial_set_float(t, "alpha", -2);
+                trial_set_float(t, "beta", 0.5);
+            }
+            trial_set_choice(t, "precision", "fp64_emulated");
+            blasd_standin.emulates = e->has;
+            if (!e->room) trial_device()->facts.memory_bytes = 100000;
+            assert_int_equal(trial_run(t), BLASD_OK);
+            trial_device()->facts.memory_bytes = memory;
+            if (begins ? strncmp(t->task.method, e->method, strlen(e->method)) != 0
+                       : strcmp(t->task.method, e->method) != 0)
+                fail_msg("case %zu, %d: by %s, not %s", i, c, t->task.method, e->method);
+            if (e->dtype != BLASD_complex128) check(t, e->filling == FILL_INTEGER);
+            trial_free(t);
+        }
+    }
+    blasd_standin.emulates = true;
+}
+
+/* Jobs of one batch, of which some are not fit for it. */
+static void each_job_says_whether_it_was(void **state) {
+    struct trial *trials[8];
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        trials[i] = product(BLASD_float64, 70, 80, 90, i % 3 == 0 ? FILL_WIDE : FILL_INTEGER);
+        trial_set_choice(trials[i], "precision", "fp64_emulated");
+    }
+    run_mixed(trials, 8);
+    for (int i = 0; i < 8; i++) {
+        assert_string_equal(trials[i]->task.method,
+                            i % 3 == 0 ? "dgemm" : "dgemm, fixed point of 63 bits");
+        check(trials[i], i % 3 != 0);
+        trial_free(trials[i]);
+    }
+}
+
 /* Half factors go up and come down as they are, and are multiplied as such. */
 static void halves_travel_as_they_are(void **state) {
     const struct {
@@ -270,6 +342,8 @@ int main(void) {
         cmocka_unit_test(mixed_jobs_of_every_kind),
         cmocka_unit_test(the_call_fits_the_shape),
         cmocka_unit_test(precision_only_as_asked),
+        cmocka_unit_test(float64_by_integers),
+        cmocka_unit_test(each_job_says_whether_it_was),
         cmocka_unit_test(halves_travel_as_they_are),
         cmocka_unit_test(halves_are_rounded_once),
     };

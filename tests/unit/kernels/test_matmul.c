@@ -146,6 +146,24 @@ static void small_products_of_every_shape(void **state) {
 
 /* A result of several tiles, of which the last ones are cut in quarters; those at the edges are
  * smaller than the others. A piece left out or made twice shows, for c is added to once. */
+/* Whoever emulates float64 keeps its bound, and says that it did: factors of like size, graded ones
+ * and what is not finite, around the sizes where a device may begin to. */
+static void float64_emulated(void **state) {
+    const int64_t sizes[] = {5, 64, 65, 130, 300};
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int filling = FILL_NORMAL; filling <= FILL_SPECIAL; filling++) {
+            int64_t n = sizes[s];
+            struct trial *t = trial_new("matmul");
+            give(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n / 4 + 1, n}, filling);
+            give(t, "b", BLASD_float64, BLASD_COLUMN_MAJOR, 2, (int64_t[]){n, n / 5 + 1}, filling);
+            trial_set_choice(t, "precision", "fp64_emulated");
+            assert_int_equal(trial_run(t), BLASD_OK);
+            check(t, filling == FILL_INTEGER);
+            trial_free(t);
+        }
+}
+
 static void a_large_result_in_tiles_and_quarters(void **state) {
     int64_t m = 2049, n = 2100, k = 4;
     struct trial *t = trial_new("matmul");
@@ -428,6 +446,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_products_of_every_float),
         cmocka_unit_test(small_products_of_every_shape),
+        cmocka_unit_test(float64_emulated),
         cmocka_unit_test(any_job),
         cmocka_unit_test(equal_jobs_run_as_one_call_and_give_the_same_bits),
         cmocka_unit_test(jobs_after_another_read_only_their_own),
