@@ -208,6 +208,10 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
 /* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
  * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* The same with "own":{CLASS:jobs of this tenant that are queued or claimed,…}. */
+void blasd_front_queue_stats_of(struct blasd_front_queue *queue,
+                                const struct blasd_principal *principal, blasd_text_fn done,
+                                void *arg);
 /* The same with what only GET /metrics asks for: how long what waits has waited, what workers count
  * (worker/phases.h), and, where `tenants`, what each tenant has. */
 void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
