@@ -373,6 +373,14 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     if (rc != 0) refuse(exchange, &err);
 }
 
+/* What is referred to may have gone since the request came first. (Of a graph nobody knows whether
+ * it is the same request: where its steps lie depends on what they refer to.) */
+static bool may_be_known(const struct http_exchange *exchange, const struct blasd_job *job,
+                         const struct blasd_err *err) {
+    return exchange->upload->ties.sent != NULL && !job->op->composed &&
+           !exchange->request.query.dry_run && !blasd_err_info(err->code)->retry;
+}
+
 static void on_resolved(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
@@ -385,9 +393,10 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     upload->intake = NULL;
     if (!http_exchange_open(exchange))
         discard(upload);
-    else if (err != NULL)
+    else if (err != NULL &&
+             (!may_be_known(exchange, job, err) || http_upload_ask(upload, job, err, &own) != 0))
         refuse(exchange, err);
-    else
+    else if (err == NULL)
         settle(exchange, job);
     free(job);
     http_exchange_release(exchange);

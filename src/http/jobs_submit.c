@@ -146,6 +146,7 @@ static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
+    if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->ties.lost;
     exchange->home->submitting--;
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
@@ -213,6 +214,32 @@ static int write_frame(struct http_upload *upload, const struct blasd_job *job,
     return 0;
 }
 
+static void submit(struct http_upload *upload, const struct blasd_submission *submission) {
+    struct http_exchange *exchange = upload->exchange;
+    exchange->wait.status = 202;
+    http_exchange_hold(exchange);
+    exchange->home->submitting++;
+    if (submission->waiter != NULL) http_wait_begin(exchange, upload->wait_s);
+    blasd_front_queue_submit(exchange->home->queue, &exchange->caller.principal, submission,
+                             on_submitted, exchange);
+}
+
+int http_upload_ask(struct http_upload *upload, struct blasd_job *job, const struct blasd_err *why,
+                    struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    struct blasd_submission submission = {.job = job,
+                                          .known = true,
+                                          .idempotency_key = exchange->request.idempotency_key,
+                                          .waiter =
+                                              upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
+    int rc;
+    complete(upload, job);
+    if ((rc = fingerprint(upload, job, &submission, err)) != 0) return rc;
+    upload->ties.lost = *why;
+    submit(upload, &submission);
+    return 0;
+}
+
 int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
                        struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
@@ -253,12 +280,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
-    exchange->wait.status = 202;
     http_count(&loop->metrics->sent[upload->device], 1);
-    http_exchange_hold(exchange);
-    loop->submitting++;
-    if (submission.waiter != NULL) http_wait_begin(exchange, upload->wait_s);
-    blasd_front_queue_submit(loop->queue, &exchange->caller.principal, &submission, on_submitted,
-                             exchange);
+    submit(upload, &submission);
     return 0;
 }

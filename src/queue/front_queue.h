@@ -59,6 +59,7 @@ struct blasd_submission {
     /* of the request, to tell reuse of a key by another one; the first half is all that a front end
      * before this one kept, and is compared alone with what it has kept */
     uint64_t fingerprint, fingerprint_more;
+    bool known; /* nothing is queued: only an earlier job of that key is asked for, without frame */
     const char
         *notify; /* a URL that is told of the job's end; NULL: none. Borrowed during the call */
     const struct blasd_put_order *puts; /* the same */
@@ -80,7 +81,8 @@ struct blasd_submission {
  * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
  * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
  * too_many_webhooks, too_many_puts,
- * no_such_device, idempotency_conflict, inputs_lost. */
+ * no_such_device, idempotency_conflict, inputs_lost; job_not_found where only a job that is `known`
+ * was asked for, and there is none. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose

@@ -160,6 +160,7 @@ local function submit_options(id, options, like)
     local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels,
                                like.tenant)
     if r then return nil, r end
+    if find(head, ' o=1', 1, true) then return nil, 13 end
     local holds = match(head, ' t=(%S+)')
     if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
     local wants, found = match(head, ' w=(%S+)'), nil
