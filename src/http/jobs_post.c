@@ -373,12 +373,10 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-/* What is referred to may have gone since the request came first. (Of a graph nobody knows whether
- * it is the same request: where its steps lie depends on what they refer to.) */
-static bool may_be_known(const struct http_exchange *exchange, const struct blasd_job *job,
-                         const struct blasd_err *err) {
-    return exchange->upload->ties.sent != NULL && !job->op->composed &&
-           !exchange->request.query.dry_run && !blasd_err_info(err->code)->retry;
+/* What is referred to may have gone since the request came first. */
+static bool may_be_known(const struct http_exchange *exchange, const struct blasd_err *err) {
+    return exchange->upload->ties.sent != NULL && !exchange->request.query.dry_run &&
+           !blasd_err_info(err->code)->retry;
 }
 
 static void on_resolved(void *arg, const struct blasd_err *err) {
@@ -394,7 +392,7 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     if (!http_exchange_open(exchange))
         discard(upload);
     else if (err != NULL &&
-             (!may_be_known(exchange, job, err) || http_upload_ask(upload, job, err, &own) != 0))
+             (!may_be_known(exchange, err) || http_upload_ask(upload, job, err, &own) != 0))
         refuse(exchange, err);
     else if (err == NULL)
         settle(exchange, job);
@@ -403,6 +401,7 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
 }
 
 static int resolve(struct http_upload *upload, const struct blasd_job *job, struct blasd_err *err) {
+    int rc;
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
@@ -411,6 +410,7 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
         if (upload->ties.sent == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
         memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
+        if (job->op->composed && (rc = http_upload_print(upload, job, err)) != 0) return rc;
     }
     if (!job->op
              ->composed) { /* many may wait for the answer: what read the body is free for others */

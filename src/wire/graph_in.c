@@ -624,3 +624,8 @@ int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct
     if (rc == 0) blasd_graph_job(graph, job);
     return rc;
 }
+
+int blasd_graph_in_steps(const struct blasd_graph_in *in, struct blasd_buf *out,
+                         struct blasd_err *err) {
+    return blasd_graph_note(&in->graph, out, err);
+}

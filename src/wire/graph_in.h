@@ -32,5 +32,10 @@ int blasd_graph_in_job(struct blasd_graph_in *graph, const struct blasd_request_
 /* Where the steps refer to tensors or other jobs, they are inputs of the job that that made, and it
  * goes no further: once these are described there, this plans the graph and completes the job. */
 int blasd_graph_in_plan(struct blasd_graph_in *graph, struct blasd_job *job, struct blasd_err *err);
+/* Before that: the steps as they came, appended as bytes of no other use than to tell them from
+ * others. */
+struct blasd_buf;
+int blasd_graph_in_steps(const struct blasd_graph_in *graph, struct blasd_buf *out,
+                         struct blasd_err *err);
 
 #endif

@@ -226,6 +226,11 @@ int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struc
     return rc;
 }
 
+int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
+                       struct blasd_err *err) {
+    return intake->graph == NULL ? 0 : blasd_graph_in_steps(intake->graph, out, err);
+}
+
 const char *blasd_intake_notify(const struct blasd_intake *intake) {
     return intake->fields.notify;
 }

@@ -73,6 +73,10 @@ const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake);
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
 /* Completes a job whose inputs refer to others, once these are described in it. */
 int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
+/* Before that, of a graph: blasd_graph_in_steps. */
+struct blasd_buf;
+int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
+                       struct blasd_err *err);
 /* Where the request wants the job's end told, as it was given; NULL: nowhere. Borrowed until
  * blasd_intake_free. */
 const char *blasd_intake_notify(const struct blasd_intake *intake);

@@ -335,6 +335,12 @@ def test_a_graph_waits(waiting):
     assert (error["code"], error["field"]) == ("input_failed", "steps.p.inputs.a") and behind in error["detail"]
     again = graph(service, steps, headers=headers)
     assert again.status == 200 and again.json()["id"] == good.json()["id"], again.body
+    assert service.request("DELETE", f"/jobs/{first}?forget=1").status == 200
+    gone = graph(service, steps, headers=headers)
+    assert gone.status == 200 and gone.json()["id"] == good.json()["id"], gone.body
+    problem(graph(service, steps, headers={"Idempotency-Key": "graph-anew"}), 422, "reference_not_found", "steps.p.inputs.a")
+    other = {"p": steps["p"], "q": {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": np.eye(5).tolist()}}}
+    problem(graph(service, other, headers=headers), 422, "idempotency_conflict")
 
 
 def test_as_much_as_a_graph_may_refer_to(service):
