@@ -214,7 +214,7 @@ int http_regions_open(struct http_regions *regions, const struct blasd_oip_place
     pthread_mutex_lock(&regions->lock);
     found = find(regions, place->region, caller);
     rc = open_place(found, place, write, fd, err);
-    if (rc == 0) *at = (*found)->offset + place->offset;
+    if (found != NULL && rc == 0) *at = (*found)->offset + place->offset;
     pthread_mutex_unlock(&regions->lock);
     return rc;
 }

@@ -378,7 +378,7 @@ static void add_job(struct front_submit *submit, struct item *item,
 
 /* Writes the batch entries of the batch behind the jobs that travel alone. */
 static void add_batch_entries(struct front_submit *submit, struct front_entries *batch_entries) {
-    int entry_of[FRONT_ENTRIES];
+    int entry_of[FRONT_ENTRIES] = {0};
     for (int i = 0; i < batch_entries->count; i++) {
         const struct front_entry *batch_entry = &batch_entries->of[i];
         if (batch_entry->jobs == 0) continue;
