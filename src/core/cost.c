@@ -1,5 +1,5 @@
 /* Predicting from measured points: between two of them along the straight line in logarithms, below
- * the first as it, above the last at its rate. */
+ * the first as it, above the last at its rate, or at that of others (rate_beyond). */
 #include "core/cost.h"
 
 #include <math.h>
@@ -12,6 +12,7 @@
 #define EARLY 0.25    /* weight of the newest job that might end early */
 #define EARLY_LEAST (1.0 / 1024)
 #define EARLY_S 1e-3 /* shorter ones are mostly overhead */
+#define LAUNCH 1.0   /* operations of the first point of a curve that no sample was measured for */
 
 const char *const blasd_cost_precision_names[] = {"float64", "float32"};
 
@@ -50,11 +51,34 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
     ret->ends_early = plan->flops_least > 0 && plan->flops_least < plan->flops;
 }
 
+static bool has_samples(const struct blasd_cost_curve *curve) {
+    return curve->count > 0 && curve->points[0].flops > LAUNCH;
+}
+
+static double last_rate(const struct blasd_cost_curve *curve) {
+    return curve->points[curve->count - 1].flops / curve->points[curve->count - 1].alone_s;
+}
+
+/* Operations a second beyond the last point. One without samples has been given its points by the
+ * jobs that ran, which may all have been small: that a launch comes to a microsecond an operation
+ * says nothing of large ones. They are taken to be no slower than the slowest that was measured. */
+static double rate_beyond(const struct blasd_cost *cost, const struct blasd_cost_curve *curve) {
+    double slowest = INFINITY;
+    if (has_samples(curve)) return last_rate(curve);
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
+            if (has_samples(&cost->curves[op][p]))
+                slowest = fmin(slowest, last_rate(&cost->curves[op][p]));
+    return isfinite(slowest) ? fmax(slowest, last_rate(curve)) : last_rate(curve);
+}
+
 /* Where `flops` lies on the curve: the seconds of one alone and of each further one. */
-static void read_curve(const struct blasd_cost_curve *curve, double flops, double *alone,
-                       double *each) {
+static void read_curve(const struct blasd_cost *cost, const struct blasd_cost_curve *curve,
+                       double flops, double *alone, double *each) {
     const struct blasd_cost_point *a = curve->points, *b = a, *last = a + curve->count - 1;
-    double along = 0, beyond = flops > last->flops ? flops / last->flops : 1;
+    double along = 0, beyond = 1;
+    if (flops > last->flops)
+        beyond += (flops - last->flops) / rate_beyond(cost, curve) / last->alone_s;
     for (; b < last && b->flops < flops; b++) a = b;
     if (b->flops < flops) a = b; /* beyond them all */
     if (a < b) along = log(flops / a->flops) / log(b->flops / a->flops);
@@ -80,7 +104,7 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
     if (curve->count == 0) curve = &cost->curves[work->op][!work->precision];
     if (curve->count == 0) return false;
     if (items < 1) items = 1;
-    read_curve(curve, flops / items, &alone, &each);
+    read_curve(cost, curve, flops / items, &alone, &each);
     if (work->ends_early && cost->early[work->op] > 0) {
         alone *= cost->early[work->op];
         each *= cost->early[work->op];
@@ -98,7 +122,7 @@ static void learn_point(struct blasd_cost_curve *curve, double flops, double alo
                         double launch_s) {
     struct blasd_cost_point *point;
     int i = 0;
-    if (curve->count == 0) blasd_cost_add(curve, 1, launch_s, launch_s);
+    if (curve->count == 0) blasd_cost_add(curve, LAUNCH, launch_s, launch_s);
     while (i < curve->count && curve->points[i].flops * NEAR < flops) i++;
     if (i < curve->measured) return;
     point = &curve->points[i];

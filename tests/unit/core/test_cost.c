@@ -225,6 +225,26 @@ static void an_operation_that_came_later(void **state) {
     assert_near(guess.alone_s, 20e-6 + BLASD_COST_JOB_S);
 }
 
+/* Only tiny ones ran, and one of them was held up: large ones are no slower than what was measured.
+ */
+static void a_launch_is_no_rate(void **state) {
+    struct blasd_cost cost = device(); /* 1e9 operations a second at its last point */
+    struct blasd_cost_work large = work_of(3, 1e11);
+    struct blasd_cost_guess guess;
+    (void)state;
+    learn(&cost, 3, 48, 36e-6);
+    assert_true(blasd_cost_predict(&cost, &large, &guess));
+    assert_near(guess.alone_s, 36e-6 + (1e11 - 48) / 1e9 + BLASD_COST_JOB_S);
+    learn(&cost, 3, 2000, 1.5);
+    assert_true(blasd_cost_predict(&cost, &large, &guess));
+    assert_near(guess.alone_s, 1.5 + (1e11 - 2000) / 1e9 + BLASD_COST_JOB_S);
+    learn(&cost, 3, 1e10, 1); /* and faster than that once large ones have run */
+    assert_true(blasd_cost_predict(&cost, &large, &guess));
+    assert_near(guess.alone_s, 10 + BLASD_COST_JOB_S);
+    /* of what was measured its own last rate counts, however slow it is */
+    assert_near(predict(&cost, 1e11, 1, 0).alone_s, 100 + BLASD_COST_JOB_S);
+}
+
 static void what_ends_early_as_a_rule(void **state) {
     struct blasd_cost cost = device();
     struct blasd_cost_work most = work_of(1, 1e9), certain = work_of(1, 1e9);
@@ -265,6 +285,7 @@ int main(void) {
         cmocka_unit_test(figures_for_people),
         cmocka_unit_test(jobs_that_run_go_on_from_what_was_measured),
         cmocka_unit_test(an_operation_that_came_later),
+        cmocka_unit_test(a_launch_is_no_rate),
         cmocka_unit_test(what_ends_early_as_a_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
