@@ -61,6 +61,8 @@ struct blasd_auth {
     struct limiter strangers;
     /* constant */
     char decoy[BLASD_KEY_HASH];
+    blasd_auth_change_fn told; /* NULL: nobody is */
+    void *told_arg;
 };
 
 static struct file_state look_at(const char *path) {
@@ -149,6 +151,37 @@ static int refresh_tokens(struct blasd_auth *auth, struct blasd_err *err) {
     return rc;
 }
 
+static bool may_the_same(const struct blasd_auth_key *a, const struct blasd_auth_key *b) {
+    const struct blasd_principal *one = &a->caller.principal, *other = &b->caller.principal;
+    return strcmp(a->hash, b->hash) == 0 && strcmp(a->certificate, b->certificate) == 0 &&
+           a->expires_s == b->expires_s && strcmp(one->tenant, other->tenant) == 0 &&
+           one->weight == other->weight && one->quotas.jobs == other->quotas.jobs &&
+           one->quotas.bytes == other->quotas.bytes &&
+           one->quotas.stored_bytes == other->quotas.stored_bytes &&
+           a->caller.role == b->caller.role && a->caller.ops == b->caller.ops &&
+           a->caller.ceiling == b->caller.ceiling && a->caller.job_s == b->caller.job_s &&
+           a->caller.jobs_per_s == b->caller.jobs_per_s;
+}
+
+/* Keys are told apart by their names. Nobody else changes the ring. */
+static void tell_changes(const struct blasd_auth *auth, const struct blasd_keyring *old) {
+    if (auth->told == NULL) return;
+    for (size_t i = 0; i < old->count; i++)
+        if (blasd_keyring_named(&auth->ring, old->keys[i].caller.name) == NULL)
+            auth->told(auth->told_arg, "revoked", &old->keys[i].caller);
+    for (size_t i = 0; i < auth->ring.count; i++) {
+        const struct blasd_auth_key *key = &auth->ring.keys[i];
+        const struct blasd_auth_key *before = blasd_keyring_named(old, key->caller.name);
+        if (before == NULL || !may_the_same(before, key))
+            auth->told(auth->told_arg, before == NULL ? "added" : "changed", &key->caller);
+    }
+}
+
+void blasd_auth_on_change(struct blasd_auth *auth, blasd_auth_change_fn told, void *arg) {
+    auth->told = told;
+    auth->told_arg = arg;
+}
+
 static int refresh_keys(struct blasd_auth *auth, struct blasd_err *err) {
     struct file_state now = look_at(auth->path);
     struct blasd_keyring ring = {0}, old;
@@ -164,6 +197,7 @@ static int refresh_keys(struct blasd_auth *auth, struct blasd_err *err) {
     auth->version++;
     blasd_hash_each(&auth->proofs, renew_proof, auth);
     pthread_mutex_unlock(&auth->lock);
+    tell_changes(auth, &old);
     blasd_keyring_release(&old);
     return rc == 0 ? 1 : rc;
 }

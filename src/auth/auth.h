@@ -27,6 +27,11 @@ void blasd_auth_free(struct blasd_auth *auth); /* takes NULL */
  * read; 0: it has not; negative: it cannot be read, told once for each change. The keys stay as
  * they were then, but for a file that is gone: none is valid any more. */
 int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err);
+/* Is told of each key that a refresh found "added", "revoked" or "changed" (static). `caller` is
+ * borrowed. It holds no lock, and is to be set before other threads use the object. */
+typedef void (*blasd_auth_change_fn)(void *arg, const char *what,
+                                     const struct blasd_identity *caller);
+void blasd_auth_on_change(struct blasd_auth *auth, blasd_auth_change_fn told, void *arg);
 /* How many keys there are. */
 size_t blasd_auth_keys(struct blasd_auth *auth);
 

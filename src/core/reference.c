@@ -20,7 +20,7 @@ static void dense_strides(const struct blasd_tensor *tensor, int64_t strides[BLA
 }
 
 static bool is_dense(const struct blasd_tensor *part, const int64_t *strides) {
-    int64_t dense[BLASD_MAX_RANK];
+    int64_t dense[BLASD_MAX_RANK] = {0};
     dense_strides(part, dense);
     for (int i = 0; i < part->rank; i++)
         if (part->shape[i] > 1 && strides[i] != dense[i]) return false;
@@ -41,7 +41,7 @@ static int bound(const struct blasd_reference *reference, const struct blasd_ten
 int blasd_reference_resolve(struct blasd_reference *reference, const struct blasd_tensor *whole,
                             uint64_t offset, struct blasd_tensor *part, uint64_t *at,
                             const char *field, struct blasd_err *err) {
-    int64_t strides[BLASD_MAX_RANK], first = 0;
+    int64_t strides[BLASD_MAX_RANK] = {0}, first = 0;
     *part = *whole;
     *at = offset;
     if (reference->sliced > whole->rank)

@@ -2,6 +2,7 @@
 #include "http/dry_run.h"
 
 #include "base/clock.h"
+#include "http/jobs.h"
 #include "http/reply.h"
 #include "wire/document.h"
 
@@ -49,20 +50,36 @@ static void choose(const struct dry_run *run, struct outlook *ret) {
     }
 }
 
-/* What waits for the class and runs there, shared by its workers; and the job by itself. */
+static double own_jobs(const json_t *stats, enum blasd_device_class class_id) {
+    const json_t *own = json_object_get(stats, "own");
+    return json_number_value(json_object_get(own, blasd_device_class_names[class_id]));
+}
+
+/* What waits for the class and runs there, shared by its workers. One of several tenants is told of
+ * its own jobs alone, as if each were like this one (`job_s`): the sum, and what jobs take as a
+ * rule, would tell how many others have, and how long theirs are. */
+static double queue_of(const struct dry_run *run, const json_t *stats, enum blasd_device_class at,
+                       int workers, double job_s) {
+    const struct http_placement *placement = &run->exchange->home->placement;
+    const json_t *queue = json_object_get(stats, "queue");
+    double jobs = own_jobs(stats, at) + own_jobs(stats, BLASD_DEVICE_ANY);
+    if (!http_sees_all(run->exchange)) return jobs > 0 ? jobs * job_s / workers : 0;
+    jobs = http_placement_jobs(queue, at) + http_placement_jobs(queue, BLASD_DEVICE_ANY);
+    return jobs * http_placement_job_s(&placement->of[at]) / workers;
+}
+
+/* The queue, and the job by itself. */
 static void predict(const struct dry_run *run, const json_t *stats, struct outlook *ret) {
     const struct http_loop *loop = run->exchange->home;
-    const struct http_placement_class *class = &loop->placement.of[ret->device];
     int workers = blasd_front_queue_view(loop->queue)->workers_of[ret->device];
-    const json_t *queue = json_object_get(stats, "queue");
     struct blasd_cost_guess guess;
-    double jobs;
+    bool known;
     ret->queue_s = ret->upload_s = ret->compute_s = ret->download_s = ret->device_s = NAN;
     if (ret->device == BLASD_DEVICE_ANY || workers <= 0) return;
-    jobs = http_placement_jobs(queue, ret->device) + http_placement_jobs(queue, BLASD_DEVICE_ANY);
-    ret->queue_s = jobs * http_placement_job_s(class) / workers;
-    if (!http_placement_predict(&loop->placement, ret->device, run->job.op, &run->plan, &guess))
-        return;
+    known = http_placement_predict(&loop->placement, ret->device, run->job.op, &run->plan, &guess);
+    ret->queue_s =
+        queue_of(run, stats, ret->device, workers, known ? guess.alone_s : BLASD_COST_JOB_S);
+    if (!known) return;
     ret->device_s = guess.alone_s;
     ret->upload_s = guess.upload_s;
     ret->download_s = guess.download_s;
@@ -159,6 +176,6 @@ int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
     if (run == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *run = (struct dry_run){exchange, *job, *plan, host_bytes};
     http_exchange_hold(exchange);
-    blasd_front_queue_stats(exchange->home->queue, on_stats, run);
+    blasd_front_queue_stats_of(exchange->home->queue, &exchange->caller.principal, on_stats, run);
     return 0;
 }

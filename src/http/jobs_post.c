@@ -380,9 +380,15 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
 static void close_intake(struct http_upload *upload) {
     if (upload->intake == NULL) return;
     free(upload->steps); /* of a body that is read again */
-    upload->steps = blasd_intake_steps(upload->intake, &upload->step_count);
+    upload->steps = blasd_intake_costs(upload->intake, &upload->step_count);
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
+}
+
+/* What is referred to may have gone since the request came first. */
+static bool may_be_known(const struct http_exchange *exchange, const struct blasd_err *err) {
+    return exchange->upload->ties.sent != NULL && !exchange->request.query.dry_run &&
+           !blasd_err_info(err->code)->retry;
 }
 
 static void on_resolved(void *arg, const struct blasd_err *err) {
@@ -396,15 +402,17 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
     close_intake(upload);
     if (!http_exchange_open(exchange))
         discard(upload);
-    else if (err != NULL)
+    else if (err != NULL &&
+             (!may_be_known(exchange, err) || http_upload_ask(upload, job, err, &own) != 0))
         refuse(exchange, err);
-    else
+    else if (err == NULL)
         settle(exchange, job);
     free(job);
     http_exchange_release(exchange);
 }
 
 static int resolve(struct http_upload *upload, const struct blasd_job *job, struct blasd_err *err) {
+    int rc;
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
@@ -413,6 +421,7 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
         if (upload->ties.sent == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
         memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
+        if (job->op->composed && (rc = http_upload_print(upload, job, err)) != 0) return rc;
     }
     if (!job->op
              ->composed) { /* many may wait for the answer: what read the body is free for others */

@@ -1,7 +1,6 @@
 /* POST /jobs, from the queue on: the job is submitted, and where the client asked to wait the
  * answer is held until it ends. Read next: waiters.c, results.c. */
 #include "base/clock.h"
-#include "core/graph.h"
 #include "http/admission.h"
 #include "http/jobs.h"
 #include "http/remote_inputs.h"
@@ -17,10 +16,6 @@
 /* References as they came: what they refer to may lie elsewhere when the request comes again. */
 static void plain_references(const struct http_upload *upload, struct blasd_job *plain) {
     plain->payload_bytes = 0;
-    if (plain->op->composed) { /* where its steps lie depends on what was brought before them */
-        blasd_input_init(&plain->inputs[0]);
-        plain->params[BLASD_GRAPH_PROGRAM_AT].i = 0;
-    }
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
         if (!blasd_source_refers(&upload->ties.sent[i].source)) continue;
         plain->inputs[i] = upload->ties.sent[i];
@@ -31,8 +26,8 @@ static void plain_references(const struct http_upload *upload, struct blasd_job 
 
 /* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
  * body came in: it is taken from the job. */
-static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
-                       struct blasd_submission *submission, struct blasd_err *err) {
+static int take_print(struct http_upload *upload, const struct blasd_job *job,
+                      struct http_digest *ret, struct blasd_err *err) {
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
@@ -47,6 +42,8 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     if (upload->ties.sent != NULL) plain_references(upload, &plain);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
+    if (upload->intake != NULL && (rc = blasd_intake_steps(upload->intake, scratch, err)) != 0)
+        return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
     if (upload->ties.notify != NULL)
         http_sum_add(&sum, upload->ties.notify, strlen(upload->ties.notify));
@@ -58,9 +55,23 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
     http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
     all = http_sum_end(&sum);
-    submission->fingerprint = all.hash;
-    submission->fingerprint_more = all.more ^ tensors.more * UINT64_C(0x9fb21c651e98df25);
+    *ret = (struct http_digest){all.hash, all.more ^ tensors.more * UINT64_C(0x9fb21c651e98df25)};
     return 0;
+}
+
+int http_upload_print(struct http_upload *upload, const struct blasd_job *job,
+                      struct blasd_err *err) {
+    return take_print(upload, job, &upload->ties.print, err);
+}
+
+static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                       struct blasd_submission *submission, struct blasd_err *err) {
+    struct http_digest print = upload->ties.print;
+    int rc = 0;
+    if (!job->op->composed || upload->ties.sent == NULL) rc = take_print(upload, job, &print, err);
+    submission->fingerprint = print.hash;
+    submission->fingerprint_more = print.more;
+    return rc;
 }
 
 static void answer_queued(struct http_upload *upload) {
@@ -146,6 +157,7 @@ static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
+    if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->ties.lost;
     exchange->home->submitting--;
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
@@ -212,6 +224,32 @@ static int write_frame(struct http_upload *upload, const struct blasd_job *job,
     return 0;
 }
 
+static void submit(struct http_upload *upload, const struct blasd_submission *submission) {
+    struct http_exchange *exchange = upload->exchange;
+    exchange->wait.status = 202;
+    http_exchange_hold(exchange);
+    exchange->home->submitting++;
+    if (submission->waiter != NULL) http_wait_begin(exchange, upload->wait_s);
+    blasd_front_queue_submit(exchange->home->queue, &exchange->caller.principal, submission,
+                             on_submitted, exchange);
+}
+
+int http_upload_ask(struct http_upload *upload, struct blasd_job *job, const struct blasd_err *why,
+                    struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    struct blasd_submission submission = {.job = job,
+                                          .known = true,
+                                          .idempotency_key = exchange->request.idempotency_key,
+                                          .waiter =
+                                              upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
+    int rc;
+    complete(upload, job);
+    if ((rc = fingerprint(upload, job, &submission, err)) != 0) return rc;
+    upload->ties.lost = *why;
+    submit(upload, &submission);
+    return 0;
+}
+
 int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
                        struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
@@ -252,12 +290,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
-    exchange->wait.status = 202;
     http_count(&loop->metrics->sent[upload->device], 1);
-    http_exchange_hold(exchange);
-    loop->submitting++;
-    if (submission.waiter != NULL) http_wait_begin(exchange, upload->wait_s);
-    blasd_front_queue_submit(loop->queue, &exchange->caller.principal, &submission, on_submitted,
-                             exchange);
+    submit(upload, &submission);
     return 0;
 }

@@ -1,6 +1,8 @@
 /* Checking Host and Origin. */
 #include "http/origin_check.h"
 
+#include "wire/sanitize.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
@@ -77,7 +79,7 @@ static bool from_elsewhere(const struct http_request *request) {
 int http_origin_check(const struct http_origins *allowed, const struct http_request *request,
                       bool *foreign, struct blasd_err *err) {
     const char *host = request->host, *origin = request->origin;
-    char name[256];
+    char name[256], shown[BLASD_SANITIZED_MAX];
     *foreign = false;
     if (host != NULL) {
         if (!host_name(host, name, sizeof name))
@@ -85,7 +87,8 @@ int http_origin_check(const struct http_origins *allowed, const struct http_requ
         if (!is_address(name) && !is_localhost(name) && strcasecmp(name, allowed->own_name) != 0 &&
             !listed(allowed->hosts, name))
             return blasd_fail(err, BLASD_E_forbidden_host, "Host",
-                              "'%.100s' is not a name of this service", name);
+                              "'%s' is not a name of this service",
+                              blasd_sanitize(shown, name, strlen(name)));
     }
     if (origin == NULL || same_origin(origin, host)) {
         if (!from_elsewhere(request) || listed(allowed->origins, "*")) return 0;
@@ -94,7 +97,8 @@ int http_origin_check(const struct http_origins *allowed, const struct http_requ
     }
     if (!listed(allowed->origins, origin))
         return blasd_fail(err, BLASD_E_forbidden_origin, "Origin",
-                          "pages of '%.100s' may not call this service", origin);
+                          "pages of '%s' may not call this service",
+                          blasd_sanitize(shown, origin, strlen(origin)));
     *foreign = true;
     return 0;
 }

@@ -48,6 +48,9 @@ int http_regions_caller(const struct http_exchange *exchange, struct http_region
                         struct blasd_err *err) {
     struct http_connection *of;
     if (exchange->connection == NULL) return blasd_fail(err, BLASD_E_cancelled, "", "it has left");
+    if (exchange->request.forwarded) /* or whoever asks a proxy would be taken for its user */
+        return blasd_fail(err, BLASD_E_caller_unknown, "",
+                          "the request comes through a proxy, whose process is not the caller's");
     of = http_connection_of(exchange->connection);
     if (of != NULL && !of->user_known)
         of->user_known = http_peer_uid(http_connection_fd(exchange->connection), &of->user);
@@ -211,7 +214,7 @@ int http_regions_open(struct http_regions *regions, const struct blasd_oip_place
     pthread_mutex_lock(&regions->lock);
     found = find(regions, place->region, caller);
     rc = open_place(found, place, write, fd, err);
-    if (rc == 0) *at = (*found)->offset + place->offset;
+    if (found != NULL && rc == 0) *at = (*found)->offset + place->offset;
     pthread_mutex_unlock(&regions->lock);
     return rc;
 }

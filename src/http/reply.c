@@ -234,7 +234,7 @@ static void log_request(const struct http_exchange *exchange, bool always, const
     const struct blasd_err_info *info = problem == NULL ? NULL : blasd_err_info(problem->code);
     char client[HTTP_PEER_TEXT], status[16], trace[BLASD_TRACE_TEXT];
     const struct blasd_log_field fields[] = {
-        {"id", exchange->id, false},
+        {"id", exchange->id[0] == '\0' ? NULL : exchange->id, false},
         {"code", info == NULL ? NULL : info->name, false},
         {"status", info == NULL ? NULL : status, true},
         {"op", op_text(exchange), false},
@@ -253,6 +253,11 @@ void http_log_job(const struct http_exchange *exchange, const char *what,
     char event[32];
     snprintf(event, sizeof event, "job %s", what);
     log_request(exchange, false, event, problem);
+}
+
+void http_log_tensors_refused(const struct http_exchange *exchange,
+                              const struct blasd_err *problem) {
+    log_request(exchange, false, "tensors refused", problem);
 }
 
 void http_audit_job(const struct http_exchange *exchange, bool repeated) {

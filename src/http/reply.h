@@ -40,6 +40,9 @@ __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange 
 /* The one line that is logged about a job that was refused, or cancelled from here. */
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem);
+/* The one about tensors that were to be kept. */
+void http_log_tensors_refused(const struct http_exchange *exchange,
+                              const struct blasd_err *problem);
 /* The line about each job that was taken, where such lines are wanted. */
 void http_audit_job(const struct http_exchange *exchange, bool repeated);
 /* The job document; payload may be NULL. The second makes it and does not answer; NULL: memory has

@@ -3,6 +3,7 @@
 
 #include "core/labels.h"
 #include "core/record.h"
+#include "wire/sanitize.h"
 
 #include <errno.h>
 #include <math.h>
@@ -223,6 +224,13 @@ static int read_coding(struct http_request *request, const char *value, struct b
                       "or deflate");
 }
 
+static bool is_proxys(const char *name) {
+    static const char *const names[] = {"Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
     const char **slot = plain_header(request, &name);
@@ -240,6 +248,7 @@ int http_request_header(struct http_request *request, const char *name, const ch
     if (strcasecmp(name, "traceparent") == 0) read_trace(request, value, len);
     if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
     if (strcasecmp(name, "If-Range") == 0) request->if_range = true;
+    if (is_proxys(name)) request->forwarded = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
     if (strcasecmp(name, "Expect") == 0)
         request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;
@@ -256,9 +265,11 @@ int http_request_header(struct http_request *request, const char *name, const ch
 
 static int param_wait(struct http_request *request, const struct blasd_limits *limits,
                       const char *value, size_t len, struct blasd_err *err) {
+    char shown[BLASD_SANITIZED_MAX];
     if (!read_seconds(value, len, &request->query.wait_s))
         return blasd_fail(err, BLASD_E_malformed_query, "wait",
-                          "wait is a number of seconds such as 10 or 0.5, not '%.40s'", value);
+                          "wait is a number of seconds such as 10 or 0.5, not '%s'",
+                          blasd_sanitize(shown, value, len));
     if (!(request->query.wait_s <= (double)limits->wait_s))
         return blasd_fail(err, BLASD_E_malformed_query, "wait",
                           "wait may be at most %llu seconds (limit wait_s)",
@@ -342,9 +353,11 @@ static int param_label(struct http_request *request, const char *value, struct b
 static int param_target(struct http_request *request, const char *value, size_t len,
                         struct blasd_err *err) {
     double *target_s = &request->query.target_s;
+    char shown[BLASD_SANITIZED_MAX];
     if (read_seconds(value, len, target_s) && *target_s >= 0.001 && *target_s <= 1e9) return 0;
     return blasd_fail(err, BLASD_E_malformed_query, "target_s",
-                      "target_s is a number of seconds from 0.001 to 1e9, not '%.40s'", value);
+                      "target_s is a number of seconds from 0.001 to 1e9, not '%s'",
+                      blasd_sanitize(shown, value, len));
 }
 
 int http_request_param(struct http_request *request, unsigned allowed,
@@ -375,12 +388,13 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"sha256", HTTP_PARAM_SHA256},
                   {"notify", HTTP_PARAM_NOTIFY},
                   {"put", HTTP_PARAM_PUT}};
+    char shown[BLASD_SANITIZED_MAX];
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
     if ((bit & allowed) == 0)
-        return blasd_fail(err, BLASD_E_malformed_query, name,
-                          "this route has no query parameter '%.40s'", name);
+        return blasd_fail(err, BLASD_E_malformed_query, blasd_sanitize(shown, name, strlen(name)),
+                          "this route has no query parameter '%s'", shown);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter has no value");
     if ((request->query.given & bit) != 0)

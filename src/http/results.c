@@ -433,7 +433,7 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
         http_reply_problem(exchange, &err);
     } else if (whole) {
         send_tensors(exchange, response, format);
-    } else {
+    } else if (context != NULL) {
         stream_tensors(context, exchange, context->copy, output, format);
     }
 }

@@ -114,6 +114,17 @@ static struct http_exchange *exchange_of(struct blasd_list *node) {
     return blasd_container_of(node, struct http_exchange, node);
 }
 
+/* Each change of a key has a line, however many come at once. */
+static void key_changed(void *arg, const char *what, const struct blasd_identity *caller) {
+    const struct blasd_log_field fields[] = {{"key", caller->name, false},
+                                             {"tenant", caller->principal.tenant, false},
+                                             {"role", blasd_role_names[caller->role], false}};
+    char event[16];
+    (void)arg;
+    snprintf(event, sizeof event, "key %s", what);
+    blasd_log_event(BLASD_LOG_INFO, event, fields, sizeof fields / sizeof *fields);
+}
+
 static void reread_keys(struct http_server *server) {
     struct blasd_err err = {0};
     int rc = server->options->auth == NULL ? 0 : blasd_auth_refresh(server->options->auth, &err);
@@ -520,6 +531,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     signal(SIGPIPE, SIG_IGN);
     blasd_cut_init();
     blasd_log_job_most(server.limits->log_jobs);
+    if (options->auth != NULL) blasd_auth_on_change(options->auth, key_changed, NULL);
     http_origins_init(&server.origins, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);

@@ -76,6 +76,7 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *err) 
     if (exchange->side != NULL) discard(upload_of(exchange));
     if (strncmp(shown.field, prefix, skip) == 0)
         memmove(shown.field, shown.field + skip, strlen(shown.field) - skip + 1);
+    http_log_tensors_refused(exchange, &shown);
     http_reply_problem(exchange, &shown);
 }
 
@@ -286,6 +287,7 @@ static void on_put(void *arg, const struct blasd_err *err,
     (void)tensors, (void)count, (void)cursor;
     /* where the queue went away it may have kept them all the same: the sweep will tell */
     if (err != NULL && !blasd_front_queue_unsure(err)) discard(upload);
+    if (err != NULL) http_log_tensors_refused(exchange, err);
     for (int i = 0; i < upload->count; i++) http_body_sink_release(&upload->of[i]->sink);
     if (http_exchange_open(exchange)) {
         if (err != NULL)

@@ -125,7 +125,7 @@ static void free_retired(struct identity **at, int64_t before_ns) {
 int http_tls_reread(struct http_tls *tls, struct blasd_err *err) {
     struct identity *identity = NULL;
     int code = load_identity(tls->files, &identity, err);
-    if (code != 0) return code;
+    if (identity == NULL) return code;
     pthread_mutex_lock(&tls->lock);
     if (tls->identity != NULL) tls->identity->retired_ns = blasd_clock_ns();
     free_retired(&tls->identity, blasd_clock_ns() - RETIRED_NS);

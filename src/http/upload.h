@@ -30,6 +30,9 @@ struct http_upload {
         char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
         struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
         int put_count;
+        struct http_digest print; /* of a graph with both: what tells its request from others */
+        struct blasd_err lost; /* why what it refers to cannot be found, where it may be the request
+                                * of an earlier job all the same */
     } ties;
     bool submitted; /* the queue has the job */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
@@ -52,5 +55,14 @@ struct http_upload {
  * blasd_blob_*. */
 int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
                        struct blasd_err *err);
+/* Takes the fingerprint of a graph that refers to others, while it says no more than the request
+ * did: once it is planned it depends on them. */
+int http_upload_print(struct http_upload *upload, const struct blasd_job *job,
+                      struct blasd_err *err);
+/* What the job refers to cannot be found, for `why`: asks for the job that its Idempotency-Key
+ * names, which was taken in when it could. Where there is none the answer is `why`. Errors as
+ * above. */
+int http_upload_ask(struct http_upload *upload, struct blasd_job *job, const struct blasd_err *why,
+                    struct blasd_err *err);
 
 #endif

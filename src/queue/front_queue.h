@@ -60,6 +60,7 @@ struct blasd_submission {
     /* of the request, to tell reuse of a key by another one; the first half is all that a front end
      * before this one kept, and is compared alone with what it has kept */
     uint64_t fingerprint, fingerprint_more;
+    bool known; /* nothing is queued: only an earlier job of that key is asked for, without frame */
     const char
         *notify; /* a URL that is told of the job's end; NULL: none. Borrowed during the call */
     const struct blasd_put_order *puts; /* the same */
@@ -81,7 +82,8 @@ struct blasd_submission {
  * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
  * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
  * too_many_webhooks, too_many_puts,
- * no_such_device, idempotency_conflict, inputs_lost. */
+ * no_such_device, idempotency_conflict, inputs_lost; job_not_found where only a job that is `known`
+ * was asked for, and there is none. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose
@@ -209,6 +211,10 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
 /* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
  * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* The same with "own":{CLASS:jobs of this tenant that are queued or claimed,…}. */
+void blasd_front_queue_stats_of(struct blasd_front_queue *queue,
+                                const struct blasd_principal *principal, blasd_text_fn done,
+                                void *arg);
 /* The same with what only GET /metrics asks for: how long what waits has waited, what workers count
  * (worker/phases.h), and, where `tenants`, what each tenant has. */
 void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,

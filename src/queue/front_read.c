@@ -303,23 +303,30 @@ static struct text_call *text_call_new(struct blasd_front_queue *queue, blasd_te
     return c;
 }
 
-/* `more`: NULL, or the argument that asks for more than the usual. */
-static void ask_stats(struct blasd_front_queue *queue, const char *more, blasd_text_fn done,
-                      void *arg) {
+/* `more`: "", or what asks for more than the usual. `tenant`: NULL, or whose own jobs to count. */
+static void ask_stats(struct blasd_front_queue *queue, const char *more, const char *tenant,
+                      blasd_text_fn done, void *arg) {
     struct text_call *c = text_call_new(queue, done, arg);
     if (c == NULL) return;
     front_call_function(&c->call, "stats");
-    if (more != NULL) front_call_text(&c->call, more);
+    front_call_text(&c->call, more);
+    if (tenant != NULL) front_call_text(&c->call, tenant);
     front_call_send(&c->call);
 }
 
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
-    ask_stats(queue, NULL, done, arg);
+    ask_stats(queue, "", NULL, done, arg);
+}
+
+void blasd_front_queue_stats_of(struct blasd_front_queue *queue,
+                                const struct blasd_principal *principal, blasd_text_fn done,
+                                void *arg) {
+    ask_stats(queue, "", principal->tenant, done, arg);
 }
 
 void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
                                void *arg) {
-    ask_stats(queue, tenants ? "tenants" : "figures", done, arg);
+    ask_stats(queue, tenants ? "tenants" : "figures", NULL, done, arg);
 }
 
 void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,

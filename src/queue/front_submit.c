@@ -128,6 +128,8 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
                    "outputs that wait to be put are as many as may be: %" PRIu64
                    " in all, and a tenth of them for one host (limit puts)",
                    queue->limits.puts);
+    else if (code == 13)
+        blasd_fail(&err, BLASD_E_job_not_found, "", "no job has this Idempotency-Key");
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
     else
@@ -273,6 +275,17 @@ static void add_words(struct front_call *call, const struct blasd_submission *s,
     blasd_buf_release(&puts);
 }
 
+/* OPTIONS where nothing is to be queued. */
+static void add_question(struct front_submit *submit, struct item *item,
+                         const struct blasd_submission *s) {
+    char text[64];
+    int len = snprintf(text, sizeof text, "o=1 k=%016" PRIx64 "%016" PRIx64 ":", s->fingerprint,
+                       s->fingerprint_more);
+    item->entry = submit->entries++;
+    front_call_arg2(&submit->call, text, (size_t)len, s->idempotency_key,
+                    strlen(s->idempotency_key));
+}
+
 /* OPTIONS, see functions/contract.lua. */
 static void add_options(struct front_submit *submit, struct item *item,
                         const struct blasd_principal *principal, const struct blasd_submission *s) {
@@ -356,13 +369,16 @@ static void add_job(struct front_submit *submit, struct item *item,
     front_call_arg(call, s->frame, s->frame_len);
     front_call_number(call, stream_of(s));
     front_call_number(call, s->cost_bytes);
-    add_options(submit, item, principal, s);
+    if (s->known)
+        add_question(submit, item, s);
+    else
+        add_options(submit, item, principal, s);
     front_call_arg(call, note, write_note(call->queue, principal, s, note));
 }
 
 /* Writes the batch entries of the batch behind the jobs that travel alone. */
 static void add_batch_entries(struct front_submit *submit, struct front_entries *batch_entries) {
-    int entry_of[FRONT_ENTRIES];
+    int entry_of[FRONT_ENTRIES] = {0};
     for (int i = 0; i < batch_entries->count; i++) {
         const struct front_entry *batch_entry = &batch_entries->of[i];
         if (batch_entry->jobs == 0) continue;
@@ -450,9 +466,10 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
                               const struct blasd_submission *submission, blasd_submitted_fn done,
                               void *arg) {
     bool upload = submission->blob != NULL && submission->job->payload_in_blob &&
-                  blasd_store_kind(queue->store) == BLASD_STORE_REDIS;
+                  !submission->known && blasd_store_kind(queue->store) == BLASD_STORE_REDIS;
     struct blasd_err err;
-    bool nobody = nobody_serves(queue, submission->job, &err), alone = upload || nobody;
+    bool nobody = !submission->known && nobody_serves(queue, submission->job, &err);
+    bool alone = upload || nobody;
     bool joined = front_entry_of(&queue->entries, submission->job->id) != NULL;
     if (queue->batch != NULL && !joined && (nobody || batch_full(queue, submission->frame_len)))
         front_batch_close(queue);

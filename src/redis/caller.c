@@ -107,11 +107,11 @@ static int next_reply(struct blasd_caller *caller, redisReply **ret, struct blas
 /* Sends and waits once. *again: it may be worth trying once more. */
 static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
                     struct blasd_err *err) {
-    redisReply *reply;
+    redisReply *reply = NULL;
     int rc = send_words(caller, err);
     *again = true;
     if (rc == 0) rc = next_reply(caller, &reply, err);
-    if (rc < 0) return rc;
+    if (rc < 0 || reply == NULL) return rc;
     if (reply->type != REDIS_REPLY_ERROR) {
         *ret = reply;
         return 0;

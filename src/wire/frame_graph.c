@@ -110,6 +110,31 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
     return code;
 }
 
+int blasd_graph_note(const struct blasd_graph *graph, struct blasd_buf *out,
+                     struct blasd_err *err) {
+    unsigned char room[FRAME_MOST];
+    int code = add_head(MAGIC, graph->step_count, graph->result_count, out, err);
+    for (int i = 0; code == 0 && i < graph->step_count; i++) {
+        const struct blasd_graph_step *step = &graph->steps[i];
+        struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+        frame_put_text(&w, step->name, sizeof step->name);
+        frame_put_text(&w, step->job.op->name, BLASD_NAME_MAX);
+        frame_put_body(&w, &step->job);
+        for (int n = 0; step->job.op->inputs[n].name != NULL; n++) {
+            const struct blasd_source *source = &step->job.inputs[n].source;
+            put_position(&w, (int)source->kind);
+            put_position(&w, source->kind == BLASD_SOURCE_NONE ? 0 : source->step);
+            put_position(&w, source->kind == BLASD_SOURCE_STEP ? source->output : 0);
+        }
+        code = add(&w, room, out, err);
+    }
+    for (int r = 0; code == 0 && r < graph->result_count; r++) {
+        const int result[] = {graph->results[r].step, graph->results[r].output};
+        if (blasd_buf_add(out, result, sizeof result) != 0) code = no_memory(err);
+    }
+    return code;
+}
+
 /* A step before number `before`, and one of its outputs. */
 static int get_value(struct frame_reader *r, const struct blasd_graph *graph, int before, int *step,
                      int *output, struct blasd_err *err) {

@@ -625,9 +625,14 @@ int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct
     return rc;
 }
 
-struct blasd_cost_step *blasd_graph_in_steps(const struct blasd_graph_in *in, int *count) {
+struct blasd_cost_step *blasd_graph_in_costs(const struct blasd_graph_in *in, int *count) {
     struct blasd_cost_step *steps = malloc(((size_t)in->graph.step_count + 1) * sizeof *steps);
     *count = in->graph.step_count;
     for (int s = 0; steps != NULL && s < *count; s++) steps[s] = in->graph.steps[s].cost;
     return steps;
+}
+
+int blasd_graph_in_steps(const struct blasd_graph_in *in, struct blasd_buf *out,
+                         struct blasd_err *err) {
+    return blasd_graph_note(&in->graph, out, err);
 }

@@ -34,6 +34,11 @@ int blasd_graph_in_job(struct blasd_graph_in *graph, const struct blasd_request_
 int blasd_graph_in_plan(struct blasd_graph_in *graph, struct blasd_job *job, struct blasd_err *err);
 /* What each step of the planned graph takes: *count of them, new; free with free(). NULL: memory
  * has run out. */
-struct blasd_cost_step *blasd_graph_in_steps(const struct blasd_graph_in *graph, int *count);
+struct blasd_cost_step *blasd_graph_in_costs(const struct blasd_graph_in *graph, int *count);
+/* Before that: the steps as they came, appended as bytes of no other use than to tell them from
+ * others. */
+struct blasd_buf;
+int blasd_graph_in_steps(const struct blasd_graph_in *graph, struct blasd_buf *out,
+                         struct blasd_err *err);
 
 #endif

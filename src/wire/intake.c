@@ -226,9 +226,14 @@ int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struc
     return rc;
 }
 
-struct blasd_cost_step *blasd_intake_steps(const struct blasd_intake *intake, int *count) {
+struct blasd_cost_step *blasd_intake_costs(const struct blasd_intake *intake, int *count) {
     *count = 0;
-    return intake->graph == NULL ? NULL : blasd_graph_in_steps(intake->graph, count);
+    return intake->graph == NULL ? NULL : blasd_graph_in_costs(intake->graph, count);
+}
+
+int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
+                       struct blasd_err *err) {
+    return intake->graph == NULL ? 0 : blasd_graph_in_steps(intake->graph, out, err);
 }
 
 const char *blasd_intake_notify(const struct blasd_intake *intake) {

@@ -66,7 +66,7 @@ int blasd_json_string(const struct blasd_json_text *text, const char *p, json_t 
 
 int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
                     const char **next, struct blasd_err *err) {
-    json_t *string;
+    json_t *string = NULL;
     size_t len;
     int rc;
     if (blasd_json_plain(p, text->end, next) && *next - p - 2 < BLASD_JSON_WORD) {

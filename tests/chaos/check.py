@@ -29,6 +29,7 @@ import json
 import sys
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
+GONE = ("404 job_not_found", "410 record_expired")  # of an output, once its document was there: Redis may be emptied in between
 
 
 class Acked:
@@ -123,7 +124,7 @@ class Checker:
         if state == "succeeded":
             if job.code is not None:
                 self.complain(f"it should have failed with {job.code}", event)
-            elif event["value"] != "right" and not (event["value"].endswith("410 record_expired") and self.emptied_since(event["since"])):
+            elif event["value"] != "right" and not (event["value"].endswith(GONE) and self.emptied_since(event["since"])):
                 self.complain("wrong", event)
             job.right = True
         elif state == "failed" and event["code"] != job.code:

@@ -19,6 +19,7 @@ static void check_error(int rc, const struct blasd_err *err) {
     require(rc == -(int)err->code && err->code > BLASD_OK && err->code < BLASD_E_COUNT);
     require(err->code != BLASD_E_internal_error);
     for (const char *at = err->detail; *at != '\0'; at++) require(*at >= ' ' && *at <= '~');
+    for (const char *at = err->field; *at != '\0'; at++) require(*at >= ' ' && *at <= '~');
 }
 
 struct reading {

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Writes the seed corpus of the fuzzers of the way in. NumPy writes the .npy files, so that the
 readers meet what it really sends."""
+import gzip
 import io
 import json
 import pathlib
 import struct
+import zlib
 
 import numpy as np
 
@@ -238,7 +240,23 @@ def client_seeds():
     write("client", "tensors", safetensors({"c": ("F64", np.eye(2)), "i": ("I64", np.arange(3))}, {"job": json.dumps(document)}))
 
 
+def tensor_body_seeds():
+    """The first byte says how it comes: as it is, by gzip, by deflate."""
+    bodies = {"list": b"[[1,2],[3,4]]", "typed": b'{"dtype":"float32","shape":[2],"data":[1,"NaN"]}',
+              "many": b'{"tensors":{"a":[1,2],"b":{"dtype":"uint8","shape":[3],"base64":"AQID"}}}', "rule": b'{"eye":3}',
+              "npy": npy(np.arange(6.0).reshape(2, 3)), "fortran": npy(np.asfortranarray(np.ones((3, 2), ">f4"))),
+              "zero": b'[1,\0]', "behind": b"[1] [2]", "empty": b""}
+    for name, body in bodies.items():
+        write("tensor_body", name, b"0" + body)
+        write("tensor_body", f"{name}.gz", b"1" + gzip.compress(body, mtime=0))
+        write("tensor_body", f"{name}.z", b"2" + zlib.compress(body))
+    write("tensor_body", "two.gz", b"1" + gzip.compress(b"[1,", mtime=0) + gzip.compress(b"2]", mtime=0))
+    write("tensor_body", "cut.gz", b"1" + gzip.compress(bodies["npy"], mtime=0)[:-9])
+    write("tensor_body", "bomb.z", b"2" + zlib.compress(bytes(3 << 20), 9))
+
+
 json_seeds()
+tensor_body_seeds()
 safetensors_seeds()
 multipart_seeds()
 request_seeds()

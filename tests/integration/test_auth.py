@@ -283,6 +283,28 @@ def test_revoked_and_added_while_it_runs(guarded):
     assert guarded.request("GET", "/ops", headers=bearer(guarded.keys["user"])).status == 200
 
 
+def test_each_change_of_a_key_has_a_line(guarded):
+    """Who may come in, and no longer, is in the log: by name, never by what opens the door."""
+    def wait_for_line(text):
+        end = time.monotonic() + 30
+        while text not in guarded.log_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert text in guarded.log_text()
+
+    before = guarded.log_text().count("info: key ")
+    secret = keys("add", "told", "--tenant", "t1", "--role", "read", file=guarded.file).strip()
+    wait_for_line("info: key added: key=told tenant=t1 role=read\n")
+    document = json.loads(guarded.file.read_text())
+    next(k for k in document["keys"] if k["name"] == "told")["limits"] = {"jobs": 5}
+    guarded.file.write_text(json.dumps(document))
+    wait_for_line("info: key changed: key=told tenant=t1 role=read\n")
+    keys("revoke", "told", file=guarded.file)
+    wait_for_line("info: key revoked: key=told tenant=t1 role=read\n")
+    text = guarded.log_text()
+    assert text.count("info: key ") == before + 3, "nothing is said of the others"
+    assert secret not in text and secret.split("_", 2)[2] not in text
+
+
 def test_an_expired_key(guarded):
     old = keys("add", "old", "--expires", "1d", file=guarded.file).strip()
     until_status(guarded, 200, old)

@@ -396,6 +396,22 @@ def test_places_outside_a_region_are_refused(sharing):
         assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
 
 
+@pytest.mark.parametrize("mark", ["Forwarded", "Via", "X-Forwarded-For", "x-real-ip"])
+def test_who_comes_through_a_proxy_is_nobody_here(sharing, mark):
+    """At the other end of the connection is the proxy's process: its user's memory is not the client's."""
+    with Shared(64) as own:
+        body = json.dumps({"key": own.key, "offset": 0, "byte_size": 64})
+        path = "/v2/systemsharedmemory/region/proxied"
+        error_of(sharing.request("POST", f"{path}/register", body, {mark: "192.0.2.7"}), 403, "caller_unknown")
+        assert sharing.request("POST", f"{path}/register", body).status == 200
+        try:
+            error_of(sharing.request("GET", f"{path}/status", headers={mark: "192.0.2.7"}), 403, "caller_unknown")
+            error_of(sharing.request("POST", f"{path}/unregister", headers={mark: "192.0.2.7"}), 403, "caller_unknown")
+            assert sharing.request("GET", f"{path}/status").json()[0]["name"] == "proxied"
+        finally:
+            sharing.request("POST", f"{path}/unregister")
+
+
 @pytest.mark.parametrize("key", ["", "/", ".", "..", "../etc/passwd", "/../../etc/passwd", "a/b", "/nothing-of-this-name",
                                  "x" * 300])
 def test_keys_that_name_no_object(sharing, key):

@@ -213,6 +213,22 @@ def test_a_dry_run(make_service):
     assert len(jobs_listed(service)) == 1
 
 
+def test_a_tiny_graph_makes_no_large_one_too_long(make_service):
+    """What graphs take is learnt from those that ran, which may have been nothing but a launch."""
+    service = make_service()
+
+    def ask(n, query):
+        body = {"steps": {"s": {"op": "matmul", "inputs": {"a": {"full": [n, n], "value": 1}, "b": {"eye": n}}}}, "results": ["s"]}
+        return service.request("POST", f"/graphs?{query}", json.dumps(body), {"Content-Type": TYPES["json"]})
+
+    def learnt():
+        assert ask(3, "wait=20").json()["state"] == "succeeded"
+        return ask(3, "dry_run=1").json()["predicted"]["compute_ms"] is not None
+    wait_for(learnt)
+    large = ask(6000, "dry_run=1")  # some 4e11 operations
+    assert large.status == 200, large.body
+
+
 def test_a_dry_run_is_checked_as_a_job(service):
     for job in ({"op": "matmul", "inputs": {"a": [[1, 2]], "b": [[1]]}}, {"op": "none", "inputs": {}}, {"op": "solve", "inputs": {"a": {"eye": 2}}},
                 {"op": "matmul", "inputs": {"a": {"full": [1000000, 1000000], "value": 1}, "b": {"full": [1000000, 1], "value": 1}}}):

@@ -150,6 +150,36 @@ def test_what_workers_do_is_not_told_to_everybody(tmp_path):
         service.stop(check=False)
 
 
+def test_a_dry_run_counts_nobody_elses_jobs(tmp_path):
+    """What it predicts of the queue tells neither how many jobs others have nor how long these take."""
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"}, admin={"role": "admin"})
+    service = Service(tmp_path / "service", "--keys", file).start()
+    try:
+        ones = {name: As(service, secret) for name, secret in secrets.items()}
+        job = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}})
+
+        def queue_ms(name):
+            answer = ones[name].request("POST", "/jobs?dry_run=1", job)
+            assert answer.status == 200, answer.body
+            return answer.json()["predicted"]["queue_ms"]
+
+        assert ones["ann"].request("POST", "/jobs?wait=30", job).status == 200
+        with service.worker_held():
+            for _ in range(3):
+                assert ones["ann"].request("POST", "/jobs", job).status == 202
+            assert queue_ms("ben") == 0
+            assert queue_ms("ann") > 0
+            assert queue_ms("admin") > 0  # who may see it in /metrics, too
+            assert ones["ben"].request("POST", "/jobs", job).status == 202
+            of_one = queue_ms("ben")
+            assert 0 < of_one < queue_ms("ann")
+            assert ones["ben"].request("POST", "/graphs", json.dumps(
+                {"steps": {"s": {"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}}}, "results": ["s"]})).status == 202
+            assert queue_ms("ben") > of_one
+    finally:
+        service.stop(check=False)
+
+
 def test_quotas_refuse_their_tenant_alone(tmp_path):
     file, secrets = keys(tmp_path, few={"tenant": "few", "max_jobs": 2}, small={"tenant": "small", "max_bytes": 1000},
                          full={"tenant": "full", "max_stored_bytes": 1}, free={"tenant": "free"})

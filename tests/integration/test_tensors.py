@@ -505,6 +505,8 @@ def test_what_a_tenants_tensors_may_come_to(make_service, tmp_path):
     assert statuses == [410, 200, 200]
     detail = problem(ann.request("POST", "/tensors", npy(np.zeros(101)), {"Content-Type": TYPES["npy"]}), 413, "tensor_too_large")
     assert "800 bytes" in detail
+    refused = [line for line in service.log_text().splitlines() if "tensors refused: " in line]
+    assert len(refused) == 1 and "code=tensor_too_large status=413 op=- tenant=ann key=ann client=127.0.0.1:" in refused[0]
 
 
 # --- while processes die ----------------------------------------------------------------------------------------------

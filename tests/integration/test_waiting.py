@@ -169,6 +169,46 @@ def test_the_same_request_again(waiting):
     problem(other, 422, "idempotency_conflict")
 
 
+@pytest.mark.parametrize("wait", [0, 10])
+def test_the_same_request_again_once_what_it_referred_to_is_gone(waiting, wait):
+    """It was taken in then, though it could not be now: it is the job that it was, and another request is refused as ever."""
+    service = waiting
+    query = f"?wait={wait}" if wait else ""
+
+    def ask(key, inputs):
+        headers = {"Content-Type": TYPES["json"], "Idempotency-Key": key}
+        return service.request("POST", f"/jobs{query}", json.dumps({"op": "matmul", "inputs": {**inputs, "b": [[1.0, 2.0], [3.0, 4.0]]}}), headers)
+
+    tensor = put(service, np.eye(2))["id"]
+    with service.worker_held():
+        fails, good = queued(service, "solve", {"a": np.zeros((2, 2)), "b": np.eye(2)}), queued(service, "matmul", {"a": np.eye(2), "b": np.eye(2)})
+        cases = {"failed": {"a": of(fails, "x")}, "forgotten": {"a": of(good)}, "tensor": {"a": {"tensor": tensor}}}
+        first = {}
+        for key, inputs in cases.items():
+            answer = service.request("POST", "/jobs", json.dumps({"op": "matmul", "inputs": {**inputs, "b": [[1.0, 2.0], [3.0, 4.0]]}}),
+                                     {"Content-Type": TYPES["json"], "Idempotency-Key": key})
+            assert answer.status == 202, answer.body
+            first[key] = answer.json()["id"]
+    ends = {"failed": "failed", "forgotten": "succeeded", "tensor": "succeeded"}
+    for key, end in ends.items():
+        until(service, first[key], (end,))
+    assert service.request("DELETE", f"/jobs/{good}?forget=1").status == 200
+    assert service.request("DELETE", f"/tensors/{tensor}").status in (200, 204)
+    for key, inputs in cases.items():
+        again = ask(key, inputs)
+        assert again.status == 200, again.body
+        assert (again.json()["id"], again.json()["state"]) == (first[key], ends[key])
+    problem(ask("failed", {"a": of(fails, "x", slice=[[0, 2], [0, 2]])}), 422, "idempotency_conflict")
+    problem(ask("new-failed", cases["failed"]), 422, "input_failed", "inputs.a")
+    problem(ask("new-forgotten", cases["forgotten"]), 422, "reference_not_found", "inputs.a")
+    problem(ask("new-tensor", cases["tensor"]), 422, "reference_not_found", "inputs.a")
+    assert jobs_of(service) == 3 + 1  # and nothing was taken in beside them
+
+
+def jobs_of(service):
+    return len(service.request("GET", "/jobs?limit=100").json()["jobs"])
+
+
 def test_anothers_job_is_not_there(make_service, tmp_path):
     file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"})
     service = make_service("--keys", file, start=False)
@@ -295,6 +335,12 @@ def test_a_graph_waits(waiting):
     assert (error["code"], error["field"]) == ("input_failed", "steps.p.inputs.a") and behind in error["detail"]
     again = graph(service, steps, headers=headers)
     assert again.status == 200 and again.json()["id"] == good.json()["id"], again.body
+    assert service.request("DELETE", f"/jobs/{first}?forget=1").status == 200
+    gone = graph(service, steps, headers=headers)
+    assert gone.status == 200 and gone.json()["id"] == good.json()["id"], gone.body
+    problem(graph(service, steps, headers={"Idempotency-Key": "graph-anew"}), 422, "reference_not_found", "steps.p.inputs.a")
+    other = {"p": steps["p"], "q": {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": np.eye(5).tolist()}}}
+    problem(graph(service, other, headers=headers), 422, "idempotency_conflict")
 
 
 def test_as_much_as_a_graph_may_refer_to(service):

@@ -190,7 +190,7 @@ Front ends call
       (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=BYTES (what the
       tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
       MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
-      P=MOST p=AT:URL ... (the output at each position AT is put there, the same of MOST);
+      o=1 (nothing is queued: it asks for the job that KEY names); P=MOST p=AT:URL ... (the output at each position AT is put there, the same of MOST);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
@@ -198,7 +198,7 @@ Front ends call
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
       no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; 11 a job
-      that it refers to has no result; 12 MOST of puts is reached; or, where the key was used for the same request, an array {ID of the
+      that it refers to has no result; 12 MOST of puts is reached; 13 o=1, and KEY names none; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
@@ -220,12 +220,13 @@ Front ends call
       on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
-  stats [MORE]
+  stats [MORE] [TENANT]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
       "bytes":...,"running":...,"waiting":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait,"puts":how many wait}
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
-      "bytes":...,"results_bytes":...},...}, too
+      "bytes":...,"results_bytes":...},...}, too. TENANT: with "own":{"any":...,"cpu":...,"cuda":...}, how many
+      of the jobs that are queued or claimed are that one's; MORE is then "" where it is not wanted
   usage TENANT FROM TO
       -> JSON text {"rows":[{"tenant","hour","op",WHAT:...},...]} of these days, at most the last 92 of
       them; TENANT "": of all, the last 8

@@ -160,6 +160,7 @@ local function submit_options(id, options, like)
     local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels,
                                like.tenant)
     if r then return nil, r end
+    if find(head, ' o=1', 1, true) then return nil, 13 end
     local holds = match(head, ' t=(%S+)')
     if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
     local wants, found = match(head, ' w=(%S+)'), nil
@@ -469,12 +470,14 @@ local function cancel(keys, args)
     return reply
 end
 
--- Adds how many pending jobs of each SI the names stand for; returns their sum.
-local function count_named(names, counts)
+-- Adds how many pending jobs of each SI the names stand for, and to `own` those of that tenant;
+-- returns their sum.
+local function count_named(names, counts, tenant, own)
     local sum, _, metas = 0, resolve(names)
     for _, meta in ipairs(metas) do
         local job = parse(meta)
         counts[job.si] = (counts[job.si] or 0) + job.jobs
+        if job.tenant == tenant then own[job.si] = (own[job.si] or 0) + job.jobs end
         sum = sum + job.jobs
     end
     return sum
@@ -522,9 +525,21 @@ local function tenants_text()
     return concat(texts, ',')
 end
 
+-- How many jobs are queued or claimed of one tenant, `counts` by SI, in each class, as JSON.
+local function own_text(counts)
+    local texts = {}
+    for c, class in ipairs(CLASSES) do
+        local jobs = 0
+        for p = 1, #PRIORITIES do jobs = jobs + (counts[SI[(c - 1) * 3 + p]] or 0) end
+        texts[c] = format('"%s":%d', class, jobs)
+    end
+    return concat(texts, ',')
+end
+
 stats = function(keys, args)
     start(keys, args)
-    local more, figures, oldest = args[2], {}, {}
+    local more, tenant, own = args[2] ~= '' and args[2], args[3], {}
+    local figures, oldest = {}, {}
     local infos, claimed, running, workers = {}, {}, 0, call('HGETALL', K.workers)
     for i = 1, #workers, 2 do
         local name = workers[i]
@@ -538,13 +553,14 @@ stats = function(keys, args)
         local names, begun = holdings(name)
         local begun_names = {}
         for one in pairs(begun) do begun_names[#begun_names + 1] = one end
-        count_named(names, claimed)
+        count_named(names, claimed, tenant, own)
         running = running + count_named(begun_names, {})
     end
     local parts, queued = {}, {}
     for line, jobs in pairs(waiting()) do
         local si = sub(line, 1, 1)
         queued[si] = (queued[si] or 0) + jobs
+        if sub(line, 3) == tenant then own[si] = (own[si] or 0) + jobs end
         if more and jobs > 0 then oldest[si] = max(oldest[si] or 0, oldest_us(line)) end
     end
     for c, class in ipairs(CLASSES) do
@@ -559,11 +575,12 @@ stats = function(keys, args)
     end
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
-    return format('{"totals":{%s},"workers":{%s},%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
+    return format('{"totals":{%s},"workers":{%s},%s%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
                   '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d,"puts":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
+                  tenant and '"own":{' .. own_text(own) .. '},' or '',
                   counted('jobs'), whole(counted('bytes')), running, call('HLEN', K.waits),
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',

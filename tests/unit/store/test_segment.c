@@ -223,8 +223,8 @@ static void test_an_owner_is_killed(void **state) {
 /* One thread writes the same segment over and over; another copies slices and believes what it
  * copied only where the generation says so. */
 
-static struct blasd_slice shown[2]; /* one is read while the other is written */
-static _Atomic int turn;
+static struct blasd_slice shown; /* under the lock, for a reader may stand still for long */
+static pthread_mutex_t showing = PTHREAD_MUTEX_INITIALIZER;
 
 static void *writer(void *arg) {
     struct fixture *f = arg;
@@ -236,8 +236,9 @@ static void *writer(void *arg) {
         if (at == NULL) break;
         memset(at, (int)((unsigned)i * 37u % 251u) + (int)(slice.generation % 2), (size_t)LARGE);
         blasd_segments_unpin(f->segments, &slice, true);
-        shown[i % 2] = slice;
-        atomic_store(&turn, i);
+        pthread_mutex_lock(&showing);
+        shown = slice;
+        pthread_mutex_unlock(&showing);
         if (strcmp(name, slice.segment) != 0 && name[0] != '\0')
             blasd_segments_reuse(f->segments, name);
         memcpy(name, slice.segment, sizeof name);
@@ -256,11 +257,13 @@ static void test_a_slow_reader_is_told(void **state) {
     assert_int_equal(pthread_create(&writing.thread, NULL, writer, f), 0);
     writing.on = true;
     for (int i = 0; blasd_clock_ns() < until && (valid < 50 || gone < 1); i++) {
-        int now = atomic_load(&turn);
-        struct blasd_slice slice = shown[now % 2];
+        struct blasd_slice slice;
         struct blasd_view *hold;
         const void *at;
-        if (now == 0 || atomic_load(&turn) != now) continue;
+        pthread_mutex_lock(&showing);
+        slice = shown;
+        pthread_mutex_unlock(&showing);
+        if (slice.segment[0] == '\0') continue; /* nothing was written yet */
         at = blasd_views_get(f->views, &slice, LARGE, &hold);
         if (at == NULL) {
             gone++;
