@@ -47,8 +47,8 @@ struct solve_plan {
     int64_t *wide_pivots;
     void *work, *host_work; /* of the library's factors one by one */
     size_t work_bytes, host_bytes;
-    bool batched;     /* the library's factors come from one call for all */
-    int *flags;       /* on the host, of each system */
+    bool batched; /* the library's factors come from one call for all */
+    int *flags;   /* on the host, of each system */
     struct solve_large large;
 };
 

@@ -28,7 +28,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
-    free(upload->steps);
+    free(upload->steps.of);
     free(upload->ties.sent);
     free(upload->ties.notify);
     drop_puts(upload);
@@ -287,8 +287,8 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     const struct blasd_plan *plan = &ret->plan;
     int output = 0, rc = blasd_job_plan(job, &ret->plan, err);
     if (rc != 0) return rc;
-    ret->plan.steps = exchange->upload->steps;
-    ret->plan.step_count = exchange->upload->step_count;
+    ret->plan.steps = exchange->upload->steps.of;
+    ret->plan.step_count = exchange->upload->steps.count;
     if (__builtin_add_overflow(plan->input_bytes, plan->output_bytes, &ret->cost) ||
         __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
         ret->memory = UINT64_MAX;
@@ -379,8 +379,8 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
 /* The body is read: of a graph it leaves what the steps take, which is not said of the job. */
 static void close_intake(struct http_upload *upload) {
     if (upload->intake == NULL) return;
-    free(upload->steps); /* of a body that is read again */
-    upload->steps = blasd_intake_costs(upload->intake, &upload->step_count);
+    free(upload->steps.of); /* of a body that is read again */
+    upload->steps.of = blasd_intake_costs(upload->intake, &upload->steps.count);
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
 }

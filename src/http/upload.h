@@ -39,8 +39,10 @@ struct http_upload {
     struct blasd_buf body;
     struct blasd_job
         *job; /* owned: read, checked and waiting for admission all the same; else NULL */
-    struct blasd_cost_step *steps; /* of a graph; owned; NULL: none, or not known */
-    int step_count;
+    struct {
+        struct blasd_cost_step *of; /* a graph; owned; NULL: none, or not known */
+        int count;
+    } steps;
     uint64_t cost;    /* of that job */
     double work_s;    /* predicted */
     uint64_t outputs; /* bytes that its plan predicts, where they are more than its inputs */

@@ -211,7 +211,8 @@ static int work(struct blasd_worker_queue *worker) {
         completions[i] = (struct blasd_completion){
             .id = claims[i].id, .record = records[i], .record_len = (size_t)len};
     }
-    /* what is not known to have been heard is said again, or nobody would know that they have ended */
+    /* what is not known to have been heard is said again, or nobody would know that they have ended
+     */
     int64_t until = blasd_clock_ns() + 60 * SECOND;
     while (count > 0) {
         result = blasd_worker_queue_finish(worker, completions, count, &lost, &err);
