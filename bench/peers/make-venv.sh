@@ -24,7 +24,7 @@ case $group in
     browser) packages="selenium" bare="axe-playwright-python" probe="selenium, importlib.util; importlib.util.find_spec('axe_playwright_python').origin" ;;
     # perf_analyzer is a program; from 2.49 on it comes by itself, for machines whose C library is that of 2023 or newer
     perf)
-        packages="perf-analyzer>=2" probe="perf_analyzer"
+        packages="perf-analyzer>=2 nvidia-cuda-runtime-cu12" probe="perf_analyzer, nvidia.cuda_runtime"
         libc=$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')
         if [ "$libc" -lt 38 ]; then
             packages="tritonclient==2.48.0 nvidia-cuda-runtime-cu12" probe="tritonclient, nvidia.cuda_runtime"

@@ -35,6 +35,7 @@ struct cli {
     const char *url, *ca_file, *cert_file, *cert_key, *key_file;
     double retries;
     bool insecure, json;
+    int lost; /* errno of what was written before and could not be; 0: none */
 };
 
 enum {

@@ -70,7 +70,8 @@ bool cli_whole(const struct cli *cli, const char *text, const char *unit, double
 
 int cli_end(const struct cli *cli, int status) {
     bool lost = fflush(stdout) != 0 || ferror(stdout);
-    if (lost) cli_say(cli, "standard output cannot be written: %s", strerror(errno));
+    int why = cli->lost != 0 ? cli->lost : errno;
+    if (lost) cli_say(cli, "standard output cannot be written: %s", strerror(why));
     return lost && status == CLI_OK ? CLI_FAILED : status;
 }
 

@@ -145,7 +145,7 @@ static void draw(struct top *top) {
         put_jobs(&frame);
     }
     fputs(top->once ? "\n" : "\033[J", top->out);
-    fflush(top->out);
+    if (fflush(top->out) != 0 && top->cli.lost == 0) top->cli.lost = errno;
 }
 
 /* --- keys */

@@ -322,12 +322,14 @@ static int pull_timeout(gnutls_transport_ptr_t ptr, unsigned ms) {
 struct http_tls_line *http_tls_line_new(struct MHD_Connection *connection, int *turns) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    /* libmicrohttpd 1.0 has one place for all that it is asked for: no later than here */
+    const int fd = info == NULL ? -1 : info->connect_fd;
     gnutls_session_t session = session_of(connection);
     struct http_tls_line *line =
-        session == NULL || info == NULL ? NULL : malloc(sizeof *line); /* large: not zeroed */
+        session == NULL || fd < 0 ? NULL : malloc(sizeof *line); /* large: not zeroed */
     if (line == NULL) return NULL;
     line->session = session;
-    line->fd = info->connect_fd;
+    line->fd = fd;
     line->turns = turns;
     line->hold = false;
     line->held = line->at = line->pulled = 0;

@@ -489,9 +489,13 @@ def test_tritonclient(venv, sharing, name):
     ["-m", "solve", "--shape", "a:8,8", "--shape", "b:8,1", "--request-rate-range", "50"],
     ["-m", "matmul", "--shape", "a:32,32", "--shape", "b:32,32", "--shared-memory", "system",
      "--output-shared-memory-size", "8192"]], ids=["concurrency", "rate", "shared memory"])
-def test_perf_analyzer(venv, sharing, options):
+def test_perf_analyzer(venv, sharing, options, tmp_path):
     folder = venv("perf")
-    libraries = ":".join(map(str, folder.glob("lib/python3*/site-packages/nvidia/*/lib")))
+    found = sorted(folder.glob("lib/python3*/site-packages/nvidia/*/lib"))
+    for library in (one for path in found for one in path.glob("libcudart.so.*")):
+        (tmp_path / "libcudart.so").symlink_to(library)  # by which name it is opened for shared memory
+        break
+    libraries = ":".join(map(str, [*found, tmp_path]))
     before = sharing.request("GET", "/v2/models/stats").json()["model_stats"]
     done = subprocess.run([folder / "bin/perf_analyzer", "-u", f"127.0.0.1:{sharing.port}", "-i", "http",
                            "--measurement-mode", "count_windows", "--measurement-request-count", "50",

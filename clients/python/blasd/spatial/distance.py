@@ -61,7 +61,7 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Array:
                              "n >= 2.")
         matrix = np.zeros((size, size), array.dtype)
         matrix[np.triu_indices(size, 1)] = array
-        both: Array = matrix + matrix.T if array.dtype != bool else matrix | matrix.T
+        both: Array = np.add(matrix, matrix.T)  # of bool: or
         return both
     if array.ndim == 2 and force != "tomatrix":
         if array.shape[0] != array.shape[1]:
