@@ -213,7 +213,7 @@ def test_methods_have_the_parameters_of_their_operations(client):
         named = [one["name"] for one in op["inputs"] + op["params"]]
         assert set(named) <= set(given) and list(given)[1:1 + len(op["inputs"])] == named[:len(op["inputs"])], op["name"]
         text = inspect.getdoc(getattr(blasd.Client, op["name"]))
-        assert all(f"\n    {name}: " in text for name in named), op["name"]
+        assert all(f"\n{name}: " in text for name in named), op["name"]
     options = set(inspect.signature(blasd.Client.run).parameters) - {"self", "op", "params", "inputs"}
     assert options == set(blasd.named.OPTIONS), "what run takes a method hands on"
     spec = importlib.util.spec_from_file_location("generate", ROOT / "clients" / "python" / "generate.py")
