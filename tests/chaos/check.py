@@ -91,7 +91,7 @@ class Checker:
         self.lossy_now = event["lossy"]
         self.counts[f"fault {event['kind']}"] += 1
 
-    def take_mended(self, event):
+    def take_repaired(self, event):
         if self.lossy_now:
             self.lossy_now, self.lossy_until = False, event["t"]
 
