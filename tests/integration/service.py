@@ -351,7 +351,7 @@ class Service:
 
     def run(self, op, inputs, params=None, **more):
         """Runs a job that must succeed; returns (arrays, job document)."""
-        answer = self.post(op, inputs, params, accept="safetensors", **more)
+        answer = self.post(op, inputs, params, accept="safetensors", **{"wait": 120, **more})
         assert answer.status == 200 and answer.headers["Content-Type"] == TYPES["safetensors"], answer.body[:2000]
         return answer.safetensors()
 

@@ -169,6 +169,7 @@ end
 -- worker for idle, and have handed over jobs in answer to a turn that had another answer. Those jobs lie
 -- in the worker's list, where nobody looks for them any more. They go back.
 local function unheard(worker, thread, last)
+    if thread ~= '0' then return end -- it waits nowhere: what lies in the list is for another
     local label, waits = thread .. ' ' .. (last or ''), call('HGET', K.idle, worker)
     if waits and match(waits, '%d+ %d+$') == label then call('HDEL', K.idle, worker) end
     if call('LLEN', K.wake_of .. worker) < 4 then return end -- no jobs; the end of a wait, at the most
