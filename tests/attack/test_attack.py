@@ -76,10 +76,12 @@ def test_a_compressed_body_is_refused_by_name(service):
 def test_a_zero_byte_does_not_end_a_path(service):
     assert service.request("GET", "/ops%00x", check=False).status == 404
     assert service.request("GET", "/ops%00", check=False).status == 404
+    # libmicrohttpd 1.0 closes the connection without a word
+    version = subprocess.run(["pkg-config", "--modversion", "libmicrohttpd"], capture_output=True, text=True, check=True)
+    silent = not version.stdout.startswith("0.")
     for target in (b"/ops\0", b"/ops\0x", b"/jobs\0?limit=1", b"/ops\0HTTP/1.1", b"/ops\0 HTTP/1.1"):
         answer, closed = raw(service, b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n")
-        # libmicrohttpd 1.0 closes the connection without a word
-        assert (not answer or answer.startswith(b"HTTP/1.1 4")) and closed, (target, answer)
+        assert closed and (answer.startswith(b"HTTP/1.1 4") or (silent and not answer)), (target, answer)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
