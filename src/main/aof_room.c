@@ -108,9 +108,10 @@ static void look_at_ballast(struct blasd_aof_room *room) {
     room->has_ballast = stat(path, &info) == 0 && (uint64_t)info.st_blocks * 512 >= half(room);
 }
 
-static void put_ballast(struct blasd_aof_room *room) {
+void blasd_aof_room_hold_ballast(struct blasd_aof_room *room) {
     char path[PATH_MAX + 16];
     int fd;
+    if (room->has_ballast) return;
     path_of(room, "ballast", path);
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return;
@@ -165,8 +166,8 @@ void blasd_aof_room_look(struct blasd_aof_room *room) {
         }
         closedir(dir);
     }
-    if (!room->is_short && !room->has_ballast && room->free_bytes >= room->reserve + half(room))
-        put_ballast(room);
+    if (!room->is_short && room->free_bytes >= room->reserve + half(room))
+        blasd_aof_room_hold_ballast(room);
 }
 
 bool blasd_aof_room_rewritable(const struct blasd_aof_room *room) {

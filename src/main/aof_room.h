@@ -36,6 +36,8 @@ void blasd_aof_room_look(struct blasd_aof_room *room);
 /* Whether a rewrite of the file is worth the ballast. */
 bool blasd_aof_room_rewritable(const struct blasd_aof_room *room);
 void blasd_aof_room_drop_ballast(struct blasd_aof_room *room);
+/* Where there is room for it at all. */
+void blasd_aof_room_hold_ballast(struct blasd_aof_room *room);
 /* The size from which Redis is to rewrite the file by itself: small beside the disk. */
 uint64_t blasd_aof_room_rewrite_bytes(const struct blasd_aof_room *room);
 

@@ -25,6 +25,7 @@
  * the copy's room, and then nothing could free any. */
 #define PAUSE_MOST_MS 60000
 #define COPYING_NS (200 * BLASD_MS) /* between two looks at it */
+#define REWRITES 2                  /* in one pause, at most */
 #define REFUSED_MS 5000 /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
@@ -167,6 +168,11 @@ static void files_of(const struct private_redis *redis, char path[PATH_MAX + 16]
     snprintf(path, PATH_MAX + 16, "%s/appendonlydir", redis->dir->path);
 }
 
+static void end_pause(struct private_redis *redis) {
+    redis->paused = redis->copying = redis->room.rewriting = false;
+    redis->rewrites = 0;
+}
+
 void private_redis_repair(struct private_redis *redis) {
     char path[PATH_MAX + 16];
     struct blasd_err err = {0};
@@ -174,7 +180,9 @@ void private_redis_repair(struct private_redis *redis) {
     redis->synced_bytes = -1;  /* a rewrite under way may have left files of another size behind */
     redis->room.ahead_end = 0; /* cutting the file takes that with it */
     redis->told_bytes = 0;
-    redis->paused = redis->copying = redis->room.rewriting = redis->heard = false;
+    redis->heard = false;
+    end_pause(redis);
+    redis->rewritten_ns = 0; /* the pause may have been for one, which is due at once, then */
     files_of(redis, path);
     if (blasd_aof_repair(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -211,10 +219,17 @@ static void log_space(struct private_redis *redis) {
                   redis->dir->path);
 }
 
+static void ask_rewrite(struct private_redis *redis);
+
+/* A rewrite that was under way already when the pause began leaves what was written during it, and
+ * that may be all that the disk had: then one more is due, while nothing is written. */
 static void looked(struct probe *probe) {
     struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
     redis->copying = strstr(probe->got, "aof_rewrite_in_progress:1") != NULL ||
                      strstr(probe->got, "aof_rewrite_scheduled:1") != NULL;
+    if (redis->copying || redis->rewrites >= REWRITES) return;
+    blasd_aof_room_look(&redis->room);
+    if (blasd_aof_room_rewritable(&redis->room)) ask_rewrite(redis);
 }
 
 /* It is under way, or could not begin: Redis is asked on and on until the pause is over. */
@@ -228,18 +243,24 @@ static void asked(struct probe *probe) {
     probe_start(probe);
 }
 
+static void ask_rewrite(struct private_redis *redis) {
+    redis->rewrites++;
+    redis->copying = true;
+    redis->teller.question = "BGREWRITEAOF\r\n";
+    redis->teller.answer = ""; /* an error says that one is under way already */
+    redis->teller.every_ns = 0;
+    redis->teller.good = asked;
+    probe_start(&redis->teller);
+}
+
 /* Redis has heard; where it pauses for a rewrite only the copy can take what the ballast held. */
 static void told(struct probe *probe) {
-    static const char rewrite[] = "BGREWRITEAOF\r\n";
     struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
     redis->heard = true;
     if (!redis->paused || redis->room.rewriting) return;
     redis->room.rewriting = true;
     blasd_aof_room_drop_ballast(&redis->room);
-    redis->teller.question = rewrite;
-    redis->teller.answer = ""; /* an error says that one is under way already */
-    redis->teller.good = asked;
-    probe_start(&redis->teller);
+    ask_rewrite(redis);
 }
 
 /* A rewrite frees space only if what is written meanwhile leaves it the room for the copy. So
@@ -270,7 +291,12 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
     if (!moved && !over && !pause && redis->told_short == room->is_short &&
         !(room->is_short && now - redis->told_ns >= TELL_NS))
         return;
-    if (over) redis->paused = redis->copying = room->rewriting = false;
+    if (over) {
+        end_pause(redis);
+        /* Before Redis writes again the next copy's room is out of its reach, whatever became of
+         * this one: on a disk that is full without it nothing could free any. */
+        blasd_aof_room_hold_ballast(room);
+    }
     redis->told_bytes = rewrite;
     redis->told_short = room->is_short;
     redis->told_ns = now;

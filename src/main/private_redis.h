@@ -31,6 +31,7 @@ struct private_redis {
     int64_t told_ns, rewritten_ns;
     bool paused;  /* Redis takes no writes until the file is rewritten */
     bool copying; /* its child does that still, as it told last */
+    int rewrites; /* asked for in this pause */
     struct probe teller;
     char words[400];
 };

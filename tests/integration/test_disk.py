@@ -254,6 +254,38 @@ def test_a_rewrite_that_is_slow_wedges_nothing(make_service, small_disk, stopped
     all_there(service, [taken_at_last(service)])
 
 
+@contextlib.contextmanager
+def seldom_awake(pid, stopped_s, awake_s):
+    """It gets a processor now and then only, as on a machine with too much to do."""
+    done = threading.Event()
+
+    def hold():
+        while not done.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            done.wait(stopped_s)
+            os.kill(pid, signal.SIGCONT)
+            done.wait(awake_s)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    yield
+    done.set()
+    holder.join()
+
+
+@pytest.mark.parametrize("stopped_s", [1.5, 9])
+def test_a_supervisor_that_looks_seldom_wedges_nothing(make_service, small_disk, stopped_s):
+    """Then the disk is full before anybody sees that it will be, and the rewrite that is under way frees too little."""
+    service = small_disk(make_service(start=False), 48).start()
+    redis = Redis(service)
+    with slow_children(service.part("redis"), stopped_s), seldom_awake(service.process.pid, 2, 0.3):
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            with contextlib.suppress(AssertionError):
+                redis("SET", "filling", os.urandom(MIB // 2))
+    redis.close()
+    all_there(service, [taken_at_last(service)])
+
+
 def test_a_file_that_fills_the_disk_is_rewritten_when_space_is_short(make_service, small_disk):
     """One that another version, or a larger disk, let grow."""
     service = small_disk(make_service(start=False)).start()

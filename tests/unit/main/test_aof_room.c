@@ -116,6 +116,20 @@ static void test_short(void **state) {
     assert_true(room.has_ballast);
 }
 
+/* Who asks for it gets it although space is short, and what is held already stays as it is. */
+static void test_ballast_is_held_when_asked_for(void **state) {
+    const char *dir = *state;
+    struct blasd_aof_room room;
+    blasd_aof_room_open(&room, dir, 1024 * BLASD_TIB);
+    room.reserve = RESERVE;
+    assert_true(room.is_short && !room.has_ballast);
+    blasd_aof_room_hold_ballast(&room);
+    assert_true(room.has_ballast && allocated(dir, "ballast") >= RESERVE / 2);
+    append(dir, "ballast", 1);
+    blasd_aof_room_hold_ballast(&room);
+    assert_int_equal(look_at(dir, "ballast").st_size, RESERVE / 2 + 1);
+}
+
 /* Not at the very line at which it began. */
 static void test_short_until_there_is_some_more(void **state) {
     const char *dir = *state;
@@ -165,6 +179,7 @@ int main(void) {
         TEST(test_nothing_ahead_while_rewriting),
         TEST(test_ballast),
         TEST(test_short),
+        TEST(test_ballast_is_held_when_asked_for),
         TEST(test_short_until_there_is_some_more),
         TEST(test_when_a_rewrite_helps),
         cmocka_unit_test(test_size_of_a_rewrite),
