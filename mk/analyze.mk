@@ -1,5 +1,5 @@
 # What reads the code without running it, and what watches threads: longer than `make lint` may take.
-# A finding that is none is silenced where it stands, with the reason beside it, or in .ci/cppcheck.txt and .clang-tidy.
+# A finding that is none is silenced where it stands, with the reason beside it, or in .ci/analyzer.txt, .ci/cppcheck.txt and .clang-tidy.
 ANALYZED = $(wildcard src/*/*.c clients/c/*.c kernels/*/*.c)
 .PHONY: analyze analyze-gcc analyze-tidy analyze-cppcheck test-thread thread-programs
 analyze:
@@ -15,6 +15,10 @@ analyze-cppcheck: $(GENERATED)
 	    --error-exitcode=1 -D__GNUC__ -D__x86_64__ -Isrc -I. -I$(BUILD)/gen $(ANALYZED)
 .PHONY: analyze-objects
 analyze-objects: $(call obj,$(ANALYZED))
+ifneq ($(findstring -fanalyzer,$(OPT)),)
+silence = $(eval $(call obj,$(word 1,$(1))): CFLAGS += -Wno-analyzer-$(word 2,$(1)))
+$(foreach line,$(shell sed -n 's/^\([^\# ]*\) \([a-z-]*\): .*/\1:\2/p' .ci/analyzer.txt),$(call silence,$(subst :, ,$(line))))
+endif
 
 # Threads under ThreadSanitizer: the programs that test what has any, then a service of three loops that is killed under load.
 THREADED = $(filter $(BUILD)/tests/unit/core/% $(BUILD)/tests/unit/store/% $(BUILD)/tests/unit/worker/% \

@@ -298,7 +298,7 @@ int blasd_client_share(struct blasd_client *client, struct blasd_problem *proble
     const char *directory, *prefix;
     int code = -1;
     atomic_store(&client->sharing, false);
-    if (look(client, "GET", "/share", 0, &reply, problem) != 0) return -1;
+    if (look(client, "GET", "/share", 0, &reply, problem) != 0 || reply == NULL) return -1;
     directory = json_string_value(json_object_get(reply->document, "directory"));
     prefix = json_string_value(json_object_get(reply->document, "prefix"));
     if (directory == NULL)

@@ -248,8 +248,8 @@ struct blasd_shared *blasd_shared_copy(const struct blasd_share *share,
     struct source *sources = calloc((size_t)count + 1, sizeof *sources);
     struct blasd_shared *shared = NULL;
     struct blasd_problem problem;
-    for (int i = 0; sources != NULL && i < count; i++) sources[i].fd = -1;
     if (arrays == NULL || sources == NULL) goto done;
+    for (int i = 0; i < count; i++) sources[i].fd = -1;
     if (!find_sources(request, arrays, sources, count) || !worth_it(arrays, count)) goto done;
     if (blasd_shared_open(share, &shared, &problem) != 0) goto done;
     if (!write_copies(shared, arrays, sources, count)) {
@@ -257,7 +257,7 @@ struct blasd_shared *blasd_shared_copy(const struct blasd_share *share,
         shared = NULL;
     }
 done:
-    for (int i = 0; sources != NULL && i < count; i++)
+    for (int i = 0; arrays != NULL && sources != NULL && i < count; i++)
         if (sources[i].fd >= 0) close(sources[i].fd);
     free(sources);
     free(arrays);

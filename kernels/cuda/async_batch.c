@@ -112,7 +112,7 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct place in = {slot->inputs, BLASD_MAX_INPUTS, 0, input_of};
     struct place out = {slot->outputs, slot->output_count, 0, output_of};
     uint64_t in_bytes = 0, out_bytes = 0;
-    void *in_base, *out_base;
+    void *in_base = NULL, *out_base = NULL;
     int code;
     for (out.column = 0; out.column < out.columns; out.column++)
         out_bytes = place_column(slot, &out, out_bytes);

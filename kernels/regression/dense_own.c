@@ -190,9 +190,10 @@ static int svd(int m, int n, double *a, double *values, double *left, double *vt
     bool wide = m < n;
     int rows = wide ? n : m, least = wide ? m : n;
     size_t square = (size_t)least * (size_t)least, all = (size_t)rows * (size_t)least;
-    double *turned = calloc(all + square + (size_t)least + 1, sizeof *turned);
-    double *v = turned + all, *lengths = v + square;
+    double *turned = calloc(all + square + (size_t)least + 1, sizeof *turned), *v, *lengths;
     if (turned == NULL) return -1;
+    v = turned + all;
+    lengths = v + square;
     for (int j = 0; j < least; j++)
         for (int i = 0; i < rows; i++)
             turned[(int64_t)j * rows + i] = wide ? a[(int64_t)i * m + j] : a[(int64_t)j * m + i];

@@ -295,7 +295,7 @@ static int read_caller(const json_t *claims, struct blasd_identity *caller, stru
     const char *subject = json_string_value(json_object_get(claims, "sub"));
     struct blasd_err why = {0};
     if (subject == NULL || subject[0] == '\0') return refuse(err, "names nobody ('sub')");
-    for (size_t i = 0; subject[i] != '\0' && i < sizeof caller->name - 1; i++) /* for the log */
+    for (size_t i = 0; i < sizeof caller->name - 1 && subject[i] != '\0'; i++) /* for the log */
         caller->name[i] = subject[i] > ' ' && subject[i] <= '~' ? subject[i] : '?';
     if (auth_claims_read(json_is_object(own) ? own : claims, caller, &why) != 0)
         return blasd_fail(err, BLASD_E_unauthorized, "Authorization",

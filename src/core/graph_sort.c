@@ -85,9 +85,10 @@ static void apply_order(struct blasd_graph *graph, int *place) {
 int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err) {
     size_t count = (size_t)graph->step_count;
     int *room = malloc(3 * count * sizeof *room), rc = 0;
-    struct ordering ordering = {
-        .graph = graph, .place = room, .stack = room + count, .inputs = room + 2 * count};
+    struct ordering ordering = {.graph = graph, .place = room};
     if (room == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    ordering.stack = room + count;
+    ordering.inputs = room + 2 * count;
     for (size_t s = 0; s < count; s++) ordering.place[s] = -1;
     for (int s = 0; rc == 0 && s < graph->step_count; s++)
         if (ordering.place[s] == -1) rc = order_from(&ordering, s, err);

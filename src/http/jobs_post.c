@@ -437,6 +437,8 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     const char *url = blasd_intake_notify(upload->intake);
     char plain[BLASD_OUTGOING_URL];
     int rc;
+    free(upload->ties.notify); /* of a body that is read again */
+    upload->ties.notify = NULL;
     if (url == NULL) return 0;
     if (!options->delivered.webhooks)
         return blasd_fail(err, BLASD_E_url_not_allowed, "notify",

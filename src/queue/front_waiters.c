@@ -180,7 +180,7 @@ struct asking {
 
 static void ask_each(void *arg, struct blasd_hash_node *node) {
     struct asking *asking = arg;
-    struct blasd_waiter *waiter = waiter_of(node);
+    struct blasd_waiter *waiter = blasd_container_of(node, struct blasd_waiter, node);
     if (asking->stopped) return;
     if (waiter->pending) { /* on another connection: Redis may hear the question first */
         waiter->unasked = true;

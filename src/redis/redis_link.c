@@ -312,7 +312,7 @@ int blasd_link_load(redisContext *redis, const struct blasd_link_library *librar
     const char *load[] = {"FUNCTION", "LOAD", "REPLACE", library->code};
     redisReply *reply;
     int rc = blasd_link_ask(redis, 5, list, &reply, err);
-    if (rc < 0) return rc;
+    if (reply == NULL) return rc;
     bool stale = blasd_link_stale(library, reply);
     freeReplyObject(reply);
     if (!stale) return 0;

@@ -84,6 +84,16 @@ static void put_references(struct frame_writer *w, const struct blasd_graph *gra
     }
 }
 
+/* What both texts begin a step with. */
+static struct frame_writer put_step(const struct blasd_graph_step *step,
+                                    unsigned char room[FRAME_MOST]) {
+    struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    frame_put_text(&w, step->name, sizeof step->name);
+    frame_put_text(&w, step->job.op->name, BLASD_NAME_MAX);
+    frame_put_body(&w, &step->job);
+    return w;
+}
+
 int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
                        struct blasd_err *err) {
     unsigned char room[FRAME_MOST];
@@ -91,10 +101,7 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
     int code = add_head(MAGIC, graph->step_count, results, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
         const struct blasd_graph_step *step = &graph->steps[i];
-        struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
-        frame_put_text(&w, step->name, sizeof step->name);
-        frame_put_text(&w, step->job.op->name, BLASD_NAME_MAX);
-        frame_put_body(&w, &step->job);
+        struct frame_writer w = put_step(step, room);
         put_references(&w, graph, &step->job);
         code = add(&w, room, out, err);
     }
@@ -116,10 +123,7 @@ int blasd_graph_note(const struct blasd_graph *graph, struct blasd_buf *out,
     int code = add_head(MAGIC, graph->step_count, graph->result_count, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
         const struct blasd_graph_step *step = &graph->steps[i];
-        struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
-        frame_put_text(&w, step->name, sizeof step->name);
-        frame_put_text(&w, step->job.op->name, BLASD_NAME_MAX);
-        frame_put_body(&w, &step->job);
+        struct frame_writer w = put_step(step, room);
         for (int n = 0; step->job.op->inputs[n].name != NULL; n++) {
             const struct blasd_source *source = &step->job.inputs[n].source;
             put_position(&w, (int)source->kind);
