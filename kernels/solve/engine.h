@@ -32,13 +32,14 @@ struct blasd_block {
 struct blasd_engine {
     struct blasd_systems shape;
     bool single;
-    int threads;         /* for one system; 0 is 1 */
-    lapack_int n, block; /* block: right-hand sides that are worked on together */
-    void *matrix;        /* owned: R A C, full, whatever the structure */
-    void *factors;       /* owned */
-    void *tau;           /* owned: of QR */
-    void *x, *b, *r, *d; /* owned: n x block each */
-    void *work;          /* owned: work_size elements */
+    int threads;                    /* for one system; 0 is 1 */
+    lapack_int n, block;            /* block: right-hand sides that are worked on together */
+    struct blasd_engine_room *room; /* owned: what the two matrices lie in */
+    void *matrix;                   /* borrowed: R A C, full, whatever the structure */
+    void *factors;                  /* borrowed */
+    void *tau;                      /* owned: of QR */
+    void *x, *b, *r, *d;            /* owned: n x block each */
+    void *work;                     /* owned: work_size elements */
     lapack_int work_size;
     double *v, *sign; /* owned: n, for the condition estimate */
     double *sum;      /* owned: n, for norms and conditions */

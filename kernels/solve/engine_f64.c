@@ -29,7 +29,7 @@
 #define FOUR 4                    /* columns of A at a time */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolvers */
-#define WITH_FMA __attribute__((target_clones("avx512f", "arch=haswell", "default")))
+#define WITH_FMA __attribute__((target_clones("avx512f", "fma", "default")))
 #else
 #define WITH_FMA
 #endif

@@ -5,6 +5,8 @@
 #define BLOCKED_N 2048   /* from here on factors are made panel by panel, so that one can stop */
 #define SHARED_N 512     /* and from here on where there are threads to share the strips */
 #define PANEL 256        /* columns of a panel, at most */
+#define SHARED_PANEL 96  /* the same of LU below BLOCKED_N, */
+#define SHARED_SQUARE 64 /* and of Cholesky */
 #define WORK_PANEL 64    /* of LDL': what the workspace has columns for */
 #define LONG_CALL 1e10   /* operations with right-hand sides, from which they are fewer at once, */
 #define LEAST_COLUMNS 32 /* but not fewer than these */
@@ -15,21 +17,22 @@
 struct NAME(sweep) {
     struct blasd_engine *e;
     int64_t j, width; /* of the panel */
+    int64_t first;    /* columns of a strip before the others, 0: none */
     int64_t strip;    /* columns, or rows, of a strip */
     int64_t count;
 };
 
-static int64_t panel_of(const struct blasd_engine *e) {
-    return e->n >= BLOCKED_N ? PANEL : PANEL / 4;
-}
-
-static struct NAME(sweep) sweep_from(struct blasd_engine *e, int64_t j, int64_t width) {
+/* `first`: columns that are to be a strip of their own, before the others. */
+static struct NAME(sweep)
+    sweep_from(struct blasd_engine *e, int64_t j, int64_t width, int64_t first) {
     struct NAME(sweep) sweep = {.e = e, .j = j, .width = width};
     int64_t rest = e->n - j - width, strips = 4 * (int64_t)(e->threads > 1 ? e->threads : 1);
+    sweep.first = first < rest ? first : rest;
+    rest -= sweep.first;
     sweep.strip = ((rest + strips - 1) / strips + 31) / 32 * 32;
     if (sweep.strip < LEAST_STRIP) sweep.strip = LEAST_STRIP;
     if (sweep.strip > MOST_STRIP) sweep.strip = MOST_STRIP;
-    sweep.count = (rest + sweep.strip - 1) / sweep.strip;
+    sweep.count = (rest + sweep.strip - 1) / sweep.strip + (sweep.first > 0);
     return sweep;
 }
 
@@ -49,12 +52,31 @@ static bool sweep_run(struct NAME(sweep) * sweep, bool (*piece)(void *, int64_t,
 
 /* The columns of strip `i`, from *c on. */
 static lapack_int strip_at(const struct NAME(sweep) * sweep, int64_t i, int64_t *c) {
-    int64_t n = sweep->e->n;
-    *c = sweep->j + sweep->width + i * sweep->strip;
+    int64_t n = sweep->e->n, begin = sweep->j + sweep->width;
+    if (sweep->first > 0 && i == 0) {
+        *c = begin;
+        return (lapack_int)sweep->first;
+    }
+    *c = begin + sweep->first + (sweep->first > 0 ? i - 1 : i) * sweep->strip;
     return (lapack_int)(n - *c < sweep->strip ? n - *c : sweep->strip);
 }
 
-/* Interchanges, triangle and update of a strip of columns right of a panel. */
+static lapack_int lu_panel_at(const struct blasd_engine *e, lapack_int j) {
+    lapack_int panel = e->n >= BLOCKED_N ? PANEL : SHARED_PANEL;
+    return e->n - j < panel ? e->n - j : panel;
+}
+
+/* Factors the panel from column j on, where its columns are up to date. */
+static void lu_panel(struct blasd_engine *e, lapack_int j) {
+    lapack_int n = e->n, width = lu_panel_at(e, j);
+    lapack_int info =
+        LAPACK(getrf)(LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n, e->pivots + j);
+    if (info != 0) e->info = j + info;
+    for (lapack_int i = j; i < j + width; i++) e->pivots[i] += j;
+}
+
+/* Interchanges, triangle and update of a strip of columns right of a panel. The first of them is
+ * the next panel, which is factored at once, while other threads have the other strips. */
 static bool lu_strip(void *arg, int64_t i, int slot) {
     const struct NAME(sweep) *sweep = arg;
     struct blasd_engine *e = sweep->e;
@@ -71,27 +93,33 @@ static bool lu_strip(void *arg, int64_t i, int slot) {
     CBLAS(gemm)
     (CblasColMajor, CblasNoTrans, CblasNoTrans, n - below, columns, width, -1,
      at(e->factors, n, below, j), n, at(e->factors, n, j, c), n, 1, at(e->factors, n, below, c), n);
+    if (i == 0) lu_panel(e, below);
     return true;
 }
 
-/* Right-looking LU by panels; the same arithmetic as getrf, with pauses. */
+/* The interchanges of all later panels, in a panel that is factored. */
+static bool lu_interchange(void *arg, int64_t i, int slot) {
+    struct blasd_engine *e = arg;
+    lapack_int j = (lapack_int)i * lu_panel_at(e, 0), width = lu_panel_at(e, j);
+    (void)slot;
+    if (j + width < e->n) LAPACK(laswp)
+    (LAPACK_COL_MAJOR, width, at(e->factors, e->n, 0, j), e->n, j + width + 1, e->n, e->pivots, 1);
+    return blasd_wanted();
+}
+
+/* Right-looking LU by panels; the same arithmetic as getrf, with pauses. What lies left of a panel
+ * takes its interchanges at the end, for then each column is read once. */
 static bool factor_lu_panels(struct blasd_engine *e) {
-    lapack_int n = e->n, panel = (lapack_int)panel_of(e);
+    lapack_int n = e->n, panel = lu_panel_at(e, 0);
+    struct blasd_parallel loop = {.piece = lu_interchange, .arg = e, .threads = e->threads};
     e->info = 0;
-    for (lapack_int j = 0; j < n; j += panel) {
-        lapack_int width = n - j < panel ? n - j : panel;
-        lapack_int info = LAPACK(getrf)(LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n,
-                                        e->pivots + j);
-        struct NAME(sweep) sweep = sweep_from(e, j, width);
-        if (info != 0) {
-            e->info = j + info;
-            return true;
-        }
-        for (lapack_int i = j; i < j + width; i++) e->pivots[i] += j;
-        LAPACK(laswp)(LAPACK_COL_MAJOR, j, e->factors, n, j + 1, j + width, e->pivots, 1);
+    lu_panel(e, 0);
+    for (lapack_int j = 0; j < n && e->info == 0; j += panel) {
+        struct NAME(sweep) sweep = sweep_from(e, j, lu_panel_at(e, j), panel);
         if (!sweep_run(&sweep, lu_strip, true)) return false;
     }
-    return true;
+    loop.count = e->info == 0 ? (n + panel - 1) / panel : 0;
+    return blasd_parallel_run(&loop);
 }
 
 /* The panel's own rows, from the triangle on its top. */
@@ -125,12 +153,12 @@ static bool cholesky_strip(void *arg, int64_t i, int slot) {
 }
 
 static bool factor_cholesky_panels(struct blasd_engine *e) {
-    lapack_int n = e->n, panel = (lapack_int)panel_of(e);
+    lapack_int n = e->n, panel = n >= BLOCKED_N ? PANEL : SHARED_SQUARE;
     e->info = 0;
     for (lapack_int j = 0; j < n; j += panel) {
         lapack_int width = n - j < panel ? n - j : panel;
         lapack_int info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', width, at(e->factors, n, j, j), n);
-        struct NAME(sweep) sweep = sweep_from(e, j, width);
+        struct NAME(sweep) sweep = sweep_from(e, j, width, 0);
         if (info != 0) {
             e->info = j + info;
             return true;

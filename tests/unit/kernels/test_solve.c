@@ -380,6 +380,40 @@ static void large_systems_in_panels_can_be_stopped(void **state) {
 }
 
 #ifdef TRIAL_ON_THE_CPU
+/* Where threads share the strips, the next panel is factored among them: rows come from far below,
+ * and a pivot that is 0 is found in whatever panel it lies, or in none. */
+static void panels_that_threads_share(void **state) {
+    static const int64_t zero_columns[] = {-1, 0, 95, 96, 300, 698, 699};
+    const int64_t n = 700;
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof zero_columns / sizeof *zero_columns; i++) {
+        enum blasd_dtype dtype = i % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        int64_t zero = zero_columns[i / 2];
+        struct trial *t = large(n, 1, dtype, "general");
+        void *a = t->given[blasd_op_input(t->job.op, "a")];
+        struct sizes s = {.n = n, .columns = 1, .dtype = dtype};
+        char column[24];
+        for (int64_t k = 0; k < n * n; k++)
+            trial_put(a, dtype, k, k % n == zero ? 0 : trial_uniform());
+        snprintf(column, sizeof column, "column %d", (int)zero + 1);
+        if (zero < 0) {
+            long double *wide = trial_alloc((size_t)(n * n) * sizeof *wide);
+            long double *b = trial_alloc((size_t)n * sizeof *b);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            meaning(t, &s, "general", wide, b);
+            assert_true(measured_error(&s, wide, b, trial_output(t, "x")) <= 3 * unit(dtype));
+            assert_int_equal((int)trial_value(trial_output(t, "method"), 0), BLASD_SOLVED_LU);
+            free(wide);
+            free(b);
+        } else {
+            assert_int_equal(trial_run(t), BLASD_E_singular_matrix);
+            if (strstr(t->task.err.detail, column) == NULL)
+                fail_msg("%s: %s", column, t->task.err.detail);
+        }
+        trial_free(t);
+    }
+}
+
 /* A symmetric one with pivots of both kinds on either side of each panel's end, and one whose
  * pivots grow, which is left to QR. */
 static void large_systems_of_other_kinds(void **state) {
@@ -438,6 +472,7 @@ int main(void) {
         cmocka_unit_test(integers_are_solved_exactly),
         cmocka_unit_test(large_systems_in_panels_can_be_stopped),
 #ifdef TRIAL_ON_THE_CPU
+        cmocka_unit_test(panels_that_threads_share),
         cmocka_unit_test(large_systems_of_other_kinds),
 #endif
         cmocka_unit_test(many_right_hand_sides),
