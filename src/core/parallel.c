@@ -25,10 +25,6 @@
  * closely upon each other in a factorization. */
 #define LOOKS 300
 
-/* The owner looks for some 100 us before it sleeps: those inside have a piece each at most, as it
- * had, and to be woken takes 15 to 40 us of a guest, a tenth of a product of 256 x 256. */
-#define LOOKS_AT_END 3000
-
 /* One loop while it runs. */
 struct round {
     const struct blasd_parallel *loop;
@@ -225,7 +221,7 @@ static void await_helpers(struct crew *crew) {
     atomic_store(&crew->places, 0);
     if (atomic_load(&crew->inside) > 0) {
         pthread_mutex_unlock(&crew->lock);
-        for (int i = 0; i < LOOKS_AT_END && atomic_load(&crew->inside) > 0; i++) pause_briefly();
+        for (int i = 0; i < LOOKS && atomic_load(&crew->inside) > 0; i++) pause_briefly();
         pthread_mutex_lock(&crew->lock);
     }
     while (atomic_load(&crew->inside) > 0) pthread_cond_wait(&crew->left, &crew->lock);
