@@ -365,6 +365,19 @@ bool blasd_regression_doubled(const struct regression_shape *shape) {
     return work <= DOUBLED_WORK && shape->q <= 1024;
 }
 
+bool blasd_regression_ridge_small(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q;
+    if (shape->way != WAY_WIDE) return shape->way == WAY_SMALL;
+    return (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
+}
+
+/* A product of two quads costs what ten of two doubles in double-double do, and more. */
+#define QUAD_MOST 448 /* coefficients */
+
+bool blasd_regression_ridge_quads(const struct regression_shape *shape) {
+    return blasd_regression_doubled(shape) && shape->q <= QUAD_MOST;
+}
+
 /* Outputs that only ols has. */
 static int plan_statistics(struct blasd_plan *plan, const struct regression_shape *shape,
                            struct blasd_err *err) {
@@ -460,6 +473,8 @@ static double count_bytes(const struct regression_shape *shape) {
         if (blasd_regression_doubled(shape)) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
     }
     if (shape->way == WAY_WIDE) numbers += 3 * rows * q - 4 * q * q + 4 * rows * rows;
+    if (shape->method == METHOD_RIDGE || blasd_regression_smooth(shape))
+        numbers += (n + 16) * (q + t + 2) + 4 * q * (q + t) + 2 * q * t;
     if (shape->certify) numbers += 4 * q * q + 256 * q;
     return 8 * numbers + 65536;
 }
