@@ -149,7 +149,8 @@ static void features_of_all_sizes(void **state) {
 /* The same feature twice, beside others of sizes up to 1e15: both have half of what one would have,
  * whatever rounding makes of the difference between them. */
 static void the_same_feature_twice(void **state) {
-    static const int64_t shapes[][2] = {{24, 3}, {30, 6}, {4, 7}, {7, 20}, {3000, 20}, {20, 200}};
+    static const int64_t shapes[][2] = {{24, 3},  {30, 6},    {4, 7},   {7, 20},
+                                        {60, 40}, {3000, 20}, {20, 200}};
     static const double alphas[] = {1e-4, 1, 1e5};
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -173,11 +174,32 @@ static void the_same_feature_twice(void **state) {
                 ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
                              1e-15L * fabsl((long double)one));
             } else {
-                assert_true(n * p * (p + 1) > 1000000 || p > 100);
+                assert_true(p > 32);
                 assert_non_null(strstr(t->task.warnings[0], "condition"));
             }
             trial_free(t);
         }
+}
+
+/* Too large for more digits than a double has: then it is said. */
+static void what_is_too_large_is_said(void **state) {
+    const int64_t n = 500, p = 460;
+    (void)state;
+    for (int twice = 0; twice < 2; twice++) {
+        struct trial *t = trial_new("regression");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+        double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = trial_normal();
+            for (int64_t j = 0; j < p; j++) x[i * p + j] = trial_normal() * (j % 2 == 0 ? 1e15 : 1);
+            if (twice) x[i * p + 2] = x[i * p];
+        }
+        trial_set_choice(t, "method", "ridge");
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal(t->task.warning_count, twice);
+        if (twice) assert_non_null(strstr(t->task.warnings[0], "condition"));
+        trial_free(t);
+    }
 }
 
 /* y = small + large, exactly: what the small one says of y is below the rounding of the large. */
@@ -212,6 +234,7 @@ int main(void) {
         cmocka_unit_test(penalties_without_absolute_values),
         cmocka_unit_test(small_beside_large),
         cmocka_unit_test(the_same_feature_twice),
+        cmocka_unit_test(what_is_too_large_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
