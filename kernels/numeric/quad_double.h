@@ -60,6 +60,11 @@ DD_INLINE struct quad quad_divide(struct quad a, struct quad b) {
     }
     return quad_settle(sum);
 }
+/* a 2^e, which rounds nothing as long as it stays within the range of numbers. */
+DD_INLINE struct quad quad_shift(struct quad a, int e) {
+    for (int i = 0; i < 4; i++) a.c[i] = ldexp(a.c[i], e);
+    return a;
+}
 DD_INLINE struct dd quad_round(struct quad a) {
     return dd_fast_sum(a.c[0], a.c[1] + a.c[2]);
 }

@@ -254,6 +254,9 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     room->how = "coordinate descent";
     code = blasd_regression_coordinate(shape, &room->factor, data->total, room->scaling.target, fit,
                                        progress, err);
+    if (code == 0 && blasd_regression_sparse_small(shape))
+        return blasd_regression_sparse_quad(shape, data, &room->factor, room->scaling.target, fit,
+                                            progress, err);
     if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     return code;
 }

@@ -273,8 +273,8 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
 
 /* Double-double where it costs little; what is little is a property of the problem alone, so that
  * a batch changes no result. */
-#define SMALL_WORK 1e6   /* n q (q + t) */
-#define QUAD_SMALL 32    /* coefficients, of ridge in quad-double */
+#define SMALL_WORK 1e6 /* n q (q + t) */
+#define QUAD_SMALL BLASD_REGRESSION_QUAD_SMALL
 #define DOUBLED_WORK 4e9 /* the most that is done again so, where the condition asks for it */
 
 static void choose_way(struct regression_shape *shape) {
@@ -370,6 +370,11 @@ bool blasd_regression_doubled(const struct regression_shape *shape) {
 bool blasd_regression_ridge_small(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q;
     if (shape->way != WAY_WIDE) return shape->way == WAY_SMALL;
+    return shape->q <= QUAD_SMALL && (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
+}
+
+bool blasd_regression_sparse_small(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q;
     return shape->q <= QUAD_SMALL && (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
 }
 
@@ -475,7 +480,7 @@ static double count_bytes(const struct regression_shape *shape) {
         if (blasd_regression_doubled(shape)) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
     }
     if (shape->way == WAY_WIDE) numbers += 3 * rows * q - 4 * q * q + 4 * rows * rows;
-    if (shape->method == METHOD_RIDGE || blasd_regression_smooth(shape))
+    if (shape->method != METHOD_OLS && shape->method != METHOD_GD)
         numbers += (n + 16) * (q + t + 2) + 4 * q * (q + t) + 2 * q * t;
     if (shape->certify) numbers += 4 * q * q + 256 * q;
     return 8 * numbers + 65536;

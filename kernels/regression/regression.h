@@ -276,6 +276,15 @@ int blasd_regression_ridge_quad(const struct regression_shape *shape,
                                 const struct regression_data *data,
                                 struct regression_factor *factor, struct regression_fit *fit,
                                 struct blasd_cpu_progress *progress, struct blasd_err *err);
+/* The same of lasso and elastic_net from fit->coef, of small problems; where that comes to no end
+ * they stay as they are. */
+#define BLASD_REGRESSION_QUAD_SMALL 32 /* coefficients */
+bool blasd_regression_sparse_small(const struct regression_shape *shape);
+int blasd_regression_sparse_quad(const struct regression_shape *shape,
+                                 const struct regression_data *data,
+                                 struct regression_factor *factor, const int *far,
+                                 struct regression_fit *fit, struct blasd_cpu_progress *progress,
+                                 struct blasd_err *err);
 /* lasso and elastic_net from a factor of targets that were divided by 2^far[l]. */
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,

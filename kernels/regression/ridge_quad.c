@@ -1,5 +1,6 @@
-/* ridge by its normal equations with 62 digits to work in, straight from the data: for small
- * problems, and for those whose condition asks for it.
+/* Penalised fits by their normal equations with 62 digits to work in, straight from the data: ridge
+ * of small problems, and of those whose condition asks for it; lasso and elastic_net of small ones,
+ * from where coordinate descent has come.
  *
  * The matrix [1 X]'W[1 X] is right to all of these digits, for products of doubles are exact, and
  * its condition is that of the problem squared. That takes in every one that a penalty can have
@@ -18,7 +19,8 @@
 
 enum { LANES = 8 };
 #define UNSURE 0x1p-150 /* of a pivot beside its column's square: 50 of 200 bits are left then */
-#define PRODUCT 50      /* operations for one in the matrix, about; for one of quads: */
+#define QUAD_COLUMNS BLASD_REGRESSION_QUAD_SMALL
+#define PRODUCT 50 /* operations for one in the matrix, about; for one of quads: */
 #define QUAD_PRODUCT 400
 
 struct normal {
@@ -118,8 +120,8 @@ static struct quad product(const double *hi, const double *lo, const double *x, 
     return quad_settle(sum);
 }
 
-/* [1 X]'W[1 X y] and the penalty. False: stopped. */
-static bool multiply(struct normal *normal, const struct regression_data *data,
+/* [1 X]'W[1 X y] and l2 of the user's coefficients. False: stopped. */
+static bool multiply(struct normal *normal, const struct regression_data *data, struct quad l2,
                      struct blasd_cpu_progress *progress) {
     const struct regression_shape *shape = normal->shape;
     int64_t q = shape->q, all = q + shape->t, done = 0, stride = normal->stride;
@@ -130,8 +132,7 @@ static bool multiply(struct normal *normal, const struct regression_data *data,
             row[j] = product(normal->hi, data->w == NULL ? NULL : normal->lo,
                              normal->columns + j * stride, stride);
         if (i >= q - shape->p)
-            row[i] =
-                quad_add(row[i], quad_from(ldexp(shape->alpha, -2 * normal->factor->exponent[i])));
+            row[i] = quad_add(row[i], quad_shift(l2, -2 * normal->factor->exponent[i]));
         if (!blasd_cpu_step(progress, PRODUCT * (double)stride * (double)(all - i))) return false;
     }
     return true;
@@ -189,7 +190,8 @@ int blasd_regression_ridge_quad(const struct regression_shape *shape,
     if (got) {
         blasd_regression_settle(shape, data, factor);
         load(&normal, data);
-        got = multiply(&normal, data, progress) && eliminate(&normal, &fit->unsure, progress);
+        got = multiply(&normal, data, quad_from(shape->alpha), progress) &&
+              eliminate(&normal, &fit->unsure, progress);
     }
     for (int64_t l = 0; got && l < t; l++) {
         solve(&normal, l);
@@ -198,6 +200,173 @@ int blasd_regression_ridge_quad(const struct regression_shape *shape,
     }
     if (got) blasd_regression_residuals_of(shape, data, normal.b, fit);
     normal_release(&normal);
+    if (got) return 0;
+    return blasd_wanted() ? blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the factors")
+                          : blasd_cpu_stopped(err);
+}
+
+/* ---- lasso and elastic_net ---- */
+
+/* One target, in the units of the matrix. An intercept is always in use and has no sign. */
+struct active {
+    const struct normal *normal; /* borrowed */
+    int64_t target, used;
+    struct quad l1;              /* of the user's coefficients, in the unit of y */
+    double b[QUAD_COLUMNS];      /* where it stands */
+    int sign[QUAD_COLUMNS];      /* 0: not in use */
+    int64_t at[QUAD_COLUMNS];    /* the columns in use */
+    struct quad x[QUAD_COLUMNS]; /* where their equations lead */
+    struct quad m[QUAD_COLUMNS][QUAD_COLUMNS + 1]; /* room */
+};
+
+static struct quad product_of(const struct normal *normal, int64_t i, int64_t j) {
+    int64_t all = normal->shape->q + normal->shape->t;
+    return i <= j ? normal->g[i * all + j] : normal->g[j * all + i];
+}
+
+static bool is_free(const struct active *a, int64_t j) {
+    return j < a->normal->shape->q - a->normal->shape->p;
+}
+
+static struct quad pull(const struct active *a, int64_t j) {
+    return is_free(a, j) ? quad_from(0) : quad_shift(a->l1, -a->normal->factor->exponent[j]);
+}
+
+/* x of (G + l2) x = c - l1 sign for those in use. False: they depend on each other. */
+static bool solve_used(struct active *a) {
+    const struct normal *normal = a->normal;
+    int64_t q = normal->shape->q, k = 0;
+    for (int64_t j = 0; j < q; j++)
+        if (is_free(a, j) || a->sign[j] != 0) a->at[k++] = j;
+    a->used = k;
+    for (int64_t i = 0; i < k; i++) {
+        struct quad c = product_of(normal, a->at[i], q + a->target), l1 = pull(a, a->at[i]);
+        for (int64_t j = 0; j < k; j++) a->m[i][j] = product_of(normal, a->at[i], a->at[j]);
+        a->m[i][k] = quad_add(c, a->sign[a->at[i]] > 0 ? quad_negate(l1) : l1);
+        if (is_free(a, a->at[i])) a->m[i][k] = c;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        double square = product_of(normal, a->at[i], a->at[i]).c[0];
+        if (!(a->m[i][i].c[0] > UNSURE * square)) return false;
+        for (int64_t l = i + 1; l < k; l++) {
+            struct quad part = quad_divide(a->m[i][l], a->m[i][i]);
+            for (int64_t j = l; j <= k; j++)
+                a->m[l][j] = quad_subtract(a->m[l][j], quad_multiply(part, a->m[i][j]));
+        }
+    }
+    for (int64_t i = k - 1; i >= 0; i--) {
+        struct quad sum = a->m[i][k];
+        for (int64_t j = i + 1; j < k; j++)
+            sum = quad_subtract(sum, quad_multiply(a->m[i][j], a->x[j]));
+        a->x[i] = quad_divide(sum, a->m[i][i]);
+    }
+    return true;
+}
+
+/* Goes from b towards x as far as no sign changes; false where that is not all the way. */
+static bool go_there(struct active *a) {
+    double far = 1;
+    int64_t first = -1;
+    for (int64_t i = 0; i < a->used; i++) {
+        int64_t j = a->at[i];
+        double x = a->x[i].c[0], part = a->b[j] / (a->b[j] - x);
+        if (is_free(a, j) || x * a->sign[j] > 0 || part >= far) continue;
+        far = part;
+        first = j;
+    }
+    for (int64_t i = 0; i < a->used; i++) {
+        double *b = &a->b[a->at[i]];
+        *b = first < 0 ? a->x[i].c[0] : *b + far * (a->x[i].c[0] - *b);
+    }
+    if (first < 0) return true;
+    a->b[first] = a->sign[first] = 0;
+    return false;
+}
+
+/* Takes into use the column that the residuals pull most, where one is pulled more than l1 allows.
+ */
+static bool take_another(struct active *a) {
+    const struct normal *normal = a->normal;
+    int64_t q = normal->shape->q, best = -1;
+    double most = 1 + 1e-12;
+    int sign = 0;
+    for (int64_t j = 0; j < q; j++) {
+        struct quad slope = product_of(normal, j, q + a->target);
+        double ratio;
+        if (is_free(a, j) || a->sign[j] != 0) continue;
+        for (int64_t i = 0; i < a->used; i++)
+            slope = quad_subtract(slope, quad_multiply(product_of(normal, j, a->at[i]), a->x[i]));
+        ratio = fabs(slope.c[0]) / pull(a, j).c[0];
+        if (!(ratio > most)) continue;
+        most = ratio;
+        best = j;
+        sign = slope.c[0] > 0 ? 1 : -1;
+    }
+    if (best >= 0) a->sign[best] = sign;
+    return best >= 0;
+}
+
+/* From coefficients in fit->coef to those that are least, by equations of the ones in use. Each
+ * turn lowers the objective; where rounding keeps it from an end it stays with what it was given.
+ */
+static bool polish(struct active *a, const struct regression_fit *fit, struct dd *b) {
+    const struct normal *normal = a->normal;
+    const int *e = normal->factor->exponent;
+    int64_t q = normal->shape->q, first = q - normal->shape->p;
+    for (int64_t j = 0; j < q; j++) {
+        a->b[j] = ldexp(fit->coef[a->target * q + j], e[j] - e[q + a->target]);
+        a->sign[j] = j < first ? 0 : (a->b[j] > 0) - (a->b[j] < 0);
+    }
+    for (int64_t turn = 0; turn < 4 * q + 20 && blasd_wanted(); turn++) {
+        if (!solve_used(a)) return false;
+        if (!go_there(a) || take_another(a)) continue;
+        for (int64_t j = 0; j < q - first; j++) b[j] = dd_from(0);
+        for (int64_t i = 0; i < a->used; i++)
+            if (a->at[i] >= first)
+                b[a->at[i] - first] = dd_shift(quad_round(a->x[i]), e[q + a->target] - e[a->at[i]]);
+        return true;
+    }
+    return false;
+}
+
+static void polish_all(struct normal *normal, const struct regression_fit *fit, struct quad l1,
+                       const int *far, struct active *a) {
+    const struct regression_shape *shape = normal->shape;
+    int64_t p = shape->p, first = shape->q - p;
+    for (int64_t l = 0; l < shape->t; l++) {
+        struct dd *b = normal->b + l * p;
+        a->normal = normal;
+        a->target = l;
+        a->l1 = quad_shift(l1, -normal->factor->exponent[shape->q + l] - far[l]);
+        if (!polish(a, fit, b))
+            for (int64_t j = 0; j < p; j++) b[j] = dd_from(fit->coef[l * shape->q + first + j]);
+        for (int64_t j = 0; j < p; j++) fit->coef[l * shape->q + first + j] = dd_round(b[j]);
+    }
+}
+
+int blasd_regression_sparse_quad(const struct regression_shape *shape,
+                                 const struct regression_data *data,
+                                 struct regression_factor *factor, const int *far,
+                                 struct regression_fit *fit, struct blasd_cpu_progress *progress,
+                                 struct blasd_err *err) {
+    struct quad ratio = quad_from(shape->method == METHOD_LASSO ? 1 : shape->l1_ratio);
+    struct quad all = quad_multiply(quad_from(shape->alpha), quad_from(data->total));
+    struct quad l2 = quad_multiply(all, quad_subtract(quad_from(1), ratio));
+    struct active *a = blasd_cpu_alloc(1, sizeof *a);
+    struct normal normal;
+    bool got = normal_init(&normal, shape) && a != NULL;
+    normal.factor = factor;
+    if (got) {
+        blasd_regression_settle(shape, data, factor);
+        load(&normal, data);
+        got = multiply(&normal, data, l2, progress);
+    }
+    if (got) {
+        polish_all(&normal, fit, quad_multiply(all, ratio), far, a);
+        blasd_regression_residuals_of(shape, data, normal.b, fit);
+    }
+    normal_release(&normal);
+    free(a);
     if (got) return 0;
     return blasd_wanted() ? blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the factors")
                           : blasd_cpu_stopped(err);
