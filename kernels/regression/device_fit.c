@@ -23,6 +23,7 @@
 #define HOST_LITTLE 1e8     /* of lasso and elastic_net, where the device can do it too */
 #define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
 #define HOST_QUADS 1e8      /* n q (q + t) of ridge done again here */
+#define APART 1e4           /* of features beside the root of the smooth part of a penalty */
 #define PIVOT 1e-10         /* of a column's square, that double-double does with */
 #define PIVOT_NOISE 1e-20   /* and where it leaves too little */
 #define PIECE 16            /* problems in a piece of work */
@@ -293,6 +294,32 @@ static int end_ridge(const struct run *run, struct room *room, struct regression
     return code;
 }
 
+/* elastic_net that was told apart by little beside the features' squares, by the same way; the
+ * data need be read for that. */
+static int end_sparse(const struct regression_shape *shape, struct room *room,
+                      struct regression_data *data, struct regression_fit *fit,
+                      struct blasd_err *err) {
+    struct blasd_cpu_progress quiet = {.total = 0};
+    struct regression_factor own = {0};
+    double l2 = shape->alpha * (1 - shape->l1_ratio) * data->total, most = 0;
+    int code;
+    if (shape->method == METHOD_LASSO || !(l2 > 0) || !blasd_regression_sparse_small(shape))
+        return 0;
+    code = widen(shape, room, IN_X, &data->x, err);
+    if (code != 0) return code;
+    for (int64_t at = 0; at < shape->n * shape->p; at++) most = fmax(most, fabs(data->x[at]));
+    if (!(most * sqrt((double)shape->n) > sqrt(l2) * APART)) return 0;
+    code = widen(shape, room, IN_Y, &data->y, err);
+    if (code == 0) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
+    if (code == 0) code = want_residuals(shape, room, fit, err);
+    if (code == 0 && !blasd_regression_factor_alloc(&own, shape, 1)) code = no_memory(err);
+    if (code == 0)
+        code =
+            blasd_regression_sparse_quad(shape, data, &own, room->scaling.target, fit, &quiet, err);
+    blasd_regression_factor_release(&own);
+    return code;
+}
+
 static int end_problem(const struct run *run, struct room *room, int64_t number,
                        struct regression_data *data, struct regression_factor *factor,
                        struct regression_fit *fit, const char **how, struct blasd_err *err) {
@@ -317,7 +344,7 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
             most *= shape->tol > 1e-13 ? shape->tol : 1e-13;
             if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
         }
-        if (!here) return 0;
+        if (!here) return end_sparse(shape, room, data, fit, err);
         code = blasd_regression_coordinate(shape, factor, data->total, room->scaling.target, fit,
                                            &quiet, err);
         if (code == 0) code = want_residuals(shape, room, fit, err);

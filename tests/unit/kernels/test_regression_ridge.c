@@ -181,13 +181,7 @@ static void the_same_feature_twice(void **state) {
         }
 }
 
-/* The same of elastic_net, whose objective hardly knows them apart; on a GPU with 31 digits. */
-#ifdef TRIAL_ON_THE_CPU
-#define APART 1e-15L
-#else
-#define APART 1e-10L
-#endif
-
+/* The same of elastic_net, whose objective hardly knows them apart. */
 static void the_same_feature_twice_beside_absolute_values(void **state) {
     static const int64_t shapes[][2] = {{24, 3}, {18, 4}, {30, 6}, {7, 20}};
     (void)state;
@@ -211,7 +205,7 @@ static void the_same_feature_twice_beside_absolute_values(void **state) {
             one = trial_value(trial_output(t, "coef"), 0);
             assert_true(one != 0);
             ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
-                         APART * fabsl((long double)one));
+                         1e-15L * fabsl((long double)one));
             trial_free(t);
         }
 }
