@@ -1,7 +1,7 @@
 """The worst of many problems drawn at random, beside the peers in one run: kinds as tests/integration/test_property_*.py draw them,
 errors as the other scripts here measure them.
 
-usage: python bench/accuracy/drawn.py URL [NUMBER]      prints tables in Markdown; docs/accuracy.md has them, of 100 a kind
+usage: python bench/accuracy/drawn.py URL [NUMBER [TABLE]]      prints tables in Markdown; docs/accuracy.md has them, of 100 a kind
 
 Needs all that regression.py, solve.py, distance.py, matmul.py and decompositions.py need.
 """
@@ -104,6 +104,44 @@ def designs():
     yield "two features equal to 2 to 9 digits", draw(False, 0, True)
 
 
+def penalised():
+    def draw(kind):
+        def one(random):
+            n, p = int(random.integers(12, 30)), int(random.integers(2, 7))
+            if kind == "few":
+                n, p = p, n // 2
+            x = random.standard_normal((n, p)) * (10.0 ** random.uniform(0, 15, p) if kind != "plain" else 1)
+            if kind != "plain":
+                x[:, -1] = x[:, 0] if kind != "large" else x[:, -1]
+            y = x.sum(1) + random.standard_normal(n) if kind == "large" else random.standard_normal(n)
+            return x, y, 10.0 ** random.uniform(-4, 4)
+        return one
+    yield "random", draw("plain")
+    yield "sizes of 1 to 1e15, y by the largest", draw("large")
+    yield "sizes of 1 to 1e15, one twice", draw("twice")
+    yield "the same, more features than observations", draw("few")
+
+
+def ridges(client):
+    yield f"blasd {blasd.__version__}" if hasattr(blasd, "__version__") else "blasd", \
+        lambda x, y, alpha: client.regression(x, y, method="ridge", alpha=alpha, fit_intercept=False)["coef"]
+    yield f"NumPy {np.__version__}", lambda x, y, alpha: np.linalg.lstsq(
+        np.vstack([x, np.sqrt(alpha) * np.eye(x.shape[1])]), np.append(y, np.zeros(x.shape[1])), rcond=None)[0]
+    if regression.sklearn is not None:
+        from sklearn.linear_model import Ridge
+        yield f"scikit-learn {regression.sklearn.__version__}", \
+            lambda x, y, alpha: Ridge(alpha=alpha, fit_intercept=False).fit(x, y).coef_
+
+
+def each_off(problem, got):
+    """Of each coefficient, against itself."""
+    x, y, alpha = problem
+    columns = [[regression.EXACT(float(v)) for v in column] for column in [*x.T, y]]
+    wanted = regression.eliminate([[sum(a * b for a, b in zip(columns[i], columns[j])) + (regression.EXACT(alpha) if i == j else 0)
+                                    for j in range(len(columns))] for i in range(len(columns) - 1)])
+    return float(max(abs((regression.EXACT(float(g)) - b) / b) for g, b in zip(got, wanted)))
+
+
 def matrices():
     def draw(op, far, dtype="f8"):
         def one(random):
@@ -134,7 +172,8 @@ def by_pair(peers):
     return lambda client: ((name, lambda problem, call=call: call(*problem)) for name, call in peers(client))
 
 
-TABLES = {"Regression": (by_pair(regression.peers), designs, slopes_off), "Solve": (solve.peers, systems, solve.worst),
+TABLES = {"Regression": (by_pair(regression.peers), designs, slopes_off),
+          "Ridge": (by_pair(ridges), penalised, each_off), "Solve": (solve.peers, systems, solve.worst),
           "Distance": (distance.peers, points, distance.worst), "Matmul": (matmul.peers, products, matmul.worst),
           "Eigenvalues, singular values, factors, least squares": (decompositions.peers, matrices, decompositions.worst)}
 
@@ -161,4 +200,6 @@ def show(title, peers, draws, worst, number):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for title, (peers, draws, worst) in TABLES.items():
+        if title not in sys.argv[3:] and len(sys.argv) > 3:
+            continue
         show(title, peers, draws, worst, int(sys.argv[2]) if len(sys.argv) > 2 else 100)

@@ -15,9 +15,9 @@ static void even_out(int64_t n, double *a, bool upper) {
         }
 }
 
-/* || a v - v diag(w) || / || a ||; `room` is n x n. */
+/* || a v - v diag(w) || / || a ||, where storing w may take `lost` from it; `room` is n x n. */
 static double residual(const struct blasd_lapack *how, int64_t n, const double *a, const double *w,
-                       const double *v, double *room) {
+                       const double *v, double *room, double lost) {
     const struct blasd_lapack_product product = {.m = (int)n,
                                                  .n = (int)n,
                                                  .k = (int)n,
@@ -34,7 +34,7 @@ static double residual(const struct blasd_lapack *how, int64_t n, const double *
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++) room[j * n + i] = w[j] * v[j * n + i];
     blasd_lapack_multiply(how, &product);
-    return blasd_stack_norm(n * n, room) / norm + blasd_stack_slack(n);
+    return (blasd_stack_norm(n * n, room) + lost) / norm + blasd_stack_slack(n);
 }
 
 /* What an item is computed in: the matrix, a copy, the vectors, the values. */
@@ -50,8 +50,10 @@ static void answer(const struct blasd_stack *stack, struct blasd_task *task, int
     double u = stack->single ? 0x1p-24 : 0;
     if (task->outputs[BLASD_EIGH_VECTORS].rank >= 0) {
         blasd_stack_round(stack, b->v, n * n);
-        blasd_stack_put(&task->outputs[BLASD_EIGH_RESIDUAL], item,
-                        residual(&first, n, b->copy, b->w, b->v, b->a) + (n > 0 ? u : 0));
+        blasd_stack_put(
+            &task->outputs[BLASD_EIGH_RESIDUAL], item,
+            residual(&first, n, b->copy, b->w, b->v, b->a, blasd_stack_lost(stack, n, e)) +
+                (n > 0 ? u : 0));
         blasd_stack_put(&task->outputs[BLASD_EIGH_ORTHOGONALITY], item,
                         blasd_stack_orthogonality(&second, n, n, n, b->v, b->a));
         blasd_stack_store(&task->outputs[BLASD_EIGH_VECTORS], item, n, n, b->v, n, false, 0);

@@ -54,8 +54,8 @@ static int answer(struct eigh_state *s, int t, int64_t item, struct blasd_err *e
     STACK_TRY(stack_gpu_round(gpu, &s->stack, square, s->a, err));
     STACK_TRY(stack_gpu_by_columns(gpu, n, n, s->a, s->w, s->room, err));
     STACK_TRY(stack_gpu_multiply(gpu, &p, err));
-    STACK_TRY(stack_gpu_figure(gpu, t, BLASD_EIGH_RESIDUAL, item, square, s->room, square, s->copy,
-                               blasd_stack_slack(n) + (s->stack.single ? 0x1p-24 : 0), false, err));
+    STACK_TRY(stack_gpu_residual(gpu, t, BLASD_EIGH_RESIDUAL, item, square, s->room, s->copy,
+                                 blasd_stack_slack(n), &s->stack, n, 1, err));
     STACK_TRY(stack_gpu_orthogonality(gpu, t, BLASD_EIGH_ORTHOGONALITY, item, n, n, n, s->a,
                                       s->room, false, err));
     return stack_gpu_store(gpu, t, BLASD_EIGH_VECTORS, item, &vectors, err);

@@ -156,6 +156,11 @@ double blasd_stack_slack(int64_t k) {
     return 2 * DBL_EPSILON * sqrt((double)k);
 }
 
+double blasd_stack_lost(const struct blasd_stack *stack, int64_t values, int e) {
+    return ldexp(sqrt((double)values),
+                 e + (stack->single ? BLASD_STACK_LEAST_SINGLE : BLASD_STACK_LEAST));
+}
+
 double blasd_stack_norm(int64_t count, const double *x) {
     double sum = 0;
     for (int64_t i = 0; i < count;) { /* in parts, whose sums are rounded less often */

@@ -73,8 +73,15 @@ void blasd_stack_round(const struct blasd_stack *stack, double *x, int64_t count
 
 /* ---- how good ---- */
 
+/* Half of the least number of float64 and of float32 that is not 0, as powers of two. */
+#define BLASD_STACK_LEAST (-1075)
+#define BLASD_STACK_LEAST_SINGLE (-150)
+
 /* What measuring a sum of `k` products in float64 may hide, in units of the norms. */
 double blasd_stack_slack(int64_t k);
+/* What storing `values` numbers times 2^-e takes from them below the dtype's range, at most: the
+ * length of it, before that. */
+double blasd_stack_lost(const struct blasd_stack *stack, int64_t values, int e);
 double blasd_stack_norm(int64_t count, const double *x); /* Frobenius, no overflow by scaled x */
 /* || V' V(:, all) - [1 0] || for the first `k` of `columns` columns of v (m rows); room: k x
  * columns. */

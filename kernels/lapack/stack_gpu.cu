@@ -125,13 +125,26 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) sums[blockIdx.x] = own[0];
 }
 
+/* What is taken from a result where it is stored. */
+struct lost {
+    double root; /* of how many numbers */
+    int least;
+    int64_t scales;
+    const int *exponents;
+};
+
 static __global__ void __launch_bounds__(BLASD_WARP)
-    stack_figure(const double *sums, int beside, double slack, int at_least, double *ret) {
+    stack_figure(const double *sums, int beside, double slack, int at_least, struct lost lost,
+                 double *ret) {
+    int most = 0;
     double above = 0, below = 0, value;
     if (threadIdx.x != 0) return;
     for (int i = 0; i < STACK_PARTS; i++) above += sums[i];
     for (int i = 0; beside && i < STACK_PARTS; i++) below += sums[STACK_PARTS + i];
-    value = beside && below == 0 ? 0 : sqrt(above) / (beside ? sqrt(below) : 1) + slack;
+    for (int64_t i = 0; i < lost.scales; i++)
+        most = lost.exponents[i] > most ? lost.exponents[i] : most;
+    above = sqrt(above) + ldexp(lost.root, most + lost.least);
+    value = beside && below == 0 ? 0 : above / (beside ? sqrt(below) : 1) + slack;
     *ret = at_least && *ret > value ? *ret : value;
 }
 
@@ -275,15 +288,32 @@ static int squares(struct stack_gpu *gpu, int64_t count, const double *x, double
                         count, x, sums);
 }
 
-int stack_gpu_figure(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t count,
-                     const double *x, int64_t beside_count, const double *beside, double slack,
-                     bool at_least, struct blasd_err *err) {
+static int put_figure(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t count,
+                      const double *x, int64_t beside_count, const double *beside, double slack,
+                      bool at_least, struct lost lost, struct blasd_err *err) {
     double *ret = (double *)blasd_cuda_out(gpu->job, t, output) + item;
     STACK_TRY(squares(gpu, count, x, gpu->sums, err));
     if (beside != nullptr)
         STACK_TRY(squares(gpu, beside_count, beside, gpu->sums + STACK_PARTS, err));
     return blasd_launch(stack_figure, dim3(1), dim3(BLASD_WARP), 0, gpu->job->stream, err,
-                        gpu->sums, (int)(beside != nullptr), slack, (int)at_least, ret);
+                        gpu->sums, (int)(beside != nullptr), slack, (int)at_least, lost, ret);
+}
+
+int stack_gpu_figure(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t count,
+                     const double *x, int64_t beside_count, const double *beside, double slack,
+                     bool at_least, struct blasd_err *err) {
+    return put_figure(gpu, t, output, item, count, x, beside_count, beside, slack, at_least,
+                      {0, 0, 0, nullptr}, err);
+}
+
+int stack_gpu_residual(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t count,
+                       const double *x, const double *beside, double slack,
+                       const struct blasd_stack *stack, int64_t values, int64_t scales,
+                       struct blasd_err *err) {
+    int least = stack->single ? BLASD_STACK_LEAST_SINGLE : BLASD_STACK_LEAST;
+    return put_figure(gpu, t, output, item, count, x, count, beside,
+                      slack + (stack->single ? 0x1p-24 : 0), false,
+                      {sqrt((double)values), least, scales, gpu->exponents}, err);
 }
 
 int stack_gpu_orthogonality(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t m,

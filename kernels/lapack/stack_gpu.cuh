@@ -84,6 +84,12 @@ int stack_gpu_multiply(struct stack_gpu *gpu, const struct blasd_lapack_product 
 int stack_gpu_figure(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t count,
                      const double *x, int64_t beside_count, const double *beside, double slack,
                      bool at_least, struct blasd_err *err);
+/* The same of a residual, where what it is of is stored times 2^-exponents (`scales` of them),
+ * which may take something from `values` numbers: blasd_stack_lost. */
+int stack_gpu_residual(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t count,
+                       const double *x, const double *beside, double slack,
+                       const struct blasd_stack *stack, int64_t values, int64_t scales,
+                       struct blasd_err *err);
 /* || v' v - [1 0] || of the first k columns, into a figure; room: k x columns. */
 int stack_gpu_orthogonality(struct stack_gpu *gpu, int t, int output, int64_t item, int64_t m,
                             int64_t k, int64_t columns, const double *v, double *room,

@@ -10,18 +10,20 @@
 #define COLUMNS_MOST 1000000
 
 static const struct blasd_port inputs[] = {
-    {.name = "a",
-     .shape = "(..., m, n)",
-     .doc = "Matrices of any shape and rank: one or a stack of them.",
-     BLASD_STACK_INPUT},
-    {.name = "b",
-     .shape = "(m,) or (..., m, k)",
-     .doc = "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
-            "matrix holds k right-hand sides as its columns.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-     .min_rank = 1,
-     .max_rank = BLASD_MAX_RANK,
-     .finite = true},
+    [BLASD_LSTSQ_A] = {.name = "a",
+                       .shape = "(..., m, n)",
+                       .doc = "Matrices of any shape and rank: one or a stack of them.",
+                       BLASD_STACK_INPUT},
+    [BLASD_LSTSQ_B] =
+        {.name = "b",
+         .shape = "(m,) or (..., m, k)",
+         .doc =
+             "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
+             "matrix holds k right-hand sides as its columns.",
+         .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+         .min_rank = 1,
+         .max_rank = BLASD_MAX_RANK,
+         .finite = true},
     {.name = NULL}};
 
 static const struct blasd_port outputs[] = {

@@ -16,26 +16,28 @@
 #define WHOLE (BLASD_DTYPE_BIT(BLASD_int64) | BLASD_DTYPE_BIT(BLASD_uint64))
 
 static const struct blasd_port inputs[] = {
-    {.name = "a",
-     .shape = "(..., m, k) or (k,)",
-     .doc = "The left factor. A vector is one row, and the result then has no rows' dimension.",
-     .dtypes = NUMBERS,
-     .min_rank = 1,
-     .max_rank = BLASD_MAX_RANK},
-    {.name = "b",
-     .shape = "(..., k, n) or (k,)",
-     .doc = "The right factor. A vector is one column, and the result then has no columns' "
-            "dimension.",
-     .dtypes = NUMBERS,
-     .min_rank = 1,
-     .max_rank = BLASD_MAX_RANK},
-    {.name = "c",
-     .shape = "broadcasts to (..., m, n)",
-     .doc = "What is added, times beta. With beta 0 it is not read.",
-     .dtypes = NUMBERS,
-     .min_rank = 0,
-     .max_rank = BLASD_MAX_RANK,
-     .optional = true},
+    [BLASD_MATMUL_A] =
+        {.name = "a",
+         .shape = "(..., m, k) or (k,)",
+         .doc = "The left factor. A vector is one row, and the result then has no rows' dimension.",
+         .dtypes = NUMBERS,
+         .min_rank = 1,
+         .max_rank = BLASD_MAX_RANK},
+    [BLASD_MATMUL_B] =
+        {.name = "b",
+         .shape = "(..., k, n) or (k,)",
+         .doc = "The right factor. A vector is one column, and the result then has no columns' "
+                "dimension.",
+         .dtypes = NUMBERS,
+         .min_rank = 1,
+         .max_rank = BLASD_MAX_RANK},
+    [BLASD_MATMUL_C] = {.name = "c",
+                        .shape = "broadcasts to (..., m, n)",
+                        .doc = "What is added, times beta. With beta 0 it is not read.",
+                        .dtypes = NUMBERS,
+                        .min_rank = 0,
+                        .max_rank = BLASD_MAX_RANK,
+                        .optional = true},
     {.name = NULL}};
 
 static const struct blasd_port outputs[] = {

@@ -33,10 +33,13 @@ static double residual(const struct blasd_lapack *how, const struct blasd_qr *qr
                                                  .lda = (int)m,
                                                  .ldb = (int)qr->rows,
                                                  .ldc = (int)m};
-    double norm = blasd_stack_norm(m * n, b->copy);
+    double norm = blasd_stack_norm(m * n, b->copy), lost;
+    int most = 0;
     if (!(norm > 0)) return 0;
+    for (int64_t j = 0; j < n; j++) most = b->e[j] > most ? b->e[j] : most;
+    lost = blasd_stack_lost(&qr->stack, qr->k * n, most);
     blasd_lapack_multiply(how, &product);
-    return blasd_stack_norm(m * n, b->copy) / norm + blasd_stack_slack(qr->k) +
+    return (blasd_stack_norm(m * n, b->copy) + lost) / norm + blasd_stack_slack(qr->k) +
            (qr->stack.single ? 0x1p-24 : 0);
 }
 

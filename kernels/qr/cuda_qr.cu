@@ -75,9 +75,8 @@ static int make_q(struct qr_state *s, int t, int64_t item, int *info, struct bla
     STACK_TRY(stack_gpu_round(gpu, &s->qr.stack, m * rows, s->q, err));
     STACK_TRY(stack_gpu_copy(gpu, m * n, s->copy, s->a, err));
     STACK_TRY(stack_gpu_multiply(gpu, &p, err));
-    STACK_TRY(stack_gpu_figure(gpu, t, BLASD_QR_RESIDUAL, item, m * n, s->a, m * n, s->copy,
-                               blasd_stack_slack(s->qr.k) + (s->qr.stack.single ? 0x1p-24 : 0),
-                               false, err));
+    STACK_TRY(stack_gpu_residual(gpu, t, BLASD_QR_RESIDUAL, item, m * n, s->a, s->copy,
+                                 blasd_stack_slack(s->qr.k), &s->qr.stack, s->qr.k * n, n, err));
     STACK_TRY(stack_gpu_orthogonality(gpu, t, BLASD_QR_ORTHOGONALITY, item, m, s->qr.k, rows, s->q,
                                       s->room, false, err));
     return stack_gpu_store(gpu, t, BLASD_QR_Q, item, &view, err);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define DOUBLED_CONDITION 4e6 /* above, tall problems are done again in double-double */
+#define UNSURE_CONDITION 1e13 /* above, refinement may not converge */
 #define THREADS_WORK 4e6      /* operations from which another thread is worth starting */
 #define PIECE_WORK 2e7        /* operations in a piece of work, about */
 #define DOUBLE_DOUBLE 15      /* operations for one in double-double, about */
@@ -159,6 +160,55 @@ static int least_squares(struct room *room, const struct regression_data *data,
     return code;
 }
 
+/* Coefficients by the triangle, refined with the data; with more digits where that will not do. */
+static int ridge_tall(struct room *room, const struct regression_data *data,
+                      struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_factor *factor = &room->factor;
+    struct regression_fit *fit = &room->fit;
+    double cond;
+    int64_t q = shape->q;
+    int code = blasd_regression_tall_factor(room->tall, data, factor, progress, err);
+    if (code == 0) code = blasd_regression_ridge_triangle(shape, factor, err);
+    if (code != 0) return code;
+    cond = blasd_regression_condition(shape, factor, room->work);
+    if (!(cond < DOUBLED_CONDITION) && blasd_regression_ridge_quads(shape)) {
+        room->how = "normal equations in quad-double";
+        return blasd_regression_ridge_quad(shape, data, factor, fit, progress, err);
+    }
+    fit->unsure = !(cond < UNSURE_CONDITION);
+    shape->dense->trsm(true, false, false, (int)shape->t, (int)q, factor->r, (int)q, factor->z,
+                       (int)shape->t); /* row-major r b is column-major b r, r being lower there */
+    for (int64_t l = 0; l < shape->t; l++)
+        for (int64_t j = 0; j < q; j++)
+            fit->coef[l * q + j] =
+                ldexp(factor->z[j * shape->t + l], factor->exponent[q + l] - factor->exponent[j]);
+    code = blasd_regression_tall_refine(room->tall, data, factor, fit, progress, err);
+    if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
+    return code;
+}
+
+/* ridge with a penalty. */
+static int ridge(struct room *room, const struct regression_data *data,
+                 struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_fit *fit = &room->fit;
+    int code;
+    room->how = "qr with penalty";
+    if (!blasd_regression_ridge_small(shape)) {
+        if (shape->way != WAY_WIDE) return ridge_tall(room, data, progress, err);
+        code = blasd_regression_wide_factor(shape, data, &room->factor, err);
+        if (code == 0) code = blasd_regression_ridge(shape, &room->factor, fit, err);
+        if (code != 0) return code;
+        if (!fit->unsure || !blasd_regression_ridge_quads(shape)) {
+            if (fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
+            return 0;
+        }
+    }
+    room->how = "normal equations in quad-double";
+    return blasd_regression_ridge_quad(shape, data, &room->factor, fit, progress, err);
+}
+
 static int fit_problem(struct room *room, const struct regression_data *data,
                        struct blasd_cpu_progress *progress, struct blasd_err *err);
 
@@ -189,6 +239,7 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     fit->unconverged = 0;
     fit->diverged = 0;
     fit->truncated = false;
+    fit->unsure = false;
     blasd_regression_tss(shape, data, room->tss);
     if (shape->method == METHOD_OLS || (shape->method == METHOD_RIDGE && shape->alpha == 0))
         return least_squares(room, data, progress, err);
@@ -197,16 +248,15 @@ static int fit_problem(struct room *room, const struct regression_data *data,
         return blasd_regression_descend(shape, data, fit, progress, err);
     }
     if (blasd_regression_smooth(shape)) return fit_as_ridge(room, data, progress, err);
+    if (shape->method == METHOD_RIDGE) return ridge(room, data, progress, err);
     code = make_factor(room, data, &doubled, progress, err);
     if (code != 0) return code;
-    if (shape->method == METHOD_RIDGE) {
-        room->how = "qr with penalty";
-        code = blasd_regression_ridge(shape, &room->factor, fit, err);
-    } else {
-        room->how = "coordinate descent";
-        code = blasd_regression_coordinate(shape, &room->factor, data->total, room->scaling.target,
-                                           fit, progress, err);
-    }
+    room->how = "coordinate descent";
+    code = blasd_regression_coordinate(shape, &room->factor, data->total, room->scaling.target, fit,
+                                       progress, err);
+    if (code == 0 && blasd_regression_sparse_small(shape))
+        return blasd_regression_sparse_quad(shape, data, &room->factor, room->scaling.target, fit,
+                                            progress, err);
     if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     return code;
 }

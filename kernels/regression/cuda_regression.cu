@@ -58,7 +58,7 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     plan->outputs.cov = (int)shape->cov;
     plan->outputs.factor = (double)shape->n / (double)(shape->n - shape->q);
     plan->wants.basis = blasd_regression_plain(shape);
-    plan->wants.triangle = plan->wants.basis;
+    plan->wants.triangle = plan->wants.basis || shape->method == METHOD_RIDGE;
     if (shape->method == METHOD_RIDGE)
         plan->wants.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
     plan->settling.shifts = shape->method != METHOD_GD;

@@ -22,6 +22,10 @@
 #define HOST_WORK 2e9       /* operations of one problem done here without a library, at most */
 #define HOST_LITTLE 1e8     /* of lasso and elastic_net, where the device can do it too */
 #define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
+#define HOST_QUADS 1e8      /* n q (q + t) of ridge done again here */
+#define APART 1e4           /* of features beside the root of the smooth part of a penalty */
+#define PIVOT 1e-10         /* of a column's square, that double-double does with */
+#define PIVOT_NOISE 1e-20   /* and where it leaves too little */
 #define PIECE 16            /* problems in a piece of work */
 #define THREADS_PROBLEMS 64 /* from which another thread is worth starting */
 
@@ -249,6 +253,73 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
     return code;
 }
 
+/* The least pivot that the penalised matrix had, beside the square of its column: what elimination
+ * took away of the digits. */
+static double least_pivot(const struct regression_shape *shape,
+                          const struct regression_factor *factor) {
+    int64_t q = shape->q, skip = shape->intercept ? 1 : 0;
+    double least = 1;
+    for (int64_t j = skip; j < q; j++) {
+        double own = factor->r[j * q + j], length = 0, first = skip == 1 ? factor->r[j] : 0;
+        for (int64_t i = skip; i <= j; i++) length += factor->r[i * q + j] * factor->r[i * q + j];
+        if (!(length > SURE * SURE * first * first)) return 0;
+        least = own * own > least * length ? least : own * own / length;
+    }
+    return least;
+}
+
+/* ridge that the device's digits may not have been enough for is done again, from the data. */
+static int end_ridge(const struct run *run, struct room *room, struct regression_data *data,
+                     const struct regression_factor *factor, struct regression_fit *fit,
+                     const char **how, struct blasd_err *err) {
+    struct regression_shape shape = *run->shape;
+    struct blasd_cpu_progress quiet = {.total = 0};
+    struct regression_factor own = {0};
+    double pivot = least_pivot(&shape, factor);
+    double work = (double)shape.n * (double)shape.q * (double)(shape.q + shape.t);
+    int code;
+    *how = "gram in double-double with penalty";
+    if (shape.alpha == 0 || pivot > PIVOT) return 0;
+    fit->unsure = pivot < PIVOT_NOISE;
+    if (work > HOST_QUADS || !blasd_regression_ridge_quads(&shape)) return 0;
+    *how = "normal equations in quad-double";
+    if (run->asked->method != METHOD_RIDGE) shape.alpha *= data->total;
+    code = widen(&shape, room, IN_X, &data->x, err);
+    if (code == 0) code = widen(&shape, room, IN_Y, &data->y, err);
+    if (code == 0) code = blasd_regression_scale_targets(&shape, &room->scaling, data, err);
+    if (code == 0) code = want_residuals(&shape, room, fit, err);
+    if (code == 0 && !blasd_regression_factor_alloc(&own, &shape, 1)) code = no_memory(err);
+    if (code == 0) code = blasd_regression_ridge_quad(&shape, data, &own, fit, &quiet, err);
+    blasd_regression_factor_release(&own);
+    return code;
+}
+
+/* elastic_net that was told apart by little beside the features' squares, by the same way; the
+ * data need be read for that. */
+static int end_sparse(const struct regression_shape *shape, struct room *room,
+                      struct regression_data *data, struct regression_fit *fit,
+                      struct blasd_err *err) {
+    struct blasd_cpu_progress quiet = {.total = 0};
+    struct regression_factor own = {0};
+    double l2 = shape->alpha * (1 - shape->l1_ratio) * data->total, most = 0;
+    int code;
+    if (shape->method == METHOD_LASSO || !(l2 > 0) || !blasd_regression_sparse_small(shape))
+        return 0;
+    code = widen(shape, room, IN_X, &data->x, err);
+    if (code != 0) return code;
+    for (int64_t at = 0; at < shape->n * shape->p; at++) most = fmax(most, fabs(data->x[at]));
+    if (!(most * sqrt((double)shape->n) > sqrt(l2) * APART)) return 0;
+    code = widen(shape, room, IN_Y, &data->y, err);
+    if (code == 0) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
+    if (code == 0) code = want_residuals(shape, room, fit, err);
+    if (code == 0 && !blasd_regression_factor_alloc(&own, shape, 1)) code = no_memory(err);
+    if (code == 0)
+        code =
+            blasd_regression_sparse_quad(shape, data, &own, room->scaling.target, fit, &quiet, err);
+    blasd_regression_factor_release(&own);
+    return code;
+}
+
 static int end_problem(const struct run *run, struct room *room, int64_t number,
                        struct regression_data *data, struct regression_factor *factor,
                        struct regression_fit *fit, const char **how, struct blasd_err *err) {
@@ -273,19 +344,18 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
             most *= shape->tol > 1e-13 ? shape->tol : 1e-13;
             if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
         }
-        if (!here) return 0;
+        if (!here) return end_sparse(shape, room, data, fit, err);
         code = blasd_regression_coordinate(shape, factor, data->total, room->scaling.target, fit,
                                            &quiet, err);
         if (code == 0) code = want_residuals(shape, room, fit, err);
         if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);
         return code;
     }
-    *how = shape->method == METHOD_GD ? "gradient descent" : "gram in double-double with penalty";
-    if (shape->method == METHOD_GD) {
-        const double *slopes = run->results->slopes + number * 2 * shape->q * shape->t;
-        blasd_regression_judge(shape, slopes, slopes + shape->q * shape->t, 1, fit);
-    }
-    return code;
+    if (shape->method == METHOD_RIDGE) return end_ridge(run, room, data, factor, fit, how, err);
+    *how = "gradient descent";
+    blasd_regression_judge(shape, run->results->slopes + number * 2 * shape->q * shape->t,
+                           run->results->slopes + (2 * number + 1) * shape->q * shape->t, 1, fit);
+    return 0;
 }
 
 /* The data in the units that the problem is, or was, fitted in. */

@@ -13,6 +13,7 @@
 #include "kernels/regression/far.h"
 
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,8 @@ void blasd_regression_settle(const struct regression_shape *shape,
                              const struct regression_data *data, struct regression_factor *factor) {
     int64_t first = shape->intercept ? 1 : 0, q = shape->q, t = shape->t, done = 0;
     double *range = factor->range;
+    int least = INT_MIN;
+    if (shape->method == METHOD_RIDGE && shape->alpha > 0) (void)frexp(sqrt(shape->alpha), &least);
     for (int64_t j = 0; j < q + t; j++) {
         range[2 * j] = INFINITY;
         range[2 * j + 1] = -INFINITY;
@@ -81,6 +84,7 @@ void blasd_regression_settle(const struct regression_shape *shape,
         if (first == 1) factor->shift[j] = blasd_regression_shift(low, high);
         largest = fmax(fabs(low - factor->shift[j]), fabs(high - factor->shift[j]));
         if (largest > 0 && largest < INFINITY) frexp(largest, &factor->exponent[j]);
+        if (j < q && factor->exponent[j] < least) factor->exponent[j] = least;
     }
 }
 

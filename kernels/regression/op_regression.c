@@ -273,14 +273,16 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
 
 /* Double-double where it costs little; what is little is a property of the problem alone, so that
  * a batch changes no result. */
-#define SMALL_WORK 1e6   /* n q (q + t) */
+#define SMALL_WORK 1e6 /* n q (q + t) */
+#define QUAD_SMALL BLASD_REGRESSION_QUAD_SMALL
 #define DOUBLED_WORK 4e9 /* the most that is done again so, where the condition asks for it */
 
 static void choose_way(struct regression_shape *shape) {
     double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
-    /* the triangle of a wide problem has nothing to pivot by, which a penalty needs */
+    /* ridge is solved from its matrix, whose elimination takes long */
     bool penalised = shape->method == METHOD_RIDGE || blasd_regression_smooth(shape);
-    bool narrow = penalised ? shape->q <= shape->n : shape->q <= 2 * shape->n + 16;
+    bool narrow =
+        penalised ? shape->q <= shape->n && shape->q <= QUAD_SMALL : shape->q <= 2 * shape->n + 16;
     if (work <= SMALL_WORK && narrow)
         shape->way = WAY_SMALL;
     else
@@ -363,6 +365,24 @@ static int add_output(struct blasd_plan *plan, const struct regression_shape *sh
 bool blasd_regression_doubled(const struct regression_shape *shape) {
     double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
     return work <= DOUBLED_WORK && shape->q <= 1024;
+}
+
+bool blasd_regression_ridge_small(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q;
+    if (shape->way != WAY_WIDE) return shape->way == WAY_SMALL;
+    return shape->q <= QUAD_SMALL && (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
+}
+
+bool blasd_regression_sparse_small(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q;
+    return shape->q <= QUAD_SMALL && (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
+}
+
+/* A product of two quads costs what ten of two doubles in double-double do, and more. */
+#define QUAD_MOST 448 /* coefficients */
+
+bool blasd_regression_ridge_quads(const struct regression_shape *shape) {
+    return blasd_regression_doubled(shape) && shape->q <= QUAD_MOST;
 }
 
 /* Outputs that only ols has. */
@@ -460,6 +480,8 @@ static double count_bytes(const struct regression_shape *shape) {
         if (blasd_regression_doubled(shape)) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
     }
     if (shape->way == WAY_WIDE) numbers += 3 * rows * q - 4 * q * q + 4 * rows * rows;
+    if (shape->method != METHOD_OLS && shape->method != METHOD_GD)
+        numbers += (n + 16) * (q + t + 2) + 4 * q * (q + t) + 2 * q * t;
     if (shape->certify) numbers += 4 * q * q + 256 * q;
     return 8 * numbers + 65536;
 }
@@ -513,7 +535,8 @@ const struct blasd_op blasd_op_regression = {
         "by double-double residuals; statistics have statsmodels' meanings. Where the features are "
         "not independent, or more than the observations, the solution of least norm is given (the "
         "intercept is not part of the norm), with a warning. A condition number of about 1/eps or "
-        "more, a fit without degrees of freedom and a negative r2 are warned of too.\n"
+        "more, ridge that is too ill-conditioned and too large for more digits, a fit without "
+        "degrees of freedom and a negative r2 are warned of too.\n"
         "ridge minimises |y - Xb|^2 + alpha |b|^2; lasso |y - Xb|^2 / (2n) + alpha |b|_1; "
         "elastic_net |y - Xb|^2 / (2n) + alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2. "
         "With sample_weight squares are weighted and n is the weights' sum. The intercept is not "

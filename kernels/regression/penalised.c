@@ -1,11 +1,10 @@
-/* ridge: QR of the factor and the penalty's rows together, |y - Xb|^2 + alpha |b|^2 as scikit-learn
- * has it. The intercept is not penalised.
+/* ridge in double: |y - Xb|^2 + alpha |b|^2 as scikit-learn has it. The intercept is not penalised.
  *
- * Rows stand in the order of their sizes, for what a reflection takes from other columns is right
- * to the rounding of the row that it begins in: what is small there drowns. So features that are
- * small beside their penalty come first, each with its penalty's row, which no other feature has
- * anything in; the penalties of the others stand below. Touches no data. Uses LAPACK. Read next:
- * coordinate.c. */
+ * With many observations QR of the triangle and the penalty's rows together gives another triangle,
+ * by which the coefficients are found and then refined with the data (qr_tall.c). With few, the
+ * rows stand in the order of their sizes, for what a reflection takes from other columns is right
+ * to the rounding of the row that it begins in: what is small there drowns. Touches no data. Uses
+ * LAPACK. Read next: ridge_quad.c, for all that this is not good enough for, then coordinate.c. */
 #include "kernels/regression/penalised.h"
 
 #include "base/err.h"
@@ -19,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STEPS 4  /* of refinement */
 #define GRADED 0x1p10 /* between the sizes of features */
 
 /* A feature, in the order of their sizes. */
@@ -32,83 +30,10 @@ static int no_memory(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the penalised problem");
 }
 
-static int smaller_first(const void *a, const void *b) {
+static int larger_first(const void *a, const void *b) {
     double x = ((const struct column *)a)->size, y = ((const struct column *)b)->size;
     int64_t i = ((const struct column *)a)->at, j = ((const struct column *)b)->at;
-    return x < y ? -1 : x > y ? 1 : i < j ? -1 : i > j;
-}
-
-static int larger_first(const void *a, const void *b) {
-    return smaller_first(b, a);
-}
-
-/* left = g - M b, and step = M'left - alpha b of each coefficient's own alpha. */
-static void slopes(const struct regression_part *part, double alpha, const double *g,
-                   const double *b, long double *left, double *step) {
-    int64_t m = part->rows, done = 0;
-    for (int64_t i = 0; i < m; i++) left[i] = (long double)g[i];
-    for (int64_t j = 0; j < part->p && blasd_wanted_after(&done, 4 * m); j++)
-        for (int64_t i = 0; i < m; i++)
-            left[i] -= (long double)part->m[j * m + i] * (long double)b[j];
-    for (int64_t j = 0; j < part->p && blasd_wanted_after(&done, 4 * m); j++) {
-        long double slope = -(long double)ldexp(alpha, -2 * part->unit[j]) * (long double)b[j];
-        for (int64_t i = 0; i < m; i++) slope += (long double)part->m[j * m + i] * left[i];
-        step[j] = (double)slope;
-    }
-}
-
-/* Coefficients that say little of y next to others have the others' rounding in them: steps with
- * the slopes in long double, and the triangle of the QR, take it out. One is taken once the next is
- * known to be much shorter, for where the triangle is ill-conditioned steps are noise. */
-static bool ridge_refine(const struct regression_part *part, double alpha,
-                         const struct column *order, const double *r, int64_t ldr, double *b) {
-    int64_t p = part->p;
-    long double *left = blasd_cpu_alloc((size_t)part->rows, sizeof *left);
-    double *step = blasd_cpu_alloc(3 * (size_t)p, sizeof *step);
-    double *turned = step + p, *now = step + 2 * p;
-    bool got = left != NULL && step != NULL;
-    for (int64_t l = 0; got && l < part->t && blasd_wanted(); l++) {
-        double last = INFINITY;
-        memcpy(now, b + l * p, (size_t)p * sizeof *b);
-        for (int steps = 0; steps < MOST_STEPS; steps++) {
-            double length = 0;
-            slopes(part, alpha, part->g + l * part->rows, now, left, step);
-            for (int64_t j = 0; j < p; j++) turned[j] = step[order[j].at];
-            cblas_dtrsv(CblasColMajor, CblasUpper, CblasTrans, CblasNonUnit, (int)p, r, (int)ldr,
-                        turned, 1);
-            cblas_dtrsv(CblasColMajor, CblasUpper, CblasNoTrans, CblasNonUnit, (int)p, r, (int)ldr,
-                        turned, 1);
-            for (int64_t j = 0; j < p; j++) length = fmax(length, fabs(turned[j]));
-            if (!(length < last / 4)) break;
-            if (steps > 0) memcpy(b + l * p, now, (size_t)p * sizeof *b);
-            for (int64_t j = 0; j < p; j++) now[order[j].at] += turned[j];
-            last = length;
-        }
-    }
-    free(left);
-    free(step);
-    return got;
-}
-
-/* min |M b - g|^2 + |D b|^2 with at least as many rows as columns: QR of both. Columns are in the
- * order of their lengths beside their penalties. */
-static int ridge_tall(const struct regression_part *part, double root, const struct column *order,
-                      double *a, double *g, double *b) {
-    int64_t p = part->p, t = part->t, m = part->rows, rows = m + p, first = 0, done = 0;
-    while (first < p && order[first].size < 1) first++;
-    for (int64_t j = 0; j < p && blasd_wanted_after(&done, rows); j++) {
-        int64_t at = order[j].at;
-        a[j * rows + (j < first ? j : m + j)] = ldexp(root, -part->unit[at]);
-        memcpy(a + j * rows + first, part->m + at * m, (size_t)m * sizeof *a);
-    }
-    for (int64_t l = 0; l < t; l++)
-        memcpy(g + l * rows + first, part->g + l * m, (size_t)m * sizeof *g);
-    if (LAPACKE_dgels(LAPACK_COL_MAJOR, 'N', (int)rows, (int)p, (int)t, a, (int)rows, g,
-                      (int)rows) != 0)
-        return -1;
-    for (int64_t l = 0; l < t; l++)
-        for (int64_t j = 0; j < p; j++) b[l * p + order[j].at] = g[l * rows + j];
-    return 0;
+    return x > y ? -1 : x < y ? 1 : i < j ? -1 : i > j;
 }
 
 /* v, of n numbers, with a'v = g and of least norm, from a P = Q R of `qr`; and once more from what
@@ -139,8 +64,8 @@ static int least_norm(const double *a, const double *qr, const double *tau, cons
     return info;
 }
 
-/* The same as ridge_tall with fewer rows, and one unit for all columns: the least-norm solution of
- * [M root] [b; v] = g, whose v is what is left over. [M root]' = Q R; its rows are features, and
+/* One unit for all columns: the least-norm solution of [M root] [b; v] = g, whose v is what is left
+ * over. [M root]' = Q R; its rows are features, and
  * those of the penalty where the features begin to be smaller. Where they differ much in size, only
  * pivoting of the columns keeps what is small (Cox and Higham), as in least_norm.c. */
 static int ridge_wide(const struct regression_part *part, double root, const struct column *order,
@@ -174,24 +99,23 @@ done:
 }
 
 /* b (p x t, column-major), in the part's units. */
-static int ridge_solve(const struct regression_part *part, double alpha, bool tall, double *b) {
+static int ridge_solve(const struct regression_part *part, double alpha, bool *graded, double *b) {
     double root = sqrt(alpha);
     size_t p = (size_t)part->p, t = (size_t)part->t, m = (size_t)part->rows, n = p + m;
-    double *a = blasd_cpu_alloc(n * (tall ? p : m), sizeof *a);
+    double *a = blasd_cpu_alloc(n * m, sizeof *a);
     double *g = blasd_cpu_alloc(n * t, sizeof *g);
     struct column *order = blasd_cpu_alloc(p, sizeof *order);
     int info = a == NULL || g == NULL || order == NULL ? -1 : 0;
     if (info == 0 && p > 0 && t > 0 && m > 0) {
-        memset(a, 0, n * (tall ? p : m) * sizeof *a);
+        memset(a, 0, n * m * sizeof *a);
         memset(g, 0, n * t * sizeof *g);
         for (size_t j = 0; j < p; j++)
             order[j] = (struct column){blasd_regression_length((int64_t)m, part->m + j * m) /
                                            ldexp(root, -part->unit[j]),
                                        (int64_t)j};
-        qsort(order, p, sizeof *order, tall ? smaller_first : larger_first);
-        info =
-            tall ? ridge_tall(part, root, order, a, g, b) : ridge_wide(part, root, order, a, g, b);
-        if (info == 0 && tall && !ridge_refine(part, alpha, order, a, (int64_t)n, b)) info = -1;
+        qsort(order, p, sizeof *order, larger_first);
+        *graded = order[0].size > GRADED * order[p - 1].size;
+        info = ridge_wide(part, root, order, a, g, b);
     } else if (info == 0) {
         memset(b, 0, p * t * sizeof *b);
     }
@@ -205,17 +129,47 @@ int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            struct blasd_err *err) {
     int64_t p = shape->p, t = shape->t;
-    bool tall = factor->rows - (shape->q - p) >= p;
     struct regression_part part;
     double *b = blasd_cpu_alloc((size_t)p * (size_t)t, sizeof *b), *left = NULL;
-    int code = blasd_regression_part_init(&part, shape, factor, sqrt(shape->alpha), !tall, err);
+    int code = blasd_regression_part_init(&part, shape, factor, sqrt(shape->alpha), true, err);
     left = code == 0 ? blasd_cpu_alloc((size_t)part.rows, sizeof *left) : NULL;
     if (code == 0 && (b == NULL || left == NULL)) code = no_memory(err);
-    if (code == 0 && ridge_solve(&part, shape->alpha, tall, b) != 0) code = no_memory(err);
+    if (code == 0 && ridge_solve(&part, shape->alpha, &fit->unsure, b) != 0) code = no_memory(err);
     for (int64_t l = 0; code == 0 && l < t; l++)
         blasd_regression_part_finish(shape, factor, &part, l, b + l * p, left, fit);
     blasd_regression_part_release(&part);
     free(b);
     free(left);
     return code;
+}
+
+int blasd_regression_ridge_triangle(const struct regression_shape *shape,
+                                    struct regression_factor *factor, struct blasd_err *err) {
+    int64_t q = shape->q, t = shape->t, first = q - shape->p, rows = q + shape->p;
+    double *a = blasd_cpu_alloc((size_t)(rows * q), sizeof *a), root = sqrt(shape->alpha);
+    double *g = blasd_cpu_alloc((size_t)(rows * t), sizeof *g);
+    double *tau = blasd_cpu_alloc((size_t)q, sizeof *tau);
+    int info = -1;
+    if (a == NULL || g == NULL || tau == NULL) goto done;
+    memset(a, 0, (size_t)(rows * q) * sizeof *a);
+    memset(g, 0, (size_t)(rows * t) * sizeof *g);
+    for (int64_t j = 0; j < q; j++) {
+        for (int64_t i = 0; i <= j; i++) a[j * rows + i] = factor->r[i * q + j];
+        if (j >= first) a[j * rows + q + j - first] = ldexp(root, -factor->exponent[j]);
+    }
+    for (int64_t l = 0; l < t; l++)
+        for (int64_t i = 0; i < q; i++) g[l * rows + i] = factor->z[i * t + l];
+    info = LAPACKE_dgeqrf(LAPACK_COL_MAJOR, (int)rows, (int)q, a, (int)rows, tau);
+    if (info == 0 && t > 0)
+        info = LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', (int)rows, (int)t, (int)q, a, (int)rows,
+                              tau, g, (int)rows);
+    for (int64_t i = 0; i < q; i++) {
+        for (int64_t j = i; j < q; j++) factor->r[i * q + j] = a[j * rows + i];
+        for (int64_t l = 0; l < t; l++) factor->z[i * t + l] = g[l * rows + i];
+    }
+done:
+    free(a);
+    free(g);
+    free(tau);
+    return info == 0 ? 0 : no_memory(err);
 }

@@ -106,6 +106,7 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
     int64_t t = shape->t, p = shape->p;
     bool ols = shape->method == METHOD_OLS, deficient = fit->rank < shape->q;
     counts->unproven += fit->unproven;
+    counts->unsure += fit->unsure;
     counts->unconverged += fit->unconverged;
     counts->diverged += fit->diverged;
     if (fit->truncated && counts->truncated++ == 0) {
@@ -156,6 +157,12 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
                         "%lld of %lld designs have a condition number of up to %.2g, all singular "
                         "values were kept: centre or scale x, drop features or set rcond",
                         (long long)counts->ill, all, counts->cond);
+    if (counts->unsure > 0)
+        blasd_task_warn(task,
+                        "the condition of %lld of %lld penalised problems is beyond what rounding "
+                        "leaves: coefficients may have few correct digits; raise alpha, scale x or "
+                        "drop features",
+                        (long long)counts->unsure, all);
 }
 
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,

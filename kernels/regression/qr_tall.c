@@ -268,6 +268,28 @@ static bool gradient(struct regression_tall *tall, const struct regression_data 
     return true;
 }
 
+/* The penalty's part in the gradient of ridge, and in what a step takes from the residuals'
+ * squares: |r - X s|^2 is |r|^2 - s'g - alpha (2 s'b + s's), where (X'X + alpha) s = g = X'r -
+ * alpha b. */
+static void penalise(struct regression_tall *tall, const struct regression_factor *factor) {
+    const struct regression_shape *shape = tall->shape;
+    for (int64_t j = shape->q - shape->p; j < shape->q; j++)
+        tall->gradient[j] = dd_subtract(
+            tall->gradient[j], dd_scale(tall->b[j], ldexp(shape->alpha, -2 * factor->exponent[j])));
+}
+
+static struct dd penalised_fall(const struct regression_tall *tall,
+                                const struct regression_factor *factor, const double *step,
+                                struct dd fall) {
+    const struct regression_shape *shape = tall->shape;
+    for (int64_t j = shape->q - shape->p; j < shape->q; j++) {
+        struct dd twice = dd_add(dd_shift(tall->b[j], 1), dd_from(step[j]));
+        fall = dd_add(fall, dd_scale(dd_scale(twice, step[j]),
+                                     ldexp(shape->alpha, -2 * factor->exponent[j])));
+    }
+    return fall;
+}
+
 /* One target: steps until the correction is below the rounding of b. False: stopped. */
 static bool refine_target(struct regression_tall *tall, const struct regression_data *data,
                           const struct regression_factor *factor, int64_t target,
@@ -276,12 +298,14 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
     const int *e = factor->exponent;
     int shift = e[q + target];
     double *step = tall->tau, last = INFINITY;
+    bool penalised = tall->shape->method == METHOD_RIDGE && tall->shape->alpha > 0;
     struct dd squares = {0, 0}, fall = {0, 0};
     for (int64_t j = 0; j < q; j++)
         tall->b[j] = dd_from(ldexp(fit->coef[target * q + j], e[j] - shift));
     for (int steps = 0; steps < MOST_STEPS; steps++) {
-        double size = 0, change = 0;
+        double size = 0, change = 0, part = 0;
         if (!gradient(tall, data, factor, target, &squares, progress)) return false;
+        if (penalised) penalise(tall, factor);
         for (int64_t j = 0; j < q; j++) step[j] = dd_round(tall->gradient[j]);
         if (q > 0) {
             cblas_dtrsv(CblasRowMajor, CblasUpper, CblasTrans, CblasNonUnit, (int)q, factor->r,
@@ -294,13 +318,15 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
             fall = dd_add(fall, dd_scale(tall->gradient[j], step[j]));
             if (fabs(tall->b[j].hi) > size) size = fabs(tall->b[j].hi);
             if (fabs(step[j]) > change) change = fabs(step[j]);
+            if (fabs(step[j]) > part * fabs(tall->b[j].hi)) part = fabs(step[j] / tall->b[j].hi);
         }
+        if (penalised) fall = penalised_fall(tall, factor, step, fall);
         if (!(change < last / 4)) break; /* no longer better: leave b as it is */
         for (int64_t j = 0; j < q; j++) tall->b[j] = dd_add(tall->b[j], dd_from(step[j]));
         last = change;
         squares = dd_subtract(squares, fall); /* |r - X step|^2, since X'X step = g */
         /* the next correction would be about change^2 / size of this one's kind */
-        if (!(change > 1e-9 * size)) break;
+        if (!(change > 1e-9 * size) && !(penalised && part > 1e-9)) break;
     }
     for (int64_t j = 0; j < q; j++)
         fit->coef[target * q + j] = ldexp(dd_round(tall->b[j]), shift - e[j]);

@@ -128,7 +128,8 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
 /* What is worth a warning: problems of a task, or targets of them; of the worst of those problems
  * what it is about. */
 struct regression_counts {
-    int64_t deficient, truncated, ill, saturated, worse, infinite, unconverged, diverged, unproven;
+    int64_t deficient, truncated, ill, unsure, saturated, worse, infinite, unconverged, diverged,
+        unproven;
     int64_t rank;               /* least */
     double cond, kept, dropped; /* largest; singular values about rcond */
 };
@@ -154,9 +155,12 @@ bool blasd_regression_factor_alloc(struct regression_factor *factor,
 /* Takes one that is zeroed. */
 void blasd_regression_factor_release(struct regression_factor *factor);
 
-/* The factor's shifts, which are exact, and exponents: |element - shift| < 2^exponent. */
+/* The factor's shifts, which are exact, and exponents: |element - shift| < 2^exponent, and of ridge
+ * the root of the penalty too. */
 void blasd_regression_settle(const struct regression_shape *shape,
                              const struct regression_data *data, struct regression_factor *factor);
+
+struct dd;
 
 /* What a fit found; arrays are the caller's. Coefficients count from the intercept, where there is
  * one, and are in the units of the data. */
@@ -179,6 +183,7 @@ struct regression_fit {
     double *gradient;             /* t: gd's, its length at the end */
     int64_t *converged;           /* t: gd; whether that is small against the one at the start */
     int64_t diverged;             /* targets of gd where it grew */
+    bool unsure;                  /* a penalised fit that rounding may have spoilt */
     bool unproven;                /* a coefficient has no bound on its error */
     bool truncated;               /* rcond lowered the rank */
     double kept, dropped;         /* then: the last singular value above it, the first below */
@@ -209,7 +214,8 @@ void blasd_regression_tall_free(struct regression_tall *tall); /* takes NULL */
 int blasd_regression_tall_factor(struct regression_tall *tall, const struct regression_data *data,
                                  struct regression_factor *factor,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
-/* Improves fit->coef, of full rank, with the factor just made, and fills ssr. */
+/* Improves fit->coef, of full rank, with the factor just made, and fills ssr; of ridge, whose
+ * factor has the penalty in it, too. */
 int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_data *data,
                                  const struct regression_factor *factor, struct regression_fit *fit,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
@@ -242,7 +248,6 @@ int blasd_regression_singular(const struct regression_shape *shape,
                               const struct regression_factor *factor, struct regression_fit *fit,
                               struct blasd_err *err);
 /* The intercept of the data from coefficients b of the shifted and scaled columns. */
-struct dd;
 double blasd_regression_unshift(const struct regression_shape *shape,
                                 const struct regression_factor *factor, const struct dd *b,
                                 int64_t target);
@@ -254,10 +259,32 @@ double blasd_regression_intercept(const struct regression_shape *shape,
                                   const struct regression_factor *factor, const double *b,
                                   int64_t target);
 
-/* ridge from a factor. */
+/* The triangle and z of a tall factor become those of the data with the penalty's rows below. */
+int blasd_regression_ridge_triangle(const struct regression_shape *shape,
+                                    struct regression_factor *factor, struct blasd_err *err);
+/* ridge from the factor of a wide problem; fit->unsure where its features differ in size so much
+ * that doubles do not do. */
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            struct blasd_err *err);
+/* The same with 62 digits from the data, for problems of few enough operations and for those
+ * whose condition asks for it: coefficients, intercept, ssr, residuals, fit->unsure. `factor` is
+ * for its shifts and exponents, which it makes. */
+bool blasd_regression_ridge_quads(const struct regression_shape *shape); /* not too large for it */
+bool blasd_regression_ridge_small(const struct regression_shape *shape);
+int blasd_regression_ridge_quad(const struct regression_shape *shape,
+                                const struct regression_data *data,
+                                struct regression_factor *factor, struct regression_fit *fit,
+                                struct blasd_cpu_progress *progress, struct blasd_err *err);
+/* The same of lasso and elastic_net from fit->coef, of small problems; where that comes to no end
+ * they stay as they are. */
+#define BLASD_REGRESSION_QUAD_SMALL 32 /* coefficients */
+bool blasd_regression_sparse_small(const struct regression_shape *shape);
+int blasd_regression_sparse_quad(const struct regression_shape *shape,
+                                 const struct regression_data *data,
+                                 struct regression_factor *factor, const int *far,
+                                 struct regression_fit *fit, struct blasd_cpu_progress *progress,
+                                 struct blasd_err *err);
 /* lasso and elastic_net from a factor of targets that were divided by 2^far[l]. */
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,
@@ -277,6 +304,11 @@ void blasd_regression_judge(const struct regression_shape *shape, const double *
 void blasd_regression_residuals(const struct regression_shape *shape,
                                 const struct regression_data *data, struct regression_fit *fit,
                                 bool ssr);
+/* The same for coefficients b in double-double (t x p, in the data's units), whose intercept and
+ * fit->ssr it finds. */
+void blasd_regression_residuals_of(const struct regression_shape *shape,
+                                   const struct regression_data *data, const struct dd *b,
+                                   struct regression_fit *fit);
 /* Weighted means of the features as two numbers each, in double-double. */
 void blasd_regression_means(const struct regression_shape *shape,
                             const struct regression_data *data, double *hi, double *lo);

@@ -4,11 +4,20 @@
 #include "core/wanted.h"
 #include "kernels/numeric/double_double.h"
 
+/* Coefficients of a target without the intercept: doubles, or else in double-double. */
+struct slopes {
+    const double *b;
+    const struct dd *doubled;
+};
+
 /* y - x b of row i, without the intercept. */
 static struct dd left_of(const struct regression_shape *shape, const struct regression_data *data,
-                         const double *b, int64_t i, int64_t target) {
-    const double *x = data->x + i * shape->p;
+                         struct slopes slopes, int64_t i, int64_t target) {
+    const double *x = data->x + i * shape->p, *b = slopes.b;
     struct dd r = dd_from(data->y[i * shape->t + target]);
+    for (int64_t j = 0; b == NULL && j < shape->p; j++)
+        r = dd_subtract(r, dd_scale(slopes.doubled[j], x[j]));
+    if (b == NULL) return r;
     for (int64_t j = 0; j < shape->p; j++) r = dd_subtract(r, dd_two_product(x[j], b[j]));
     return r;
 }
@@ -16,21 +25,22 @@ static struct dd left_of(const struct regression_shape *shape, const struct regr
 /* The intercept makes the residuals' mean 0: it is found from them, for the one that goes with
  * coefficients before they are rounded does not go with those after it. The first row is taken away
  * before the mean is, so that what is far from 0 costs no digit. */
-void blasd_regression_residuals(const struct regression_shape *shape,
-                                const struct regression_data *data, struct regression_fit *fit,
-                                bool ssr) {
+static void find_residuals(const struct regression_shape *shape, const struct regression_data *data,
+                           const struct dd *b, struct regression_fit *fit, bool ssr) {
     int64_t q = shape->q, first = shape->intercept ? 1 : 0, done = 0, n = shape->n;
     bool centred = first == 1 && shape->method != METHOD_GD && data->total > 0;
     for (int64_t target = 0; target < shape->t; target++) {
         double *coef = fit->coef + target * q;
+        struct slopes slopes = {coef + first, NULL};
+        if (b != NULL) slopes = (struct slopes){NULL, b + target * shape->p};
         double *residual = fit->residual == NULL ? NULL : fit->residual + target * n;
         struct dd squares = {0, 0}, sum = {0, 0}, mean = {0, 0}, origin = {0, 0};
         int64_t start = 0;
         while (data->w != NULL && start < n - 1 && data->w[start] == 0) start++;
-        if (centred) origin = left_of(shape, data, coef + first, start, target);
+        if (centred) origin = left_of(shape, data, slopes, start, target);
         if (first == 1 && !centred) origin = dd_from(coef[0]);
         for (int64_t i = 0; i < n && blasd_wanted_after(&done, 8 * q + 10); i++) {
-            struct dd r = dd_subtract(left_of(shape, data, coef + first, i, target), origin), wr;
+            struct dd r = dd_subtract(left_of(shape, data, slopes, i, target), origin), wr;
             if (residual != NULL) residual[i] = dd_round(r);
             if (!ssr && !centred) continue;
             wr = data->w == NULL ? r : dd_scale(r, data->w[i]);
@@ -46,6 +56,18 @@ void blasd_regression_residuals(const struct regression_shape *shape,
         fit->ssr[target] = squares.hi > 0 ? dd_round(squares) : squares.hi == squares.hi ? 0 : NAN;
         if (centred) coef[0] = dd_round(dd_add(origin, mean));
     }
+}
+
+void blasd_regression_residuals(const struct regression_shape *shape,
+                                const struct regression_data *data, struct regression_fit *fit,
+                                bool ssr) {
+    find_residuals(shape, data, NULL, fit, ssr);
+}
+
+void blasd_regression_residuals_of(const struct regression_shape *shape,
+                                   const struct regression_data *data, const struct dd *b,
+                                   struct regression_fit *fit) {
+    find_residuals(shape, data, b, fit, true);
 }
 
 void blasd_regression_means(const struct regression_shape *shape,

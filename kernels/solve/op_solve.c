@@ -12,21 +12,23 @@
 #define NUMBERS (BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER | BLASD_DTYPES_COMPLEX)
 
 static const struct blasd_port inputs[] = {
-    {.name = "a",
-     .shape = "(..., n, n)",
-     .doc = "The coefficients: one matrix or a stack of them.",
-     .dtypes = NUMBERS,
-     .min_rank = 2,
-     .max_rank = BLASD_MAX_RANK,
-     .finite = true},
-    {.name = "b",
-     .shape = "(n,) or (..., n, k)",
-     .doc = "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
-            "matrix holds k right-hand sides as its columns.",
-     .dtypes = NUMBERS,
-     .min_rank = 1,
-     .max_rank = BLASD_MAX_RANK,
-     .finite = true},
+    [BLASD_SOLVE_A] = {.name = "a",
+                       .shape = "(..., n, n)",
+                       .doc = "The coefficients: one matrix or a stack of them.",
+                       .dtypes = NUMBERS,
+                       .min_rank = 2,
+                       .max_rank = BLASD_MAX_RANK,
+                       .finite = true},
+    [BLASD_SOLVE_B] =
+        {.name = "b",
+         .shape = "(n,) or (..., n, k)",
+         .doc =
+             "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
+             "matrix holds k right-hand sides as its columns.",
+         .dtypes = NUMBERS,
+         .min_rank = 1,
+         .max_rank = BLASD_MAX_RANK,
+         .finite = true},
     {.name = NULL}};
 
 static const struct blasd_port outputs[] = {

@@ -18,10 +18,11 @@ struct bench {
     double *s, *u, *vt;
 };
 
-/* || a - u diag(s) vt || / || a ||; b->copy is a, b->a room. */
+/* || a - u diag(s) vt || / || a ||; b->copy is a times 2^e, b->a room. */
 static double residual(const struct blasd_lapack *how, const struct blasd_svd *svd,
-                       const struct bench *b) {
+                       const struct bench *b, int e) {
     int64_t m = svd->rows, n = svd->columns;
+    double lost = blasd_stack_lost(&svd->stack, n, e);
     const struct blasd_lapack_product product = {.m = (int)m,
                                                  .n = (int)n,
                                                  .k = (int)n,
@@ -38,19 +39,19 @@ static double residual(const struct blasd_lapack *how, const struct blasd_svd *s
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) b->a[j * m + i] = b->s[j] * b->u[j * m + i];
     blasd_lapack_multiply(how, &product);
-    return blasd_stack_norm(m * n, b->copy) / norm + blasd_stack_slack(n) +
+    return (blasd_stack_norm(m * n, b->copy) + lost) / norm + blasd_stack_slack(n) +
            (svd->stack.single ? 0x1p-24 : 0);
 }
 
 static void measure(const struct blasd_svd *svd, struct blasd_task *task, int64_t item,
-                    const struct blasd_lapack *how, const struct bench *b) {
+                    const struct blasd_lapack *how, const struct bench *b, int e) {
     const struct blasd_lapack first = blasd_lapack_part(how, 0.85, 0.95);
     const struct blasd_lapack second = blasd_lapack_part(how, 0.95, 1);
     int64_t m = svd->rows, n = svd->columns;
     double left, right;
     blasd_stack_round(&svd->stack, b->u, m * svd->left);
     blasd_stack_round(&svd->stack, b->vt, n * n);
-    blasd_stack_put(&task->outputs[BLASD_SVD_RESIDUAL], item, residual(&first, svd, b));
+    blasd_stack_put(&task->outputs[BLASD_SVD_RESIDUAL], item, residual(&first, svd, b, e));
     left = blasd_stack_orthogonality(&second, m, n, svd->left, b->u, b->a);
     right = blasd_stack_orthogonality(&second, n, n, n, b->vt, b->a);
     blasd_stack_put(&task->outputs[BLASD_SVD_ORTHOGONALITY], item, fmax(left, right));
@@ -85,7 +86,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
     } else if (info != 0) {
         blasd_svd_refuse(task, svd, item);
     } else if (blasd_wanted()) {
-        if (svd->vectors) measure(svd, task, item, how, &b);
+        if (svd->vectors) measure(svd, task, item, how, &b, e);
         blasd_svd_answer(task, svd, item, b.s, b.u, b.vt, e);
     }
     free(memory);

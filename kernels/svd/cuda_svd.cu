@@ -88,9 +88,8 @@ static int answer(struct svd_state *s, int t, int64_t item, int *info, struct bl
     STACK_TRY(stack_gpu_by_columns(gpu, m, n, s->u, s->s, s->room, err));
     STACK_TRY(stack_gpu_copy(gpu, m * n, s->copy, s->a, err));
     STACK_TRY(stack_gpu_multiply(gpu, &p, err));
-    STACK_TRY(stack_gpu_figure(gpu, t, BLASD_SVD_RESIDUAL, item, m * n, s->a, m * n, s->copy,
-                               blasd_stack_slack(n) + (svd->stack.single ? 0x1p-24 : 0), false,
-                               err));
+    STACK_TRY(stack_gpu_residual(gpu, t, BLASD_SVD_RESIDUAL, item, m * n, s->a, s->copy,
+                                 blasd_stack_slack(n), &svd->stack, n, 1, err));
     STACK_TRY(stack_gpu_orthogonality(gpu, t, BLASD_SVD_ORTHOGONALITY, item, m, n, left, s->u,
                                       s->room, false, err));
     STACK_TRY(stack_gpu_orthogonality(gpu, t, BLASD_SVD_ORTHOGONALITY, item, n, n, n, s->vt,

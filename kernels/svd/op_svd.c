@@ -44,17 +44,17 @@ static const struct blasd_param params[] = {
                         .doc = "U is m x m and Vh n x n; false: the first k vectors of each.",
                         .kind = BLASD_PARAM_BOOL,
                         .preset = {.b = true}},
-    [BLASD_SVD_WANTS_VECTORS] = {.name = "compute_uv",
-                                 .doc = "Also compute the vectors; false: the values alone, in a "
-                                        "fraction of the operations.",
-                                 .kind = BLASD_PARAM_BOOL,
-                                 .preset = {.b = true}},
+    [BLASD_SVD_COMPUTE_UV] = {.name = "compute_uv",
+                              .doc = "Also compute the vectors; false: the values alone, in a "
+                                     "fraction of the operations.",
+                              .kind = BLASD_PARAM_BOOL,
+                              .preset = {.b = true}},
     {.name = NULL}};
 
 int blasd_svd_read(const struct blasd_job *job, struct blasd_svd *ret, struct blasd_err *err) {
     int code = blasd_stack_read(job, false, &ret->stack, err);
     if (code != 0) return code;
-    ret->vectors = job->params[BLASD_SVD_WANTS_VECTORS].b;
+    ret->vectors = job->params[BLASD_SVD_COMPUTE_UV].b;
     ret->wide = ret->stack.m < ret->stack.n;
     ret->rows = ret->wide ? ret->stack.n : ret->stack.m;
     ret->columns = ret->wide ? ret->stack.m : ret->stack.n;

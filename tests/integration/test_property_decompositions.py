@@ -11,7 +11,8 @@ from hypothesis import strategies as draw  # noqa: E402  (there only where hypot
 
 BOUNDED = hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None,
                               suppress_health_check=list(hypothesis.HealthCheck))
-KINDS = ["plain", "graded rows", "graded columns", "low rank", "equal values", "single", "integers", "triangle"]
+KINDS = ["plain", "graded rows", "graded columns", "low rank", "equal values", "single", "integers", "triangle",
+         "below the range"]
 
 
 @draw.composite
@@ -36,7 +37,20 @@ def matrices(draws, square):
         a = np.triu(a)
     if kind in ("plain", "low rank", "equal values", "triangle"):
         a *= 10.0**far
+    if kind == "below the range":
+        single = draws(draw.booleans())
+        return (a * 10.0 ** random.uniform(-44, -37)).astype("float32") if single else a * 1e-160 * 10.0 ** random.uniform(-162, -147)
     return a.astype("float32") if kind == "single" else a
+
+
+def step(a):
+    """Between the numbers of a's dtype that are nearest to 0: what a value may be off where it is stored."""
+    return float(np.nextafter(a.dtype.type(0), a.dtype.type(1)))
+
+
+def rounded(a):
+    """Whether that is more than the rounding of a's largest element."""
+    return 0 < np.abs(a).max() < 64 * step(a) / np.finfo(a.dtype).eps
 
 
 def exact(a):
@@ -79,13 +93,14 @@ def test_eigenvectors_are_as_good_as_they_say(service, a):
     w = [Fraction(float(x)) for x in got["eigenvalues"]]
     size, n = norm2(rows), len(a)
     unit = 2.0**-24 if a.dtype == "float32" else 2.0**-53
-    assert job["execution"]["warnings"] == []
+    assert job["execution"]["warnings"] == [] or rounded(a)
     assert holds(norm2(less(product(rows, v), [[x * y for x, y in zip(row, w)] for row in v])), got["residual"], size)
     assert holds(norm2(less(product(transposed(v), v), one(n))), got["orthogonality"])
-    assert max(got["residual"], got["orthogonality"]) <= 16 * (n + 1) * unit
+    assert max(got["residual"], got["orthogonality"]) <= 16 * (n + 1) * unit or rounded(a)
+    assert got["orthogonality"] <= 16 * (n + 1) * unit
     with mpmath.workdps(700):
         truth = sorted(mpmath.eigsy(mpmath.matrix(a.tolist()), eigvals_only=True))
-        most = mpmath.sqrt(mpmath.mpf(size.numerator) / size.denominator) * 16 * (n + 1) * unit
+        most = mpmath.sqrt(mpmath.mpf(size.numerator) / size.denominator) * 16 * (n + 1) * unit + step(a)
         assert all(abs(mpmath.mpf(float(p)) - q) <= most for p, q in zip(got["eigenvalues"], truth))
 
 
@@ -95,7 +110,8 @@ def test_singular_vectors_are_as_good_as_they_say(service, a, full):
     got, job = service.run("svd", {"a": a}, {"full_matrices": full}, form="safetensors")
     rows, u, vh, k = exact(a), exact(got["U"]), exact(got["Vh"]), min(a.shape)
     s = [Fraction(float(x)) for x in got["S"]]
-    assert job["execution"]["warnings"] == [] and list(got["S"]) == sorted(got["S"], reverse=True)
+    assert job["execution"]["warnings"] == [] or rounded(a)
+    assert list(got["S"]) == sorted(got["S"], reverse=True)
     assert all(x >= 0 for x in s)
     left = [[x * y for x, y in zip(row[:k], s)] for row in u]
     assert holds(norm2(less(rows, product(left, vh[:k]))), got["residual"], norm2(rows))
@@ -107,7 +123,8 @@ def test_singular_vectors_are_as_good_as_they_say(service, a, full):
         truth = mpmath.svd_r(mpmath.matrix(a.tolist()) / (mpmath.mpf(float(big)) or 1), compute_uv=False)
         unit = 2.0**-24 if a.dtype == "float32" else 2.0**-53
         for p, q in zip(got["S"], truth):
-            assert abs(mpmath.mpf(float(p)) / (mpmath.mpf(float(big)) or 1) - q) <= 16 * sum(a.shape) * unit * max(truth)
+            most = 16 * sum(a.shape) * unit * max(truth) + step(a) / (mpmath.mpf(float(big)) or 1)
+            assert abs(mpmath.mpf(float(p)) / (mpmath.mpf(float(big)) or 1) - q) <= most
 
 
 @hypothesis.given(matrices(square=False), draw.sampled_from(["reduced", "complete"]))
@@ -116,10 +133,12 @@ def test_orthogonal_factors_are_as_good_as_they_say(service, a, mode):
     got, job = service.run("qr", {"a": a}, {"mode": mode}, form="safetensors")
     q, r, k = exact(got["Q"]), exact(got["R"]), min(a.shape)
     unit = Fraction(2) ** (-24 if a.dtype == "float32" else -53)
-    assert job["execution"]["warnings"] == [] and np.array_equal(got["R"], np.triu(got["R"]))
+    assert job["execution"]["warnings"] == [] or rounded(a)
+    assert np.array_equal(got["R"], np.triu(got["R"]))
     off = transposed(less(exact(a), product(q, r)))
     for column, rest in zip(transposed(exact(a)), off):  # each column by itself, however it is scaled
-        assert sum(v * v for v in rest) <= (16 * sum(a.shape) * unit) ** 2 * sum(v * v for v in column)
+        most = (16 * sum(a.shape) * unit) ** 2 * sum(v * v for v in column) + 2 * k * Fraction(step(a)) ** 2
+        assert sum(v * v for v in rest) <= most
     assert holds(norm2(less(product(transposed(q)[:k], q), one(len(q[0]))[:k])), got["orthogonality"])
     assert got["orthogonality"] <= 16 * (sum(a.shape) + 1) * float(unit)
 

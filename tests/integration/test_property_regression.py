@@ -153,6 +153,48 @@ def test_penalised_fits_are_optimal(service, problem, method, alpha):
         assert float(max(abs(slope - wanted) - more, 0)) <= 1e-4 * noise + 1e-300, (j, method)
 
 
+def exact_ridge(x, y, w, intercept, alpha):
+    """Its coefficients, the data less their means."""
+    weights = [EXACT(1)] * len(y) if w is None else [EXACT(float(v)) for v in w]
+    columns = [[EXACT(float(v)) for v in column] for column in [*x.T, y]]
+    if intercept:
+        means = [sum(k * v for k, v in zip(weights, column)) / sum(weights) for column in columns]
+        columns = [[v - mean for v in column] for column, mean in zip(columns, means)]
+    q = len(columns) - 1
+    system = [[sum(k * a * b for k, a, b in zip(weights, columns[i], columns[j])) + (alpha if i == j else 0)
+               for j in range(q + 1)] for i in range(q)]
+    for i in range(q):  # positive definite
+        system[i] = [v / system[i][i] for v in system[i]]
+        for j in range(q):
+            if j != i:
+                system[j] = [a - system[j][i] * b for a, b in zip(system[j], system[i])]
+    return [row[q] for row in system]
+
+
+@hypothesis.given(problems(), draw.integers(-6, 6), draw.integers(0, 15), draw.booleans())
+@BOUNDED
+def test_ridge_is_right_for_features_of_all_sizes(service, problem, alpha, sizes, twice):
+    x, y, w, intercept, copies, kind = problem
+    p = x.shape[1]
+    x = x * (10.0 ** np.linspace(0, sizes, p)[np.argsort(np.abs(x[0]))]).astype(x.dtype)
+    if twice:
+        x[:, -1] = x[:, 0]
+    inputs = {"x": np.tile(x, (copies, 1)), "y": np.tile(np.stack([y, y[::-1]], 1), (copies, 1))}
+    if w is not None:
+        inputs["sample_weight"] = np.tile(w, copies)
+    params = {"method": "ridge", "alpha": 10.0**alpha, "fit_intercept": intercept}
+    fit, job = service.run("regression", inputs, params, form="safetensors")
+    hypothesis.note(f"{kind}: {fit}, {job['execution']}")
+    warnings = " ".join(job["execution"]["warnings"])
+    part, least = (1e-6, 1e-37) if kind == "single" else (1e-13, 1e-307)
+    for target, got in zip((y, y[::-1]), np.atleast_2d(fit["coef"])):
+        wanted = exact_ridge(x, target, w, intercept, EXACT(10.0**alpha) / copies)
+        for value, expected in zip(got, wanted):
+            spare = abs(expected) * EXACT(part) + EXACT(least)
+            assert not np.isfinite(value) or abs(EXACT(float(value)) - expected) <= spare or "condition" in warnings
+            assert np.isfinite(value) or "beyond the range" in warnings
+
+
 @hypothesis.given(problems(), draw.sampled_from(["ridge", "lasso", "elastic_net"]), draw.floats(1e-4, 1e2), draw.integers(-900, 900),
                   draw.integers(-450, 450))
 @BOUNDED

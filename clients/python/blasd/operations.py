@@ -256,7 +256,8 @@ class Operations:
         is small or ill-conditioned, else in double with refinement by double-double residuals; statistics have
         statsmodels' meanings. Where the features are not independent, or more than the observations, the solution of
         least norm is given (the intercept is not part of the norm), with a warning. A condition number of about 1/eps
-        or more, a fit without degrees of freedom and a negative r2 are warned of too.
+        or more, ridge that is too ill-conditioned and too large for more digits, a fit without degrees of freedom and a
+        negative r2 are warned of too.
         ridge minimises |y - Xb|^2 + alpha |b|^2; lasso |y - Xb|^2 / (2n) + alpha |b|_1; elastic_net |y - Xb|^2 / (2n) +
         alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2. With sample_weight squares are weighted and n is the
         weights' sum. The intercept is not penalised.

@@ -525,6 +525,61 @@ static void lstsq_at_the_ends_of_the_range(void **state) {
     }
 }
 
+/* ---- below the range ---- */
+
+/* left (m x k) right (k x n), what is between times by[i] (NULL: 1), against a. */
+static void check_below(const struct trial *t, const double *a, int m, int n, int k,
+                        const char *left, const char *by, const char *right, bool adjoint) {
+    long double off = 0, size = 0;
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            long double sum = -(long double)a[i * n + j];
+            for (int l = 0; l < k; l++)
+                sum += value(t, left, i * k + l) * (by == NULL ? 1 : value(t, by, l)) *
+                       value(t, right, adjoint ? j * k + l : l * n + j);
+            off += sum * sum;
+            size += (long double)a[i * n + j] * (long double)a[i * n + j];
+        }
+    expect_at_most(t, "residual", sqrtl(off) / sqrtl(size), value(t, "residual", 0));
+}
+
+/* Values are rounded to what there is below the range, and the residual says it. V is orthogonal
+ * but for 1e-15, so V diag(w) V' will do for eigh. */
+static void below_the_range(void **state) {
+    static const struct {
+        double size;
+        bool single;
+    } cases[] = {{1e-308, false}, {1e-310, false}, {1e-318, false}, {3e-323, false},
+                 {1e-38, true},   {1e-42, true},   {1e-44, true}};
+    const int n = 4;
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int turn = 0; turn < 8; turn++) {
+            bool single = cases[c].single;
+            double *a = matrix(PLAIN, n, n, false);
+            struct trial *t;
+            running = "below the range";
+            make_symmetric(a, n);
+            for (int i = 0; i < n * n; i++) {
+                a[i] *= cases[c].size;
+                if (single) a[i] = (double)(float)a[i];
+            }
+            t = job_of("eigh", a, n, n, single);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            check_below(t, a, n, n, n, "eigenvectors", "eigenvalues", "eigenvectors", true);
+            trial_free(t);
+            t = job_of("svd", a, n, n, single);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            check_below(t, a, n, n, n, "U", "S", "Vh", false);
+            trial_free(t);
+            t = job_of("qr", a, n, n, single);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            check_below(t, a, n, n, n, "Q", NULL, "R", false);
+            trial_free(t);
+            free(a);
+        }
+}
+
 /* ---- the triangle that is not read ---- */
 
 static void the_other_triangle_is_not_read(void **state) {
@@ -682,6 +737,7 @@ int main(void) {
         cmocka_unit_test(lstsq_broadcasts),
         cmocka_unit_test(lstsq_residuals_are_of_x_as_it_is_sent),
         cmocka_unit_test(lstsq_at_the_ends_of_the_range),
+        cmocka_unit_test(below_the_range),
         cmocka_unit_test(the_other_triangle_is_not_read),
         cmocka_unit_test(values_beyond_the_range),
 #ifdef TRIAL_ON_THE_CPU

@@ -146,11 +146,125 @@ static void features_of_all_sizes(void **state) {
         }
 }
 
+/* The same feature twice, beside others of sizes up to 1e15: both have half of what one would have,
+ * whatever rounding makes of the difference between them. */
+static void the_same_feature_twice(void **state) {
+    static const int64_t shapes[][2] = {{24, 3},  {30, 6},    {4, 7},   {7, 20},
+                                        {60, 40}, {3000, 20}, {20, 200}};
+    static const double alphas[] = {1e-4, 1, 1e5};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int k = 0; k < 6; k++) {
+            int64_t n = shapes[s][0], p = shapes[s][1];
+            struct trial *t = trial_new("regression");
+            double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shapes[s]);
+            double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+            for (int64_t i = 0; i < n; i++) {
+                y[i] = trial_normal();
+                for (int64_t j = 0; j < p; j++)
+                    x[i * p + j] = trial_normal() * pow(10, 15 - (double)(15 * j / (p - 1)));
+                x[i * p + p - 1] = x[i * p];
+            }
+            trial_set_choice(t, "method", "ridge");
+            trial_set_bool(t, "fit_intercept", k % 2 == 1);
+            trial_set_float(t, "alpha", alphas[k / 2]);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            if (t->task.warning_count == 0) {
+                double one = trial_value(trial_output(t, "coef"), 0);
+                ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
+                             1e-15L * fabsl((long double)one));
+            } else {
+                assert_true(p > 32);
+                assert_non_null(strstr(t->task.warnings[0], "condition"));
+            }
+            trial_free(t);
+        }
+}
+
+/* The same of elastic_net, whose objective hardly knows them apart. */
+static void the_same_feature_twice_beside_absolute_values(void **state) {
+    static const int64_t shapes[][2] = {{24, 3}, {18, 4}, {30, 6}, {7, 20}};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int k = 0; k < 8; k++) {
+            int64_t n = shapes[s][0], p = shapes[s][1];
+            struct trial *t = trial_new("regression");
+            double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shapes[s]);
+            double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n), one;
+            for (int64_t i = 0; i < n; i++) {
+                for (int64_t j = 0; j < p; j++)
+                    x[i * p + j] = trial_normal() * pow(10, 9 - (double)(9 * j / (p - 1)));
+                x[i * p + p - 1] = x[i * p];
+                y[i] = trial_normal() + x[i * p] * 1e-9;
+            }
+            trial_set_choice(t, "method", "elastic_net");
+            trial_set_bool(t, "fit_intercept", k % 2 == 1);
+            trial_set_float(t, "alpha", pow(10, -k / 2));
+            trial_set_float(t, "l1_ratio", k % 2 == 0 ? 0.9 : 1e-3);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            one = trial_value(trial_output(t, "coef"), 0);
+            assert_true(one != 0);
+            ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
+                         1e-15L * fabsl((long double)one));
+            trial_free(t);
+        }
+}
+
+/* Too large for more digits than a double has: then it is said. */
+static void what_is_too_large_is_said(void **state) {
+    const int64_t n = 500, p = 460;
+    (void)state;
+    for (int twice = 0; twice < 2; twice++) {
+        struct trial *t = trial_new("regression");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+        double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = trial_normal();
+            for (int64_t j = 0; j < p; j++) x[i * p + j] = trial_normal() * (j % 2 == 0 ? 1e15 : 1);
+            if (twice) x[i * p + 2] = x[i * p];
+        }
+        trial_set_choice(t, "method", "ridge");
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal(t->task.warning_count, twice);
+        if (twice) assert_non_null(strstr(t->task.warnings[0], "condition"));
+        trial_free(t);
+    }
+}
+
+/* y = small + large, exactly: what the small one says of y is below the rounding of the large. */
+static void small_beside_large(void **state) {
+    static const int64_t rows[] = {9, 400000};
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        const int64_t n = rows[k], p = 2;
+        struct trial *t = trial_new("regression");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+        double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+        for (int64_t i = 0; i < n; i++) {
+            x[2 * i] = (double)(i * 7 % 11 - 5);
+            x[2 * i + 1] = (double)(i * 5 % 13 - 6) * 0x1p49;
+            y[i] = x[2 * i] + x[2 * i + 1];
+        }
+        trial_set_choice(t, "method", "ridge");
+        trial_set_bool(t, "fit_intercept", false);
+        trial_set_float(t, "alpha", 0x1p-50);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal(t->task.warning_count, 0);
+        for (int64_t j = 0; j < p; j++)
+            ASSERT_CLOSE(trial_value(trial_output(t, "coef"), j), 1, 4e-16L);
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_of_all_sizes),
         cmocka_unit_test(large_penalties),
         cmocka_unit_test(penalties_without_absolute_values),
+        cmocka_unit_test(small_beside_large),
+        cmocka_unit_test(the_same_feature_twice),
+        cmocka_unit_test(the_same_feature_twice_beside_absolute_values),
+        cmocka_unit_test(what_is_too_large_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
