@@ -1,5 +1,6 @@
 # What reads the code without running it, and what watches threads: longer than `make lint` may take.
-# A finding that is none is silenced where it stands, with the reason beside it, or in .ci/analyzer.txt, .ci/cppcheck.txt and .clang-tidy.
+# A finding that is none is silenced where it stands, with the reason beside it, or in .ci/analyzer.txt, .ci/tidy.txt, .ci/cppcheck.txt
+# and .clang-tidy.
 ANALYZED = $(wildcard src/*/*.c clients/c/*.c kernels/*/*.c)
 .PHONY: analyze analyze-gcc analyze-tidy analyze-cppcheck test-thread thread-programs
 analyze:
@@ -9,7 +10,8 @@ analyze:
 analyze-gcc:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/analyze WERROR=-Werror OPT="-O1 -fanalyzer" analyze-objects
 analyze-tidy: $(GENERATED)
-	@printf '%s\n' $(ANALYZED) | xargs -P 2 -n 8 sh -c 'clang-tidy --quiet "$$@" -- $(filter-out -MMD -MP,$(CFLAGS)) 2>/dev/null' tidy
+	@printf '%s\n' $(ANALYZED) | xargs -P 2 -n 8 sh -c 'clang-tidy --quiet "$$@" -- $(filter-out -MMD -MP,$(CFLAGS)) 2>/dev/null; true' tidy \
+	    | $(PYTHON) .ci/findings.py .ci/tidy.txt
 analyze-cppcheck: $(GENERATED)
 	@cppcheck --quiet -j2 --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=.ci/cppcheck.txt \
 	    --error-exitcode=1 -D__GNUC__ -D__x86_64__ -Isrc -I. -I$(BUILD)/gen $(ANALYZED)
