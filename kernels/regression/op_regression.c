@@ -271,24 +271,6 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
                       "it has %lld observations where x has %lld", (long long)length, (long long)n);
 }
 
-/* Double-double where it costs little; what is little is a property of the problem alone, so that
- * a batch changes no result. */
-#define SMALL_WORK 1e6 /* n q (q + t) */
-#define QUAD_SMALL BLASD_REGRESSION_QUAD_SMALL
-#define DOUBLED_WORK 4e9 /* the most that is done again so, where the condition asks for it */
-
-static void choose_way(struct regression_shape *shape) {
-    double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
-    /* ridge is solved from its matrix, whose elimination takes long */
-    bool penalised = shape->method == METHOD_RIDGE || blasd_regression_smooth(shape);
-    bool narrow =
-        penalised ? shape->q <= shape->n && shape->q <= QUAD_SMALL : shape->q <= 2 * shape->n + 16;
-    if (work <= SMALL_WORK && narrow)
-        shape->way = WAY_SMALL;
-    else
-        shape->way = shape->n >= shape->q ? WAY_TALL : WAY_WIDE;
-}
-
 int blasd_regression_read(const struct blasd_job *job, struct regression_shape *shape,
                           struct blasd_err *err) {
     const struct blasd_tensor *x = &job->inputs[IN_X].tensor, *y = &job->inputs[IN_Y].tensor;
@@ -340,7 +322,7 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
         if (__builtin_mul_overflow(shape->problems, shape->batch_shape[i], &shape->problems))
             return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
                               "the batch has too many members");
-    choose_way(shape);
+    blasd_regression_choose_way(shape);
     shape->storage =
         single(x) && single(y) && (!shape->weighted || single(w)) ? BLASD_float32 : BLASD_float64;
     return 0;
@@ -360,29 +342,6 @@ static int add_output(struct blasd_plan *plan, const struct regression_shape *sh
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.x", "it has too many dimensions");
     plan->outputs[output] = blasd_tensor_make(dtype, rank, lengths);
     return 0;
-}
-
-bool blasd_regression_doubled(const struct regression_shape *shape) {
-    double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
-    return work <= DOUBLED_WORK && shape->q <= 1024;
-}
-
-bool blasd_regression_ridge_small(const struct regression_shape *shape) {
-    double n = (double)shape->n, q = (double)shape->q;
-    if (shape->way != WAY_WIDE) return shape->way == WAY_SMALL;
-    return shape->q <= QUAD_SMALL && (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
-}
-
-bool blasd_regression_sparse_small(const struct regression_shape *shape) {
-    double n = (double)shape->n, q = (double)shape->q;
-    return shape->q <= QUAD_SMALL && (n + q) * q * (q + (double)shape->t) <= SMALL_WORK;
-}
-
-/* A product of two quads costs what ten of two doubles in double-double do, and more. */
-#define QUAD_MOST 448 /* coefficients */
-
-bool blasd_regression_ridge_quads(const struct regression_shape *shape) {
-    return blasd_regression_doubled(shape) && shape->q <= QUAD_MOST;
 }
 
 /* Outputs that only ols has. */

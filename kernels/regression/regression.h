@@ -103,6 +103,8 @@ bool blasd_regression_smooth(const struct regression_shape *shape);
 struct regression_shape blasd_regression_as_ridge(const struct regression_shape *shape,
                                                   double total);
 
+/* ways.c: sets shape->way, of a shape that is read but for that. */
+void blasd_regression_choose_way(struct regression_shape *shape);
 /* Whether a tall problem may be done again in double-double where its condition asks for it. */
 bool blasd_regression_doubled(const struct regression_shape *shape);
 
