@@ -49,12 +49,13 @@ def venv():
 
 @pytest.fixture(scope="session")
 def prometheus():
-    """Gives the folder of Debian's promtool and prometheus. Installing that package would start a server that everybody
-    can reach, so it is only unpacked."""
+    """Gives the folder of Debian's promtool and prometheus, which are of one package until Debian 13. Installing that
+    would start a server that everybody can reach, so it is only unpacked."""
     folder = pathlib.Path(BLASD).resolve().parent / "test-prometheus"
     folder.mkdir(parents=True, exist_ok=True)
-    got = subprocess.run(["flock", folder, "sh", "-c", "test -x promtool || { apt-get download prometheus && dpkg-deb -x prometheus_*.deb unpacked"
-                          " && mv unpacked/usr/bin/* . && rm -rf unpacked prometheus_*.deb; }"],
+    got = subprocess.run(["flock", folder, "sh", "-c", "test -x promtool || { apt-get download prometheus && { test -z \"$(apt-cache search '^promtool$')\""
+                          " || apt-get download promtool; } && for i in *.deb; do dpkg-deb -x $i unpacked; done"
+                          " && mv unpacked/usr/bin/* . && rm -rf unpacked *.deb; }"],
                          cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     if got.returncode != 0:
         pytest.skip(f"the package prometheus cannot be had: {got.stderr.strip()[-300:]}")
