@@ -65,9 +65,9 @@ static int least_norm(const double *a, const double *qr, const double *tau, cons
 }
 
 /* One unit for all columns: the least-norm solution of [M root] [b; v] = g, whose v is what is left
- * over. [M root]' = Q R; its rows are features, and
- * those of the penalty where the features begin to be smaller. Where they differ much in size, only
- * pivoting of the columns keeps what is small (Cox and Higham), as in least_norm.c. */
+ * over. [M root]' = Q R; its rows are features, and those of the penalty where the features begin
+ * to be smaller. Where they differ much in size, only pivoting of the columns keeps what is small
+ * (Cox and Higham), as in least_norm.c. */
 static int ridge_wide(const struct regression_part *part, double root, const struct column *order,
                       double *a, double *g, double *b) {
     int64_t p = part->p, t = part->t, m = part->rows, n = p + m, large = 0, done = 0;

@@ -146,6 +146,13 @@ static void features_of_all_sizes(void **state) {
         }
 }
 
+/* An observation of p features of sizes 10^decades to 1, but for the last, which is the first. */
+static void draw_twice(double *x, int64_t p, int decades) {
+    for (int64_t j = 0; j < p; j++)
+        x[j] = trial_normal() * pow(10, decades - (double)(decades * j / (p - 1)));
+    x[p - 1] = x[0];
+}
+
 /* The same feature twice, beside others of sizes up to 1e15: both have half of what one would have,
  * whatever rounding makes of the difference between them. */
 static void the_same_feature_twice(void **state) {
@@ -161,9 +168,7 @@ static void the_same_feature_twice(void **state) {
             double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
             for (int64_t i = 0; i < n; i++) {
                 y[i] = trial_normal();
-                for (int64_t j = 0; j < p; j++)
-                    x[i * p + j] = trial_normal() * pow(10, 15 - (double)(15 * j / (p - 1)));
-                x[i * p + p - 1] = x[i * p];
+                draw_twice(x + i * p, p, 15);
             }
             trial_set_choice(t, "method", "ridge");
             trial_set_bool(t, "fit_intercept", k % 2 == 1);
@@ -192,9 +197,7 @@ static void the_same_feature_twice_beside_absolute_values(void **state) {
             double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shapes[s]);
             double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n), one;
             for (int64_t i = 0; i < n; i++) {
-                for (int64_t j = 0; j < p; j++)
-                    x[i * p + j] = trial_normal() * pow(10, 9 - (double)(9 * j / (p - 1)));
-                x[i * p + p - 1] = x[i * p];
+                draw_twice(x + i * p, p, 9);
                 y[i] = trial_normal() + x[i * p] * 1e-9;
             }
             trial_set_choice(t, "method", "elastic_net");
