@@ -66,8 +66,8 @@ static __device__ inline int64_t next_of(const struct gram_grid &, const Share &
  * alone. What is for the grid is nothing to share. */
 #define LAUNCH(kernel, way, stage, threads, in, err)                                               \
     ((in).s.q < blasd_cuda_habits.spread_from                                                      \
-         ? gram_launch(way, stage, kernel<gram_block>, kernel<gram_block>, (in).s.problems,        \
-                       threads, 0, in, err)                                                        \
+         ? gram_launch<decltype(in)>(way, stage, kernel<gram_block>, kernel<gram_block>,           \
+                                     (in).s.problems, threads, 0, in, err)                         \
          : blasd_launch_together(kernel<gram_grid, decltype(in)>, (in).s.units,                    \
                                  dim3((unsigned)(threads)), (way)->stream, err, in))
 
