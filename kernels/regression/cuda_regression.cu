@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "core/wanted.h"
+#include "kernels/cuda/habits.h"
 #include "kernels/regression/dense.h"
 }
 
@@ -15,9 +16,10 @@ extern "C" {
 #define STEPS_WIDE 1000   /* where the whole grid makes each */
 #define SWEEPS_FIRST 1000 /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
-#define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
-#define MIXED_FLOPS 2e8  /* a larger job fills the device by itself: it joins no mixed batch */
-#define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
+#define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
+#define MIXED_FLOPS 2e8   /* a larger job fills the device by itself: it joins no mixed batch */
+#define SHARED_TARGETS 16 /* with robust errors, for which each takes launches */
+#define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_moves *moves) {
@@ -74,30 +76,6 @@ static bool large(const struct gram_plan *plan) {
     return work >= LARGE_WORK;
 }
 
-static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
-    struct gram_plan *plan;
-    int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
-    if (code != 0) return code;
-    plan = (struct gram_plan *)job->state;
-    code = blasd_regression_read(job->tasks[0].job, &plan->asked, err);
-    if (code != 0) return code;
-    plan->asked.dense = &blasd_regression_own;
-    plan->shape = plan->asked;
-    if (blasd_regression_smooth(&plan->asked))
-        plan->shape = blasd_regression_as_ridge(&plan->asked, 1); /* the totals are not known yet */
-    plan->where = blasd_regression_where(&plan->asked);
-    if (plan->where != REGRESSION_DEVICE || plan->shape.problems == 0) return 0;
-    fill(job, plan);
-    /* slices are of one problem; so many problems are more than a grid has blocks */
-    if (plan->gram.problems > INT32_MAX / 1024 || (plan->slices.sliced && plan->gram.problems > 1))
-        return blasd_fail(err, BLASD_E_out_of_memory, "inputs.x",
-                          "so many problems do not fit the device: send them in several jobs");
-    code = gram_take(job, plan, err);
-    plan->passes = plan->slices.count * (2 + !blasd_regression_sparse(&plan->shape) +
-                                         (plan->shape.residuals || plan->outputs.robust));
-    return code;
-}
-
 static bool go_on(struct blasd_cuda_job *job, const struct gram_plan *plan, double progress) {
     return plan->slices.sliced || !large(plan) || blasd_cuda_go_on(job, progress);
 }
@@ -147,29 +125,71 @@ static int solve(struct blasd_cuda_job *job, struct gram_plan *plan, struct blas
     int code;
     if (blasd_regression_sparse(&plan->shape)) return descend_coordinates(job, plan, err);
     code = plan->shape.method == METHOD_GD ? descend(job, plan, err)
-                                           : gram_factor(g, a, &plan->wants, job->stream, err);
-    if (code == 0 && plan->wants.basis) code = gram_singular(g, a, job->stream, err);
+                                           : gram_factor(g, a, &plan->wants, &plan->way, err);
+    if (code == 0 && plan->wants.basis) code = gram_singular(g, a, &plan->way, err);
     if (code == 0) code = gram_pass_slopes(job, plan, err);
-    if (code == 0) code = gram_correct(g, a, plan->wants.basis, job->stream, err);
+    if (code == 0) code = gram_correct(g, a, plan->wants.basis, &plan->way, err);
     return code;
 }
 
-static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
-    struct gram_plan *plan = (struct gram_plan *)job->state;
+/* All of it. */
+static int launch(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
     int code;
-    if (plan->where != REGRESSION_DEVICE || plan->gram.problems == 0) return 0;
     if (!plan->slices.sliced) {
         code = gram_widen(plan->widening.spans, plan->widening.count, plan->widening.longest,
-                          plan->gram.units, job->stream, err);
+                          plan->gram.units, &plan->way, err);
         if (code != 0) return code;
     }
     code = gram_pass_ranges(job, plan, err);
     if (code == 0) code = gram_pass_products(job, plan, err);
-    if (code == 0) code = gram_totals(&plan->gram, &plan->arrays, job->stream, err);
-    if (code == 0 && !go_on(job, plan, 0.5)) return blasd_cuda_stopped(err);
+    if (code == 0) code = gram_totals(&plan->gram, &plan->arrays, &plan->way, err);
+    if (code == 0 && plan->way.shared == nullptr && !go_on(job, plan, 0.5))
+        return blasd_cuda_stopped(err);
     if (code == 0) code = solve(job, plan, err);
     if (code == 0) code = gram_pass_rows(job, plan, err);
     return code;
+}
+
+/* Whether all launches of a job can be shared: blocks for each of its problems, and no word of the
+ * host in between. It follows from one problem alone, whatever the stack or batch. */
+static bool shares(const struct blasd_cuda_job *job, const struct gram_plan *plan) {
+    const struct regression_shape *shape = &plan->shape;
+    if (plan->slices.sliced || plan->gram.q >= blasd_cuda_habits.spread_from) return false;
+    if (job->tasks[0].plan->flops > MIXED_FLOPS * (double)shape->problems) return false;
+    if (plan->outputs.robust && shape->t > SHARED_TARGETS) return false;
+    return shape->method == METHOD_OLS || shape->method == METHOD_RIDGE;
+}
+
+static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct gram_plan *plan;
+    int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
+    if (code != 0) return code;
+    plan = (struct gram_plan *)job->state;
+    code = blasd_regression_read(job->tasks[0].job, &plan->asked, err);
+    if (code != 0) return code;
+    plan->asked.dense = &blasd_regression_own;
+    plan->shape = plan->asked;
+    if (blasd_regression_smooth(&plan->asked))
+        plan->shape = blasd_regression_as_ridge(&plan->asked, 1); /* the totals are not known yet */
+    plan->where = blasd_regression_where(&plan->asked);
+    if (plan->where != REGRESSION_DEVICE || plan->shape.problems == 0) return 0;
+    fill(job, plan);
+    /* slices are of one problem; so many problems are more than a grid has blocks */
+    if (plan->gram.problems > INT32_MAX / 1024 || (plan->slices.sliced && plan->gram.problems > 1))
+        return blasd_fail(err, BLASD_E_out_of_memory, "inputs.x",
+                          "so many problems do not fit the device: send them in several jobs");
+    code = gram_take(job, plan, err);
+    plan->way = {job->stream, shares(job, plan) ? job : nullptr};
+    plan->passes = plan->slices.count * (2 + !blasd_regression_sparse(&plan->shape) +
+                                         (plan->shape.residuals || plan->outputs.robust));
+    return code == 0 && plan->way.shared != nullptr ? launch(job, plan, err) : code;
+}
+
+static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct gram_plan *plan = (struct gram_plan *)job->state;
+    if (plan->where != REGRESSION_DEVICE || plan->gram.problems == 0) return 0;
+    if (plan->way.shared == nullptr) return launch(job, plan, err);
+    return go_on(job, plan, 0.5) ? 0 : blasd_cuda_stopped(err);
 }
 
 /* The host's part asks by way of the job, whose progress it does not know. */
@@ -201,7 +221,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         err);
 }
 
-/* Small jobs of any shape and method share a batch; each shape has launches of its own. */
+/* Small jobs of any shape and method share a batch, and launches where they can. */
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
     (void)job;

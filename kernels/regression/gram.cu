@@ -4,7 +4,7 @@
  * M sums in registers; where there are more threads than tiles, groups of threads share the rows.
  * Each sum costs ten operations a row: the product and its rounding error, the sum and its rounding
  * error. Blocks leave partial sums, which are added in a fixed order. Read next: gram.cuh. */
-#include "kernels/regression/gram.cuh"
+#include "kernels/regression/gram_share.cuh"
 
 #include <limits.h>
 
@@ -20,20 +20,29 @@ static int64_t at_most(int64_t a, int64_t b) {
 
 /* ---- the ranges of the columns ---- */
 
+struct scan_in {
+    struct gram_shape s;
+    const struct gram_data *data;
+    int blocks, first, entries; /* of each problem */
+    double *ranges;
+};
+
 /* ranges: for each problem and block, least and largest of p + t columns, then the sum and the
  * largest of the weights. */
-static __global__ void __launch_bounds__(THREADS)
-    scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, int first, int entries,
-              double *ranges) {
+template <class... In> static __global__ void __launch_bounds__(THREADS) scan_rows(In... in) {
     BLASD_STATIC_SHARED(double, least, [THREADS]);
     BLASD_STATIC_SHARED(double, largest, [THREADS]);
-    int64_t problem = blockIdx.x / blocks, block = blockIdx.x % blocks;
-    int64_t each = (s.n + blocks - 1) / blocks, from = block * each;
+    const auto &share = gram_share(in...);
+    const struct scan_in &args = share.args;
+    const struct gram_shape s = args.s;
+    int64_t problem = share.block() / args.blocks, block = share.block() % args.blocks;
+    int64_t each = (s.n + args.blocks - 1) / args.blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int all = s.p + s.t, tid = (int)threadIdx.x;
-    double *out = ranges + (problem * entries + first + block) * gram_range_numbers(s);
+    double *out =
+        args.ranges + (problem * args.entries + args.first + block) * gram_range_numbers(s);
     double sum = 0, heaviest = 0;
-    const struct gram_data d = data[problem];
+    const struct gram_data d = args.data[problem];
     for (int c0 = 0; c0 < all; c0 += THREADS) {
         int width = all - c0 < THREADS ? all - c0 : THREADS, rows = THREADS / width;
         int row = tid / width, c = c0 + tid % width;
@@ -119,12 +128,22 @@ static __device__ double settle_weights(const struct gram_shape &s, const double
     return sum;
 }
 
-static __global__ void __launch_bounds__(THREADS)
-    settle_columns(struct gram_shape s, const double *partial, int blocks,
-                   struct gram_settling settling, struct gram_arrays a) {
-    int64_t problem = blockIdx.x, numbers = gram_range_numbers(s);
-    int all = s.p + s.t;
-    const double *from = partial + problem * blocks * numbers;
+struct settle_in {
+    struct gram_shape s;
+    struct gram_arrays a;
+    const double *ranges;
+    int blocks; /* that have left some */
+    struct gram_settling settling;
+};
+
+template <class... In> static __global__ void __launch_bounds__(THREADS) settle_columns(In... in) {
+    const auto &share = gram_share(in...);
+    const struct gram_shape s = share.args.s;
+    const struct gram_arrays &a = share.args.a;
+    const struct gram_settling settling = share.args.settling;
+    int64_t problem = share.block(), numbers = gram_range_numbers(s);
+    int all = s.p + s.t, blocks = share.args.blocks;
+    const double *from = share.args.ranges + problem * blocks * numbers;
     struct gram_column *to = a.columns + problem * (s.q + s.t);
     int *unit = a.unit + problem * (s.t + 1);
     if (threadIdx.x == 0) {
@@ -157,19 +176,20 @@ int gram_range_blocks(const struct gram_shape *s) {
 }
 
 int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, double *ranges,
-                int blocks, int first, int all, struct blasd_gpu_stream *stream,
-                struct blasd_err *err) {
+                int blocks, int first, int all, const struct gram_way *way, struct blasd_err *err) {
     if (s->problems == 0) return 0;
-    return blasd_launch(scan_rows, dim3((unsigned)(s->problems * blocks)), dim3(THREADS), 0, stream,
-                        err, *s, arrays->data, blocks, first, all, ranges);
+    return gram_launch<struct scan_in>(way, STAGE_RANGES, scan_rows, scan_rows,
+                                       s->problems * blocks, THREADS, 0,
+                                       {*s, arrays->data, blocks, first, all, ranges}, err);
 }
 
 int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
-                int all, const struct gram_settling *settling, struct blasd_gpu_stream *stream,
+                int all, const struct gram_settling *settling, const struct gram_way *way,
                 struct blasd_err *err) {
     if (s->problems == 0) return 0;
-    return blasd_launch(settle_columns, dim3((unsigned)s->problems), dim3(THREADS), 0, stream, err,
-                        *s, ranges, all, *settling, *arrays);
+    return gram_launch<struct settle_in>(way, STAGE_SETTLE, settle_columns, settle_columns,
+                                         s->problems, THREADS, 0,
+                                         {*s, *arrays, ranges, all, *settling}, err);
 }
 
 /* ---- the products ---- */
@@ -188,7 +208,8 @@ struct tiling {
     int width;        /* of the columns there, at most */
 };
 
-struct products_in {
+/* What is multiplied. */
+struct products_of {
     const struct gram_data *data;
     const struct gram_column *columns;
     const double *left;         /* in place of y: 2 t columns as they are; or NULL */
@@ -196,6 +217,13 @@ struct products_in {
     const double *weight_scale; /* of w, for each problem */
     int64_t weight_step;
     int targets; /* columns of y or left */
+};
+
+struct products_in {
+    struct gram_shape s;
+    struct products_of of;
+    struct tiling t;
+    struct twofold *partial;
 };
 
 enum part { ALL, ONLY_X, ONLY_Y };
@@ -254,7 +282,7 @@ static __device__ inline void add_product(double *hi, double *lo, double high, d
 
 /* Element `column` (counted in tiles' columns of M) of row i, 0 where there is none. */
 template <int M>
-static __device__ double element(const struct gram_shape &s, const struct products_in &in,
+static __device__ double element(const struct gram_shape &s, const struct products_of &in,
                                  const struct gram_data &d, const struct tiling &t, int64_t problem,
                                  int64_t i, int column) {
     const struct gram_column *columns = in.columns + problem * (s.q + s.t);
@@ -292,17 +320,20 @@ static __device__ void join_groups(const struct tiling &t, int tile, int group, 
 
 /* Blocks: row blocks of problem after problem, for chunk after chunk of tiles.
  * partial: [problem][block][tile - first][M x M]. */
-template <int M, bool WEIGHTED>
-static __global__ void __launch_bounds__(THREADS)
-    multiply_rows(struct gram_shape s, struct products_in in, struct tiling t,
-                  struct twofold *partial) {
+template <int M, bool WEIGHTED, class... In>
+static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host) {
     BLASD_DYNAMIC_SHARED(double, shared);
-    int64_t row_blocks = s.problems * t.blocks, at_row = blockIdx.x % row_blocks;
+    const auto &share = gram_share(from_host...);
+    const struct gram_shape s = share.args.s;
+    const struct products_of in = share.args.of;
+    const struct tiling t = share.args.t;
+    struct twofold *partial = share.args.partial;
+    int64_t row_blocks = s.problems * t.blocks, at_row = share.block() % row_blocks;
     int64_t problem = at_row / t.blocks, block = at_row % t.blocks;
     int64_t each = (s.n + t.blocks - 1) / t.blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int tid = (int)threadIdx.x, tile = tid % t.chunk, group = tid / t.chunk;
-    int low_k = t.first + (int)(blockIdx.x / row_blocks) * t.chunk, end = t.first + t.count,
+    int low_k = t.first + (int)(share.block() / row_blocks) * t.chunk, end = t.first + t.count,
         k = low_k + tile;
     int last_k = low_k + t.chunk < end ? low_k + t.chunk - 1 : end - 1;
     bool mine = k < end && group < t.groups;
@@ -362,18 +393,28 @@ struct products_out {
     bool add; /* to what is there */
 };
 
+struct collect_in {
+    struct gram_shape s;
+    struct tiling t;
+    int targets;
+    const struct twofold *partial;
+    struct products_out out;
+};
+
 static __device__ void put(struct twofold *to, struct twofold value, bool add) {
     *to = add ? two_add(*to, value) : value;
 }
 
 /* The partial sums of each element, in order. */
-template <int M>
-static __global__ void __launch_bounds__(THREADS)
-    collect(struct gram_shape s, struct tiling t, int targets, const struct twofold *partial,
-            struct products_out out) {
+template <int M, class... In> static __global__ void __launch_bounds__(THREADS) collect(In... in) {
+    const auto &share = gram_share(in...);
+    const struct gram_shape s = share.args.s;
+    const struct tiling t = share.args.t;
+    const struct products_out out = share.args.out;
+    int targets = share.args.targets;
     int64_t each = (int64_t)t.count * M * M, all = s.problems * each;
-    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
-         at += (int64_t)gridDim.x * THREADS) {
+    for (int64_t at = share.block() * THREADS + threadIdx.x; at < all;
+         at += share.blocks() * THREADS) {
         int64_t problem = at / each, element = at % each;
         int left, right, i, l;
         struct twofold sum = {0, 0};
@@ -381,7 +422,7 @@ static __global__ void __launch_bounds__(THREADS)
         i = left * M + (int)(element % (M * M)) / M;
         l = right * M + (int)(element % (M * M)) % M;
         for (int b = 0; b < t.blocks; b++)
-            sum = two_add(sum, partial[(problem * t.blocks + b) * each + element]);
+            sum = two_add(sum, share.args.partial[(problem * t.blocks + b) * each + element]);
         if (right < t.of_x) {
             if (i < s.q && l < s.q && l >= i)
                 put(out.gram + (problem * s.q + i) * s.q + l, sum, out.add);
@@ -397,42 +438,43 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* What is multiplied, and where the sums go; `stage` is that of the first of two launches. */
+struct products {
+    struct products_of of;
+    enum part part;
+    int stage;
+    struct twofold *scratch;
+    struct products_out out;
+};
+
 template <int M, bool WEIGHTED>
-static int run_products(const struct gram_shape *s, const struct products_in *in,
-                        const struct tiling *t, void *scratch, const struct products_out *out,
-                        struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    size_t stage = (size_t)t->rows * (size_t)t->width * 8 * (WEIGHTED ? 3 : 1);
-    size_t room = t->groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
-    int64_t elements = s->problems * t->count * M * M, blocks = (elements + THREADS - 1) / THREADS;
+static int run_products(const struct gram_shape *s, const struct products *p,
+                        const struct gram_way *way, struct blasd_err *err) {
+    const struct tiling t = make_tiling<M>(s, p->of.targets, WEIGHTED, p->part);
+    size_t stage = (size_t)t.rows * (size_t)t.width * 8 * (WEIGHTED ? 3 : 1);
+    size_t room = t.groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
+    int64_t elements = s->problems * t.count * M * M, blocks = (elements + THREADS - 1) / THREADS;
     int code;
-    if (t->count == 0 || s->problems == 0) return 0;
+    if (t.count == 0 || s->problems == 0) return 0;
     /* chunks of tiles may be more than the 65,535 blocks of a grid's second dimension */
-    code = blasd_launch(
-        multiply_rows<M, WEIGHTED>,
-        dim3((unsigned)(s->problems * t->blocks * ((t->count + t->chunk - 1) / t->chunk))),
-        dim3(THREADS), stage > room ? stage : room, stream, err, *s, *in, *t,
-        (struct twofold *)scratch);
+    code = gram_launch<struct products_in>(
+        way, p->stage, multiply_rows<M, WEIGHTED>, multiply_rows<M, WEIGHTED>,
+        s->problems * t.blocks * ((t.count + t.chunk - 1) / t.chunk), THREADS,
+        stage > room ? stage : room, {*s, p->of, t, p->scratch}, err);
     if (code != 0) return code;
-    return blasd_launch(collect<M>, dim3((unsigned)at_most(blocks, (int64_t)s->units * 16)),
-                        dim3(THREADS), 0, stream, err, *s, *t, in->targets,
-                        (const struct twofold *)scratch, *out);
+    return gram_launch<struct collect_in>(way, p->stage + 1, collect<M>, collect<M>,
+                                          at_most(blocks, (int64_t)s->units * 16), THREADS, 0,
+                                          {*s, t, p->of.targets, p->scratch, p->out}, err);
 }
 
-template <int M>
-static int choose_products(const struct gram_shape *s, const struct products_in *in, enum part part,
-                           void *scratch, const struct products_out *out,
-                           struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    bool weighted = s->weighted || in->row_weight != nullptr;
-    struct tiling t = make_tiling<M>(s, in->targets, weighted, part);
-    if (weighted) return run_products<M, true>(s, in, &t, scratch, out, stream, err);
-    return run_products<M, false>(s, in, &t, scratch, out, stream, err);
-}
-
-static int any_products(const struct gram_shape *s, const struct products_in *in, enum part part,
-                        void *scratch, const struct products_out *out,
-                        struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    if (s->q <= WIDE_TILE) return choose_products<2>(s, in, part, scratch, out, stream, err);
-    return choose_products<4>(s, in, part, scratch, out, stream, err);
+static int any_products(const struct gram_shape *s, const struct products *p,
+                        const struct gram_way *way, struct blasd_err *err) {
+    bool weighted = s->weighted || p->of.row_weight != nullptr;
+    if (s->q <= WIDE_TILE)
+        return weighted ? run_products<2, true>(s, p, way, err)
+                        : run_products<2, false>(s, p, way, err);
+    return weighted ? run_products<4, true>(s, p, way, err)
+                    : run_products<4, false>(s, p, way, err);
 }
 
 template <int M> static size_t products_bytes(const struct gram_shape *s) {
@@ -447,28 +489,37 @@ size_t gram_scratch_bytes(const struct gram_shape *s) {
     return square > products ? square : products;
 }
 
+/* With the weights that came. */
+static struct products products_with(const struct gram_arrays *arrays, const double *left,
+                                     int targets, enum part part, int stage) {
+    struct products p = {};
+    p.of = {arrays->data, arrays->columns, left, nullptr, arrays->weight_scale, 0, targets};
+    p.part = part;
+    p.stage = stage;
+    p.scratch = static_cast<struct twofold *>(arrays->scratch);
+    return p;
+}
+
 int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
-                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    struct products_in in = {
-        arrays->data, arrays->columns, nullptr, nullptr, arrays->weight_scale, 0, s->t};
-    struct products_out out = {arrays->gram, arrays->with_y, arrays->squares, add};
-    return any_products(s, &in, ALL, arrays->scratch, &out, stream, err);
+                  const struct gram_way *way, struct blasd_err *err) {
+    struct products p = products_with(arrays, nullptr, s->t, ALL, STAGE_PRODUCTS);
+    p.out = {arrays->gram, arrays->with_y, arrays->squares, add};
+    return any_products(s, &p, way, err);
 }
 
 int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
-                struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    struct products_in in = {
-        arrays->data, arrays->columns, arrays->left, nullptr, arrays->weight_scale, 0, 2 * s->t};
-    struct products_out out = {nullptr, arrays->slopes, arrays->left_squares, add};
-    return any_products(s, &in, ONLY_Y, arrays->scratch, &out, stream, err);
+                const struct gram_way *way, struct blasd_err *err) {
+    struct products p = products_with(arrays, arrays->left, 2 * s->t, ONLY_Y, STAGE_SLOPES);
+    p.out = {nullptr, arrays->slopes, arrays->left_squares, add};
+    return any_products(s, &p, way, err);
 }
 
 int gram_weighted(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, bool add, struct blasd_gpu_stream *stream,
-                  struct blasd_err *err) {
-    struct products_in in = {
-        arrays->data, arrays->columns,      nullptr, arrays->row_weight + (int64_t)target * s->n,
-        nullptr,      (int64_t)s->t * s->n, 0};
-    struct products_out out = {to, nullptr, nullptr, add};
-    return any_products(s, &in, ONLY_X, arrays->scratch, &out, stream, err);
+                  struct twofold *to, bool add, const struct gram_way *way, struct blasd_err *err) {
+    int stage = STAGE_ROBUST + target * STAGES_OF_TARGET;
+    struct products p = products_with(arrays, nullptr, 0, ONLY_X, stage);
+    p.of.row_weight = arrays->row_weight + (int64_t)target * s->n;
+    p.of.weight_step = (int64_t)s->t * s->n;
+    p.out = {to, nullptr, nullptr, add};
+    return any_products(s, &p, way, err);
 }

@@ -2,7 +2,7 @@
  *
  * [1 X]'W[1 X y] is summed with products that are exact and sums of 31 digits, so squaring the
  * condition number costs no digit that a double can show: the error is that of QR in double,
- * squared. All else is done to this matrix. Every function puts kernels on a stream; a batch of
+ * squared. All else is done to this matrix. Every function puts kernels on their way; a batch of
  * problems of one shape is worked on at once, and what is done to a problem depends on its shape
  * alone. Read next: gram.cu, gram_factor.cu, gram_rows.cu, gram_descent.cu, cuda_regression.cu. */
 #ifndef BLASD_REGRESSION_GRAM_CUH
@@ -85,9 +85,16 @@ struct gram_factor_wants {
     bool basis, triangle;
 };
 
+/* Where kernels go. */
+struct gram_way {
+    struct blasd_gpu_stream *stream;
+    struct blasd_cuda_job *shared; /* that one's shares of launches, in prepare (gram_share.cuh);
+                                    * NULL: launches of their own */
+};
+
 /* `count` spans, of at most `longest` numbers, to float64. */
 int gram_widen(const struct gram_span *spans, int count, int64_t longest, int units,
-               struct blasd_gpu_stream *stream, struct blasd_err *err);
+               const struct gram_way *way, struct blasd_err *err);
 
 /* Bytes of scratch that the launches for this shape use. */
 size_t gram_scratch_bytes(const struct gram_shape *shape);
@@ -97,44 +104,42 @@ int gram_range_blocks(const struct gram_shape *shape);
 /* The ranges of the columns over these rows, by `blocks` blocks: entries first .. first + blocks of
  * `all` for each problem, gram_range_numbers each. */
 int gram_ranges(const struct gram_shape *shape, const struct gram_arrays *arrays, double *ranges,
-                int blocks, int first, int all, struct blasd_gpu_stream *stream,
-                struct blasd_err *err);
+                int blocks, int first, int all, const struct gram_way *way, struct blasd_err *err);
 /* columns, total, weight_scale and unit from them. */
 int gram_settle(const struct gram_shape *shape, const struct gram_arrays *arrays,
                 const double *ranges, int all, const struct gram_settling *settling,
-                struct blasd_gpu_stream *stream, struct blasd_err *err);
+                const struct gram_way *way, struct blasd_err *err);
 /* gram, with_y, squares; `add`: to what is there. */
 int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
-                  struct blasd_gpu_stream *stream, struct blasd_err *err);
+                  const struct gram_way *way, struct blasd_err *err);
 /* slopes and left_squares from `left`. */
 int gram_slopes(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
-                struct blasd_gpu_stream *stream, struct blasd_err *err);
+                const struct gram_way *way, struct blasd_err *err);
 /* X' diag(row_weight of one target) X into `to` (q x q for each problem). */
 int gram_weighted(const struct gram_shape *shape, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, bool add, struct blasd_gpu_stream *stream,
-                  struct blasd_err *err);
+                  struct twofold *to, bool add, const struct gram_way *way, struct blasd_err *err);
 
 /* tss, from the products. */
 int gram_totals(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                struct blasd_gpu_stream *stream, struct blasd_err *err);
+                const struct gram_way *way, struct blasd_err *err);
 /* pivots, b; r, z, rest, exponent with `triangle`; inverse and basis with `basis`. */
 int gram_factor(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                const struct gram_factor_wants *wants, struct blasd_gpu_stream *stream,
+                const struct gram_factor_wants *wants, const struct gram_way *way,
                 struct blasd_err *err);
 /* b += (X'WX)^-1 slopes where `correct`; ssr; coef from b. */
 int gram_correct(const struct gram_shape *shape, const struct gram_arrays *arrays, bool correct,
-                 struct blasd_gpu_stream *stream, struct blasd_err *err);
+                 const struct gram_way *way, struct blasd_err *err);
 /* The singular values of [1 X] from r, in no order. */
 int gram_singular(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                  struct blasd_gpu_stream *stream, struct blasd_err *err);
+                  const struct gram_way *way, struct blasd_err *err);
 /* One target's place in `middle` from gram_weighted's matrix; `room` is q x q numbers each. */
 int gram_sandwich(const struct gram_shape *shape, const struct gram_arrays *arrays, int target,
-                  const struct twofold *weighted, struct twofold *room,
-                  struct blasd_gpu_stream *stream, struct blasd_err *err);
+                  const struct twofold *weighted, struct twofold *room, const struct gram_way *way,
+                  struct blasd_err *err);
 
 /* left = y - [1 X] b, in the units of the columns. */
 int gram_leave(const struct gram_shape *shape, const struct gram_arrays *arrays,
-               struct blasd_gpu_stream *stream, struct blasd_err *err);
+               const struct gram_way *way, struct blasd_err *err);
 /* Residuals and fitted values from b, as the user sees them (float where `single`), n x t each,
  * and row_weight for robust errors. Any of the three may be NULL: addresses of the first problem's
  * and steps in elements come with them. */
@@ -146,7 +151,7 @@ struct gram_outputs {
     double factor; /* of HC1 */
 };
 int gram_put_rows(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                  const struct gram_outputs *out, struct blasd_gpu_stream *stream,
+                  const struct gram_outputs *out, const struct gram_way *way,
                   struct blasd_err *err);
 
 /* gd: `steps` further steps from b (q x t numbers, in the user's units) to b. */

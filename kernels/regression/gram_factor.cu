@@ -4,6 +4,7 @@
  * problem's batch could not matter even if it chose. Read next: gram.cuh, then
  * ../regression/factor.c for the rank. */
 #include "kernels/regression/gram_eliminate.cuh"
+#include "kernels/regression/gram_share.cuh"
 
 extern "C" {
 #include "kernels/cuda/habits.h"
@@ -44,27 +45,31 @@ static __device__ struct gram_arrays of_problem(const struct gram_shape &s,
 }
 
 /* The problems of this team: the first, and how far it is to the next. */
-static __device__ inline int64_t first_of(const struct gram_block &) {
-    return blockIdx.x;
+template <class Share>
+static __device__ inline int64_t first_of(const struct gram_block &, const Share &share) {
+    return share.block();
 }
-static __device__ inline int64_t first_of(const struct gram_grid &) {
+template <class Share>
+static __device__ inline int64_t first_of(const struct gram_grid &, const Share &) {
     return 0;
 }
-static __device__ inline int64_t next_of(const struct gram_block &) {
-    return gridDim.x;
+template <class Share>
+static __device__ inline int64_t next_of(const struct gram_block &, const Share &share) {
+    return share.blocks();
 }
-static __device__ inline int64_t next_of(const struct gram_grid &) {
+template <class Share>
+static __device__ inline int64_t next_of(const struct gram_grid &, const Share &) {
     return 1;
 }
 
 /* Puts `kernel` on its way: KERNEL<gram_block> or KERNEL<gram_grid> by the number of coefficients
- * alone. */
-#define LAUNCH(kernel, s, threads, stream, err, ...)                                               \
-    ((s)->q < blasd_cuda_habits.spread_from                                                        \
-         ? blasd_launch(kernel<gram_block>, dim3((unsigned)(s)->problems),                         \
-                        dim3((unsigned)(threads)), 0, stream, err, __VA_ARGS__)                    \
-         : blasd_launch_together(kernel<gram_grid>, (s)->units, dim3((unsigned)(threads)), stream, \
-                                 err, __VA_ARGS__))
+ * alone. What is for the grid is nothing to share. */
+#define LAUNCH(kernel, way, stage, threads, in, err)                                               \
+    ((in).s.q < blasd_cuda_habits.spread_from                                                      \
+         ? gram_launch<decltype(in)>(way, stage, kernel<gram_block>, kernel<gram_block>,           \
+                                     (in).s.problems, threads, 0, in, err)                         \
+         : blasd_launch_together(kernel<gram_grid, decltype(in)>, (in).s.units,                    \
+                                 dim3((unsigned)(threads)), (way)->stream, err, in))
 
 /* x (q x columns) = U'^-1 x */
 template <class Team>
@@ -155,26 +160,29 @@ static __device__ void factor_one(const Team &team, const struct factor_in &in, 
     put_basis(team, s, a);
 }
 
-template <class Team>
-static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor_in in) {
+template <class Team, class... In>
+static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(In... in) {
+    const auto &share = gram_share(in...);
     Team team;
-    for (int64_t i = first_of(team); i < in.s.problems; i += next_of(team)) factor_one(team, in, i);
+    for (int64_t i = first_of(team, share); i < share.args.s.problems; i += next_of(team, share))
+        factor_one(team, share.args, i);
 }
 
 int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
-                const struct gram_factor_wants *wants, struct blasd_gpu_stream *stream,
+                const struct gram_factor_wants *wants, const struct gram_way *way,
                 struct blasd_err *err) {
     struct factor_in in = {*s, *arrays, *wants};
     if (s->problems == 0) return 0;
-    return LAUNCH(make_factor, s, gram_threads(s->q), stream, err, in);
+    return LAUNCH(make_factor, way, STAGE_FACTOR, gram_threads(s->q), in, err);
 }
 
 /* Row 0 of with_y is the targets' sum, row 0's square the weights'; no factor changes them. */
-static __global__ void __launch_bounds__(64)
-    find_totals(struct gram_shape s, struct gram_arrays a) {
+template <class... In> static __global__ void __launch_bounds__(64) find_totals(In... in) {
+    const auto &share = gram_share(in...);
+    const struct gram_shape s = share.args.s;
+    const struct gram_arrays &a = share.args.a;
     int64_t all = s.problems * s.t;
-    for (int64_t at = (int64_t)blockIdx.x * 64 + threadIdx.x; at < all;
-         at += (int64_t)gridDim.x * 64) {
+    for (int64_t at = share.block() * 64 + threadIdx.x; at < all; at += share.blocks() * 64) {
         int64_t problem = at / s.t, q = s.q;
         const struct gram_column *columns = a.columns + problem * (q + s.t) + q;
         struct twofold sum = a.squares[at];
@@ -188,11 +196,12 @@ static __global__ void __launch_bounds__(64)
 }
 
 int gram_totals(const struct gram_shape *s, const struct gram_arrays *arrays,
-                struct blasd_gpu_stream *stream, struct blasd_err *err) {
+                const struct gram_way *way, struct blasd_err *err) {
     int64_t blocks = (s->problems * s->t + 63) / 64;
     if (blocks == 0) return 0;
     if (blocks > s->units * 32) blocks = s->units * 32;
-    return blasd_launch(find_totals, dim3((unsigned)blocks), dim3(64), 0, stream, err, *s, *arrays);
+    return gram_launch<struct gram_in>(way, STAGE_TOTALS, find_totals, find_totals, blocks, 64, 0,
+                                       {*s, *arrays}, err);
 }
 
 /* ---- after the residuals ---- */
@@ -244,18 +253,26 @@ static __device__ void correct_one(const Team &team, const struct gram_shape &s,
     }
 }
 
-template <class Team>
-static __global__ void __launch_bounds__(GRAM_THREADS)
-    correct_b(struct gram_shape s, struct gram_arrays arrays, bool correct) {
+struct correct_in {
+    struct gram_shape s;
+    struct gram_arrays a;
+    bool correct;
+};
+
+template <class Team, class... In>
+static __global__ void __launch_bounds__(GRAM_THREADS) correct_b(In... in) {
+    const auto &share = gram_share(in...);
+    const struct correct_in &args = share.args;
     Team team;
-    for (int64_t i = first_of(team); i < s.problems; i += next_of(team))
-        correct_one(team, s, arrays, correct, i);
+    for (int64_t i = first_of(team, share); i < args.s.problems; i += next_of(team, share))
+        correct_one(team, args.s, args.a, args.correct, i);
 }
 
 int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, bool correct,
-                 struct blasd_gpu_stream *stream, struct blasd_err *err) {
+                 const struct gram_way *way, struct blasd_err *err) {
+    struct correct_in in = {*s, *arrays, correct};
     if (s->problems == 0) return 0;
-    return LAUNCH(correct_b, s, gram_threads(s->q), stream, err, *s, *arrays, correct);
+    return LAUNCH(correct_b, way, STAGE_CORRECT, gram_threads(s->q), in, err);
 }
 
 /* ---- singular values ---- */
@@ -337,11 +354,14 @@ static __device__ void singular_one(const Team &team, const struct gram_shape &s
     }
 }
 
-template <class Team>
-static __global__ void __launch_bounds__(GRAM_THREADS)
-    find_singular(struct gram_shape s, struct gram_arrays arrays, double *room) {
+template <class Team, class... In>
+static __global__ void __launch_bounds__(GRAM_THREADS) find_singular(In... in) {
+    const auto &share = gram_share(in...);
+    const struct gram_shape s = share.args.s;
+    const struct gram_arrays &arrays = share.args.a;
+    double *room = static_cast<double *>(arrays.scratch);
     Team team;
-    for (int64_t i = first_of(team); i < s.problems; i += next_of(team)) {
+    for (int64_t i = first_of(team, share); i < s.problems; i += next_of(team, share)) {
         double *columns = room + i * s.q * s.q;
         int *said = reinterpret_cast<int *>(room + s.problems * s.q * s.q + i);
         singular_one(team, s, of_problem(s, arrays, i), columns, said);
@@ -349,24 +369,34 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
 }
 
 int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
-                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
+                  const struct gram_way *way, struct blasd_err *err) {
     int threads = s->q > 24 ? GRAM_THREADS : gram_threads(s->q);
+    struct gram_in in = {*s, *arrays};
     if (s->problems == 0 || s->q == 0) return 0;
-    return LAUNCH(find_singular, s, threads, stream, err, *s, *arrays, (double *)arrays->scratch);
+    return LAUNCH(find_singular, way, STAGE_SINGULAR, threads, in, err);
 }
 
 /* ---- robust errors ---- */
 
-/* middle = V'(X' v X) V with V = U^-1 D^-1/2: columns of it by blockIdx.y. */
-static __global__ void __launch_bounds__(GRAM_THREADS)
-    sandwich(struct gram_shape s, struct gram_arrays arrays, int target,
-             const struct twofold *weighted, struct twofold *room) {
-    struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
-    int q = s.q, tid = (int)threadIdx.x, all = (int)blockDim.x;
-    const struct twofold *m = weighted + (int64_t)blockIdx.x * q * q;
-    struct twofold *column = room + (int64_t)blockIdx.x * q * q;
-    double *out = arrays.middle + ((int64_t)blockIdx.x * s.t + target) * q * q;
-    for (int c = (int)blockIdx.y; c < q; c += (int)gridDim.y) {
+struct sandwich_in {
+    struct gram_shape s;
+    struct gram_arrays a;
+    int target, blocks; /* blocks of a problem, which share its columns */
+    const struct twofold *weighted;
+    struct twofold *room;
+};
+
+/* middle = V'(X' v X) V with V = U^-1 D^-1/2. */
+template <class... In> static __global__ void __launch_bounds__(GRAM_THREADS) sandwich(In... in) {
+    const auto &share = gram_share(in...);
+    const struct sandwich_in args = share.args;
+    int64_t problem = share.block() / args.blocks;
+    struct gram_arrays a = of_problem(args.s, args.a, problem);
+    int q = args.s.q, tid = (int)threadIdx.x, all = (int)blockDim.x;
+    const struct twofold *m = args.weighted + problem * q * q;
+    struct twofold *column = args.room + problem * q * q;
+    double *out = args.a.middle + (problem * args.s.t + args.target) * q * q;
+    for (int c = (int)(share.block() % args.blocks); c < q; c += args.blocks) {
         struct twofold root = two_root(a.pivots[c]);
         for (int i = tid; i < q; i += all) { /* m times column c of U^-1 */
             struct twofold sum = {0, 0};
@@ -386,13 +416,11 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
 }
 
 int gram_sandwich(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
-                  const struct twofold *weighted, struct twofold *room,
-                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
+                  const struct twofold *weighted, struct twofold *room, const struct gram_way *way,
+                  struct blasd_err *err) {
+    int blocks = s->problems > 256 ? 1 : s->q < 64 ? s->q : 64;
     if (s->problems == 0 || s->q == 0) return 0;
-    return blasd_launch(sandwich,
-                        dim3((unsigned)s->problems, (unsigned)(s->problems > 256 ? 1
-                                                               : s->q < 64       ? s->q
-                                                                                 : 64)),
-                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, *s, *arrays, target,
-                        weighted, room);
+    return gram_launch<struct sandwich_in>(
+        way, STAGE_ROBUST + target * STAGES_OF_TARGET + 2, sandwich, sandwich, s->problems * blocks,
+        gram_threads(s->q), 0, {*s, *arrays, target, blocks, weighted, room}, err);
 }

@@ -33,6 +33,7 @@ struct gram_plan {
     struct regression_shape asked; /* the job */
     struct regression_shape shape; /* what is done: ridge, where that is what it comes to */
     enum regression_where where;
+    struct gram_way way;
     struct gram_shape gram;
     struct gram_arrays arrays;
     struct gram_slices slices;

@@ -1,7 +1,7 @@
 /* What goes over the observations once more: residuals in double-double, in the units of the
  * columns for the correction and in the user's for the answer, and what each observation weighs in
  * robust errors. A few lanes of a warp share an observation. Read next: gram.cuh. */
-#include "kernels/regression/gram.cuh"
+#include "kernels/regression/gram_share.cuh"
 
 #define THREADS 256
 
@@ -12,9 +12,9 @@ static int lanes_for(int q) {
     return lanes;
 }
 
-static unsigned blocks_for(const struct gram_shape *s, int64_t rows, int lanes) {
+static int64_t blocks_for(const struct gram_shape *s, int64_t rows, int lanes) {
     int64_t blocks = (rows * lanes + THREADS - 1) / THREADS, most = (int64_t)s->units * 32;
-    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+    return blocks < 1 ? 1 : blocks < most ? blocks : most;
 }
 
 static __device__ struct twofold lanes_sum(struct twofold value, int lanes) {
@@ -41,31 +41,44 @@ static __device__ struct twofold left_of(const struct gram_shape &s, const struc
     return lanes_sum(sum, lanes);
 }
 
+struct leave_in {
+    struct gram_shape s;
+    const struct gram_data *data;
+    const struct gram_column *columns;
+    const struct twofold *b;
+    double *left;
+    int lanes;
+};
+
 /* left = y - [1 X] b for each row and target. */
-static __global__ void __launch_bounds__(THREADS)
-    leave_rows(struct gram_shape s, const struct gram_data *data, const struct gram_column *columns,
-               const struct twofold *b, double *left, int lanes) {
-    int64_t all = s.problems * s.n * s.t, step = (int64_t)gridDim.x * THREADS / lanes;
+template <class... In> static __global__ void __launch_bounds__(THREADS) leave_rows(In... in) {
+    const auto &share = gram_share(in...);
+    const struct leave_in args = share.args;
+    const struct gram_shape &s = args.s;
+    int lanes = args.lanes;
+    int64_t all = s.problems * s.n * s.t, step = share.blocks() * THREADS / lanes;
     int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
-    int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    int64_t at = (share.block() * THREADS + threadIdx.x) / lanes;
     /* all lanes of a warp go on as long as one has a row */
     for (; at - in_warp < all; at += step) {
         int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
-        struct twofold sum = left_of(s, columns + problem * (s.q + s.t), data[problem],
-                                     b + problem * s.q * s.t, row, (int)(unit % s.t), lane, lanes);
+        struct twofold sum =
+            left_of(s, args.columns + problem * (s.q + s.t), args.data[problem],
+                    args.b + problem * s.q * s.t, row, (int)(unit % s.t), lane, lanes);
         if (lane != 0 || at >= all) continue;
-        left[2 * at] = sum.hi;
-        left[2 * at + 1] = sum.lo;
+        args.left[2 * at] = sum.hi;
+        args.left[2 * at + 1] = sum.lo;
     }
 }
 
 int gram_leave(const struct gram_shape *s, const struct gram_arrays *arrays,
-               struct blasd_gpu_stream *stream, struct blasd_err *err) {
+               const struct gram_way *way, struct blasd_err *err) {
     int lanes = lanes_for(s->q);
     int64_t all = s->problems * s->n * s->t;
     if (all == 0) return 0;
-    return blasd_launch(leave_rows, dim3(blocks_for(s, all, lanes)), dim3(THREADS), 0, stream, err,
-                        *s, arrays->data, arrays->columns, arrays->b, arrays->left, lanes);
+    return gram_launch<struct leave_in>(
+        way, STAGE_LEAVE, leave_rows, leave_rows, blocks_for(s, all, lanes), THREADS, 0,
+        {*s, arrays->data, arrays->columns, arrays->b, arrays->left, lanes}, err);
 }
 
 /* What multiplies x x' of an observation in the middle of the sandwich; h: its leverage. */
@@ -103,11 +116,22 @@ static __device__ double leverage(const struct gram_shape &s, const struct gram_
     return weight * sum;
 }
 
-static __global__ void __launch_bounds__(THREADS)
-    put_rows(struct gram_shape s, struct gram_arrays arrays, struct gram_outputs out, int lanes) {
-    int64_t all = s.problems * s.n * s.t, step = (int64_t)gridDim.x * THREADS / lanes;
+struct put_in {
+    struct gram_shape s;
+    struct gram_arrays a;
+    struct gram_outputs out;
+    int lanes;
+};
+
+template <class... In> static __global__ void __launch_bounds__(THREADS) put_rows(In... in) {
+    const auto &share = gram_share(in...);
+    const struct gram_shape s = share.args.s;
+    const struct gram_arrays &arrays = share.args.a;
+    const struct gram_outputs out = share.args.out;
+    int lanes = share.args.lanes;
+    int64_t all = s.problems * s.n * s.t, step = share.blocks() * THREADS / lanes;
     int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
-    int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    int64_t at = (share.block() * THREADS + threadIdx.x) / lanes;
     for (; at - in_warp < all; at += step) {
         int64_t item = at < all ? at : all - 1, row = item / s.t % s.n, problem = item / s.t / s.n;
         int l = (int)(item % s.t);
@@ -134,12 +158,14 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* V = U^-1 D^-1/2 rounded, for leverages. */
-static __global__ void __launch_bounds__(THREADS)
-    make_orthogonal(struct gram_shape s, struct gram_arrays a) {
+template <class... In> static __global__ void __launch_bounds__(THREADS) make_orthogonal(In... in) {
+    const auto &share = gram_share(in...);
+    const struct gram_shape s = share.args.s;
+    const struct gram_arrays &a = share.args.a;
     int64_t each = (int64_t)s.q * s.q, all = s.problems * each;
     double *to = static_cast<double *>(a.scratch);
-    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
-         at += (int64_t)gridDim.x * THREADS) {
+    for (int64_t at = share.block() * THREADS + threadIdx.x; at < all;
+         at += share.blocks() * THREADS) {
         struct twofold root = two_root(a.pivots[at / each * s.q + at % s.q]);
         bool below = at % each / s.q > at % s.q;
         to[at] = below || !(root.hi > 0) ? 0 : two_round(two_divide(a.inverse[at], root));
@@ -147,15 +173,17 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 int gram_put_rows(const struct gram_shape *s, const struct gram_arrays *arrays,
-                  const struct gram_outputs *out, struct blasd_gpu_stream *stream,
+                  const struct gram_outputs *out, const struct gram_way *way,
                   struct blasd_err *err) {
     int lanes = lanes_for(s->q), code = 0;
     int64_t all = s->problems * s->n * s->t;
     if (all == 0) return 0;
     if (out->robust && out->cov >= 3)
-        code = blasd_launch(make_orthogonal, dim3(blocks_for(s, s->problems * s->q * s->q + 1, 1)),
-                            dim3(THREADS), 0, stream, err, *s, *arrays);
+        code = gram_launch<struct gram_in>(way, STAGE_ORTHOGONAL, make_orthogonal, make_orthogonal,
+                                           blocks_for(s, s->problems * s->q * s->q + 1, 1), THREADS,
+                                           0, {*s, *arrays}, err);
     if (code != 0) return code;
-    return blasd_launch(put_rows, dim3(blocks_for(s, all, lanes)), dim3(THREADS), 0, stream, err,
-                        *s, *arrays, *out, lanes);
+    return gram_launch<struct put_in>(way, STAGE_ROWS, put_rows, put_rows,
+                                      blocks_for(s, all, lanes), THREADS, 0,
+                                      {*s, *arrays, *out, lanes}, err);
 }

@@ -50,7 +50,7 @@ static int begin(struct blasd_cuda_job *job, struct gram_plan *plan, int64_t i, 
         code = fetch(job, plan, view, IN_WEIGHT, s->w[view->turn], 1, err);
     if (code != 0) return code;
     return gram_widen(w->spans + view->turn * w->count, w->count, w->longest, plan->gram.units,
-                      job->stream, err);
+                      &plan->way, err);
 }
 
 static int end(struct blasd_cuda_job *job, struct gram_plan *plan, const struct view *view,
@@ -71,11 +71,11 @@ int gram_pass_ranges(struct blasd_cuda_job *job, struct gram_plan *plan, struct 
         code = begin(job, plan, i, &view, err);
         if (code == 0)
             code = gram_ranges(&view.shape, &view.arrays, s->ranges, each, (int)i * each, all,
-                               job->stream, err);
+                               &plan->way, err);
         if (code == 0) code = end(job, plan, &view, err);
     }
     if (code != 0) return code;
-    return gram_settle(&plan->gram, &plan->arrays, s->ranges, all, &plan->settling, job->stream,
+    return gram_settle(&plan->gram, &plan->arrays, s->ranges, all, &plan->settling, &plan->way,
                        err);
 }
 
@@ -84,7 +84,7 @@ int gram_pass_products(struct blasd_cuda_job *job, struct gram_plan *plan, struc
     int code = 0;
     for (int64_t i = 0; code == 0 && i < plan->slices.count; i++) {
         code = begin(job, plan, i, &view, err);
-        if (code == 0) code = gram_products(&view.shape, &view.arrays, i > 0, job->stream, err);
+        if (code == 0) code = gram_products(&view.shape, &view.arrays, i > 0, &plan->way, err);
         if (code == 0) code = end(job, plan, &view, err);
     }
     return code;
@@ -95,8 +95,8 @@ int gram_pass_slopes(struct blasd_cuda_job *job, struct gram_plan *plan, struct 
     int code = 0;
     for (int64_t i = 0; code == 0 && i < plan->slices.count; i++) {
         code = begin(job, plan, i, &view, err);
-        if (code == 0) code = gram_leave(&view.shape, &view.arrays, job->stream, err);
-        if (code == 0) code = gram_slopes(&view.shape, &view.arrays, i > 0, job->stream, err);
+        if (code == 0) code = gram_leave(&view.shape, &view.arrays, &plan->way, err);
+        if (code == 0) code = gram_slopes(&view.shape, &view.arrays, i > 0, &plan->way, err);
         if (code == 0) code = end(job, plan, &view, err);
     }
     return code;
@@ -117,19 +117,19 @@ static int send(struct blasd_cuda_job *job, struct gram_plan *plan, const struct
 }
 
 /* What the rows of a view give the middles; of whole data, the middles themselves. */
-static int robust(struct blasd_cuda_job *job, struct gram_plan *plan, const struct view *view,
-                  bool add, struct blasd_err *err) {
+static int robust(struct gram_plan *plan, const struct view *view, bool add,
+                  struct blasd_err *err) {
     const struct gram_shape *g = &plan->gram;
     bool sliced = plan->slices.sliced;
     int64_t step = sliced ? (int64_t)g->q * g->q : 0;
     int code = 0;
     for (int l = 0; code == 0 && l < g->t; l++) {
         code = gram_weighted(&view->shape, &view->arrays, l, plan->weighted + l * step, add,
-                             job->stream, err);
+                             &plan->way, err);
         /* the matrix itself is not needed any more: it is room for the sandwich */
         if (code == 0 && !sliced)
-            code = gram_sandwich(g, &plan->arrays, l, plan->weighted, plan->arrays.gram,
-                                 job->stream, err);
+            code = gram_sandwich(g, &plan->arrays, l, plan->weighted, plan->arrays.gram, &plan->way,
+                                 err);
     }
     return code;
 }
@@ -145,13 +145,13 @@ int gram_pass_rows(struct blasd_cuda_job *job, struct gram_plan *plan, struct bl
         if (code == 0 && s->sliced && s->sent[view.turn] >= 0)
             code = blasd_cuda_sent(job, s->sent[view.turn], err);
         if (code == 0)
-            code = gram_put_rows(&view.shape, &view.arrays, &view.outputs, job->stream, err);
-        if (code == 0 && plan->outputs.robust) code = robust(job, plan, &view, i > 0, err);
+            code = gram_put_rows(&view.shape, &view.arrays, &view.outputs, &plan->way, err);
+        if (code == 0 && plan->outputs.robust) code = robust(plan, &view, i > 0, err);
         if (code == 0) code = end(job, plan, &view, err);
         if (code == 0 && s->sliced && plan->shape.residuals) code = send(job, plan, &view, err);
     }
     for (int l = 0; code == 0 && plan->outputs.robust && s->sliced && l < g->t; l++)
         code = gram_sandwich(g, &plan->arrays, l, plan->weighted + (int64_t)l * g->q * g->q,
-                             plan->arrays.gram, job->stream, err);
+                             plan->arrays.gram, &plan->way, err);
     return code;
 }

@@ -1,26 +1,31 @@
 /* Data that went up as float32, as the numbers that everything else works with. No bit is lost by
  * it, and half the bytes go over the bus. Read next: gram_memory.cu. */
-#include "kernels/regression/gram.cuh"
+#include "kernels/regression/gram_share.cuh"
 
 #define THREADS 256
 #define MOST_SPANS 1024 /* at once: a block takes several */
 
-static __global__ void __launch_bounds__(THREADS)
-    widen_spans(const struct gram_span *spans, int count) {
-    for (int s = (int)blockIdx.y; s < count; s += (int)gridDim.y) {
-        const struct gram_span span = spans[s];
-        for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < span.count;
-             i += (int64_t)gridDim.x * THREADS)
+struct widen_in {
+    const struct gram_span *spans;
+    int count, blocks; /* blocks that share a span */
+};
+
+template <class... In> static __global__ void __launch_bounds__(THREADS) widen_spans(In... in) {
+    const auto &share = gram_share(in...);
+    int64_t blocks = share.args.blocks, first = share.block() % blocks * THREADS + threadIdx.x;
+    for (int64_t s = share.block() / blocks; s < share.args.count; s += share.blocks() / blocks) {
+        const struct gram_span span = share.args.spans[s];
+        for (int64_t i = first; i < span.count; i += blocks * THREADS)
             span.to[i] = (double)span.from[i];
     }
 }
 
 int gram_widen(const struct gram_span *spans, int count, int64_t longest, int units,
-               struct blasd_gpu_stream *stream, struct blasd_err *err) {
+               const struct gram_way *way, struct blasd_err *err) {
     int64_t blocks = (longest + THREADS - 1) / THREADS, most = (int64_t)units * 32;
     if (count == 0 || longest == 0) return 0;
-    return blasd_launch(widen_spans,
-                        dim3((unsigned)(blocks < most ? blocks : most),
-                             (unsigned)(count < MOST_SPANS ? count : MOST_SPANS)),
-                        dim3(THREADS), 0, stream, err, spans, count);
+    if (blocks > most) blocks = most;
+    return gram_launch<struct widen_in>(way, STAGE_WIDEN, widen_spans, widen_spans,
+                                        blocks * (count < MOST_SPANS ? count : MOST_SPANS), THREADS,
+                                        0, {spans, count, (int)blocks}, err);
 }

@@ -194,6 +194,18 @@ static int regressions(int i, struct trial **ret) {
     return 3;
 }
 
+/* Least squares, robust and not, and ridge, whose launches are shared. */
+static int mixed_regressions(int i, struct trial **ret) {
+    if (ret != NULL) {
+        *ret = trial_new("regression");
+        random_input(*ret, "x", BLASD_float64, 2, (int64_t[]){12 + i, 1 + i});
+        random_input(*ret, "y", BLASD_float64, 1, (int64_t[]){12 + i});
+        if (i == 1) trial_set_choice(*ret, "method", "ridge");
+        if (i == 2) trial_set_choice(*ret, "cov_type", "HC3");
+    }
+    return 3;
+}
+
 static const struct kind {
     const char *op;
     int (*make)(int i, struct trial **ret);
@@ -207,7 +219,7 @@ static const struct kind {
     {"solve", mixed_systems, 0},      {"solve", stacked_systems, 0},
     {"solve", large_systems, 0},      {"distance", distances, 0},
     {"distance", mixed_distances, 0}, {"distance", stacked_distances, 0},
-    {"regression", regressions, 0},
+    {"regression", regressions, 0},   {"regression", mixed_regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)
 

@@ -9,6 +9,7 @@ extern const struct blasd_backend blasd_backend;
 #include "tests/standin/library_standin.h"
 
 #define MOST 24
+#define SQUARES_LAUNCHES 11 /* of least squares in float64 */
 
 static const struct blasd_kernel *kernel_of(const struct trial *t) {
     return blasd_backend_kernel(&blasd_backend, t->job.op);
@@ -65,6 +66,42 @@ static struct trial *nearest_of(enum blasd_dtype dtype, int64_t n) {
     return t;
 }
 
+/* A regression of n observations and what else its size makes it: features, targets, an intercept.
+ * y follows from x with noise. */
+static struct trial *fit_of(const char *method, enum blasd_dtype dtype, int64_t n, int64_t p,
+                            int64_t targets, bool weighted) {
+    struct trial *t = trial_new("regression");
+    void *x = trial_input(t, "x", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+    void *y =
+        trial_input(t, "y", dtype, BLASD_ROW_MAJOR, targets > 1 ? 2 : 1, (int64_t[]){n, targets});
+    fill(x, dtype, n * p);
+    fill(y, dtype, n * targets);
+    if (weighted) {
+        void *w = trial_input(t, "sample_weight", dtype, BLASD_ROW_MAJOR, 1, (int64_t[]){n});
+        for (int64_t i = 0; i < n; i++) trial_put(w, dtype, i, 1.25 + trial_uniform());
+    }
+    trial_set_choice(t, "method", method);
+    if (strcmp(method, "ridge") == 0) trial_set_float(t, "alpha", 0.5 + (double)n);
+    trial_set_bool(t, "fit_intercept", n % 2 == 0);
+    return t;
+}
+static struct trial *squares_of(enum blasd_dtype dtype, int64_t n) {
+    return fit_of("ols", dtype, n, 1 + n % 11, 1 + n % 3, false);
+}
+static struct trial *wide_squares_of(enum blasd_dtype dtype, int64_t n) {
+    return fit_of("ols", dtype, n, 25 + n % 3, 1 + n % 2, false);
+}
+static struct trial *ridge_of(enum blasd_dtype dtype, int64_t n) {
+    return fit_of("ridge", dtype, n, 1 + n % 11, 1 + n % 4, true);
+}
+/* With errors that hold for any variances, which take the data once more. */
+static struct trial *robust_of(enum blasd_dtype dtype, int64_t n) {
+    struct trial *t = fit_of("ols", dtype, n, 1 + n % 5, 2, true);
+    trial_set_choice(t, "cov_type", n % 3 == 0 ? "HC3" : "HC2");
+    trial_set_bool(t, "residuals", n % 2 == 0);
+    return t;
+}
+
 static const struct kind {
     const char *name;
     struct trial *(*make)(enum blasd_dtype dtype, int64_t n);
@@ -81,6 +118,10 @@ static const struct kind {
     {"systems of a block", system_of, BLASD_float64, 65, 80},
     {"distances", points_of, BLASD_float32, 2, 90},
     {"nearest points", nearest_of, BLASD_float64, 4, 90},
+    {"least squares", squares_of, BLASD_float64, 14, 60},
+    {"least squares of more features", wide_squares_of, BLASD_float32, 33, 44},
+    {"weighted ridge", ridge_of, BLASD_float32, 14, 60},
+    {"robust errors", robust_of, BLASD_float64, 14, 40},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -181,6 +222,57 @@ static void one_that_is_wrong_fails_alone(void **state) {
     close_device(device);
 }
 
+/* Least squares, ridge and what has launches of its own, weighted or not, one with a feature that
+ * stands there twice: as many launches as the kinds of kernels, each one's own answer. */
+static struct trial *any_fit(int i) {
+    static const char *const methods[] = {"ols", "ridge", "ols", "ridge", "gd", "lasso"};
+    int64_t n = 30 + 5 * i, p = 1 + i % 7;
+    struct trial *t = fit_of(methods[i % 6], BLASD_float64, n, p, 1 + i % 3, i % 4 == 1);
+    double *x = t->given[0];
+    if (i % 6 == 4) trial_set_int(t, "iterations", 20);
+    if (i == 2 || i == 6) /* without and with an intercept */
+        for (int64_t row = 0; row < n; row++) x[row * p + p - 1] = x[row * p];
+    return t;
+}
+
+static void regressions_of_every_kind_share_launches(void **state) {
+    struct blasd_device *device = open_device();
+    struct trial *trials[MOST];
+    char *alone[MOST];
+    int warnings[MOST];
+    long own = 0, launches, shared = 0;
+    size_t bytes;
+    (void)state;
+    for (int i = 0; i < MOST; i++) {
+        trials[i] = any_fit(i);
+        launches = launches_of(device, &trials[i], 1);
+        if (i % 6 >= 4)
+            own += launches;
+        else
+            shared += launches;
+        assert_int_equal(trials[i]->task.err.code, BLASD_OK);
+        warnings[i] = trials[i]->task.warning_count;
+        if (i % 6 < 4) assert_int_equal(warnings[i], i == 2 || i == 6 ? 1 : 0);
+        alone[i] = answer_of(trials[i], &bytes);
+    }
+    launches = launches_of(device, trials, MOST);
+    /* a dozen, and one more for each of products and slopes, whose kernels are others with weights
+     * than without */
+    if (launches - own != SQUARES_LAUNCHES + 2)
+        fail_msg("%ld launches, not %d, where alone they take %ld", launches - own,
+                 SQUARES_LAUNCHES + 2, shared);
+    for (int i = 0; i < MOST; i++) {
+        char *together = answer_of(trials[i], &bytes);
+        assert_int_equal(trials[i]->task.err.code, BLASD_OK);
+        assert_int_equal(trials[i]->task.warning_count, warnings[i]);
+        assert_memory_equal(together, alone[i], bytes);
+        free(together);
+        free(alone[i]);
+        trial_free(trials[i]);
+    }
+    close_device(device);
+}
+
 /* Parts of one task each, or some: where a batch is cut changes nothing. */
 static void parts_of_a_mixed_batch(void **state) {
     const size_t part_bytes = blasd_cuda_sizes.part_bytes;
@@ -214,14 +306,13 @@ static void parts_of_a_mixed_batch(void **state) {
     blasd_cuda_sizes.part_bytes = part_bytes;
 }
 
-static void a_cancelled_batch_leaves_nothing(void **state) {
+static void cancel(struct trial *(*make)(enum blasd_dtype dtype, int64_t n)) {
     const size_t part_bytes = blasd_cuda_sizes.part_bytes;
     struct trial *trials[MOST];
     struct blasd_device *device;
-    (void)state;
     blasd_cuda_sizes.part_bytes = 1024;
     device = open_device();
-    for (int i = 0; i < MOST; i++) trials[i] = system_of(BLASD_float64, trial_between(9, 16));
+    for (int i = 0; i < MOST; i++) trials[i] = make(BLASD_float64, trial_between(14, 16));
     trial_watch.calls = 0;
     trial_watch.stop_after = 2;
     assert_int_equal(run(device, trials, MOST), -(int)BLASD_E_cancelled);
@@ -233,6 +324,12 @@ static void a_cancelled_batch_leaves_nothing(void **state) {
     }
     close_device(device);
     blasd_cuda_sizes.part_bytes = part_bytes;
+}
+
+static void a_cancelled_batch_leaves_nothing(void **state) {
+    (void)state;
+    cancel(system_of);
+    cancel(squares_of);
 }
 
 /* What is large, and what is complex, keeps to its like. */
@@ -254,6 +351,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_share_launches),
         cmocka_unit_test(one_that_is_wrong_fails_alone),
+        cmocka_unit_test(regressions_of_every_kind_share_launches),
         cmocka_unit_test(parts_of_a_mixed_batch),
         cmocka_unit_test(a_cancelled_batch_leaves_nothing),
         cmocka_unit_test(large_jobs_keep_to_themselves),

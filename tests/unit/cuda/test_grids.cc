@@ -12,14 +12,15 @@ extern "C" {
 
 static void all_launches(const struct gram_shape &shape) {
     struct gram_arrays none = {};
+    struct gram_way way = {};
     struct blasd_err err = {};
-    assert_int_equal(gram_products(&shape, &none, false, nullptr, &err), 0);
-    assert_int_equal(gram_slopes(&shape, &none, false, nullptr, &err), 0);
-    assert_int_equal(gram_weighted(&shape, &none, 0, nullptr, false, nullptr, &err), 0);
-    assert_int_equal(gram_totals(&shape, &none, nullptr, &err), 0);
-    assert_int_equal(gram_correct(&shape, &none, true, nullptr, &err), 0);
-    assert_int_equal(gram_leave(&shape, &none, nullptr, &err), 0);
-    assert_int_equal(gram_sandwich(&shape, &none, 0, nullptr, nullptr, nullptr, &err), 0);
+    assert_int_equal(gram_products(&shape, &none, false, &way, &err), 0);
+    assert_int_equal(gram_slopes(&shape, &none, false, &way, &err), 0);
+    assert_int_equal(gram_weighted(&shape, &none, 0, nullptr, false, &way, &err), 0);
+    assert_int_equal(gram_totals(&shape, &none, &way, &err), 0);
+    assert_int_equal(gram_correct(&shape, &none, true, &way, &err), 0);
+    assert_int_equal(gram_leave(&shape, &none, &way, &err), 0);
+    assert_int_equal(gram_sandwich(&shape, &none, 0, nullptr, nullptr, &way, &err), 0);
 }
 
 static struct gram_shape shape_of(int64_t n, int q, int t, int64_t problems) {
