@@ -112,6 +112,6 @@ soak: all
 .PHONY: lint-objects
 # what make test-gpu builds is compiled here too, or a machine with a GPU would be the first to know
 GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
-$(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
+$(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/unit/kernels
 # blasd is linked too, for it holds every CPU kernel: names that clash between files show only then
 lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(wildcard bench/machine/machine_*.c) $(GPU_PROGRAM_C) $(CLIENT_C) docs/generate.c)

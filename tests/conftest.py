@@ -17,6 +17,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_configure():
+    """BLASD_TEST_DEVICE=cuda: jobs whose tests name no device go there, as tests/gpu/run.sh wants."""
+    device = os.environ.get("BLASD_TEST_DEVICE")
+    if not device:
+        return
+    from blasd import calls
+    options, post = calls.Options.__init__, Service.post
+
+    def chosen(self, priority=None, deadline_ms=None, asked=None, *rest, **more):
+        options(self, priority, deadline_ms, asked or device, *rest, **more)
+    calls.Options.__init__ = chosen
+    Service.post = lambda self, *args, **more: post(self, *args, **{"device": device, **more})
+
+
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
     shared = Service(tmp_path_factory.mktemp("service")).start()

@@ -1,10 +1,13 @@
 #!/bin/bash
-# Packs what tests/gpu/run.sh needs for its part `service` on a machine that has a card and nothing else: blasd, the load
-# generator, redis-server, their libraries, and the CUDA backend (built for one kind of card, so that it is small).
-#   tests/gpu/pack.sh [FOLDER]      BLASD_CUDA_SO=FILE: that backend instead of build/blasd_cuda.so
+# Packs what tests/gpu/run.sh needs on a machine that has a card, a toolkit's libraries and nothing else: its programs where
+# they are built, and for its parts `answers` and `service` blasd, the load generator, redis-server and the CUDA backend
+# (built for one kind of card, so that it is small); and the libraries of all.
+#   tests/gpu/pack.sh [FOLDER]      BUILD_GPU=DIR: where the programs and the backend lie (build/gpu)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-folder=${1:-build/carry} so=${BLASD_CUDA_SO:-build/blasd_cuda.so}
+folder=${1:-build/carry} programs=${BUILD_GPU:-build/gpu}
+so=$programs/blasd_cuda.so
+[ -e "$so" ] || so=build/blasd_cuda.so
 for file in build/blasd build/bench/load; do
     [ -x $file ] || { echo "pack: $file is not there: make build/blasd build/bench/load"; exit 1; }
 done
@@ -12,9 +15,14 @@ rm -rf "$folder"
 mkdir -p "$folder/bin" "$folder/lib"
 cp build/blasd build/bench/load "$(command -v redis-server)" "$folder/bin/"
 if [ -e "$so" ]; then cp "$so" "$folder/bin/blasd_cuda.so" && strip "$folder/bin/blasd_cuda.so"; else echo "pack: without $so"; fi
+if [ -d "$programs/gpu" ]; then
+    cp -r "$programs/gpu" "$folder/gpu"
+    strip "$folder"/gpu/*
+    make --no-print-directory -s -f tests/gpu/Makefile "BUILD=$folder" gpu-names >"$folder/gpu/names"
+fi
 # not the C library, which must be the machine's own, nor the toolkit's libraries, which are there
-for file in "$folder"/bin/*; do ldd "$file"; done | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
-    grep -v -E '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublas|libcublasLt|libcusolver|libcusparse|libnvJitLink)\.so' |
+for file in "$folder"/bin/* "$folder"/gpu/*; do ldd "$file" 2>/dev/null || true; done | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
+    grep -v -E '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libstdc\+\+|libgcc_s|libcuda|libcublas|libcublasLt|libcusolver|libcusparse|libnvJitLink|libgpu)\.so' |
     xargs -r -I{} cp -L {} "$folder/lib/"
 python3 - "$folder" <<'PY'
 import json, random, sys

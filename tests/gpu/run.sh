@@ -1,9 +1,11 @@
 #!/bin/bash
-# `make test-gpu`: what only a machine with a GPU can tell, in parts that each end within eight minutes. Needs nvcc, make
-# and a C compiler; asks nothing.
+# `make test-gpu`: what only a machine with a GPU can tell, in parts that each end within eight minutes. Needs what blasd
+# is built with, nvcc among it, or what tests/gpu/pack.sh made on another machine; asks nothing.
 #   tests/gpu/run.sh [--out DIR] [--left] [--dry-run] [PART…]
 # Parts, in order of worth; none named: all of them.
 #   conformance  the tests of every operation on the device
+#   answers      the numeric tests of the whole service, every job sent to the card: needs what tests/gpu/pack.sh made,
+#                pytest, hypothesis, NumPy, SciPy and jsonschema
 #   launches     solve at the sizes where a launch's shared memory changes, each in a process of its own
 #   solve distance regression matmul   benchmarks, each case beside the direct library call
 #   peers        PyTorch and CuPy, where this machine has them
@@ -14,11 +16,12 @@
 # DIR (bench/results/gpu) gets `steps`, a line for each step as it ends; `PART.rows`, a line of JSON for each measured case
 # as it comes; `logs`; and after every call `table.json` and `table.txt` of all rows there. A part that is named again
 # begins anew; with --left only its steps that have not passed. BLASD_GPU_PART_S: seconds of a part (470); a step that is
-# not done by then is ended, and those behind it are left.
+# not done by then is ended, and those behind it are left. BLASD_GPU_JOBS: how many tests run side by side (4); benchmarks
+# run alone.
 # Exit: 0 all passed; 1 something failed or was left; 3 there is no GPU, or no nvcc to build with.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-all="conformance launches solve distance regression matmul peers service leaks memcheck synccheck racecheck ncu"
+all="conformance answers launches solve distance regression matmul peers service leaks memcheck synccheck racecheck ncu"
 build=${BUILD:-build/gpu} carry=${BLASD_CARRY:-build/carry}
 out=bench/results/gpu left="" dry="" parts=""
 while [ $# -gt 0 ]; do
@@ -35,6 +38,13 @@ make=(make --no-print-directory -s -f tests/gpu/Makefile "BUILD=$build")
 # a tool of the toolkit, which need not be in PATH
 tool() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null || echo "$1"; }
 
+if [ -x "$carry/gpu/gpu_probe" ] && [ -z "${BLASD_GPU_BUILT:-}" ]; then # packed elsewhere
+    build=$carry BLASD_GPU_BUILT=1
+    for file in "$carry"/lib/*; do # what the machine has itself is nearer to its own Python
+        if ldconfig -p 2>/dev/null | grep -q "[[:space:]]${file##*/} "; then rm -f "$file"; fi
+    done
+    export LD_LIBRARY_PATH="$PWD/$carry/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
+fi
 if [ -z "$dry" ] && [ -z "${BLASD_GPU_BUILT:-}" ]; then # BLASD_GPU_BUILT=1: the programs are there, ask for nothing
     [ -x "$(tool nvcc)" ] || { echo "test-gpu: no nvcc found (looked in PATH and /usr/local/cuda/bin); install a CUDA toolkit, 12.5 or later"; exit 3; }
     if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
@@ -45,7 +55,7 @@ if [ -z "$dry" ] && [ -z "${BLASD_GPU_BUILT:-}" ]; then # BLASD_GPU_BUILT=1: the
 fi
 [ -n "$dry" ] || mkdir -p "$out/logs"
 names=""
-case $parts in *conformance* | *check*) names=$("${make[@]}" gpu-names) ;; esac
+case $parts in *conformance* | *check*) if [ -e "$build/gpu/names" ]; then names=$(cat "$build/gpu/names"); else names=$("${make[@]}" gpu-names); fi ;; esac
 failed=0 deadline=0 part=""
 
 # step NAME COMMAND…: within what is left of the part's time
@@ -55,7 +65,6 @@ step() {
     if [ -n "$dry" ]; then echo "$part $name: $*"; return; fi
     if [ -n "$left" ] && grep -q "^$part $name ok" "$out/steps" 2>/dev/null; then return; fi
     if [ $room -le 0 ]; then
-        failed=1
         echo "$part $name left" | tee -a "$out/steps"
         return
     fi
@@ -64,23 +73,34 @@ step() {
     if [ "$status" -eq 0 ]; then
         echo "$part $name ok $((SECONDS - start)) s" | tee -a "$out/steps"
     else
-        failed=1
         tail -n 20 "$log"
         echo "$part $name failed exit $status $((SECONDS - start)) s" | tee -a "$out/steps"
     fi
 }
+# the same, beside others
+beside() {
+    while [ "$(jobs -rp | wc -l)" -ge "${BLASD_GPU_JOBS:-4}" ]; do wait -n; done
+    step "$@" &
+}
 sanitize() { # TOOL
     local program
     for program in $names; do
-        step "${program##*/}" "$(tool compute-sanitizer)" --tool "$1" --error-exitcode 9 "$program"
+        beside "${program##*/}" "$(tool compute-sanitizer)" --tool "$1" --error-exitcode 9 "$program"
     done
 }
 
-part_conformance() { for program in $names; do step "${program##*/}" "$program"; done; }
+part_conformance() { for program in $names; do beside "${program##*/}" "$program"; done; }
+part_answers() {
+    local name
+    for name in property_matmul property_solve property_distance property_regression property_decompositions numerics \
+        numerics_regression regression_edges solve_edges decompositions; do
+        beside $name tests/gpu/answers.sh "$carry" tests/integration/test_$name.py
+    done
+}
 part_launches() {
     local n
-    for n in 87 88 89 90 91 217 218 1005 1006 1015 1024; do step "float32-$n" "$build/gpu/gpu_launch" float32 $n; done
-    for n in 57 58 59 60 61 148 149 670 671 676 682 683; do step "float64-$n" "$build/gpu/gpu_launch" float64 $n; done
+    for n in 87 88 89 90 91 217 218 1005 1006 1015 1024; do beside "float32-$n" "$build/gpu/gpu_launch" float32 $n; done
+    for n in 57 58 59 60 61 148 149 670 671 676 682 683; do beside "float64-$n" "$build/gpu/gpu_launch" float64 $n; done
 }
 part_solve() { step bench "$build/gpu/gpu_bench_solve"; }
 part_distance() { step bench "$build/gpu/gpu_bench_distance"; }
@@ -108,6 +128,8 @@ for part in $parts; do
         [ ! -e "$out/steps" ] || sed -i "/^$part /d" "$out/steps"
     fi
     "part_$part"
+    wait
+    if [ -z "$dry" ] && grep "^$part " "$out/steps" | grep -qv ' ok '; then failed=1; fi
 done
 [ -z "$dry" ] || exit 0
 

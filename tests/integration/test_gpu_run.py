@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ["conformance", "launches", "solve", "distance", "regression", "matmul", "peers", "service", "leaks", "memcheck",
+PARTS = ["conformance", "answers", "launches", "solve", "distance", "regression", "matmul", "peers", "service", "leaks", "memcheck",
          "synccheck", "racecheck", "ncu"]
 
 
