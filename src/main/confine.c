@@ -155,6 +155,8 @@ static bool allow_card(const struct ruleset *ruleset) {
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         (void)glob(patterns[i], i == 0 ? 0 : GLOB_APPEND, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc; i++) allow(ruleset, found.gl_pathv[i], READ | WRITE);
+    /* the driver names its threads, and does not start where it may not */
+    allow(ruleset, "/proc/self/task", READ | LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE);
     any = found.gl_pathc > 0;
     globfree(&found);
     /* code that it has compiled for the card */

@@ -27,7 +27,7 @@
 #define WORKER_GRACE_MS 5000  /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
 #define API_DELAY_NS                                                                               \
-    (1000 * BLASD_MS)   /* the longest that the front end waits for the first worker */
+    (10000 * BLASD_MS)  /* the longest that the front end waits for workers: a card takes seconds */
 #define REDIS_STARTS 3  /* tries before the first answer */
 #define START_LONGER 12 /* times silence_s: drivers, and the choice of a BLAS, take their time */
 #define CHILD_STARTS 6  /* the same for workers and front end, before all is ready */
@@ -169,12 +169,27 @@ static void on_child_exit(struct child *child, int status, bool *again) {
     drain(up, BLASD_EXIT_FAILED);
 }
 
-/* A front end that finds a worker at its first look is ready at once. */
+/* Each worker serves, or has ended once: what that ended by will hardly be gone at the next start. */
+static bool workers_settled(const struct supervisor *up) {
+    for (int i = 0; i < up->worker_count; i++) {
+        const struct child *child = &up->workers[i].child;
+        bool ended = child->starts > 1 || (child->starts == 1 && child->pid == 0);
+        if (!child->ready && !ended) return false;
+    }
+    return true;
+}
+
+/* A front end that finds all workers at its first look refuses no device that is there. */
 static void on_worker_ready(struct child *child) {
     struct supervisor *up = child->arg;
-    if (up->api_child.starts > 0 || up->shutdown.begun) return;
+    if (up->api_child.starts > 0 || up->shutdown.begun || !workers_settled(up)) return;
     blasd_loop_timer_clear(up->loop, &up->api_due);
     child_start(&up->api_child);
+}
+
+static void on_worker_exit(struct child *child, int status, bool *again) {
+    on_child_exit(child, status, again);
+    if (*again) on_worker_ready(child);
 }
 
 static void api_due(struct blasd_timer *timer) {
@@ -246,7 +261,7 @@ static const struct child_events api_events = {
     .on_serving = on_api_serving, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
 static const struct child_events notify_events = {.on_exit = on_child_exit};
 static const struct child_events worker_events = {.on_ready = on_worker_ready,
-                                                  .on_exit = on_child_exit};
+                                                  .on_exit = on_worker_exit};
 
 static void prepare_redis(struct supervisor *up) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

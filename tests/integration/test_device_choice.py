@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -32,14 +33,44 @@ def with_card(tmp_path, monkeypatch):
         shutil.copy2(file, folder)
     monkeypatch.setattr(harness, "BLASD", folder / "blasd")
 
-    def make(*options):
-        one = Service(tmp_path / "service0", *options, env={"LD_LIBRARY_PATH": str(folder)})
+    def make(*options, **env):
+        one = Service(tmp_path / "service0", *options, env={"LD_LIBRARY_PATH": str(folder), **env})
         one.bin = folder
         made.append(one)
         return one
     yield make
     for one in made:
         one.stop(check=False)
+
+
+# Runs a command where /dev has a card's file, so that its worker is confined as it is on a machine with one.
+IN_A_CARDS_DEV = ["unshare", "-rm", "sh", "-ec", """
+mkdir "$1"; mount --rbind /dev "$1"; mount -t tmpfs dev /dev
+for i in null zero full random urandom; do touch /dev/$i; mount --bind "$1/$i" /dev/$i; done
+mkdir /dev/shm; mount --bind "$1/shm" /dev/shm
+touch /dev/nvidiactl
+shift; exec "$@"
+""", "sh"]
+
+
+def test_the_worker_of_a_card_is_confined_and_its_driver_starts(with_card, tmp_path):
+    """The driver opens files under /proc/self/task for writing, and does not start where it may not."""
+    tried = subprocess.run([*IN_A_CARDS_DEV, tmp_path / "dev0", "true"], capture_output=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip("no namespaces for this user here")
+    service = with_card()
+    service.program = [*IN_A_CARDS_DEV, tmp_path / "dev", harness.BLASD]
+    service.start()
+    assert service.post("matmul", LARGE, device="cuda").json()["execution"]["device"] == "cuda:0"
+    worker = worker_of(service, "cuda:0")
+    status = dict(line.split(":\t", 1) for line in open(f"/proc/{worker}/status") if ":\t" in line)
+    assert status["NoNewPrivs"].strip() == "1" and int(status["CapEff"], 16) == 0
+    assert "files are not confined" not in service.log_text() or "no Landlock" in service.log_text()
+
+
+def test_a_card_that_starts_slowly_is_there_when_the_service_is_ready(with_card):
+    service = with_card(BLASD_STANDIN_OPEN_MS="2500").start()
+    assert service.post("matmul", SMALL, device="cuda").json()["execution"]["device"] == "cuda:0"
 
 
 def devices(service):
