@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 
-from service import BLASD, ROOT, Service  # noqa: E402
+from service import BLASD, ROOT, Service, wait_for  # noqa: E402
 
 # A shell that runs the tests in the background, or nohup, has them, and so the services, ignore these.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,6 +29,13 @@ def pytest_configure():
         options(self, priority, deadline_ms, asked or device, *rest, **more)
     calls.Options.__init__ = chosen
     Service.post = lambda self, *args, **more: post(self, *args, **{"device": device, **more})
+    start = Service.start
+
+    def started(self, *args, **more):
+        start(self, *args, **more)
+        wait_for(lambda: any(d["class"] == device for d in self.request("GET", "/devices").json()["devices"]), "the device")
+        return self
+    Service.start = started
 
 
 @pytest.fixture(scope="session")

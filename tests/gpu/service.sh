@@ -23,7 +23,7 @@ for _ in $(seq 1200); do
     sleep 0.1
 done
 url=$(sed -n 's/^ready //p' "$work/ready")
-sed -e "s/PORT/${url##*:}/" -e "s/SECONDS/$seconds/" -e "s|FOLDER|$PWD|" load.json >"$work/load.json"
+sed -e "s/PORT/${url##*:}/" -e "s/SECONDS/$seconds/" -e "s|FOLDER|$PWD|g" load.json >"$work/load.json"
 if nvidia-smi dmon --gpm-metrics 2 -c 1 >/dev/null 2>&1; then
     nvidia-smi dmon --gpm-metrics 2 -d 1 >"$work/busy" & # SM utilisation
 else
