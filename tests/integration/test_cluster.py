@@ -378,7 +378,8 @@ def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
     one.up("--port", str(first), "--bind", "127.0.0.1")
     with contextlib.closing(Gate(first)) as gate:
         other.up("--port", str(second), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(gate.port))
-        service, processes = begin(home, f"redis://127.0.0.1:{first},127.0.0.1:{second}")
+        wait_for(lambda: b"state=online" in one.ask("INFO"))
+        service, processes = begin(home, f"redis://127.0.0.1:{first},127.0.0.1:{second}", "--limit", "lease_ms=60000")
         assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
         wait_for(lambda: one.ask("EXISTS", "{blasd}:idle"))
         os.kill(processes[1].pid, signal.SIGSTOP)
@@ -393,7 +394,7 @@ def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
         one.down()
         assert other.ask("HLEN", "{blasd}:pending") == 1
         other.ask("REPLICAOF", "NO", "ONE")
-        wait_for(lambda: service.request("GET", f"/jobs/{job}").json().get("state") == "succeeded", home.log_text())
+        wait_for(lambda: service.request("GET", f"/jobs/{job}").json().get("state") == "succeeded", "it ends again")
     assert other.ask("HLEN", "{blasd}:pending") == 0
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     assert all(process.poll() is None for process in processes)
