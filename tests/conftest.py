@@ -1,6 +1,7 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -96,22 +97,70 @@ def make_service(tmp_path):
         one.stop(check=False)
 
 
+# --- what is said of a failure ------------------------------------------------------------------------------------
+
+LOG_LINES = 40  # of each log, and of each text captured
+ABOUT_REFUSALS = re.compile(r" job refused: |\d+ lines about jobs were left out \(limit log_jobs\)")
+
+
+def brief(lines, first=0, last=LOG_LINES):
+    """The first and last of the lines, without those about refused jobs, of which there are hundreds a second."""
+    told, refusals = [], 0
+    for line in [*lines, None]:
+        if line is not None and ABOUT_REFUSALS.search(line):
+            refusals += 1
+            continue
+        if refusals:
+            told.append(f"[... {refusals} lines about jobs that were refused]")
+        refusals = 0
+        if line is not None:
+            told.append(line)
+    left_out = len(told) - first - last
+    return told if left_out <= 0 else [*told[:first], f"[... {left_out} lines]", *told[len(told) - last:]]
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """The services' logs stand beside the failure they explain."""
+    """The ends of the services' logs stand beside the failure they explain."""
     outcome = yield
     report = outcome.get_result()
     if not report.failed:
         return
     item.keeps_folder = True
-    for name in ("service", "make_service"):
-        value = item.funcargs.get(name)
-        if isinstance(value, Service):
-            report.sections.append(("service log", value.log_text()))
+    value = item.funcargs.get("service")
+    if isinstance(value, Service):
+        report.sections.append(("service log", value.log_text()))
     folder = item.funcargs.get("tmp_path")
     if folder is not None:
-        for log in sorted(folder.glob("service*/log")):
-            report.sections.append((f"log of {log.parent.name}", log.read_text(errors="replace")[-8000:]))
+        for log in sorted(log for name in ("service*", "home", "redis") for log in folder.glob(f"{name}/log")):
+            report.sections.append((f"log of {log.parent.name}", log.read_text(errors="replace")))
+    report.sections = [(name, "\n".join(brief(text.splitlines()))) for name, text in report.sections]
+    for entry in getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ()):
+        entry.lines = brief(entry.lines, first=20)  # a message may end with a log
+
+
+def line_of(report):
+    """The line of the test's file where it failed, the place itself where that is another, and the first line of why."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:  # it could not be read, or its process ended
+        return ([line for line in str(report.longrepr).splitlines() if line.strip()] or ["for no reason told"])[-1].strip()
+    its_file = os.path.basename(report.nodeid.split("::")[0])
+    places = [place for entry in report.longrepr.reprtraceback.reprentries if (place := getattr(entry, "reprfileloc", None))]
+    where = [f"line {place.lineno}" for place in places if os.path.basename(place.path) == its_file][-1:]
+    if os.path.basename(crash.path) != its_file:
+        where.append(f"{crash.path.removeprefix(f'{ROOT}/')}:{crash.lineno}")
+    return f"{', '.join(where)}: {(crash.message.splitlines() or [''])[0]}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Behind all logs, so that the last lines of a long run say what has failed: two for each."""
+    reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+    if reports:
+        terminalreporter.section("failed")
+    for report in reports:
+        when = getattr(report, "when", None)
+        terminalreporter.write_line(f"FAILED {terminalreporter.config.cwd_relative_nodeid(report.nodeid)}{f' ({when})' if when in ('setup', 'teardown') else ''}")
+        terminalreporter.write_line(f"    {line_of(report)[:400]}")
 
 
 @pytest.hookimpl(hookwrapper=True)

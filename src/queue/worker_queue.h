@@ -80,6 +80,14 @@ int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_er
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err);
+/* Whether the queue may have jobs down to this worker that it has ended, or never heard of: the
+ * connection is a new one, and may lead to a Redis that lacks the last turns (a replica that took
+ * over). Then blasd_worker_queue_holds is to be called, after a claim. */
+bool blasd_worker_queue_moved(const struct blasd_worker_queue *queue);
+/* Says that the worker holds the jobs of the last claim, and these, which its other threads are to
+ * end, and no others: those go back. */
+int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)[BLASD_ID_LEN + 1],
+                             int count, bool *lost, struct blasd_err *err);
 /* Changes what the end of the last job claimed will ask for; `max` 0: nothing. */
 void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes);
 /* Whether several tenants have jobs waiting, or had of late: then who claims little at once keeps

@@ -44,6 +44,10 @@ struct blasd_worker_turns {
     bool busy;           /* the last wait was short */
     char *wait;          /* owned: the last wait, as it was sent; NULL before the first */
     int wait_len, wait_ms;
+    /* the turns that `next` and `claimed` answer; 0: there is none */
+    uint64_t next_in, claimed_in;
+    /* caller.connections when the last turn was answered, and when `holds` was told; 0: not yet */
+    uint64_t answered_on, held_on;
     struct blasd_buf refused; /* names that could not be read, a space before each */
     struct blasd_buf
         entries;            /* the same of batch entries that were claimed and are not all ended */

@@ -37,6 +37,8 @@
 void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     freeReplyObject(turns->next);
     turns->next = NULL;
+    turns->next_in = turns->claimed_in = 0;
+    turns->answered_on = turns->held_on = 0;
     redisFreeCommand(turns->wait);
     turns->wait = NULL;
     turns->wait_ms = 0;
@@ -157,6 +159,7 @@ static void keep_jobs(struct blasd_worker_turns *turns, redisReply *reply) {
     }
     freeReplyObject(turns->next);
     turns->next = reply;
+    turns->next_in = turns->seq;
     turns->answered_ns = blasd_clock_ns();
 }
 
@@ -199,6 +202,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     }
     if (count > 0) memcpy(digits, reply->element[1]->str, (size_t)count);
     turns->unsure = false;
+    turns->answered_on = caller->connections;
     blasd_buf_reset(&turns->refused);
     keep_jobs(turns, reply);
     turns->idle = wants && turns->next == NULL;
@@ -325,9 +329,31 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     }
     freeReplyObject(turns->claimed);
     turns->claimed = turns->next;
+    turns->claimed_in = turns->next ? turns->next_in : 0;
     turns->next = NULL;
     if (turns->claimed == NULL) return 0;
     return take_claims(queue, turns->claimed, turns->jobs_most, claims, count, err);
+}
+
+bool blasd_worker_queue_moved(const struct blasd_worker_queue *queue) {
+    return queue->turns.held_on != queue->caller.connections;
+}
+
+int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)[BLASD_ID_LEN + 1],
+                             int count, bool *lost, struct blasd_err *err) {
+    struct blasd_caller *caller = &queue->caller;
+    uint64_t connection = caller->connections; /* where another is made meanwhile: once more */
+    char seq[24];
+    redisReply *reply;
+    snprintf(seq, sizeof seq, "%" PRIu64, queue->turns.claimed_in);
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("holds"));
+    blasd_caller_text(caller, seq);
+    for (int i = 0; i < count; i++) blasd_caller_text(caller, ids[i]);
+    int rc = blasd_caller_call(caller, &reply, err);
+    freeReplyObject(reply);
+    *lost = rc == BLASD_CALL_LOST;
+    if (rc == 0) queue->turns.held_on = connection;
+    return rc < 0 ? rc : 0;
 }
 
 bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
@@ -386,11 +412,12 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                            : call_wait(queue, timeout_ms, &reply, err);
     turns->busy = blasd_clock_ns() - began_ns < SHORT_NS;
     /* what came to nobody's ears may have gone to an earlier connection of ours, which Redis took
-     * for alive: the turn is sent again then */
+     * for alive; and what comes over another than the turn went may be of a Redis that does not
+     * know the turn: it is sent again then */
     turns->unsure = true;
     turns->led = false;
     if (rc != 0) return rc < 0 ? rc : 0;
-    if (has_jobs(reply)) {
+    if (has_jobs(reply) && turns->answered_on == caller->connections) {
         jobs = reply->element[1];
         reply->element[1] = NULL;
         turns->unsure = false;

@@ -152,6 +152,7 @@ static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
     if (rc < 0) return rc;
     redisSetTimeout(caller->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
     caller->silent = may_silence(caller->redis);
+    caller->connections++;
     return 0;
 }
 

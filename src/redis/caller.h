@@ -26,9 +26,10 @@ struct blasd_caller {
     const char *limits;                       /* borrowed: LIMITS of a function */
     int timeout_ms;                           /* how long a call goes on trying */
 
-    redisContext *redis; /* owned; NULL while there is no connection */
-    bool silent;         /* Redis lets it do without replies */
-    int64_t spin_ns;     /* for so long the reply to the present call is awaited without sleep */
+    redisContext *redis;  /* owned; NULL while there is no connection */
+    uint64_t connections; /* made so far: the number of the present one */
+    bool silent;          /* Redis lets it do without replies */
+    int64_t spin_ns;      /* for so long the reply to the present call is awaited without sleep */
     const char
         *behind; /* borrowed: a formatted command to be sent behind the present call, or NULL */
     size_t behind_len;

@@ -207,6 +207,21 @@ struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool) {
     return view;
 }
 
+int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]) {
+    int count = 0;
+    pthread_mutex_lock(&pool->lock);
+    *ret = calloc((size_t)pool->waiting + THREADS, sizeof **ret);
+    if (*ret != NULL) {
+        for (const struct slow_job *job = pool->first; job != NULL; job = job->next)
+            memcpy((*ret)[count++], job->claim.id, BLASD_ID_LEN);
+        for (int i = 0; i < pool->thread_count; i++)
+            if (pool->threads[i].job != NULL)
+                memcpy((*ret)[count++], pool->threads[i].job->claim.id, BLASD_ID_LEN);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return *ret != NULL ? count : -1;
+}
+
 static double weight(const struct blasd_slow_pool *pool, const struct blasd_item *item) {
     return blasd_heartbeat_estimate_ns(pool->threads[0].batcher.heartbeat, item->job.op,
                                        &item->plan);

@@ -45,6 +45,9 @@ struct blasd_slow_pool_view {
 };
 /* How it stands now. */
 struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
+/* The jobs here that have not ended, for all that is known: *ret is new; how many, or -1: no
+ * memory. */
+int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]);
 /* Waits for the pool to have room, for up to `ms`. */
 void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms);
 /* Forgets what waits and lets what runs end; where main->lost it is asked to stop, and none of it

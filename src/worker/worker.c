@@ -337,6 +337,19 @@ static int step_cost(struct worker *worker, bool jobs, struct blasd_err *err) {
     return code < 0 ? code : 0;
 }
 
+/* After a claim over a new connection: tells Redis what this worker holds, which is what it has
+ * just claimed and the slow pool's. Where that cannot be done it is told after the next claim. */
+static void tell_holdings(struct worker *worker) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    char(*ids)[BLASD_ID_LEN + 1] = NULL;
+    struct blasd_err ignored;
+    int count = worker->pool != NULL ? blasd_slow_pool_ids(worker->pool, &ids) : 0;
+    if (count >= 0)
+        blasd_worker_queue_holds(batcher->queue, (const char(*)[BLASD_ID_LEN + 1]) ids, count,
+                                 &batcher->lost, &ignored);
+    free(ids);
+}
+
 /* One claim and all its work but for the slow pool's. Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
@@ -344,9 +357,12 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     int count = 0, code;
     int64_t claimed_ns;
     if (!look_after_pool(worker, &code, err)) return code;
-    if (!blasd_worker_queue_is_idle(batcher->queue))
+    if (!blasd_worker_queue_is_idle(batcher->queue)) {
         code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
                                         worker->claims, &count, &batcher->lost, &problem);
+        if (code == 0 && !batcher->lost && blasd_worker_queue_moved(batcher->queue))
+            tell_holdings(worker);
+    }
     claimed_ns = blasd_clock_ns();
     if (code == 0 && count > 0 && !batcher->lost) {
         code = run_claimed(worker, count, claimed_ns, err);

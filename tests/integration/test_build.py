@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 from service import ROOT
 
@@ -55,6 +56,45 @@ def test_help_names_targets_that_exist():
 def test_a_suite_that_fails_does_not_hide_the_next():
     done = make(ROOT, "NVCC=", "SUITES=no-such-suite help", "run-suites")
     assert done.returncode != 0 and "make demo" in done.stdout and "failed: no-such-suite" in done.stdout
+
+
+THREE_THAT_FAIL = """
+import pytest
+from service import wait_for
+
+def test_with_much_to_tell(tmp_path):
+    (tmp_path / "service0").mkdir()
+    lines = [f"t blasd api[1] info: job refused: id={i}" if i % 1000 else f"line {i}" for i in range(100000)]
+    (tmp_path / "service0" / "log").write_text("\\n".join(lines))
+    print(*range(5000), sep="\\n")
+    raise AssertionError("not ended; log:\\n" + "\\n".join(lines))
+
+def test_in_a_helper():
+    wait_for(lambda: None, "what never comes", seconds=0)
+
+@pytest.fixture
+def broken():
+    raise OSError("there is none")
+
+def test_of_a_fixture(broken):
+    pass
+"""
+
+
+def test_the_last_lines_name_what_failed_and_where(tmp_path):
+    """Behind all logs, of which the ends are shown."""
+    (tmp_path / "test_three.py").write_text(THREE_THAT_FAIL)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--tb=short", "-n", "1", "-p", "no:cacheprovider", "-p", "conftest", "-c",
+                           ROOT / "tests" / "pytest.ini", "--rootdir", tmp_path, "--basetemp", tmp_path / "temp", tmp_path / "test_three.py"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "CI": "1"})
+    told = done.stdout.splitlines()
+    assert done.returncode == 1 and told[-1].startswith("2 failed, 1 error"), done.stdout + done.stderr
+    assert told[-8:-1] == [told[-8], "FAILED test_three.py::test_with_much_to_tell", "    line 10: AssertionError: not ended; log:",
+                           "FAILED test_three.py::test_in_a_helper", told[-4],
+                           "FAILED test_three.py::test_of_a_fixture (setup)", "    line 17: OSError: there is none"]
+    assert told[-4].startswith("    line 13, tests/integration/service.py:") and told[-4].endswith(": AssertionError: not within 0 s: what never comes")
+    assert "line 99000" in told and "4999" in told and "E   line 99000" in told and len(told) < 250
+    assert "[... 999 lines about jobs that were refused]" in told and "job refused" not in done.stdout
 
 
 def test_a_new_operation_builds_and_passes(tmp_path):

@@ -340,3 +340,61 @@ def test_what_replicas_have_not_is_not_acknowledged(make):
     wait_for(lambda: service.request("GET", f"/jobs/{job}").json()["state"] == "succeeded")
     assert post("one").json()["id"] == job
     assert replica.ask("HGET", "{blasd}:totals", "matmul submitted") == b"2"
+
+
+class Gate:
+    """A way to a server on which, once it is shut, nothing gets through and nothing is closed."""
+
+    def __init__(self, port):
+        self.to, self.open, self.sockets = port, threading.Event(), []
+        self.open.set()
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.port = self.door.getsockname()[1]
+        threading.Thread(target=self.let_in, daemon=True).start()
+
+    def let_in(self):
+        with contextlib.suppress(OSError):
+            while True:
+                ours = self.door.accept()[0]
+                self.sockets += (ours, theirs := socket.create_connection(("127.0.0.1", self.to)))
+                for way in ((ours, theirs), (theirs, ours)):
+                    threading.Thread(target=self.carry, args=way, daemon=True).start()
+
+    def carry(self, one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                self.open.wait()
+                other.sendall(data)
+
+    def close(self):
+        for one in (self.door, *self.sockets):
+            one.close()
+
+
+def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
+    """What the worker has ended, as it heard, has not ended there: it runs again, though that worker lives."""
+    first, second = free_ports(2)
+    home, one, other = make("home"), make("one"), make("other")
+    one.up("--port", str(first), "--bind", "127.0.0.1")
+    with contextlib.closing(Gate(first)) as gate:
+        other.up("--port", str(second), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(gate.port))
+        wait_for(lambda: b"state=online" in one.ask("INFO"))
+        service, processes = begin(home, f"redis://127.0.0.1:{first},127.0.0.1:{second}", "--limit", "lease_ms=60000")
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        wait_for(lambda: one.ask("EXISTS", "{blasd}:idle"))
+        os.kill(processes[1].pid, signal.SIGSTOP)
+        job = service.post("matmul", SMALL, wait=0).json()["id"]
+        (worker,) = one.ask("HKEYS", "{blasd}:workers")
+        claims = b"{blasd}:claims:" + worker
+        wait_for(lambda: any(job.startswith(name.decode()) for name in one.ask("HKEYS", claims)))
+        wait_for(lambda: one.ask("HGETALL", claims) == other.ask("HGETALL", claims) and other.ask("HLEN", "{blasd}:pending") == 1)
+        gate.open.clear()
+        os.kill(processes[1].pid, signal.SIGCONT)
+        wait_for(lambda: service.request("GET", f"/jobs/{job}").json()["state"] == "succeeded")
+        one.down()
+        assert other.ask("HLEN", "{blasd}:pending") == 1
+        other.ask("REPLICAOF", "NO", "ONE")
+        wait_for(lambda: service.request("GET", f"/jobs/{job}").json().get("state") == "succeeded", "it ends again")
+    assert other.ask("HLEN", "{blasd}:pending") == 0
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    assert all(process.poll() is None for process in processes)

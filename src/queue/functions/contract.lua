@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 6
+-- revision 7
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -301,6 +301,9 @@ lease is not theirs any more)
       each output that becomes a tensor, whose blob is there. RECORD_FRAMES may be those of some
       jobs of the batch entry NAME. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
+  holds NAME EPOCH SEQ ID...
+      -> how many names of jobs and batch entries went back: its thread 0 was given in its turn SEQ what it
+      has, 0: it has nothing, and its other threads have these. Called over each new connection, after a turn
   progress NAME EPOCH "PROGRESS[ LEFT]" ID...
       -> text of a digit for each: 1 still wanted, 0 not. LEFT: us to their end, where that is known
 

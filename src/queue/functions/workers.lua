@@ -165,18 +165,35 @@ local function taken_back(worker, label)
     return names
 end
 
--- A turn later than `last` comes to a master that was a replica, and a little behind: it may take the
--- worker for idle, and have handed over jobs in answer to a turn that had another answer. Those jobs lie
--- in the worker's list, where nobody looks for them any more. They go back.
-local function unheard(worker, thread, last)
-    if thread ~= '0' then return end -- it waits nowhere: what lies in the list is for another
-    local label, waits = thread .. ' ' .. (last or ''), call('HGET', K.idle, worker)
-    if waits and match(waits, '%d+ %d+$') == label then call('HDEL', K.idle, worker) end
-    if call('LLEN', K.wake_of .. worker) < 4 then return end -- no jobs; the end of a wait, at the most
-    local names = taken_back(worker, label)
-    if #names == 0 then return end
-    call('DEL', K.wake_of .. worker)
-    serve(give_back(names))
+-- A worker that has connected anew tells what it holds: what it was given in the turn SEQ, and the jobs that
+-- follow. This may be a master that was a replica, and a little behind: it lacks ends that another has
+-- acknowledged, and has handed over jobs in answer to turns that the worker had another answer to. As
+-- long as the worker lives nobody else would ask for these. They go back.
+local function holds(keys, args)
+    start(keys, args)
+    local name, label = args[2], '0 ' .. args[4]
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    local key, kept, back = K.claims_of .. name, {}, {}
+    for i = 5, #args do kept[args[i]], kept[sub(args[i], 1, BATCH_ENTRY)] = true, true end
+    local all = call('HGETALL', key)
+    for i = 1, #all, 2 do
+        local one, its = all[i], all[i + 1]
+        if byte(one) > 64 and its ~= label then
+            if not kept[one] then
+                back[#back + 1] = one
+            elseif is_batch_entry(one) then -- maybe not all of it is kept
+                open_batch_entries({one})
+                call('HDEL', key, one)
+                for _, id in ipairs(resolve({one})) do
+                    if kept[id] then claim_note(name, {id}, its, {}) else back[#back + 1] = id end
+                end
+            end
+        end
+    end
+    call_many('HDEL', key, back)
+    serve(give_back(back))
+    return #back
 end
 
 local function turn(keys, args)
@@ -192,12 +209,13 @@ local function turn(keys, args)
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
     local c, label = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq
-    if newer > 0 then
-        digits = end_all(name, args, 10)
-        unheard(name, thread, last)
-    else -- its reply was lost, or has not come: made anew
+    if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
         call('HDEL', K.idle, name)
         call('DEL', K.wake_of .. name)
+    end
+    if newer > 0 then
+        digits = end_all(name, args, 10)
+    else -- its reply was lost, or has not come: made anew
         c.most = math.huge
         for _, entry in ipairs(look_up(c, taken_back(name, label))) do
             claim_add(c, unpack(entry, 1, 4))

@@ -571,6 +571,37 @@ static void tensors_of_batch_entries(void **state) {
     bed_close(&bed);
 }
 
+/* A worker that has connected anew holds a part of a batch entry, which another thread of it is to
+ * end: the others go back. */
+static void held_in_part(void **state) {
+    struct bed bed;
+    struct entry entry, given;
+    struct blasd_claim claims[8], its[8];
+    struct blasd_err err;
+    bool lost;
+    (void)state;
+    bed_open(&bed, &server, "held");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 4, "");
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 4);
+    submit_batch_entry(&bed, &given, BLASD_ID_SYNC, 2, "");
+    worker->turns.left = 0; /* one it has given away, the others it has ended */
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
+    assert_int_equal(blasd_worker_queue_holds(worker, &entry.id[2], 1, &lost, &err), 0);
+    assert_false(lost);
+    audit(&bed);
+    struct blasd_worker_queue *other = worker_new(&bed, "other", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(other, 8, PLENTY, its), 3);
+    for (int i = 0; i < 3; i++) expect_claimed(&its[i], entry.id[i < 2 ? i : 3]);
+    assert_string_equal(finish_claims(other, its, 3), "111");
+    assert_string_equal(finish_claims(worker, claims, 2), "11");
+    assert_string_equal(finish_ids(worker, (const char *[]){entry.id[2]}, 1, NULL), "1");
+    expect_empty(&bed);
+    blasd_worker_queue_free(other);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(room_for_a_part_of_it),
@@ -585,6 +616,7 @@ int main(void) {
         cmocka_unit_test(moved_from_a_class_without_workers),
         cmocka_unit_test(handed_over),
         cmocka_unit_test(tensors_of_batch_entries),
+        cmocka_unit_test(held_in_part),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 enum { WORKERS = 2, WAIT_MS = 3000, ROUNDS = 1500, BEAT_MS = 10, BEATS = 150 };
 
@@ -346,44 +347,132 @@ static void test_missed_rest(void **state) {
 }
 
 /* What a replica knows that has become the master, and was a little behind: of the worker's last
- * turns nothing, so that it takes the worker for idle. What it hands over for the turn that it
- * knows is heard by nobody, and goes back once a later turn comes. */
+ * turns nothing. */
+struct behind {
+    char demand[64], turn[64];
+};
+
+static void behind_note(struct bed *bed, struct behind *ret) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:idle w", bed->tag);
+    snprintf(ret->demand, sizeof ret->demand, "%s", reply->str);
+    drop(reply);
+    reply = redisCommand(bed->raw, "HGET %s:claims:w #0", bed->tag);
+    snprintf(ret->turn, sizeof ret->turn, "%s", reply->str);
+    drop(reply);
+}
+
+static void behind_set(struct bed *bed, const struct behind *behind) {
+    drop(redisCommand(bed->raw, "HSET %s:idle w %s", bed->tag, behind->demand));
+    drop(redisCommand(bed->raw, "HSET %s:claims:w #0 %s", bed->tag, behind->turn));
+}
+
+static void tell(struct blasd_worker_queue *worker) {
+    struct blasd_err err;
+    bool lost = true;
+    assert_int_equal(blasd_worker_queue_holds(worker, NULL, 0, &lost, &err), 0);
+    assert_false(lost);
+    assert_false(blasd_worker_queue_moved(worker));
+}
+
+/* It takes the worker for idle, and what it hands over for the turn that it knows is heard by
+ * nobody. That is told, and goes back. */
 static void test_a_master_that_is_behind(void **state) {
     struct bed bed;
+    struct behind behind;
     struct blasd_claim claims[4];
     struct blasd_err err;
-    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1], demand[64], turn[64];
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "behind");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
-    redisReply *reply = redisCommand(bed.raw, "HGET %s:idle w", bed.tag);
-    snprintf(demand, sizeof demand, "%s", reply->str);
-    drop(reply);
-    reply = redisCommand(bed.raw, "HGET %s:claims:w #0", bed.tag);
-    snprintf(turn, sizeof turn, "%s", reply->str);
-    drop(reply);
+    behind_note(&bed, &behind);
     submit_new(&bed, id, "2");
     assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    worker->turns.busy = false;
+    worker->turns.busy = false; /* no wait goes with an end */
     assert_int_equal(finish(worker, id, "r", 0), 1);
-    for (int served = 0; served < 2; served++) {
-        drop(redisCommand(bed.raw, "HSET %s:idle w %s", bed.tag, demand));
-        drop(redisCommand(bed.raw, "HSET %s:claims:w #0 %s", bed.tag, turn));
-        if (served) submit_new(&bed, id, "2");
-        assert_int_equal(length(&bed, "w"), served ? 4 : 0);
-        if (!served) drop(redisCommand(bed.raw, "HDEL %s:idle w", bed.tag));
-        submit_new(&bed, other, "2");
-        if (!served) drop(redisCommand(bed.raw, "HSET %s:idle w %s", bed.tag, demand));
-        int count = claim(worker, 4, PLENTY, claims);
-        assert_int_equal(count, 1 + served);
-        assert_int_equal(length(&bed, "w"), 0);
-        assert_false(is_idle(&bed, "w"));
-        worker->turns.busy = false; /* no wait goes with the end, which would hear it all */
-        if (served) assert_int_equal(finish(worker, id, "r", 0), 1);
-        assert_int_equal(finish(worker, other, "r", 0), 1);
+    behind_set(&bed, &behind);
+    submit_new(&bed, id, "2");
+    assert_int_equal(length(&bed, "w"), 4);
+    submit_new(&bed, other, "2");
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, other);
+    assert_int_equal(length(&bed, "w"), 0);
+    assert_false(is_idle(&bed, "w"));
+    tell(worker);
+    worker->turns.busy = false;
+    assert_int_equal(finish(worker, other, "r", 0), 1);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    tell(worker); /* of what it has just been given nothing goes back */
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* What has ended, as the worker heard, has not ended there; the worker waits for jobs by then, or
+ * has been given others. It is told, and others are given what had ended. */
+static void test_a_master_that_lacks_an_end(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    char ended[BLASD_ID_LEN + 1], given[BLASD_ID_LEN + 1] = "";
+    (void)state;
+    bed_open(&bed, &server, "ended");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *other = worker_new(&bed, "other", BLASD_DEVICE_CPU);
+    for (int busy = 0; busy < 2; busy++) {
+        submit_new(&bed, ended, "2");
+        assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+        worker->turns.seq++; /* the turn that ended it went to another master */
+        worker->turns.left = 0;
+        if (busy) submit_new(&bed, given, "2");
+        assert_true(blasd_worker_queue_moved(worker));
+        assert_int_equal(claim(worker, 4, PLENTY, claims), busy);
+        assert_int_equal(claim(other, 4, PLENTY, claims), 0);
+        other->turns.idle = false;
+        drop(redisCommand(bed.raw, "HDEL %s:idle other", bed.tag));
+        tell(worker);
+        worker->turns.held_on = 0; /* for the next round */
+        if (!busy) {               /* it waits itself, and is given it back */
+            assert_int_equal(length(&bed, "w"), 4);
+            worker->turns.unsure = true;
+            assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+            assert_string_equal(claims[0].id, ended);
+            assert_int_equal(finish(worker, ended, "r", 0), 1);
+            continue;
+        }
+        assert_int_equal(claim(other, 4, PLENTY, claims), 1);
+        assert_string_equal(claims[0].id, ended);
+        assert_int_equal(finish(other, ended, "r", 0), 1);
+        assert_int_equal(finish(worker, given, "r", 0), 1);
     }
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(other);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Jobs that come over another connection than the turn went: the turn is sent again. */
+static void test_a_wait_over_another_connection(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "another");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    tell(worker);
+    submit_new(&bed, id, "2");
+    assert_int_equal(shutdown(worker->caller.redis->fd, SHUT_RDWR), 0);
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_null(worker->turns.next);
+    assert_true(worker->turns.unsure && blasd_worker_queue_moved(worker));
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    tell(worker);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
     assert_int_equal(pending(&bed), 0);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
@@ -391,10 +480,16 @@ static void test_a_master_that_is_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lost_wake),       cmocka_unit_test(test_no_lost_wake_by_class),
-        cmocka_unit_test(test_dead_idle_worker),   cmocka_unit_test(test_handed_over),
-        cmocka_unit_test(test_finish_leaves_idle), cmocka_unit_test(test_old_connection),
-        cmocka_unit_test(test_missed_rest),        cmocka_unit_test(test_a_master_that_is_behind),
+        cmocka_unit_test(test_no_lost_wake),
+        cmocka_unit_test(test_no_lost_wake_by_class),
+        cmocka_unit_test(test_dead_idle_worker),
+        cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_finish_leaves_idle),
+        cmocka_unit_test(test_old_connection),
+        cmocka_unit_test(test_missed_rest),
+        cmocka_unit_test(test_a_master_that_is_behind),
+        cmocka_unit_test(test_a_master_that_lacks_an_end),
+        cmocka_unit_test(test_a_wait_over_another_connection),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

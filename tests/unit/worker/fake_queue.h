@@ -32,7 +32,7 @@ struct fake_job {
     struct blasd_buf frame;
     int attempts;
     bool stored, claimed, ended, drop; /* drop: finish says it had ended otherwise */
-    int begun;
+    int begun, claimed_in;             /* the number of the claim */
     bool held;
     struct blasd_buf record;
     struct blasd_record result; /* decoded */
@@ -50,7 +50,8 @@ struct fake {
     char dir[48];    /* of the store */
     int finish_away; /* this many calls of finish fail with queue_unavailable */
     int finish_lost; /* then this many find the lease lost */
-    int registers, releases, finishes;
+    int registers, releases, finishes, claims, told;
+    bool moved;      /* until it is told what the worker holds */
     bool unwanted;   /* progress says that nobody wants the batch */
     double progress; /* last one told, and what it said */
     int64_t remaining_us;
@@ -174,10 +175,12 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     pthread_mutex_lock(&fake.lock);
     *count = 0;
     *lost = queue->epoch != fake.epoch;
+    fake.claims++;
     for (int i = 0; !*lost && i < fake.count && *count < max; i++) {
         struct fake_job *job = &fake.jobs[i];
         if (job->claimed || job->ended) continue;
         job->claimed = job->held = true;
+        job->claimed_in = fake.claims;
         claims[*count] = (struct blasd_claim){.frame = job->frame.data,
                                               .frame_len = job->frame.len,
                                               .attempts = job->attempts,
@@ -187,6 +190,32 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
         if (job->tenant != NULL)
             snprintf(claims[*count].tenant, sizeof claims->tenant, "%s", job->tenant);
         memcpy(claims[(*count)++].id, job->id, sizeof job->id);
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return 0;
+}
+
+bool blasd_worker_queue_moved(const struct blasd_worker_queue *queue) {
+    (void)queue;
+    pthread_mutex_lock(&fake.lock);
+    bool moved = fake.moved;
+    pthread_mutex_unlock(&fake.lock);
+    return moved;
+}
+
+int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)[BLASD_ID_LEN + 1],
+                             int count, bool *lost, struct blasd_err *err) {
+    (void)err;
+    assert_int_equal(queue->thread, 0);
+    pthread_mutex_lock(&fake.lock);
+    *lost = false;
+    fake.moved = false;
+    fake.told++;
+    for (int i = 0; i < fake.count; i++) {
+        struct fake_job *job = &fake.jobs[i];
+        bool held = job->claimed_in == fake.claims;
+        for (int k = 0; k < count; k++) held = held || strcmp(ids[k], job->id) == 0;
+        if (!held) job->claimed = false;
     }
     pthread_mutex_unlock(&fake.lock);
     return 0;

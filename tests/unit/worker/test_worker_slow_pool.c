@@ -20,6 +20,7 @@ static struct {
     bool heavy_spins;    /* until it is told to stop */
     bool heavy_adds;     /* a small job, once it runs */
     bool heavy_fails;    /* with a device error */
+    bool heavy_moves;    /* the main thread has a new connection: until it has told what it holds */
     bool heavy_meets;    /* another one, before it goes on */
     bool heavy_fades;    /* once it runs: its threads run out of work */
     bool heavy_outlasts; /* the main thread's work: it goes on until that waits for jobs */
@@ -37,6 +38,13 @@ static int ended_jobs(void) {
     return count;
 }
 
+static bool told(void) {
+    pthread_mutex_lock(&fake.lock);
+    bool yes = fake.told > 0;
+    pthread_mutex_unlock(&fake.lock);
+    return yes;
+}
+
 static const struct fake_spec small = {.n = 2, .value = 3, .priority = BLASD_PRIORITY_NORMAL};
 static const struct fake_spec heavy = {
     .n = HEAVY_N, .value = 5, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
@@ -50,6 +58,11 @@ static bool run_heavy(struct blasd_watch *watch) {
         fake_add(small);
         pthread_mutex_unlock(&fake.lock);
     }
+    if (kernel.heavy_moves) {
+        pthread_mutex_lock(&fake.lock);
+        fake.moved = fake.told == 0;
+        pthread_mutex_unlock(&fake.lock);
+    }
     if (kernel.heavy_fades && watch->spare != NULL) watch->spare(watch);
     for (int ms = 0; ms < TIMEOUT_MS; ms++) {
         if (!watch->go_on(watch, 0.5)) {
@@ -57,7 +70,8 @@ static bool run_heavy(struct blasd_watch *watch) {
             kernel.heavy_spins = false;
             return false;
         }
-        if (!kernel.heavy_spins && ended_jobs() >= kernel.heavy_waits_for &&
+        if (!kernel.heavy_spins && (!kernel.heavy_moves || told()) &&
+            ended_jobs() >= kernel.heavy_waits_for &&
             (!kernel.heavy_meets || kernel.most_running > 1) &&
             (!kernel.heavy_outlasts || kernel.waits > 0))
             break;
@@ -259,6 +273,20 @@ static void test_a_lost_lease_stops_both_lanes(void **state) {
     assert_int_equal(fake.jobs[1].result.execution.attempts, 2);
 }
 
+/* Over a new connection: what runs and what waits in the pool, or Redis would give it to others. */
+static void test_what_it_holds_is_told(void **state) {
+    struct fake_job *jobs[3];
+    (void)state;
+    for (int i = 0; i < 3; i++) jobs[i] = fake_add(heavy);
+    kernel.heavy_moves = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.told, 1);
+    for (int i = 0; i < 3; i++) {
+        fake_check(jobs[i], heavy);
+        assert_int_equal(jobs[i]->begun, 1);
+    }
+}
+
 static void test_quarantined_runs_when_nothing_else_does(void **state) {
     struct fake_spec quarantined = small, large = heavy;
     (void)state;
@@ -361,6 +389,7 @@ int main(void) {
         TEST(test_tenants_take_turns),
         TEST(test_a_heavy_job_is_stopped),
         TEST(test_a_lost_lease_stops_both_lanes),
+        TEST(test_what_it_holds_is_told),
         TEST(test_quarantined_runs_when_nothing_else_does),
         TEST(test_quarantined_does_not_wait_for_the_main_thread),
         TEST(test_a_device_that_fails_ends_the_worker),
@@ -371,6 +400,7 @@ int main(void) {
         TEST_TWO(test_small_jobs_overtake_a_heavy_one),
         TEST_TWO(test_a_heavy_job_is_stopped),
         TEST_TWO(test_a_lost_lease_stops_both_lanes),
+        TEST_TWO(test_what_it_holds_is_told),
         TEST_TWO(test_quarantined_runs_when_nothing_else_does),
         TEST_TWO(test_quarantined_does_not_wait_for_the_main_thread),
         TEST_TWO(test_a_device_that_fails_ends_the_worker),
