@@ -1,5 +1,6 @@
 /* Predicting from measured points: between two of them along the straight line in logarithms, below
- * the first as it, above the last at its rate. */
+ * the first as it, above the last at its rate; the least that may be, at that of what it is above
+ * the first, for a curve that ends where starting a call is all may say nothing of larger work. */
 #include "core/cost.h"
 
 #include <math.h>
@@ -51,10 +52,14 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
 }
 
 /* Where `flops` lies on the curve: the seconds of one alone and of each further one. */
-static void read_curve(const struct blasd_cost_curve *curve, double flops, double *alone,
-                       double *each) {
+static void read_curve(const struct blasd_cost_curve *curve, double flops, bool least,
+                       double *alone, double *each) {
     const struct blasd_cost_point *a = curve->points, *b = a, *last = a + curve->count - 1;
     double along = 0, beyond = flops > last->flops ? flops / last->flops : 1;
+    if (least && beyond > 1) {
+        double rise = (last->alone_s - a->alone_s) / last->alone_s, reach = last->flops - a->flops;
+        beyond = rise > 0 ? 1 + rise * (flops - last->flops) / reach : 1;
+    }
     for (; b < last && b->flops < flops; b++) a = b;
     if (b->flops < flops) a = b; /* beyond them all */
     if (a < b) along = log(flops / a->flops) / log(b->flops / a->flops);
@@ -80,7 +85,7 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
     if (curve->count == 0) curve = &cost->curves[work->op][!work->precision];
     if (curve->count == 0) return false;
     if (items < 1) items = 1;
-    read_curve(curve, flops / items, &alone, &each);
+    read_curve(curve, flops / items, work->least, &alone, &each);
     if (work->ends_early && cost->early[work->op] > 0) {
         alone *= cost->early[work->op];
         each *= cost->early[work->op];

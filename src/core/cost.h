@@ -52,6 +52,7 @@ struct blasd_cost_work {
     double out_bytes;  /* of these, what comes back */
     double made_bytes; /* not among `bytes` */
     bool ends_early;   /* it may: `flops` is the most */
+    bool least; /* what it takes at least: beyond a curve's end time rises no faster than before */
 };
 
 /* A step of a graph. */

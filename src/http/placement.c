@@ -221,6 +221,7 @@ static bool predict_steps(const struct blasd_cost *cost, bool makes_free, bool l
     for (int s = 0; s < plan->step_count; s++) {
         struct blasd_cost_work *work = &steps[s].work;
         if (makes_free) work->made_bytes = 0;
+        work->least = least;
         if (!least || !(steps[s].flops_least > 0)) continue;
         work->flops = steps[s].flops_least;
         work->ends_early = false;
@@ -239,6 +240,7 @@ static bool predict(const struct http_placement_class *class, int number, const 
     if (op->composed) return predict_steps(&class->cost, makes_free, least, plan, ret);
     blasd_cost_work(plan, position, &work);
     if (makes_free) work.made_bytes = 0;
+    work.least = least;
     if (least && plan->flops_least > 0) {
         work.flops = plan->flops_least;
         work.ends_early = false;

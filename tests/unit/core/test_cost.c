@@ -68,6 +68,27 @@ static void beyond_the_points(void **state) {
     assert_near(predict(&cost, 1e9, 1, 0).alone_s, 1.0 + BLASD_COST_JOB_S); /* at its rate */
 }
 
+/* Such as a card's that was measured in small sizes alone. */
+static void a_curve_that_hardly_rises_says_little_of_what_is_beyond(void **state) {
+    struct blasd_cost cost = {.copy_bytes_s = 1e10}, steep = device();
+    struct blasd_cost_work work = {.op = 1, .flops = 1e10, .items = 1, .least = true};
+    struct blasd_cost_guess guess;
+    (void)state;
+    assert_true(blasd_cost_add(&cost.curves[1][BLASD_COST_FLOAT64], 1e3, 800e-6, 1e-6));
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_near(guess.alone_s, 800e-6 + BLASD_COST_JOB_S); /* one point: nobody knows */
+    assert_true(blasd_cost_add(&cost.curves[1][BLASD_COST_FLOAT64], 1e4, 809e-6, 1e-6));
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_near(guess.alone_s, 809e-6 + 9e-6 * (1e10 - 1e4) / 9e3 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e10, 1, 0).alone_s, 809 + BLASD_COST_JOB_S); /* as a rule */
+    /* one that ends where work counts says the same in both ways */
+    assert_true(blasd_cost_predict(&steep, &work, &guess));
+    assert_near(guess.alone_s, 1e-3 + 990e-6 * (1e10 - 1e6) / (1e6 - 1e4) + BLASD_COST_JOB_S);
+    work.flops = 1e5;
+    assert_true(blasd_cost_predict(&steep, &work, &guess));
+    assert_near(guess.alone_s, predict(&steep, 1e5, 1, 0).alone_s);
+}
+
 static void many_problems_in_a_job(void **state) {
     struct blasd_cost cost = device();
     (void)state;
@@ -274,6 +295,7 @@ int main(void) {
         cmocka_unit_test(at_and_between_points),
         cmocka_unit_test(phases_apart),
         cmocka_unit_test(beyond_the_points),
+        cmocka_unit_test(a_curve_that_hardly_rises_says_little_of_what_is_beyond),
         cmocka_unit_test(many_problems_in_a_job),
         cmocka_unit_test(inputs_that_are_made),
         cmocka_unit_test(work_that_makes_no_sense),
