@@ -108,10 +108,13 @@ def test_what_stays_at_the_service_is_measured(tmp_path):
     loads = {"tensors": ("kept", {"blasd", "blasd-kept"}), "reference": ("cost", {"blasd", "blasd-kept"}),
              "graph": ("time", {"blasd", "blasd-kept", "direct"})}
     only = [word for name in loads for word in ("--only", name)]
-    done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", *only, "--rounds", "1", "--seconds", "3",
-                           "--build", str(ROOT / "build"), "--out", str(tmp_path)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "results.json").read_text())["loads"]
+    for seconds in ("3", "15", "60"):  # a turn in which a busy machine answered nothing has no figure
+        done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", *only, "--rounds", "1", "--seconds", seconds,
+                               "--build", str(ROOT / "build"), "--out", str(tmp_path)], capture_output=True, text=True, timeout=1200)
+        assert done.returncode == 0, done.stderr
+        results = json.loads((tmp_path / "results.json").read_text())["loads"]
+        if all(results[name]["values"].get(value) for name, (value, _) in loads.items()):
+            break
     for name, (value, subjects) in loads.items():
         trials = results[name]["trials"]
         assert {trial["subject"] for trial in trials} == subjects
