@@ -1,10 +1,13 @@
 """Tensors that a device keeps a copy of: their documents say so, and results are what they were. The card is the stand-in that the
 CUDA backend's own tests use."""
 import json
+import os
+import signal
 
 import numpy as np
-from service import wait_for
-from test_device_choice import devices, with_card  # noqa: F401  (a fixture)
+from service import Redis, wait_for
+from test_batch_entries import expect_nothing_left
+from test_device_choice import devices, with_card, worker_of  # noqa: F401  (a fixture)
 
 
 def put(service, array):
@@ -55,3 +58,35 @@ def test_a_tensor_that_jobs_use_is_on_the_device(with_card):  # noqa: F811
     refused = {"op": "matmul", "inputs": {"a": {"tensor": used["id"]}, "b": [[1]]}}
     answer = service.request("POST", "/jobs", json.dumps(refused), {"Content-Type": "application/json"})
     assert answer.json()["code"] == "reference_not_found"
+
+
+def test_jobs_go_to_the_card_that_has_their_tensor(with_card, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("BLASD_STANDIN_CARDS", "2")
+    service = with_card()
+    service.start()
+    redis = Redis(service)
+    cards = lambda: {d["id"] for d in service.request("GET", "/devices").json()["devices"] if d["class"] == "cuda"}  # noqa: E731
+    wait_for(lambda: cards() == {"cuda:0", "cuda:1"}, "both cards")
+    wait_for(lambda: ask(service, [[2]], [[3]])["state"] == "succeeded", "the front end has looked at them")
+    a = np.random.default_rng(7).integers(-9, 9, (500, 500)).astype(float)  # 2 MB: 0.2 ms
+
+    def card_of(tensor):
+        """The card that a job on it ran on, of two that had nothing to do."""
+        wait_for(lambda: redis("HLEN", "{blasd}:idle") == 3, "all workers wait")
+        job = ask(service, {"tensor": tensor["id"]}, a[:, :2].tolist())
+        assert job["state"] == "succeeded" and np.array_equal(np.array(job["outputs"]["c"]["data"]), a @ a[:, :2]), job
+        return job["execution"]["device"]
+
+    has = {}  # card: a tensor that this card alone has used
+    while len(has) < 2:
+        tensor = put(service, a)
+        card = card_of(tensor)
+        wait_for(lambda: location(service, tensor) == card, "the card has told of it")
+        has.setdefault(card, tensor)
+    order = ["cuda:0", "cuda:0", "cuda:1", "cuda:1", "cuda:0", "cuda:1", "cuda:1", "cuda:1", "cuda:0", "cuda:0"]
+    assert [card_of(has[card]) for card in order] == order
+    # a worker that dies takes nothing along: its jobs go to the other, or to it once it is back
+    for _ in range(3):
+        os.kill(wait_for(lambda: worker_of(service, "cuda:1"), "a worker"), signal.SIGKILL)
+        assert product(service, {"tensor": has["cuda:1"]["id"]}, a[:, :3].tolist()).shape == (500, 3)
+    expect_nothing_left(service)

@@ -1,4 +1,4 @@
--- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
+-- Ending jobs, many at a time, and the records that stay of them. Read next: nearer.lua.
 
 local function completion_new()
     return {count = 0, names = {}, record_frames = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
