@@ -150,8 +150,8 @@ int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *devi
                               const char (*ids)[BLASD_ID_LEN + 1], int count,
                               struct blasd_err *err) {
     blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("tensor_copies"));
-    blasd_caller_text(&queue->caller, queue->lease.worker);
     blasd_caller_text(&queue->caller, device);
+    blasd_caller_text(&queue->caller, queue->lease.worker);
     for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);
     return blasd_caller_do(&queue->caller, err);
 }

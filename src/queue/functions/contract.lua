@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 6
+-- revision 7
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -75,7 +75,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:tensor_copies    hash ID -> "US WORKER DEVICE<tab>...": that device has a copy of the tensor, as its worker
                        said until US
   {q}:apart            with an expiry: there are copies on a device, and workers of others of its class
-  {q}:passed:NAME      with an expiry: when, in us, a worker first left the job to another, see COPIES
+  {q}:passed:NAME      when, in us, a worker first left the job to another, see COPIES; until a claim gives
+                       it, or an expiry
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
@@ -169,8 +170,9 @@ worker comes again soon; it is told, for it knows better how long jobs take.
 
 COPIES. A claim leaves a job to a worker of the class whose device has copies of more of the tensors it
 refers to, while what that one has in hand, and was left in this claim, is less WORK than to move the
-difference takes, at 10 GB/s, beyond what the claim has given itself. The job stays where it stands. Who
-has left it for as long as moving takes is given it, and an idle worker is told when that will be.
+difference takes, at 10 GB/s, beyond what the claim has given itself. (WORK is 1 ms of a job that is not
+metered, whatever was predicted.) The job stays where it stands, and holds up nothing behind it. Once it
+was left for as long as moving takes whoever asks is given it, and an idle worker is told when that will be.
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
@@ -287,8 +289,9 @@ lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
-  tensor_copies NAME DEVICE ID...
-      -> 0: that worker's device has copies of these, where they are tensors, for as long as a lease lasts
+  tensor_copies DEVICE NAME ID...
+      -> 0: the device of the worker NAME has copies of these, where they are tensors, for as long as a
+      lease lasts. Without NAME, as revision 6 has it, the first ID is taken for it
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants

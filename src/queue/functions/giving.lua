@@ -133,13 +133,15 @@ end
 
 local function claim_shares(c, rank, ring, quota)
     ring_sort(rank, ring)
-    local level, least, fields = ring[1].had + QUANTUM, math.huge, {}
+    local level, least, fields, count = nil, math.huge, {}, c.count
     for _, one in ipairs(ring) do
-        local before = one.had
+        local before, passed = one.had, c.passed
+        level = level or before + QUANTUM
         for _, line in ipairs(one) do
             local n, work = claim_line(c, line, quota, level - one.had)
             quota, one.had = quota - n, one.had + work
         end
+        if c.passed > passed and c.count == count then level = nil end -- all is for others: who is next?
         if one.had > before then
             fields[#fields + 1], fields[#fields + 2] = one.field, whole(one.had)
         end

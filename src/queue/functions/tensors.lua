@@ -195,8 +195,8 @@ end
 -- What a worker says its device has copies of; it says so again while that is so.
 function Tensor.copies(keys, args)
     start(keys, args)
-    local worker, others = args[2], false
-    local text = concat({whole(now + L.lease_ms * 1000), worker, args[3]}, ' ')
+    local worker, others = args[3], false
+    local text = concat({whole(now + L.lease_ms * 1000), worker, args[2]}, ' ')
     for i = 4, #args do
         if call('HEXISTS', K.tensors, args[i]) == 1 then
             local texts = {}

@@ -16,7 +16,7 @@ struct pair {
 };
 
 static void tensor_put(struct bed *bed, char id[BLASD_ID_LEN + 1]) {
-    bed->limits.tensor_bytes = UINT64_C(1) << 40;
+    bed->limits.tensor_bytes = UINT64_C(1) << 42;
     bed_limits(bed);
     id_make(id, BLASD_ID_TENSOR, 0);
     redisReply *reply =
@@ -290,6 +290,26 @@ static void not_for_longer_than_moving_takes(void **state) {
     pair_close(&p);
 }
 
+/* Nor where the one that might take it asks seldom, for what it takes meanwhile is long: that the job was
+ * left once is known until it is given to somebody. */
+static void nor_where_others_ask_seldom(void **state) {
+    struct pair p;
+    char id[2][BLASD_ID_LEN + 1];
+    redisReply *reply;
+    (void)state;
+    pair_open(&p, "seldom");
+    submit_on(&p, id[0], "8", p.tensor);
+    submit_on(&p, id[1], "8", NULL);
+    expect_taken(&p, p.one, id[1]);
+    redis_forward(&server, MOVING_MS + 120000);
+    tell(p.two, "cuda:1", p.tensor);
+    expect_taken(&p, p.one, id[0]);
+    reply = redisCommand(p.bed.raw, "EXISTS %s:passed:%s", p.bed.tag, id[0]);
+    assert_int_equal(reply->integer, 0);
+    drop(reply);
+    pair_close(&p);
+}
+
 /* A worker whose wait is sent with its turn, as where jobs come fast, is told at once. */
 static void a_wait_behind_the_turn_ends(void **state) {
     struct pair p;
@@ -372,6 +392,46 @@ static void shares(void **state) {
     work = "50000000";
 }
 
+/* Whose turn it is may have nothing but what is left behind: then it is the next one's, so that nobody
+ * idles beside jobs that it may have. */
+static void shares_of_who_is_next(void **state) {
+    struct pair p;
+    char left[BLASD_ID_LEN + 1], id[3][BLASD_ID_LEN + 1];
+    (void)state;
+    tenant = "a";
+    work = "100000"; /* one is as much as a claim has of one tenant */
+    pair_open(&p, "next");
+    submit_on(&p, left, "8", p.tensor);
+    tenant = "b";
+    for (int i = 0; i < 3; i++) submit_on(&p, id[i], "8", NULL);
+    for (int i = 0; i < 3; i++) expect_taken(&p, p.one, id[i]); /* though a was given nothing yet */
+    expect_none(&p, p.one);
+    tenant = "a";
+    expect_taken(&p, p.two, left);
+    pair_close(&p);
+    tenant = "anonymous";
+    work = "50000000";
+}
+
+/* A worker of an earlier version tells with less: its tensors lie where it says, and nobody leaves
+ * jobs to what is no worker. */
+static void a_worker_of_before_tells(void **state) {
+    struct pair p;
+    char other[BLASD_ID_LEN + 1], id[BLASD_ID_LEN + 1];
+    redisReply *reply;
+    (void)state;
+    pair_open(&p, "before");
+    tensor_put(&p.bed, other);
+    drop(fcall(&p.bed, "tensor_copies", "cuda:0", p.tensor, other, NULL));
+    reply = fcall(&p.bed, "tensor_get", tenant, "0", p.tensor, other, NULL);
+    assert_non_null(strstr(reply->element[0]->str, "\tcuda:"));
+    assert_non_null(strstr(reply->element[1]->str, "\tcuda:0"));
+    drop(reply);
+    submit_on(&p, id, "8", other);
+    expect_taken(&p, p.one, id);
+    pair_close(&p);
+}
+
 /* Where there is one card nobody looks; nor does a CPU leave anything to it. */
 static void one_card_alone(void **state) {
     struct pair p;
@@ -401,9 +461,12 @@ int main(void) {
                                        cmocka_unit_test(nor_when_priorities_age),
                                        cmocka_unit_test(not_to_a_dead_one),
                                        cmocka_unit_test(not_for_longer_than_moving_takes),
+                                       cmocka_unit_test(nor_where_others_ask_seldom),
                                        cmocka_unit_test(a_wait_behind_the_turn_ends),
                                        cmocka_unit_test(once_it_may_run),
                                        cmocka_unit_test(shares),
+                                       cmocka_unit_test(shares_of_who_is_next),
+                                       cmocka_unit_test(a_worker_of_before_tells),
                                        cmocka_unit_test(one_card_alone)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
