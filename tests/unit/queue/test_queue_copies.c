@@ -290,8 +290,8 @@ static void not_for_longer_than_moving_takes(void **state) {
     pair_close(&p);
 }
 
-/* Nor where the one that might take it asks seldom, for what it takes meanwhile is long: that the job was
- * left once is known until it is given to somebody. */
+/* Nor where the one that might take it asks seldom, for what it takes meanwhile is long: that the
+ * job was left once is known until it is given to somebody. */
 static void nor_where_others_ask_seldom(void **state) {
     struct pair p;
     char id[2][BLASD_ID_LEN + 1];
@@ -392,8 +392,8 @@ static void shares(void **state) {
     work = "50000000";
 }
 
-/* Whose turn it is may have nothing but what is left behind: then it is the next one's, so that nobody
- * idles beside jobs that it may have. */
+/* Whose turn it is may have nothing but what is left behind: then it is the next one's, so that
+ * nobody idles beside jobs that it may have. */
 static void shares_of_who_is_next(void **state) {
     struct pair p;
     char left[BLASD_ID_LEN + 1], id[3][BLASD_ID_LEN + 1];
