@@ -29,7 +29,9 @@ import json
 import sys
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
-GONE = ("404 job_not_found", "410 record_expired")  # of an output, once its document was there: Redis may be emptied in between
+# Of an output whose document was there: Redis may be emptied in between, or have been; where its file then loses that it was, records
+# come back whose outputs have been swept.
+GONE = ("404 job_not_found", "410 record_expired")
 
 
 class Acked:
@@ -126,7 +128,7 @@ class Checker:
         if state == "succeeded":
             if job.code is not None:
                 self.complain(f"it should have failed with {job.code}", event)
-            elif event["value"] != "right" and not (event["value"].endswith(GONE) and self.emptied_since(event["since"])):
+            elif event["value"] != "right" and not (event["value"].endswith(GONE) and self.emptied_since(job.at)):
                 self.complain("wrong", event)
             job.right = True
         elif state == "failed" and event["code"] != job.code:
