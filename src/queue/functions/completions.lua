@@ -273,6 +273,7 @@ local function completion_commit(e, worker)
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
+        call_many('HDEL', K.passed, e.names)
         Wait.note(e.names, e.record_frames, e.tenants)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end

@@ -75,8 +75,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:tensor_copies    hash ID -> "US WORKER DEVICE<tab>...": that device has a copy of the tensor, as its worker
                        said until US
   {q}:apart            with an expiry: there are copies on a device, and workers of others of its class
-  {q}:passed:NAME      when, in us, a worker first left the job to another, see COPIES; until a claim gives
-                       it, or an expiry
+  {q}:passed           hash NAME -> when, in us, a worker first left that pending job to another, see COPIES
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket

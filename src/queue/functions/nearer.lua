@@ -8,7 +8,6 @@ do
 
 local MOVES = 10000     -- bytes a us, as over a bus
 local PASSED_MOST = 256 -- jobs that one claim leaves to others
-local PASSED_MS = 3600000 -- how long it is known that one was left, which then ended, or changed its name
 
 -- A claim begins, which leaves jobs to others only where several devices of the class keep copies.
 function Near.begin(c, worker, class)
@@ -42,28 +41,22 @@ local function nearer_to(c, blobs)
     return nearer
 end
 
-local function passes(c, name, job, blobs)
+-- Whether the claim leaves the job to another; `blobs`: what it refers to, if anything.
+function Near.passes(c, name, job, blobs)
+    if not blobs then return false end
+    if c.left[name] then return true end -- it looks twice where one priority is aged
     if c.passed >= PASSED_MOST then return false end
     for _, one in ipairs(nearer_to(c, blobs)) do
         local worker, us = one[1], one[2]
         if c.hands[worker] - c.work <= us then
-            local since = call('SET', K.passed_of .. name, now_text, 'NX', 'GET', 'PX', PASSED_MS)
-            local left = us - (now - tonumber(since or now))
+            call('HSETNX', K.passed, name, now_text)
+            local left = us - (now - tonumber(call('HGET', K.passed, name)))
             if left <= 0 then return false end
             c.hands[worker] = c.hands[worker] + job.jobs * job.work
             c.left[name], c.passed, c.soon = true, c.passed + 1, min(c.soon, floor(left) + 1)
             return true
         end
     end
-    return false
-end
-
--- Whether the claim leaves the job to another, or else is to give it; `blobs`: what it refers to, if
--- anything.
-function Near.passes(c, name, job, blobs)
-    if not blobs then return false end
-    if c.left[name] or passes(c, name, job, blobs) then return true end -- it looks twice where one priority is aged
-    call('UNLINK', K.passed_of .. name)
     return false
 end
 

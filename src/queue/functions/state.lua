@@ -36,12 +36,12 @@ local function key_table(q)
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
                            'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
-                           'left', 'apart'}) do
+                           'left', 'apart', 'passed'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage', 'figures', 'hook_lane', 'put_lane', 'passed'}) do
+                           'tenants', 'usage', 'figures', 'hook_lane', 'put_lane'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do

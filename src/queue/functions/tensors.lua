@@ -302,6 +302,7 @@ function Tensor.share_out(batch_entry, ids)
     end
     for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
     call('HDEL', K.holds, batch_entry)
+    call('HDEL', K.passed, batch_entry)
 end
 
 -- These jobs have ended.
