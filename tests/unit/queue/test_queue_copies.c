@@ -1,7 +1,7 @@
 /* To whom jobs go whose tensors lie on a device: to the worker of that device, whoever asks first,
  * unless it is behind by more than to move them takes; and to any other no later than that. To move
  * the tensor takes 100 s here, two jobs as much: no test is so slow that it would matter. */
-#include "redis_fixture.h"
+#include "batch_entry_fixture.h"
 
 #define TENSOR "1000000000000" /* bytes */
 #define MOVING_MS 100000
@@ -365,6 +365,28 @@ static void once_it_may_run(void **state) {
     pair_close(&p);
 }
 
+/* A batch entry is left as a whole, and its jobs each for itself once it is opened. */
+static void batch_entries(void **state) {
+    struct pair p;
+    struct entry entry;
+    char options[64], note[96];
+    (void)state;
+    pair_open(&p, "entry");
+    batch_entry_make(&entry, BLASD_ID_ASYNC, 3);
+    snprintf(options, sizeof options, "t=%s.in", p.tensor);
+    snprintf(note, sizeof note, "\t\tmatmul\t%s\t%s 0 0 0", tenant, work);
+    assert_string_equal(submit_batch_entry_as(&p.bed, &entry, "8", 10, options, note), "0");
+    expect_none(&p, p.one);
+    drop(fcall(&p.bed, "cancel", "0", entry.id[1], NULL));
+    drop(fcall(&p.bed, "cancel", "1", entry.id[1], NULL));
+    expect_none(&p, p.one);
+    assert_int_equal(take(&p, p.two), 2);
+    assert_string_equal(p.claims[0].id, entry.id[0]);
+    assert_string_equal(p.claims[1].id, entry.id[2]);
+    assert_string_equal(finish_claims(p.two, p.claims, 2), "11");
+    pair_close(&p);
+}
+
 /* Of two tenants each has its share, of which what is left behind is no part. */
 static void shares(void **state) {
     struct pair p;
@@ -460,6 +482,7 @@ int main(void) {
                                        cmocka_unit_test(nor_where_others_ask_seldom),
                                        cmocka_unit_test(a_wait_behind_the_turn_ends),
                                        cmocka_unit_test(once_it_may_run),
+                                       cmocka_unit_test(batch_entries),
                                        cmocka_unit_test(shares),
                                        cmocka_unit_test(shares_of_who_is_next),
                                        cmocka_unit_test(a_worker_of_before_tells),
