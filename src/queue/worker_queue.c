@@ -151,6 +151,7 @@ int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *devi
                               struct blasd_err *err) {
     blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("tensor_copies"));
     blasd_caller_text(&queue->caller, device);
+    blasd_caller_text(&queue->caller, queue->lease.worker);
     for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);
     return blasd_caller_do(&queue->caller, err);
 }

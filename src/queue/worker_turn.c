@@ -43,7 +43,7 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     turns->wait = NULL;
     turns->wait_ms = 0;
     turns->unsure = turns->completion = turns->idle = turns->led = turns->busy = false;
-    turns->jobs = turns->left = 0;
+    turns->jobs = turns->left = turns->soon_ms = 0;
     /* greater than any that another connection has used for this thread under this lease */
     turns->seq = (uint64_t)blasd_clock_ns() / 1000;
     blasd_buf_reset(&turns->refused);
@@ -163,6 +163,14 @@ static void keep_jobs(struct blasd_worker_turns *turns, redisReply *reply) {
     turns->answered_ns = blasd_clock_ns();
 }
 
+/* How soon to ask again, as the reply says: in ms, 0 where it does not. */
+static int read_soon(const redisReply *reply) {
+    const redisReply *now = reply->element[0];
+    const char *soon = now->type == REDIS_REPLY_STRING ? strstr(now->str, " soon ") : NULL;
+    long long us = soon ? strtoll(soon + 6, NULL, 10) : 0;
+    return us <= 0 ? 0 : us < WAIT_MOST_MS * 1000LL ? (int)((us + 999) / 1000) : WAIT_MOST_MS;
+}
+
 /* Sends a turn, or the last one again where its reply is not known. It wants jobs if `wants`. The
  * digits, one for each completion, come into `digits`. Returns as blasd_caller_call does. */
 static int turn(struct blasd_worker_queue *queue, const struct blasd_completion *completions,
@@ -204,6 +212,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     turns->unsure = false;
     turns->answered_on = caller->connections;
     blasd_buf_reset(&turns->refused);
+    turns->soon_ms = read_soon(reply);
     keep_jobs(turns, reply);
     turns->idle = wants && turns->next == NULL;
     turns->led = turns->idle && caller->ahead;
@@ -406,6 +415,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
         return 0;
     }
     if (timeout_ms > WAIT_MOST_MS) timeout_ms = WAIT_MOST_MS;
+    if (turns->soon_ms > 0 && timeout_ms > turns->soon_ms) timeout_ms = turns->soon_ms;
     int64_t began_ns = blasd_clock_ns();
     caller->spin_ns = turns->busy ? AWAKE_NS : 0;
     int rc = caller->ahead ? blasd_caller_collect(caller, &reply, err)

@@ -19,8 +19,8 @@ A history is a list of events, each with `e`, its kind, and `t`, when it was hea
   totals     op, submitted, ended           what Redis counted, at the end
   left       what, names                    what was there at the end and not at the beginning
 
-Each acknowledged job ends once: it is seen in one final state, in no other after it, and is never unknown, but where it was
-forgotten or Redis was emptied after it was acknowledged. It ends right: with the value that it must have, or failed with the
+Each acknowledged job ends once: it is seen in one final state, in no other after it, but where Redis lost that end, and is never
+unknown, but where it was forgotten or Redis was emptied after it was acknowledged. It ends right: with the value that it must have, or failed with the
 code that it must fail with; cancelled only where a client wanted it, expired only where it had a deadline. A key names one job
 and a job has one key. Redis took in as many jobs as have been acknowledged, and ended each of them.
 """
@@ -29,7 +29,9 @@ import json
 import sys
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
-GONE = ("404 job_not_found", "410 record_expired")  # of an output, once its document was there: Redis may be emptied in between
+# Of an output whose document was there: Redis may be emptied in between, or have been; where its file then loses that it was, records
+# come back whose outputs have been swept.
+GONE = ("404 job_not_found", "410 record_expired")
 
 
 class Acked:
@@ -109,6 +111,8 @@ class Checker:
 
     def take_seen(self, event):
         job, state = self.jobs[event["id"]], event["state"]
+        if job.final is not None and state != job.final and self.emptied_since(job.final_at):
+            job.final = None  # Redis may know of the job and not of its end, which was lost: it ends anew
         if job.final is not None and state != job.final and event["since"] > job.final_at:
             self.complain(f"it was {job.final} before", event)
         elif job.final is not None and state in FINAL and state != job.final:
@@ -124,7 +128,7 @@ class Checker:
         if state == "succeeded":
             if job.code is not None:
                 self.complain(f"it should have failed with {job.code}", event)
-            elif event["value"] != "right" and not (event["value"].endswith(GONE) and self.emptied_since(event["since"])):
+            elif event["value"] != "right" and not (event["value"].endswith(GONE) and self.emptied_since(job.at)):
                 self.complain("wrong", event)
             job.right = True
         elif state == "failed" and event["code"] != job.code:

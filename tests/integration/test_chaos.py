@@ -72,6 +72,8 @@ def test_a_good_history_has_no_problems():
     assert story(ACK, FLUSH, LOST, FLUSHED) == []
     assert story(ACK, FLUSH, FLUSHED, LOST, {**ACK, "id": "2"}, {**RIGHT, "id": "2"}) == []
     assert story(ACK, FLUSH, {**RIGHT, "value": "wrong: its output is 404 job_not_found"}, FLUSHED) == []
+    assert story(ACK, RIGHT, FLUSH, FLUSHED, RUNNING, {"e": "seen", "id": "1", "state": "failed", "code": "inputs_lost"}) == []
+    assert story(ACK, RIGHT, FLUSH, FLUSHED, {**RIGHT, "value": "wrong: its output is 410 record_expired"}) == []
     assert story(ACK, RIGHT, {"e": "forgetting", "id": "1"}, LOST) == []
     assert story({"e": "unanswered", "key": "k", "waited": True}, ACK, {"e": "seen", "id": "1", "state": "cancelled"}) == []
 
@@ -83,8 +85,11 @@ def test_a_good_history_has_no_problems():
     ([FLUSH, FLUSHED, ACK], "never ended"),
     ([ACK, RIGHT, RUNNING], "was succeeded before"),
     ([ACK, RIGHT, {"e": "seen", "id": "1", "state": "failed", "code": "poisoned"}], "was succeeded before"),
+    ([FLUSH, FLUSHED, ACK, RIGHT, RUNNING], "was succeeded before"),
+    ([ACK, RIGHT, FLUSH, FLUSHED, {"e": "seen", "id": "1", "state": "failed", "code": "poisoned"}], "without a reason"),
     ([ACK, {**RIGHT, "value": "wrong: [1.0]"}], "wrong"),
     ([ACK, FLUSH, {**RIGHT, "value": "wrong: [1.0]"}, FLUSHED], "wrong"),
+    ([FLUSH, FLUSHED, ACK, {**RIGHT, "value": "wrong: its output is 410 record_expired"}], "wrong"),
     ([ACK, KILLED, {**RIGHT, "value": "wrong: its output is 404 job_not_found"}], "wrong"),
     ([{**ACK, "code": "singular_matrix"}, RIGHT], "should have failed"),
     ([ACK, {"e": "seen", "id": "1", "state": "failed", "code": "inputs_lost"}], "without a reason"),

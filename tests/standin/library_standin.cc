@@ -44,7 +44,8 @@ static struct blasd_standin at_first() {
     const char *setting = getenv("BLASD_STANDIN_SEED");
     standin.seed = setting != nullptr ? strtoull(setting, nullptr, 10) : 1;
     standin.memory_bytes = (uint64_t)1 << 30;
-    standin.device_count = 1;
+    setting = getenv("BLASD_STANDIN_CARDS"); /* how many */
+    standin.device_count = setting != nullptr ? atoi(setting) : 1;
     standin.driver_version = 13000;
     standin.emulates = true;
     standin.least = 80;

@@ -1,4 +1,4 @@
--- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
+-- Ending jobs, many at a time, and the records that stay of them. Read next: nearer.lua.
 
 local function completion_new()
     return {count = 0, names = {}, record_frames = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
@@ -273,6 +273,7 @@ local function completion_commit(e, worker)
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
+        call_many('HDEL', K.passed, e.names)
         Wait.note(e.names, e.record_frames, e.tenants)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end

@@ -72,7 +72,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:tensor_names:TENANT zset of that tenant's, CREATED and ID as one text, all of score 0, for its
                        lists; ID alone of one that an earlier release put
   {q}:tensor_ends      zset ID -> second in which its life ends
-  {q}:tensor_copies    hash ID -> "US<tab>DEVICE": that device has a copy of the tensor, as was said until US
+  {q}:tensor_copies    hash ID -> "US WORKER DEVICE<tab>...": that device has a copy of the tensor, as its worker
+                       said until US
+  {q}:apart            with an expiry: there are copies on a device, and workers of others of its class
+  {q}:passed           hash NAME -> when, in us, a worker first left that pending job to another, see COPIES
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
@@ -163,6 +166,12 @@ SHARES. Where lines of one tenant wait, jobs are given in their order, by priori
 several do, each priority is shared out by WORK: whoever was given least is next, and one that comes
 anew starts where the least of them stands. Then, and some seconds longer, a claim is small, so that a
 worker comes again soon; it is told, for it knows better how long jobs take.
+
+COPIES. A claim leaves a job to a worker of the class whose device has copies of more of the tensors it
+refers to, while what that one has in hand, and was left in this claim, is less WORK than to move the
+difference takes, at 10 GB/s, beyond what the claim has given itself. (WORK is 1 ms of a job that is not
+metered, whatever was predicted.) The job stays where it stands, and holds up nothing behind it. Once it
+was left for as long as moving takes whoever asks is given it, and an idle worker is told when that will be.
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
@@ -279,8 +288,9 @@ lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
-  tensor_copies DEVICE ID...
-      -> 0: that device has copies of these, where they are tensors, for as long as a lease lasts
+  tensor_copies DEVICE NAME ID...
+      -> 0: the device of the worker NAME has copies of these, where they are tensors, for as long as a
+      lease lasts. Without NAME, as revision 6 has it, the first ID is taken for it
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
@@ -290,8 +300,10 @@ lease is not theirs any more)
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
       batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
-      it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
-      wait comes behind this call, so where there were jobs "1" is in the list, which ends it.
+      it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are; "1" there: it is to
+      ask again. Where some were left to others, "soon US" stands behind now_us: to ask again in so
+      many us. LEADS 1: that wait comes behind this call, so where there were such jobs, or "soon",
+      "1" is in the list, which ends it.
       SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
       its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what

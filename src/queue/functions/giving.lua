@@ -12,7 +12,7 @@ end
 local function claim_add(c, name, job, frame, attempts)
     local n, reply = c.entries + 1, c.reply
     c.entries, c.count = n, c.count + job.jobs
-    c.room = c.room - job.jobs * job.cost
+    c.room, c.work = c.room - job.jobs * job.cost, c.work + job.jobs * job.work
     c.frames = c.frames + #frame
     c.names[n] = name
     local head = name .. job.claim
@@ -31,7 +31,7 @@ local function claim_fits(c, job, quota)
     return not c.full and job.jobs <= quota
 end
 
--- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
+-- What lies behind names taken from a list: entries {name, job, frame, attempts, blobs}, none for
 -- tombstones. Batch entries that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, metas = resolve(names)
@@ -47,11 +47,11 @@ local function look_up(c, names)
         c.again, c.made = call('EXISTS', K.attempts) == 1, call('EXISTS', K.made) == 1
     end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
-    local entries = {}
+    local entries, blobs = {}, c.nearer and get_many(K.holds, found) or {}
     for i, meta in ipairs(metas) do
         local frame = frames[i] or ''
         if c.made then frame = frame .. Wait.made(found[i]) end
-        entries[i] = {found[i], parse(meta), frame, attempts[i]}
+        entries[i] = {found[i], parse(meta), frame, attempts[i], blobs[i]}
     end
     return entries
 end
@@ -64,7 +64,7 @@ local function claim_line(c, line, quota, share)
     local step = share < math.huge and 8 or AT_ONCE
     local jobs, given, work = c.lines[line] or 0, 0, 0
     if jobs <= 0 then return 0, 0 end
-    local key = line_key(line)
+    local key, back, fits = line_key(line), {}, true
     local names_a_job = call('LLEN', key) / jobs
     while quota > 0 and c.count < c.most and work < share and not c.full do
         local want = min(quota, c.most - c.count, step, floor(c.room / c.mean))
@@ -72,10 +72,10 @@ local function claim_line(c, line, quota, share)
         local n = max(1, floor(want * min(1, names_a_job)))
         local names = call('LPOP', key, n)
         if not names then break end
-        local back = {}
         for _, entry in ipairs(look_up(c, names)) do
             local job = entry[2]
-            if #back == 0 and work < share and claim_fits(c, job, quota) then
+            fits = fits and work < share and claim_fits(c, job, quota)
+            if fits and not Near.passes(c, entry[1], job, entry[5]) then
                 claim_add(c, unpack(entry, 1, 4))
                 given, quota = given + job.jobs, quota - job.jobs
                 work = work + job.jobs * job.work
@@ -83,10 +83,10 @@ local function claim_line(c, line, quota, share)
                 back[#back + 1] = entry[1]
             end
         end
-        put_back(line, back)
-        if #names < n or #back > 0 then break end
+        if #names < n or not fits then break end
         step = min(2 * step, AT_ONCE)
     end
+    put_back(line, back)
     tally(line, -given)
     c.lines[line] = jobs - given
     return given, work
@@ -99,8 +99,10 @@ local function claim_fresh(c, si, quota)
         if entry.si == si and not entry.given then
             local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
-            claim_add(c, entry.name, job, entry.frame .. entry.made, nil)
-            entry.given, quota = true, quota - job.jobs
+            if not Near.passes(c, entry.name, job, c.nearer and call('HGET', K.holds, entry.name)) then
+                claim_add(c, entry.name, job, entry.frame .. entry.made, nil)
+                entry.given, quota = true, quota - job.jobs
+            end
         end
     end
 end
@@ -131,13 +133,15 @@ end
 
 local function claim_shares(c, rank, ring, quota)
     ring_sort(rank, ring)
-    local level, least, fields = ring[1].had + QUANTUM, math.huge, {}
+    local level, least, fields, count = nil, math.huge, {}, c.count
     for _, one in ipairs(ring) do
-        local before = one.had
+        local before, passed = one.had, c.passed
+        level = level or before + QUANTUM
         for _, line in ipairs(one) do
             local n, work = claim_line(c, line, quota, level - one.had)
             quota, one.had = quota - n, one.had + work
         end
+        if c.passed > passed and c.count == count then level = nil end -- all is for others: who is next?
         if one.had > before then
             fields[#fields + 1], fields[#fields + 2] = one.field, whole(one.had)
         end
@@ -172,14 +176,17 @@ end
 
 -- For at most so many jobs, bytes and entries.
 local function claim_new(most, room, share)
-    return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
-            full = false, names = {}, reply = {Record.events.clock(), ''}, fresh = nil, again = nil}
+    return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0, work = 0,
+            passed = 0, soon = math.huge, full = false, names = {},
+            reply = {Record.events.clock(), ''}, fresh = nil, again = nil}
 end
 
--- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where
--- these are all that is pending and are in no list yet, what was submitted:
--- {name, meta, frame, si, given = true once a worker has it}.
-local function claim_take(c, class, turn, fresh)
+-- Gives a worker of that class what it may have; c.passed is how many it has left to others, and c.soon in
+-- how many us it is to look again for these. `turn` drives ageing. `fresh`: nil, or, where these are all
+-- that is pending and are in no list yet, what was submitted: {name, meta, frame, si, given = true once a
+-- worker has it}.
+local function claim_take(c, worker, class, turn, fresh)
+    Near.begin(c, worker, class)
     if fresh then
         c.fresh = fresh
         for p = 1, 3 do

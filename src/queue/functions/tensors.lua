@@ -149,10 +149,41 @@ local function owned(tenant, id)
     return facts and facts.tenant == tenant and facts or nil
 end
 
--- The device that keeps a copy, with a tab before it, or "".
+-- The copies that devices keep of it: {worker, device, as {q}:tensor_copies has it}, ...
+local function copies_of(id)
+    local copies = {}
+    for text in gmatch(call('HGET', K.tensor_copies, id) or '', '[^\t]+') do
+        local ends, worker, device = match(text, '^(%d+) (%S+) (.+)$')
+        if ends and tonumber(ends) > now then copies[#copies + 1] = {worker, device, text} end
+    end
+    return copies
+end
+
+-- The device that keeps one, with a tab before it, or "".
 local function copy_of(id)
-    local ends, device = match(call('HGET', K.tensor_copies, id) or '', '^(%d+)(\t.+)$')
-    return ends and tonumber(ends) > now and device or ''
+    local first = copies_of(id)[1]
+    return first and '\t' .. first[2] or ''
+end
+
+-- The live workers whose devices have copies of more of these blobs than that one's: {worker, bytes
+-- more}, ...
+function Tensor.nearer(than, blobs)
+    local bytes, seen, nearer = {}, {}, {}
+    for id in gmatch(blobs, '(%w+)%.in') do
+        local copies = not seen[id] and copies_of(id) or {}
+        local facts = copies[1] and facts_of(id)
+        seen[id] = true
+        for _, copy in ipairs(facts and copies or {}) do
+            bytes[copy[1]] = (bytes[copy[1]] or 0) + facts.bytes
+        end
+    end
+    local own = bytes[than] or 0
+    for worker, has in pairs(bytes) do
+        if has > own and call('EXISTS', K.lease_of .. worker) == 1 then
+            nearer[#nearer + 1] = {worker, has - own}
+        end
+    end
+    return nearer
 end
 
 local function told(id, facts)
@@ -164,12 +195,23 @@ end
 -- What a worker says its device has copies of; it says so again while that is so.
 function Tensor.copies(keys, args)
     start(keys, args)
-    local text = whole(now + L.lease_ms * 1000) .. '\t' .. args[2]
-    for i = 3, #args do
+    local worker, others = args[3], false
+    local text = concat({whole(now + L.lease_ms * 1000), worker, args[2]}, ' ')
+    for i = 4, #args do
         if call('HEXISTS', K.tensors, args[i]) == 1 then
-            call('HSET', K.tensor_copies, args[i], text)
+            local texts = {}
+            for _, copy in ipairs(copies_of(args[i])) do
+                if copy[1] ~= worker then texts[#texts + 1] = copy[3] end
+            end
+            texts[#texts + 1] = text
+            call('HSET', K.tensor_copies, args[i], concat(texts, '\t'))
         end
     end
+    local workers = call('HGETALL', K.workers)
+    for i = 1, #workers, 2 do
+        others = others or workers[i] ~= worker and sub(workers[i + 1], 1, 1) == '2'
+    end
+    if others then call('SET', K.apart, worker, 'PX', L.lease_ms) end
     return 0
 end
 
@@ -260,6 +302,7 @@ function Tensor.share_out(batch_entry, ids)
     end
     for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
     call('HDEL', K.holds, batch_entry)
+    call('HDEL', K.passed, batch_entry)
 end
 
 -- These jobs have ended.

@@ -225,15 +225,16 @@ local function turn(keys, args)
     given = tonumber(given or 0)
     if most > 0 and c.count == 0 then
         expire_due()
-        claim_take(c, class, given)
+        claim_take(c, name, class, given)
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
         if c.count == 0 then
             call('HSET', K.idle, name, concat({class, most, args[8], label}, ' '))
+            if c.passed > 0 then c.reply[1] = c.reply[1] .. ' soon ' .. whole(c.soon) end
         end
     end
     claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. given .. ' ' .. digits})
     c.reply[2] = digits
-    if args[9] == '1' and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
+    if args[9] == '1' and c.count + c.passed > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
 end
 
