@@ -1,7 +1,6 @@
 #!/bin/bash
-# The service on the card under mixed small jobs, from what pack.sh made; prints a line of JSON. The share of time in which
-# multiprocessors worked is NVIDIA's `gpu` of dmon's GPM metrics where this driver has them, else the share in which any
-# kernel ran.
+# The service on the card under mixed small jobs, from what pack.sh made; prints a line of JSON: jobs a second, the share of
+# time in which multiprocessors worked (dmon's GPM metric, where this driver has it) and that in which any kernel ran.
 #   tests/gpu/service.sh FOLDER [SECONDS]
 set -euo pipefail
 cd "${1:?FOLDER}"
@@ -24,18 +23,20 @@ for _ in $(seq 1200); do
 done
 url=$(sed -n 's/^ready //p' "$work/ready")
 sed -e "s/PORT/${url##*:}/" -e "s/SECONDS/$seconds/" -e "s|FOLDER|$PWD|g" load.json >"$work/load.json"
-if nvidia-smi dmon --gpm-metrics 2 -c 1 >/dev/null 2>&1; then
-    nvidia-smi dmon --gpm-metrics 2 -d 1 >"$work/busy" & # SM utilisation
-else
-    nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits -lms 200 >"$work/busy" 2>/dev/null &
-fi
+gpm=""
+! nvidia-smi dmon -s u --gpm-metrics 2 -c 1 >/dev/null 2>&1 || gpm="--gpm-metrics 2"
+nvidia-smi dmon -s u $gpm -d 1 >"$work/busy" & # gpu sm mem … and, with it, SM utilisation
 sampler=$!
 load "$work/load.json" >"$work/result"
 kill $sampler 2>/dev/null || true
-# the last field of a sample is the figure; begin and end are left out
-busy=$(awk '!/^#/ && $NF ~ /^[0-9.]+$/ { list[n++] = $NF }
-            END { for (i = int(n / 10); i < n - int(n / 10); i++) { sum += list[i]; m++ } printf "%.1f", m ? sum / m : -1 }' "$work/busy")
+# the mean of a column, begin and end left out
+mean() {
+    awk -v at="$1" '!/^#/ && $(at < 0 ? NF : at) ~ /^[0-9.]+$/ { list[n++] = $(at < 0 ? NF : at) }
+         END { for (i = int(n / 10); i < n - int(n / 10); i++) { sum += list[i]; m++ } if (m) printf "%.1f", sum / m; else printf "unknown" }' "$work/busy"
+}
+active=unknown
+[ -z "$gpm" ] || active=$(mean -1)
 figure() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" "$work/result" | head -n 1; }
-printf '{"op":"service","case":"mixed small jobs, %s s","method":"jobs a second %s, wrong %s, errors %s, busy %s per cent"}\n' \
-    "$seconds" "$(figure rate)" "$(figure wrong)" "$(figure errors)" "$busy"
+printf '{"op":"service","case":"mixed small jobs, %s s","method":"jobs a second %s, wrong %s, errors %s; multiprocessors worked %s per cent, kernels ran %s"}\n' \
+    "$seconds" "$(figure rate)" "$(figure wrong)" "$(figure errors)" "$active" "$(mean 2)"
 [ "$(figure wrong)" = 0 ] && [ "$(figure errors)" = 0 ]
