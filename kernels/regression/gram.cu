@@ -9,13 +9,20 @@
 #include <limits.h>
 
 #define THREADS 256
-#define SCAN_ROWS 4096         /* least of a block */
+#define SCAN_EACH 32768        /* numbers of a block, about, where there are that many blocks */
 #define ROWS_EACH 1024         /* least of a block for products */
 #define STAGE_BYTES (40 << 10) /* of rows in shared memory */
 #define WIDE_TILE 24           /* coefficients up to which tiles are 2 x 2, then 4 x 4 */
 
 static int64_t at_most(int64_t a, int64_t b) {
     return a < b ? a : b;
+}
+
+/* Lanes that go over the parts which so many blocks left: a power of two. */
+static __host__ __device__ inline int lanes_over(int blocks) {
+    int lanes = 1;
+    while (lanes < BLASD_WARP && 2 * lanes <= blocks) lanes *= 2;
+    return lanes;
 }
 
 /* ---- the ranges of the columns ---- */
@@ -153,13 +160,23 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
     }
     __syncthreads();
     int root = penalty_exponent(gram_alpha(settling.penalty, a.total[problem]));
-    for (int c = (int)threadIdx.x; c < all; c += THREADS) {
+    int lanes = lanes_over(blocks), lane = (int)threadIdx.x % lanes,
+        group = (int)threadIdx.x / lanes;
+    for (int c0 = 0; c0 < all; c0 += THREADS / lanes) {
+        int c = c0 + group;
         double low = INFINITY, high = -INFINITY;
-        for (int b = 0; b < blocks; b++) {
+        for (int b = lane; c < all && b < blocks; b += lanes) {
             const double *range = from + b * numbers + 2 * c;
             low = range[0] < low ? range[0] : low;
             high = range[1] > high ? range[1] : high;
         }
+        for (int by = lanes / 2; by > 0; by /= 2) {
+            double least = __shfl_xor_sync(BLASD_WARP_ALL, low, by);
+            double largest = __shfl_xor_sync(BLASD_WARP_ALL, high, by);
+            low = least < low ? least : low;
+            high = largest > high ? largest : high;
+        }
+        if (c >= all || lane != 0) continue;
         struct gram_column column =
             settle(low, high, settling.shifts && s.first == 1, c < s.p ? root : INT_MIN);
         if (c >= s.p) {
@@ -171,7 +188,7 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
 }
 
 int gram_range_blocks(const struct gram_shape *s) {
-    int64_t blocks = (s->n + SCAN_ROWS - 1) / SCAN_ROWS;
+    int64_t each = SCAN_EACH / (s->p + s->t) + 1, blocks = (s->n + each - 1) / each;
     return (int)at_most(blocks, (int64_t)s->units * 4);
 }
 
@@ -405,7 +422,8 @@ static __device__ void put(struct twofold *to, struct twofold value, bool add) {
     *to = add ? two_add(*to, value) : value;
 }
 
-/* The partial sums of each element, in order. */
+/* The partial sums of each element: some lanes take every so manieth, in order, then each other's.
+ */
 template <int M, class... In> static __global__ void __launch_bounds__(THREADS) collect(In... in) {
     const auto &share = gram_share(in...);
     const struct gram_shape s = share.args.s;
@@ -413,16 +431,21 @@ template <int M, class... In> static __global__ void __launch_bounds__(THREADS) 
     const struct products_out out = share.args.out;
     int targets = share.args.targets;
     int64_t each = (int64_t)t.count * M * M, all = s.problems * each;
-    for (int64_t at = share.block() * THREADS + threadIdx.x; at < all;
-         at += share.blocks() * THREADS) {
-        int64_t problem = at / each, element = at % each;
+    int lanes = lanes_over(t.blocks), lane = (int)threadIdx.x % lanes;
+    int in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
+    int64_t at = (share.block() * THREADS + threadIdx.x) / lanes;
+    /* all lanes of a warp go on as long as one has an element */
+    for (; at - in_warp < all; at += share.blocks() * THREADS / lanes) {
+        int64_t unit = at < all ? at : all - 1, problem = unit / each, element = unit % each;
         int left, right, i, l;
         struct twofold sum = {0, 0};
         find_tile(t, t.first + (int)(element / (M * M)), &left, &right);
         i = left * M + (int)(element % (M * M)) / M;
         l = right * M + (int)(element % (M * M)) % M;
-        for (int b = 0; b < t.blocks; b++)
+        for (int b = lane; b < t.blocks; b += lanes)
             sum = two_add(sum, share.args.partial[(problem * t.blocks + b) * each + element]);
+        sum = two_lanes_sum(sum, lanes);
+        if (lane != 0 || at >= all) continue;
         if (right < t.of_x) {
             if (i < s.q && l < s.q && l >= i)
                 put(out.gram + (problem * s.q + i) * s.q + l, sum, out.add);
@@ -453,7 +476,8 @@ static int run_products(const struct gram_shape *s, const struct products *p,
     const struct tiling t = make_tiling<M>(s, p->of.targets, WEIGHTED, p->part);
     size_t stage = (size_t)t.rows * (size_t)t.width * 8 * (WEIGHTED ? 3 : 1);
     size_t room = t.groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
-    int64_t elements = s->problems * t.count * M * M, blocks = (elements + THREADS - 1) / THREADS;
+    int64_t threads = s->problems * t.count * M * M * lanes_over(t.blocks);
+    int64_t blocks = (threads + THREADS - 1) / THREADS;
     int code;
     if (t.count == 0 || s->problems == 0) return 0;
     /* chunks of tiles may be more than the 65,535 blocks of a grid's second dimension */
