@@ -18,13 +18,6 @@ static int64_t at_most(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Lanes that go over the parts which so many blocks left: a power of two. */
-static __host__ __device__ inline int lanes_over(int blocks) {
-    int lanes = 1;
-    while (lanes < BLASD_WARP && 2 * lanes <= blocks) lanes *= 2;
-    return lanes;
-}
-
 /* ---- the ranges of the columns ---- */
 
 struct scan_in {
@@ -99,13 +92,13 @@ static __device__ double magnitude(double low, double high) {
 
 /* `least` is the least exponent that it may have. */
 static __device__ struct gram_column settle(double low, double high, bool shifts, int least) {
-    struct gram_column column = {0, 1, 1, 0, 0};
+    struct gram_column column = {0, 1, 1, 0, 0, 0};
     double largest;
     if (shifts) column.shift = blasd_regression_shift(low, high);
     largest = magnitude(low - column.shift, high - column.shift);
     if (largest > 0 && largest < INFINITY) {
-        frexp(largest, &column.exponent);
-        column.exponent = column.exponent > least ? column.exponent : least;
+        frexp(largest, &column.own);
+        column.exponent = column.own > least ? column.own : least;
     }
     column.scale = ldexp(1.0, -(column.exponent / 2));
     column.again = ldexp(1.0, -(column.exponent - column.exponent / 2));
@@ -140,6 +133,7 @@ struct settle_in {
     struct gram_arrays a;
     const double *ranges;
     int blocks; /* that have left some */
+    int parts;  /* blocks that share a problem's columns */
     struct gram_settling settling;
 };
 
@@ -148,21 +142,29 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
     const struct gram_shape s = share.args.s;
     const struct gram_arrays &a = share.args.a;
     const struct gram_settling settling = share.args.settling;
-    int64_t problem = share.block(), numbers = gram_range_numbers(s);
+    BLASD_STATIC_SHARED(double, weights);
+    int parts = share.args.parts, part = (int)(share.block() % parts);
+    int64_t problem = share.block() / parts, numbers = gram_range_numbers(s);
     int all = s.p + s.t, blocks = share.args.blocks;
     const double *from = share.args.ranges + problem * blocks * numbers;
     struct gram_column *to = a.columns + problem * (s.q + s.t);
     int *unit = a.unit + problem * (s.t + 1);
     if (threadIdx.x == 0) {
-        if (s.first == 1) to[0] = {0, 1, 1, 0, 0};
-        a.total[problem] =
-            settle_weights(s, from, blocks, settling.weights, a.weight_scale + problem, unit + s.t);
+        double scale;
+        int of_weights;
+        weights = settle_weights(s, from, blocks, settling.weights, &scale, &of_weights);
+        if (part == 0) {
+            if (s.first == 1) to[0] = {0, 1, 1, 0, 0, 0};
+            a.total[problem] = weights;
+            a.weight_scale[problem] = scale;
+            unit[s.t] = of_weights;
+        }
     }
     __syncthreads();
-    int root = penalty_exponent(gram_alpha(settling.penalty, a.total[problem]));
-    int lanes = lanes_over(blocks), lane = (int)threadIdx.x % lanes,
+    int root = penalty_exponent(gram_alpha(settling.penalty, weights));
+    int lanes = gram_lanes_over(blocks), lane = (int)threadIdx.x % lanes,
         group = (int)threadIdx.x / lanes;
-    for (int c0 = 0; c0 < all; c0 += THREADS / lanes) {
+    for (int c0 = part * (THREADS / lanes); c0 < all; c0 += parts * (THREADS / lanes)) {
         int c = c0 + group;
         double low = INFINITY, high = -INFINITY;
         for (int b = lane; c < all && b < blocks; b += lanes) {
@@ -203,10 +205,12 @@ int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, do
 int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
                 int all, const struct gram_settling *settling, const struct gram_way *way,
                 struct blasd_err *err) {
+    int columns = THREADS / gram_lanes_over(all), parts = (s->p + s->t + columns - 1) / columns;
     if (s->problems == 0) return 0;
+    if (parts < 1) parts = 1;
     return gram_launch<struct settle_in>(way, STAGE_SETTLE, settle_columns, settle_columns,
-                                         s->problems, THREADS, 0,
-                                         {*s, *arrays, ranges, all, *settling}, err);
+                                         s->problems * parts, THREADS, 0,
+                                         {*s, *arrays, ranges, all, parts, *settling}, err);
 }
 
 /* ---- the products ---- */
@@ -431,7 +435,7 @@ template <int M, class... In> static __global__ void __launch_bounds__(THREADS) 
     const struct products_out out = share.args.out;
     int targets = share.args.targets;
     int64_t each = (int64_t)t.count * M * M, all = s.problems * each;
-    int lanes = lanes_over(t.blocks), lane = (int)threadIdx.x % lanes;
+    int lanes = gram_lanes_over(t.blocks), lane = (int)threadIdx.x % lanes;
     int in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
     int64_t at = (share.block() * THREADS + threadIdx.x) / lanes;
     /* all lanes of a warp go on as long as one has an element */
@@ -476,7 +480,7 @@ static int run_products(const struct gram_shape *s, const struct products *p,
     const struct tiling t = make_tiling<M>(s, p->of.targets, WEIGHTED, p->part);
     size_t stage = (size_t)t.rows * (size_t)t.width * 8 * (WEIGHTED ? 3 : 1);
     size_t room = t.groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
-    int64_t threads = s->problems * t.count * M * M * lanes_over(t.blocks);
+    int64_t threads = s->problems * t.count * M * M * gram_lanes_over(t.blocks);
     int64_t blocks = (threads + THREADS - 1) / THREADS;
     int code;
     if (t.count == 0 || s->problems == 0) return 0;
@@ -510,6 +514,7 @@ template <int M> static size_t products_bytes(const struct gram_shape *s) {
 size_t gram_scratch_bytes(const struct gram_shape *s) {
     size_t products = s->q <= WIDE_TILE ? products_bytes<2>(s) : products_bytes<4>(s);
     size_t square = (size_t)s->problems * (size_t)s->q * (size_t)(s->q + 1) * 8;
+    if (gram_bytes_fit(s) && gram_bytes_scratch(s) > products) products = gram_bytes_scratch(s);
     return square > products ? square : products;
 }
 
@@ -527,6 +532,7 @@ static struct products products_with(const struct gram_arrays *arrays, const dou
 int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
                   const struct gram_way *way, struct blasd_err *err) {
     struct products p = products_with(arrays, nullptr, s->t, ALL, STAGE_PRODUCTS);
+    if (gram_bytes_fit(s)) return gram_bytes(s, arrays, add, way, err);
     p.out = {arrays->gram, arrays->with_y, arrays->squares, add};
     return any_products(s, &p, way, err);
 }

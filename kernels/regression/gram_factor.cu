@@ -10,10 +10,11 @@ extern "C" {
 #include "kernels/cuda/habits.h"
 }
 
-#define SWEEPS 40      /* of Jacobi, at most */
-#define BY_ROWS 25     /* coefficients from which it turns the rows of R */
-#define WIDE_PAIRS 200 /* from which several warps turn a pair */
-#define PAIR_MOST 128  /* threads that do */
+#define SWEEPS 40       /* of Jacobi, at most */
+#define BY_ROWS 25      /* coefficients from which it turns the rows of R */
+#define SHARED_PAIRS 64 /* coefficients up to which the columns lie in a block's shared memory */
+#define WIDE_PAIRS 200  /* from which several warps turn a pair */
+#define PAIR_MOST 128   /* threads that do */
 
 struct factor_in {
     struct gram_shape s;
@@ -67,10 +68,10 @@ static __device__ inline int64_t next_of(const struct gram_grid &, const Share &
 
 /* Puts `kernel` on its way: KERNEL<gram_block> or KERNEL<gram_grid> by the number of coefficients
  * alone. What is for the grid is nothing to share. */
-#define LAUNCH(kernel, way, stage, threads, in, err)                                               \
+#define LAUNCH(kernel, way, stage, threads, bytes, in, err)                                        \
     ((in).s.q < blasd_cuda_habits.spread_from                                                      \
          ? gram_launch<decltype(in)>(way, stage, kernel<gram_block>, kernel<gram_block>,           \
-                                     (in).s.problems, threads, 0, in, err)                         \
+                                     (in).s.problems, threads, bytes, in, err)                     \
          : blasd_launch_together(kernel<gram_grid, decltype(in)>, (in).s.units,                    \
                                  dim3((unsigned)(threads)), (way)->stream, err, in))
 
@@ -176,7 +177,7 @@ int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
                 struct blasd_err *err) {
     struct factor_in in = {*s, *arrays, *wants};
     if (s->problems == 0) return 0;
-    return LAUNCH(make_factor, way, STAGE_FACTOR, gram_threads(s->q), in, err);
+    return LAUNCH(make_factor, way, STAGE_FACTOR, gram_threads(s->q), 0, in, err);
 }
 
 /* Row 0 of with_y is the targets' sum, row 0's square the weights'; no factor changes them. */
@@ -275,15 +276,16 @@ int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, b
                  const struct gram_way *way, struct blasd_err *err) {
     struct correct_in in = {*s, *arrays, correct};
     if (s->problems == 0) return 0;
-    return LAUNCH(correct_b, way, STAGE_CORRECT, gram_threads(s->q), in, err);
+    return LAUNCH(correct_b, way, STAGE_CORRECT, gram_threads(s->q), 0, in, err);
 }
 
 /* ---- singular values ---- */
 
-/* Threads that turn a pair of columns: few, so that there are as many pairs at once as a round has;
- * from WIDE_PAIRS on, where the whole grid has more threads than that takes, several warps. */
+/* Threads that turn a pair of columns. Few, because each of them works out the same angle, which is
+ * most of the work; from WIDE_PAIRS on several warps, for the grid has more than there are pairs.
+ */
 static __device__ inline int threads_of_pair(int q) {
-    return q <= 24 ? 8 : q <= 64 ? 16 : q < WIDE_PAIRS ? BLASD_WARP : PAIR_MOST;
+    return q <= SHARED_PAIRS ? 8 : q < WIDE_PAIRS ? BLASD_WARP : PAIR_MOST;
 }
 
 struct pair_sums {
@@ -325,9 +327,12 @@ static __device__ bool turn(bool mine, int threads, int m, double *u, double *v)
         sums.uv += u[i] * v[i];
     }
     sums = join_pair(sums, threads);
-    /* the sum itself is not better than this */
-    if (!mine ||
-        !(fabs(sums.uv) > 2.2e-16 * sqrt((double)(m > 4 ? m : 4)) * sqrt(sums.uu) * sqrt(sums.vv)))
+    /* the sum itself is not better than this; a root is as dear as all of a lane's products */
+    double least = 2.2e-16 * 2.2e-16 * (m > 4 ? m : 4), both = sums.uu * sums.vv;
+    if (!mine || (both > 1e-240 && both < INFINITY && !(sums.uv * sums.uv > least * both)))
+        return false;
+    if (!(both > 1e-240 && both < INFINITY) &&
+        !(fabs(sums.uv) > sqrt(least) * sqrt(sums.uu) * sqrt(sums.vv)))
         return false;
     zeta = (sums.vv - sums.uu) / (2 * sums.uv);
     tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
@@ -354,8 +359,8 @@ static __device__ inline bool any_of(const struct gram_grid &team, int *said, in
 
 /* One-sided Jacobi, all pairs by the rounds of a tournament. columns: q x q. Up to 24 coefficients
  * those of R are turned, which keeps the digits of small singular values where features differ in
- * size, as singular.c does it; then R's rows, which are orthogonal after about half as many sweeps
- * (R R' is nearer to diagonal than R'R), and what is small is accurate beside what is large. */
+ * size, as singular.c does it; then R's rows, which are nearer to orthogonal (R R' is nearer to
+ * diagonal than R'R), and what is small is accurate beside what is large. */
 template <class Team>
 static __device__ void singular_one(const Team &team, const struct gram_shape &s,
                                     const struct gram_arrays &a, double *columns, int *said) {
@@ -394,26 +399,38 @@ static __device__ void singular_one(const Team &team, const struct gram_shape &s
     }
 }
 
+/* Where a team's columns are turned. */
+static __device__ inline double *lies_in(const struct gram_block &, int q, double *shared,
+                                         double *room) {
+    return q <= SHARED_PAIRS ? shared : room;
+}
+static __device__ inline double *lies_in(const struct gram_grid &, int, double *, double *room) {
+    return room;
+}
+
 template <class Team, class... In>
 static __global__ void __launch_bounds__(GRAM_THREADS) find_singular(In... in) {
+    BLASD_DYNAMIC_SHARED(double, shared);
     const auto &share = gram_share(in...);
     const struct gram_shape s = share.args.s;
     const struct gram_arrays &arrays = share.args.a;
     double *room = static_cast<double *>(arrays.scratch);
     Team team;
     for (int64_t i = first_of(team, share); i < s.problems; i += next_of(team, share)) {
-        double *columns = room + i * s.q * s.q;
+        double *columns = lies_in(team, s.q, shared, room + i * s.q * s.q);
         int *said = reinterpret_cast<int *>(room + s.problems * s.q * s.q + i);
         singular_one(team, s, of_problem(s, arrays, i), columns, said);
+        team.sync(); /* before the next one's columns */
     }
 }
 
 int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
                   const struct gram_way *way, struct blasd_err *err) {
-    int threads = s->q > 24 ? GRAM_THREADS : gram_threads(s->q);
+    int threads = s->q > SHARED_PAIRS ? GRAM_THREADS : gram_threads(s->q);
+    size_t bytes = s->q > SHARED_PAIRS ? 0 : (size_t)s->q * (size_t)s->q * sizeof(double);
     struct gram_in in = {*s, *arrays};
     if (s->problems == 0 || s->q == 0) return 0;
-    return LAUNCH(find_singular, way, STAGE_SINGULAR, threads, in, err);
+    return LAUNCH(find_singular, way, STAGE_SINGULAR, threads, bytes, in, err);
 }
 
 /* ---- robust errors ---- */
