@@ -23,6 +23,14 @@ struct blasd_gpu_stream;
 #define BLASD_WARP 32
 #define BLASD_WARP_ALL 0xffffffffu
 
+/* What is asked of a card for so many bytes of dynamic shared memory. ptxas makes one load, of up
+ * to 16 bytes, of neighbours that a program reads under conditions of their own: at the end of an
+ * array that is behind what the program reads, and must lie within the block's memory all the same.
+ * The shim, whose bounds are exact, knows nothing of it. */
+static inline size_t blasd_whole_loads(size_t shared_bytes) {
+    return (shared_bytes + 15) / 16 * 16;
+}
+
 #ifdef __CUDACC__
 
 #include <cooperative_groups.h>
@@ -82,7 +90,7 @@ int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_b
     attribute.val.cooperative = 1;
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = shared_bytes;
+    config.dynamicSmemBytes = blasd_whole_loads(shared_bytes);
     config.stream = (cudaStream_t)blasd_gpu_stream_raw(stream);
     config.attrs = &attribute;
     config.numAttrs = together ? 1 : 0;
@@ -158,7 +166,8 @@ template <class... P, class... A>
 int blasd_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
                  struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
     if (shared_bytes > 0) {
-        int code = blasd_gpu_allow_shared((const void *)kernel, shared_bytes, err);
+        int code =
+            blasd_gpu_allow_shared((const void *)kernel, blasd_whole_loads(shared_bytes), err);
         if (code != 0) return code;
     }
     return blasd_gpu_start(kernel, grid, block, shared_bytes, false, stream, err, args...);

@@ -9,7 +9,7 @@
 #include <limits.h>
 
 #define THREADS 256
-#define SCAN_ROWS 4096         /* least of a block */
+#define SCAN_EACH 32768        /* numbers of a block, about, where there are that many blocks */
 #define ROWS_EACH 1024         /* least of a block for products */
 #define STAGE_BYTES (40 << 10) /* of rows in shared memory */
 #define WIDE_TILE 24           /* coefficients up to which tiles are 2 x 2, then 4 x 4 */
@@ -92,13 +92,13 @@ static __device__ double magnitude(double low, double high) {
 
 /* `least` is the least exponent that it may have. */
 static __device__ struct gram_column settle(double low, double high, bool shifts, int least) {
-    struct gram_column column = {0, 1, 1, 0, 0};
+    struct gram_column column = {0, 1, 1, 0, 0, 0};
     double largest;
     if (shifts) column.shift = blasd_regression_shift(low, high);
     largest = magnitude(low - column.shift, high - column.shift);
     if (largest > 0 && largest < INFINITY) {
-        frexp(largest, &column.exponent);
-        column.exponent = column.exponent > least ? column.exponent : least;
+        frexp(largest, &column.own);
+        column.exponent = column.own > least ? column.own : least;
     }
     column.scale = ldexp(1.0, -(column.exponent / 2));
     column.again = ldexp(1.0, -(column.exponent - column.exponent / 2));
@@ -133,6 +133,7 @@ struct settle_in {
     struct gram_arrays a;
     const double *ranges;
     int blocks; /* that have left some */
+    int parts;  /* blocks that share a problem's columns */
     struct gram_settling settling;
 };
 
@@ -141,25 +142,43 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
     const struct gram_shape s = share.args.s;
     const struct gram_arrays &a = share.args.a;
     const struct gram_settling settling = share.args.settling;
-    int64_t problem = share.block(), numbers = gram_range_numbers(s);
+    BLASD_STATIC_SHARED(double, weights);
+    int parts = share.args.parts, part = (int)(share.block() % parts);
+    int64_t problem = share.block() / parts, numbers = gram_range_numbers(s);
     int all = s.p + s.t, blocks = share.args.blocks;
     const double *from = share.args.ranges + problem * blocks * numbers;
     struct gram_column *to = a.columns + problem * (s.q + s.t);
     int *unit = a.unit + problem * (s.t + 1);
     if (threadIdx.x == 0) {
-        if (s.first == 1) to[0] = {0, 1, 1, 0, 0};
-        a.total[problem] =
-            settle_weights(s, from, blocks, settling.weights, a.weight_scale + problem, unit + s.t);
+        double scale;
+        int of_weights;
+        weights = settle_weights(s, from, blocks, settling.weights, &scale, &of_weights);
+        if (part == 0) {
+            if (s.first == 1) to[0] = {0, 1, 1, 0, 0, 0};
+            a.total[problem] = weights;
+            a.weight_scale[problem] = scale;
+            unit[s.t] = of_weights;
+        }
     }
     __syncthreads();
-    int root = penalty_exponent(gram_alpha(settling.penalty, a.total[problem]));
-    for (int c = (int)threadIdx.x; c < all; c += THREADS) {
+    int root = penalty_exponent(gram_alpha(settling.penalty, weights));
+    int lanes = gram_lanes_over(blocks), lane = (int)threadIdx.x % lanes,
+        group = (int)threadIdx.x / lanes;
+    for (int c0 = part * (THREADS / lanes); c0 < all; c0 += parts * (THREADS / lanes)) {
+        int c = c0 + group;
         double low = INFINITY, high = -INFINITY;
-        for (int b = 0; b < blocks; b++) {
+        for (int b = lane; c < all && b < blocks; b += lanes) {
             const double *range = from + b * numbers + 2 * c;
             low = range[0] < low ? range[0] : low;
             high = range[1] > high ? range[1] : high;
         }
+        for (int by = lanes / 2; by > 0; by /= 2) {
+            double least = __shfl_xor_sync(BLASD_WARP_ALL, low, by);
+            double largest = __shfl_xor_sync(BLASD_WARP_ALL, high, by);
+            low = least < low ? least : low;
+            high = largest > high ? largest : high;
+        }
+        if (c >= all || lane != 0) continue;
         struct gram_column column =
             settle(low, high, settling.shifts && s.first == 1, c < s.p ? root : INT_MIN);
         if (c >= s.p) {
@@ -171,7 +190,7 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
 }
 
 int gram_range_blocks(const struct gram_shape *s) {
-    int64_t blocks = (s->n + SCAN_ROWS - 1) / SCAN_ROWS;
+    int64_t each = SCAN_EACH / (s->p + s->t) + 1, blocks = (s->n + each - 1) / each;
     return (int)at_most(blocks, (int64_t)s->units * 4);
 }
 
@@ -186,10 +205,12 @@ int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, do
 int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
                 int all, const struct gram_settling *settling, const struct gram_way *way,
                 struct blasd_err *err) {
+    int columns = THREADS / gram_lanes_over(all), parts = (s->p + s->t + columns - 1) / columns;
     if (s->problems == 0) return 0;
+    if (parts < 1) parts = 1;
     return gram_launch<struct settle_in>(way, STAGE_SETTLE, settle_columns, settle_columns,
-                                         s->problems, THREADS, 0,
-                                         {*s, *arrays, ranges, all, *settling}, err);
+                                         s->problems * parts, THREADS, 0,
+                                         {*s, *arrays, ranges, all, parts, *settling}, err);
 }
 
 /* ---- the products ---- */
@@ -405,7 +426,8 @@ static __device__ void put(struct twofold *to, struct twofold value, bool add) {
     *to = add ? two_add(*to, value) : value;
 }
 
-/* The partial sums of each element, in order. */
+/* The partial sums of each element: some lanes take every so manieth, in order, then each other's.
+ */
 template <int M, class... In> static __global__ void __launch_bounds__(THREADS) collect(In... in) {
     const auto &share = gram_share(in...);
     const struct gram_shape s = share.args.s;
@@ -413,16 +435,21 @@ template <int M, class... In> static __global__ void __launch_bounds__(THREADS) 
     const struct products_out out = share.args.out;
     int targets = share.args.targets;
     int64_t each = (int64_t)t.count * M * M, all = s.problems * each;
-    for (int64_t at = share.block() * THREADS + threadIdx.x; at < all;
-         at += share.blocks() * THREADS) {
-        int64_t problem = at / each, element = at % each;
+    int lanes = gram_lanes_over(t.blocks), lane = (int)threadIdx.x % lanes;
+    int in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
+    int64_t at = (share.block() * THREADS + threadIdx.x) / lanes;
+    /* all lanes of a warp go on as long as one has an element */
+    for (; at - in_warp < all; at += share.blocks() * THREADS / lanes) {
+        int64_t unit = at < all ? at : all - 1, problem = unit / each, element = unit % each;
         int left, right, i, l;
         struct twofold sum = {0, 0};
         find_tile(t, t.first + (int)(element / (M * M)), &left, &right);
         i = left * M + (int)(element % (M * M)) / M;
         l = right * M + (int)(element % (M * M)) % M;
-        for (int b = 0; b < t.blocks; b++)
+        for (int b = lane; b < t.blocks; b += lanes)
             sum = two_add(sum, share.args.partial[(problem * t.blocks + b) * each + element]);
+        sum = two_lanes_sum(sum, lanes);
+        if (lane != 0 || at >= all) continue;
         if (right < t.of_x) {
             if (i < s.q && l < s.q && l >= i)
                 put(out.gram + (problem * s.q + i) * s.q + l, sum, out.add);
@@ -453,7 +480,8 @@ static int run_products(const struct gram_shape *s, const struct products *p,
     const struct tiling t = make_tiling<M>(s, p->of.targets, WEIGHTED, p->part);
     size_t stage = (size_t)t.rows * (size_t)t.width * 8 * (WEIGHTED ? 3 : 1);
     size_t room = t.groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
-    int64_t elements = s->problems * t.count * M * M, blocks = (elements + THREADS - 1) / THREADS;
+    int64_t threads = s->problems * t.count * M * M * gram_lanes_over(t.blocks);
+    int64_t blocks = (threads + THREADS - 1) / THREADS;
     int code;
     if (t.count == 0 || s->problems == 0) return 0;
     /* chunks of tiles may be more than the 65,535 blocks of a grid's second dimension */
@@ -486,6 +514,7 @@ template <int M> static size_t products_bytes(const struct gram_shape *s) {
 size_t gram_scratch_bytes(const struct gram_shape *s) {
     size_t products = s->q <= WIDE_TILE ? products_bytes<2>(s) : products_bytes<4>(s);
     size_t square = (size_t)s->problems * (size_t)s->q * (size_t)(s->q + 1) * 8;
+    if (gram_bytes_fit(s) && gram_bytes_scratch(s) > products) products = gram_bytes_scratch(s);
     return square > products ? square : products;
 }
 
@@ -503,6 +532,7 @@ static struct products products_with(const struct gram_arrays *arrays, const dou
 int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
                   const struct gram_way *way, struct blasd_err *err) {
     struct products p = products_with(arrays, nullptr, s->t, ALL, STAGE_PRODUCTS);
+    if (gram_bytes_fit(s)) return gram_bytes(s, arrays, add, way, err);
     p.out = {arrays->gram, arrays->with_y, arrays->squares, add};
     return any_products(s, &p, way, err);
 }

@@ -31,6 +31,7 @@ struct gram_column {
     double shift;
     double scale, again; /* their product is 2^-exponent, each alone within range */
     int exponent;
+    int own;  /* the exponent of its largest value, shift taken off; no penalty's */
     int unit; /* of a target far from 1: answers are given divided by 2^unit (scaling.c) */
 };
 
@@ -109,6 +110,11 @@ int gram_ranges(const struct gram_shape *shape, const struct gram_arrays *arrays
 int gram_settle(const struct gram_shape *shape, const struct gram_arrays *arrays,
                 const double *ranges, int all, const struct gram_settling *settling,
                 const struct gram_way *way, struct blasd_err *err);
+/* The same as gram_products, of shapes that fit it (gram_bytes.cu). */
+bool gram_bytes_fit(const struct gram_shape *shape);
+size_t gram_bytes_scratch(const struct gram_shape *shape);
+int gram_bytes(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
+               const struct gram_way *way, struct blasd_err *err);
 /* gram, with_y, squares; `add`: to what is there. */
 int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
                   const struct gram_way *way, struct blasd_err *err);
@@ -201,6 +207,13 @@ int gram_sparse_start(const struct gram_shape *shape, const struct gram_arrays *
 int gram_sparse_sweeps(const struct gram_shape *shape, const struct gram_arrays *arrays,
                        const struct gram_sparse *sparse, int64_t most, bool last,
                        struct blasd_gpu_stream *stream, struct blasd_err *err);
+
+/* Lanes that go over the parts which so many blocks left: a power of two. */
+static __host__ __device__ inline int gram_lanes_over(int blocks) {
+    int lanes = 1;
+    while (lanes < BLASD_WARP && 2 * lanes <= blocks) lanes *= 2;
+    return lanes;
+}
 
 /* Numbers that describe the ranges of p + t columns and the weights. */
 static inline __host__ __device__ int gram_range_numbers(const struct gram_shape &s) {

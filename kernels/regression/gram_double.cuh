@@ -66,6 +66,16 @@ static __device__ inline struct twofold two_root(struct twofold a) {
 static __device__ inline struct twofold two_shift(struct twofold a, int e) {
     return {ldexp(a.hi, e), ldexp(a.lo, e)};
 }
+/* Of `lanes` lanes beside each other, a power of two: all of a warp come here. */
+static __device__ inline struct twofold two_lanes_sum(struct twofold value, int lanes) {
+    for (int by = lanes / 2; by > 0; by /= 2) {
+        struct twofold other;
+        other.hi = __shfl_xor_sync(BLASD_WARP_ALL, value.hi, by);
+        other.lo = __shfl_xor_sync(BLASD_WARP_ALL, value.lo, by);
+        value = two_add(value, other);
+    }
+    return value;
+}
 /* a, with the sums that were left in its low part brought in order */
 static __device__ inline struct twofold two_settle(struct twofold a) {
     return two_fast_sum(a.hi, a.lo);

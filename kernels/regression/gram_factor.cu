@@ -10,7 +10,11 @@ extern "C" {
 #include "kernels/cuda/habits.h"
 }
 
-#define SWEEPS 40 /* of Jacobi, at most */
+#define SWEEPS 40       /* of Jacobi, at most */
+#define BY_ROWS 25      /* coefficients from which it turns the rows of R */
+#define SHARED_PAIRS 64 /* coefficients up to which the columns lie in a block's shared memory */
+#define WIDE_PAIRS 200  /* from which several warps turn a pair */
+#define PAIR_MOST 128   /* threads that do */
 
 struct factor_in {
     struct gram_shape s;
@@ -64,10 +68,10 @@ static __device__ inline int64_t next_of(const struct gram_grid &, const Share &
 
 /* Puts `kernel` on its way: KERNEL<gram_block> or KERNEL<gram_grid> by the number of coefficients
  * alone. What is for the grid is nothing to share. */
-#define LAUNCH(kernel, way, stage, threads, in, err)                                               \
+#define LAUNCH(kernel, way, stage, threads, bytes, in, err)                                        \
     ((in).s.q < blasd_cuda_habits.spread_from                                                      \
          ? gram_launch<decltype(in)>(way, stage, kernel<gram_block>, kernel<gram_block>,           \
-                                     (in).s.problems, threads, 0, in, err)                         \
+                                     (in).s.problems, threads, bytes, in, err)                     \
          : blasd_launch_together(kernel<gram_grid, decltype(in)>, (in).s.units,                    \
                                  dim3((unsigned)(threads)), (way)->stream, err, in))
 
@@ -173,7 +177,7 @@ int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
                 struct blasd_err *err) {
     struct factor_in in = {*s, *arrays, *wants};
     if (s->problems == 0) return 0;
-    return LAUNCH(make_factor, way, STAGE_FACTOR, gram_threads(s->q), in, err);
+    return LAUNCH(make_factor, way, STAGE_FACTOR, gram_threads(s->q), 0, in, err);
 }
 
 /* Row 0 of with_y is the targets' sum, row 0's square the weights'; no factor changes them. */
@@ -272,39 +276,72 @@ int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, b
                  const struct gram_way *way, struct blasd_err *err) {
     struct correct_in in = {*s, *arrays, correct};
     if (s->problems == 0) return 0;
-    return LAUNCH(correct_b, way, STAGE_CORRECT, gram_threads(s->q), in, err);
+    return LAUNCH(correct_b, way, STAGE_CORRECT, gram_threads(s->q), 0, in, err);
 }
 
 /* ---- singular values ---- */
 
-static __device__ double warp_sum(double value) {
-    for (int by = BLASD_WARP / 2; by > 0; by /= 2)
-        value += __shfl_xor_sync(BLASD_WARP_ALL, value, by);
-    return value;
+/* Threads that turn a pair of columns. Few, because each of them works out the same angle, which is
+ * most of the work; from WIDE_PAIRS on several warps, for the grid has more than there are pairs.
+ */
+static __device__ inline int threads_of_pair(int q) {
+    return q <= SHARED_PAIRS ? 8 : q < WIDE_PAIRS ? BLASD_WARP : PAIR_MOST;
 }
 
-/* Turns columns u and v, of m numbers, until they are orthogonal: a warp does it. */
-static __device__ bool turn(int m, double *u, double *v) {
-    int lane = (int)threadIdx.x % BLASD_WARP;
-    double uu = 0, vv = 0, uv = 0, zeta, tangent, cosine, sine;
-    for (int i = lane; i < m; i += BLASD_WARP) {
-        uu += u[i] * u[i];
-        vv += v[i] * v[i];
-        uv += u[i] * v[i];
+struct pair_sums {
+    double uu, vv, uv;
+};
+
+/* Of a pair's threads; the same for each. All threads of a block come here. */
+static __device__ inline struct pair_sums join_pair(struct pair_sums sums, int threads) {
+    BLASD_STATIC_SHARED(struct pair_sums, of_warp, [GRAM_THREADS / BLASD_WARP]);
+    int lanes = threads < BLASD_WARP ? threads : BLASD_WARP, warp = (int)threadIdx.x / BLASD_WARP;
+    for (int by = lanes / 2; by > 0; by /= 2) {
+        sums.uu += __shfl_xor_sync(BLASD_WARP_ALL, sums.uu, by);
+        sums.vv += __shfl_xor_sync(BLASD_WARP_ALL, sums.vv, by);
+        sums.uv += __shfl_xor_sync(BLASD_WARP_ALL, sums.uv, by);
     }
-    uu = warp_sum(uu);
-    vv = warp_sum(vv);
-    uv = warp_sum(uv);
-    /* the sum itself is not better than this */
-    if (!(fabs(uv) > 2.2e-16 * sqrt((double)(m > 4 ? m : 4)) * sqrt(uu) * sqrt(vv))) return false;
-    zeta = (vv - uu) / (2 * uv);
+    if (threads <= BLASD_WARP) return sums;
+    if ((int)threadIdx.x % BLASD_WARP == 0) of_warp[warp] = sums;
+    __syncthreads();
+    int warps = threads / BLASD_WARP, first = warp / warps * warps;
+    sums = of_warp[first];
+    for (int w = 1; w < warps; w++) {
+        sums.uu += of_warp[first + w].uu;
+        sums.vv += of_warp[first + w].vv;
+        sums.uv += of_warp[first + w].uv;
+    }
+    __syncthreads();
+    return sums;
+}
+
+/* Turns columns u and v, of m numbers, so that they are orthogonal; `mine`: there is such a pair.
+ */
+static __device__ bool turn(bool mine, int threads, int m, double *u, double *v) {
+    int first = (int)threadIdx.x % threads;
+    struct pair_sums sums = {0, 0, 0};
+    double zeta, tangent, cosine, sine;
+    for (int i = first; mine && i < m; i += threads) {
+        sums.uu += u[i] * u[i];
+        sums.vv += v[i] * v[i];
+        sums.uv += u[i] * v[i];
+    }
+    sums = join_pair(sums, threads);
+    /* the sum itself is not better than this; a root is as dear as all of a lane's products */
+    double least = 2.2e-16 * 2.2e-16 * (m > 4 ? m : 4), both = sums.uu * sums.vv;
+    if (!mine || (both > 1e-240 && both < INFINITY && !(sums.uv * sums.uv > least * both)))
+        return false;
+    if (!(both > 1e-240 && both < INFINITY) &&
+        !(fabs(sums.uv) > sqrt(least) * sqrt(sums.uu) * sqrt(sums.vv)))
+        return false;
+    zeta = (sums.vv - sums.uu) / (2 * sums.uv);
     tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
-    cosine = 1 / sqrt(1 + tangent * tangent);
+    cosine = rsqrt(1 + tangent * tangent);
     sine = cosine * tangent;
-    for (int i = lane; i < m; i += BLASD_WARP) {
-        double x = u[i];
-        u[i] = cosine * x - sine * v[i];
-        v[i] = sine * x + cosine * v[i];
+    for (int i = first; i < m; i += threads) {
+        double x = u[i], y = v[i];
+        u[i] = cosine * x - sine * y;
+        v[i] = sine * x + cosine * y;
     }
     return true;
 }
@@ -320,26 +357,33 @@ static __device__ inline bool any_of(const struct gram_grid &team, int *said, in
     return *said == time;
 }
 
-/* One-sided Jacobi on the columns of r, all pairs by the rounds of a tournament. columns: q x q. */
+/* One-sided Jacobi, all pairs by the rounds of a tournament. columns: q x q. Up to 24 coefficients
+ * those of R are turned, which keeps the digits of small singular values where features differ in
+ * size, as singular.c does it; then R's rows, which are nearer to orthogonal (R R' is nearer to
+ * diagonal than R'R), and what is small is accurate beside what is large. */
 template <class Team>
 static __device__ void singular_one(const Team &team, const struct gram_shape &s,
                                     const struct gram_arrays &a, double *columns, int *said) {
     int q = s.q, even = (q + 1) / 2 * 2, rank = team.rank(), all = team.size();
     int lane = rank % BLASD_WARP, warp = rank / BLASD_WARP, most = a.columns[0].exponent;
+    int threads = threads_of_pair(q), pair = rank / threads, pairs = all / threads;
     for (int j = 1; j < q; j++) most = a.columns[j].exponent > most ? a.columns[j].exponent : most;
-    for (int at = rank; at < q * q; at += all)
-        columns[at] = ldexp(a.r[at % q * q + at / q], a.columns[at / q].exponent - most);
+    for (int at = rank; at < q * q; at += all) {
+        int i = q < BY_ROWS ? at % q : at / q, j = q < BY_ROWS ? at / q : at % q;
+        columns[at] = ldexp(a.r[i * q + j], a.columns[j].exponent - most);
+    }
     if (rank == 0) *said = 0;
     team.sync();
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         bool turned = false;
         for (int round = 0; round < even - 1; round++) {
-            for (int k = warp; k < even / 2; k += all / BLASD_WARP) {
-                int u = (round + k) % (even - 1);
+            for (int from = 0; from < even / 2; from += pairs) {
+                int k = from + pair, u = (round + k) % (even - 1);
                 int v = k == 0 ? even - 1 : (round + even - 1 - k) % (even - 1);
                 int first = u < v ? u : v, second = u < v ? v : u;
-                if (second >= q) continue;
-                if (turn(q, columns + (int64_t)first * q, columns + (int64_t)second * q))
+                bool mine = k < even / 2 && second < q;
+                if (turn(mine, threads, q, columns + (int64_t)first * q,
+                         columns + (int64_t)second * q))
                     turned = true;
             }
             team.sync();
@@ -349,31 +393,44 @@ static __device__ void singular_one(const Team &team, const struct gram_shape &s
     for (int j = warp; j < q; j += all / BLASD_WARP) {
         double sum = 0;
         for (int i = lane; i < q; i += BLASD_WARP) sum += columns[j * q + i] * columns[j * q + i];
-        sum = warp_sum(sum);
+        for (int by = BLASD_WARP / 2; by > 0; by /= 2)
+            sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
         if (lane == 0) a.singular[j] = ldexp(sqrt(sum), most);
     }
 }
 
+/* Where a team's columns are turned. */
+static __device__ inline double *lies_in(const struct gram_block &, int q, double *shared,
+                                         double *room) {
+    return q <= SHARED_PAIRS ? shared : room;
+}
+static __device__ inline double *lies_in(const struct gram_grid &, int, double *, double *room) {
+    return room;
+}
+
 template <class Team, class... In>
 static __global__ void __launch_bounds__(GRAM_THREADS) find_singular(In... in) {
+    BLASD_DYNAMIC_SHARED(double, shared);
     const auto &share = gram_share(in...);
     const struct gram_shape s = share.args.s;
     const struct gram_arrays &arrays = share.args.a;
     double *room = static_cast<double *>(arrays.scratch);
     Team team;
     for (int64_t i = first_of(team, share); i < s.problems; i += next_of(team, share)) {
-        double *columns = room + i * s.q * s.q;
+        double *columns = lies_in(team, s.q, shared, room + i * s.q * s.q);
         int *said = reinterpret_cast<int *>(room + s.problems * s.q * s.q + i);
         singular_one(team, s, of_problem(s, arrays, i), columns, said);
+        team.sync(); /* before the next one's columns */
     }
 }
 
 int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
                   const struct gram_way *way, struct blasd_err *err) {
-    int threads = s->q > 24 ? GRAM_THREADS : gram_threads(s->q);
+    int threads = s->q > SHARED_PAIRS ? GRAM_THREADS : gram_threads(s->q);
+    size_t bytes = s->q > SHARED_PAIRS ? 0 : (size_t)s->q * (size_t)s->q * sizeof(double);
     struct gram_in in = {*s, *arrays};
     if (s->problems == 0 || s->q == 0) return 0;
-    return LAUNCH(find_singular, way, STAGE_SINGULAR, threads, in, err);
+    return LAUNCH(find_singular, way, STAGE_SINGULAR, threads, bytes, in, err);
 }
 
 /* ---- robust errors ---- */

@@ -17,16 +17,6 @@ static int64_t blocks_for(const struct gram_shape *s, int64_t rows, int lanes) {
     return blocks < 1 ? 1 : blocks < most ? blocks : most;
 }
 
-static __device__ struct twofold lanes_sum(struct twofold value, int lanes) {
-    for (int by = lanes / 2; by > 0; by /= 2) {
-        struct twofold other;
-        other.hi = __shfl_xor_sync(BLASD_WARP_ALL, value.hi, by);
-        other.lo = __shfl_xor_sync(BLASD_WARP_ALL, value.lo, by);
-        value = two_add(value, other);
-    }
-    return value;
-}
-
 /* y - [1 X] b of a row, in the units of the columns: the shifts are out of it, so what is far from
  * 0 costs no digit. All lanes of the row get it. */
 static __device__ struct twofold left_of(const struct gram_shape &s, const struct gram_column *own,
@@ -38,7 +28,7 @@ static __device__ struct twofold left_of(const struct gram_shape &s, const struc
         double x = j < s.first ? -1 : -gram_value(own[j], d.x[row * s.p + j - s.first]);
         sum = two_add(sum, two_scale(b[j * s.t + l], x));
     }
-    return lanes_sum(sum, lanes);
+    return two_lanes_sum(sum, lanes);
 }
 
 struct leave_in {

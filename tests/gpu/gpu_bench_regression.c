@@ -4,7 +4,8 @@
  * floor. What PyTorch and CuPy take for the least squares alone is in peers.py. */
 #include "gpu_bench.h"
 
-static double scale = 1; /* of counts; less than 1 tries the program out */
+static double scale = 1;      /* of counts; less than 1 tries the program out */
+static const char *only = ""; /* cases with this in their names alone are run */
 
 static int64_t scaled(int64_t n) {
     int64_t m = (int64_t)((double)n * scale);
@@ -69,17 +70,18 @@ static void tall(void **state) {
     (void)state;
     for (int dtype = 0; dtype < 2; dtype++)
         for (int m = 0; m < 4; m++) {
-            struct trial *t =
-                problem(dtype == 0 ? BLASD_float32 : BLASD_float64, 0, n, p, methods[m]);
             double flops = 2 * (double)n * (double)p * (double)p;
             struct bench_run run;
+            struct trial *t;
             char what[64];
-            if (m == 3) trial_set_int(t, "iterations", 10000);
-            if (m == 3) trial_set_float(t, "learning_rate", 1e-3);
-            if (m == 2) trial_set_float(t, "alpha", 0.01);
             snprintf(what, sizeof what, "%lld x %lld %s%s%s%s", (long long)n, (long long)p,
                      dtype == 0 ? "float32" : "float64", m == 0 ? "" : ", ",
                      m == 0 ? "" : methods[m], m == 3 ? " 10000 steps" : "");
+            if (strstr(what, only) == NULL) continue;
+            t = problem(dtype == 0 ? BLASD_float32 : BLASD_float64, 0, n, p, methods[m]);
+            if (m == 3) trial_set_int(t, "iterations", 10000);
+            if (m == 3) trial_set_float(t, "learning_rate", 1e-3);
+            if (m == 2) trial_set_float(t, "alpha", 0.01);
             run = bench_batch(&t, 1);
             bench_row("regression", what, &run, flops, "cublasGemmEx: X'X alone", direct);
             trial_free(t);
@@ -162,13 +164,15 @@ static void wide(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         int64_t p = scaled(widths[i]), n = 8 * p;
-        struct trial *t = problem(BLASD_float64, 0, n, p, "ols");
         struct bench_run run;
+        struct trial *t;
         char what[64];
-        trial_set_bool(t, "fit_intercept", false);
-        run = bench_batch(&t, 1);
         snprintf(what, sizeof what, "%lld x %lld float64, no intercept", (long long)n,
                  (long long)p);
+        if (strstr(what, only) == NULL) continue;
+        t = problem(BLASD_float64, 0, n, p, "ols");
+        trial_set_bool(t, "fit_intercept", false);
+        run = bench_batch(&t, 1);
         bench_row("regression", what, &run, 2 * (double)n * (double)p * (double)p,
                   "cusolverDnXgeqrf, Dormqr, trsm, Xgesvd", cusolver_us(n, p));
         trial_free(t);
@@ -178,13 +182,15 @@ static void wide(void **state) {
 /* With robust errors, residuals and fitted values: every pass there is. */
 static void tall_with_everything(void **state) {
     int64_t n = scaled(1000000), p = 50;
-    struct trial *t = problem(BLASD_float64, 0, n, p, "ols");
     struct bench_run run;
+    struct trial *t;
     char what[64];
     (void)state;
+    snprintf(what, sizeof what, "%lld x %lld float64, HC3, residuals", (long long)n, (long long)p);
+    if (strstr(what, only) == NULL) return;
+    t = problem(BLASD_float64, 0, n, p, "ols");
     trial_set_choice(t, "cov_type", "HC3");
     trial_set_bool(t, "residuals", true);
-    snprintf(what, sizeof what, "%lld x %lld float64, HC3, residuals", (long long)n, (long long)p);
     run = bench_batch(&t, 1);
     bench_row("regression", what, &run, 2 * (double)n * (double)p * (double)p, "", 0);
     trial_free(t);
@@ -196,12 +202,14 @@ static void many_small(void **state) {
     double direct = gram_us(batch, n, p);
     (void)state;
     for (int m = 0; m < 4; m++) {
-        struct trial *t = problem(BLASD_float64, batch, n, p, methods[m]);
         struct bench_run run;
+        struct trial *t;
         char what[64];
-        if (m == 2) trial_set_float(t, "alpha", 0.01);
         snprintf(what, sizeof what, "%lld of %lld x %lld float64%s%s", (long long)batch,
                  (long long)n, (long long)p, m == 0 ? "" : ", ", m == 0 ? "" : methods[m]);
+        if (strstr(what, only) == NULL) continue;
+        t = problem(BLASD_float64, batch, n, p, methods[m]);
+        if (m == 2) trial_set_float(t, "alpha", 0.01);
         run = bench_batch(&t, 1);
         bench_row("regression", what, &run, 2 * (double)batch * (double)n * (double)p * (double)p,
                   "cublasGemmStridedBatchedEx: X'X alone", direct);
@@ -217,5 +225,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(many_small),
     };
     if (argc > 1) scale = strtod(argv[1], NULL);
+    if (argc > 2) only = argv[2];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

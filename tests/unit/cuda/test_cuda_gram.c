@@ -186,6 +186,37 @@ static void both_backends_agree(void **state) {
     }
 }
 
+/* 25 to 56 columns without weights and 1024 rows: the matrix is summed in whole numbers. Features
+ * of all sizes, values of one that lie far apart, penalties that outweigh features, more rows than
+ * sums of bytes may grow over. */
+static void whole_numbers_agree(void **state) {
+    static const struct form fits[] = {
+        {0, 1030, 30, 0, false, false, true, 1},
+        {0, 1056, 52, 3, false, false, false, 1},
+        {2, 1100, 26, 0, false, false, false, 100},
+        {0, 8300, 25, 0, false, false, false, 0},
+    };
+    int units = trial_device()->facts.units;
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        const struct form *f = &fits[i % 4];
+        struct trial *t;
+        char what[40];
+        if (i >= 4 && i % 4 == 3) continue;
+        t = make(f);
+        for (int64_t k = 0; i >= 4 && !f->single && k < f->n * f->p; k++)
+            set(f, t->given[0], k,
+                ldexp(trial_normal(), (int)(3 * (k % f->p)) - 40 - (int)(trial_random() % 60)));
+        set_method(t, i < 8 ? 0 : 1, 0, i % 4 != 3, false);
+        if (i >= 8) trial_set_float(t, "alpha", 1e6);
+        if (i == 3) trial_device()->facts.units = 1;
+        snprintf(what, sizeof what, "whole numbers %d", i);
+        compare(t, 1e-8, what);
+        trial_device()->facts.units = units;
+        trial_free(t);
+    }
+}
+
 /* Wide, and so large that the device does it. */
 static void wide_penalised_fits_agree(void **state) {
     const struct form f = {0, 260, 400, 0, true, false, false, 0};
@@ -436,28 +467,30 @@ static void descents_of_every_width_agree(void **state) {
  * What the fit says along their difference is compared with the data, in long double. */
 static void alike_features_keep_their_digits(void **state) {
     (void)state;
-    for (int method = 0; method < 4; method++) {
-        const struct form f = {0, 80, 4, 0, false, false, false, 0};
+    for (int i = 0; i < 6; i++) {
+        const struct form f = {0, i < 4 ? 80 : 1030, i < 4 ? 4 : 27, 0, false, false, false, 0};
+        const int64_t n = f.n, p = f.p;
+        const int method = i % 4;
         const double l1 = method == 2 ? 8e-6 : method == 3 ? 2.4e-6 : 0; /* alpha ratio n */
         const double l2 = method == 1 ? 1e-7 : method == 3 ? 5.6e-6 : 0;
         struct trial *t = make(&f);
-        double *x = t->given[0], *y = t->given[1], b[4];
+        double *x = t->given[0], *y = t->given[1], b[27];
         long double slope = 0, size = 0;
-        for (int64_t i = 0; i < 80; i++) {
-            x[4 * i + 1] = x[4 * i] + 1e-4 * trial_normal();
-            y[i] += 5e3 * (x[4 * i] - x[4 * i + 1]);
+        for (int64_t k = 0; k < n; k++) {
+            x[p * k + 1] = x[p * k] + 1e-4 * trial_normal();
+            y[k] += 5e3 * (x[p * k] - x[p * k + 1]);
         }
         set_method(t, method, 0, false, false);
         if (method > 0) trial_set_float(t, "alpha", 1e-7);
         assert_int_equal(trial_run(t), 0);
         /* of lasso, the rounding of coefficients so large alone can be more gap than tol */
         if (method < 2) assert_int_equal(t->task.warning_count, 0);
-        for (int j = 0; j < 4; j++) b[j] = trial_value(trial_output(t, "coef"), j);
-        for (int64_t i = 0; i < 80; i++) {
-            long double left = y[i], apart = (long double)x[4 * i] - x[4 * i + 1];
-            for (int j = 0; j < 4; j++) left -= (long double)x[4 * i + j] * b[j];
+        for (int j = 0; j < p; j++) b[j] = trial_value(trial_output(t, "coef"), j);
+        for (int64_t k = 0; k < n; k++) {
+            long double left = y[k], apart = (long double)x[p * k] - x[p * k + 1];
+            for (int j = 0; j < p; j++) left -= (long double)x[p * k + j] * b[j];
             slope += apart * left;
-            size += fabsl(apart * y[i]);
+            size += fabsl(apart * y[k]);
         }
         slope -= l1 * ((b[0] > 0) - (b[0] < 0) - (b[1] > 0) + (b[1] < 0)) + l2 * (b[0] - b[1]);
         assert_true(b[0] != 0 && b[1] != 0 && fabs(b[0]) > 1);
@@ -480,6 +513,7 @@ static void what_is_not_on_the_device_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_agree),
         cmocka_unit_test(both_backends_agree),
         cmocka_unit_test(wide_penalised_fits_agree),
         cmocka_unit_test(far_problems_have_units_of_their_own),

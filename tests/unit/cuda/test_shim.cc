@@ -174,6 +174,10 @@ static void more_shared_memory_must_be_asked_for(void **) {
     assert_int_equal(blasd_launch(with_static<16>, dim3(1), dim3(4), blasd_shim_shared_most - 128,
                                   nullptr, &err, (int *)nullptr),
                      0);
+    /* what lies beside an element may be loaded with it, so whole loads are asked for */
+    assert_int_equal(blasd_launch(with_static<16>, dim3(1), dim3(4), 1756, nullptr, &err, &seen),
+                     0);
+    assert_int_equal(blasd_shim_allowed((const void *)with_static<16>), 1760);
 }
 
 struct warp_results {
