@@ -98,7 +98,7 @@ static void large(void **state) {
             struct trial *t;
             struct bench_run run;
             struct blasd_gpu_gemm g;
-            char what[64];
+            char what[80];
             snprintf(what, sizeof what, "n=%lld %s", (long long)n, kinds[k].name);
             if (s == 4 && kinds[k].dtype != BLASD_float64) continue; /* for the emulation alone */
             if (!bench_wanted(what)) continue;
