@@ -243,6 +243,10 @@ static inline float __fmaf_rn(float a, float b, float c) {
 static inline double rsqrt(double x) {
     return 1 / std::sqrt(x);
 }
+/* A store of a vector as one. */
+template <class T> static inline void __stwb(T *to, T value) {
+    *to = value;
+}
 static inline float rsqrtf(float x) {
     return 1 / std::sqrt(x);
 }

@@ -14,6 +14,7 @@
 
 #define MOST_GAP 256              /* between pieces on the device, that one copy may bridge */
 #define SHARE (UINT64_C(1) << 19) /* bytes that are worth a thread of their own */
+#define MOST_SHARES 16            /* of a chunk */
 
 int blasd_cuda_list_add(struct blasd_cuda_slot *slot, struct blasd_cuda_list *list,
                         const void *device, const void *host, size_t bytes, struct blasd_err *err) {
@@ -73,33 +74,50 @@ static bool walk_next(struct walk *walk, struct step *step) {
     return true;
 }
 
-struct share {
-    char *to;
-    const char *from;
-    size_t bytes;
+/* A chunk's bytes in shares, which threads copy side by side: one core copies at a fraction of what
+ * the bus takes, and small pieces are as many bytes as large ones. */
+struct chunk_copy {
+    struct walk starts[MOST_SHARES + 1]; /* of each share; behind the last: where the chunk ends */
+    int shares;
+    char *chunk;
+    bool up;
 };
 
+static bool is_at(const struct walk *walk, const struct blasd_cuda_cursor *at) {
+    return walk->at.piece == at->piece && walk->at.offset == at->offset;
+}
+
 static bool copy_share(void *arg, int64_t i, int slot) {
-    const struct share *share = arg;
-    size_t from = (size_t)i * SHARE;
-    size_t bytes = share->bytes - from < SHARE ? share->bytes - from : SHARE;
+    const struct chunk_copy *copy = arg;
+    struct walk walk = copy->starts[i];
+    struct step step;
     (void)slot;
-    memcpy(share->to + from, share->from + from, bytes);
+    while (!is_at(&walk, &copy->starts[i + 1].at) && walk_next(&walk, &step)) {
+        char *at = copy->chunk + step.offset;
+        memcpy(copy->up ? at : step.part.host, copy->up ? step.part.host : at, step.part.bytes);
+    }
     return true;
 }
 
-/* One core copies at a fraction of what the bus takes. */
-static void copy_bytes(const struct blasd_device *device, char *to, const char *from,
-                       size_t bytes) {
-    struct share share = {to, from, bytes};
-    struct blasd_parallel loop = {.piece = copy_share,
-                                  .arg = &share,
-                                  .count = (int64_t)((bytes + SHARE - 1) / SHARE),
-                                  .threads = device->copy_threads};
-    if (bytes < 2 * SHARE || device->copy_threads < 2)
-        memcpy(to, from, bytes);
-    else
-        blasd_parallel_run(&loop);
+/* Between the chunk and where its pieces lie on the host. `to`: the chunk ends there, whatever the
+ * list may have beyond; NULL: where it is full. */
+static void copy_chunk(const struct blasd_device *device, struct walk walk,
+                       const struct blasd_cuda_cursor *to, char *chunk, bool up) {
+    struct chunk_copy copy = {.chunk = chunk, .up = up};
+    size_t whole = walk.chunk_bytes, each = (whole + MOST_SHARES - 1) / MOST_SHARES;
+    struct blasd_parallel loop = {.piece = copy_share, .arg = &copy};
+    struct step step;
+    if (each < SHARE) each = SHARE;
+    for (size_t end = 0; end < whole; copy.shares++) {
+        end = whole - end > each ? end + each : whole;
+        walk.chunk_bytes = end;
+        copy.starts[copy.shares] = walk;
+        while ((to == NULL || !is_at(&walk, to)) && walk_next(&walk, &step)) continue;
+    }
+    copy.starts[copy.shares] = walk;
+    loop.count = copy.shares;
+    loop.threads = walk.used < 2 * SHARE ? 1 : device->copy_threads;
+    blasd_parallel_run(&loop);
 }
 
 /* The next chunk of a ring, free and with memory. */
@@ -129,7 +147,6 @@ static int copy_runs(struct blasd_device *device, struct walk *walk, char *chunk
     int code = 0;
     for (bool more = true; more && code == 0;) {
         more = walk_next(walk, &step);
-        if (more && up) copy_bytes(device, chunk + step.offset, step.part.host, step.part.bytes);
         if (more && step.joins) {
             bytes = step.offset + step.part.bytes - (size_t)(run - chunk);
             continue;
@@ -168,6 +185,7 @@ int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list 
         if (code != 0 || at.piece == list->count) return code;
         walk.at = at;
         code = chunk_ready(device, chunk, err);
+        if (code == 0) copy_chunk(device, walk, NULL, chunk->memory, true);
         if (code == 0) code = copy_runs(device, &walk, chunk->memory, true, err);
         if (code == 0) code = device->calls->event_record(chunk->done, device->up, err);
         if (code != 0) return code;
@@ -183,13 +201,10 @@ static int store_oldest(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     int oldest = (ring->next + BLASD_CUDA_CHUNKS - ring->busy) % BLASD_CUDA_CHUNKS;
     struct blasd_cuda_chunk *chunk = &ring->chunks[oldest];
     struct walk walk = {&slot->down, slot->device->sizes.chunk_bytes, .at = chunk->from};
-    struct step step;
     int code = slot->device->calls->event_wait(chunk->done, err);
     if (code != 0) return code;
     /* the list may have grown since: the chunk ends where it ended */
-    while ((walk.at.piece != chunk->to.piece || walk.at.offset != chunk->to.offset) &&
-           walk_next(&walk, &step))
-        copy_bytes(slot->device, step.part.host, chunk->memory + step.offset, step.part.bytes);
+    copy_chunk(slot->device, walk, &chunk->to, chunk->memory, false);
     chunk->busy = false;
     ring->busy--;
     return 0;

@@ -220,7 +220,7 @@ static int prepare_product(struct blasd_cuda_job *job, struct pair_state *state,
     state->multiplied = true;
     matrix->mirrored = shape->alone && !matrix->condensed;
     /* of a triangle the first rows are the longest: in more blocks less is computed for nothing */
-    if (shape->alone && eighth < 512) eighth = 512;
+    if (shape->alone && eighth < 1024) eighth = 1024;
     if (shape->alone && rows > eighth) rows = eighth;
     rows = rows < PAIR_SIDE ? PAIR_SIDE : rows / PAIR_SIDE * PAIR_SIDE;
     product->rows = rows < shape->m ? rows : shape->m;
@@ -255,7 +255,7 @@ static int prepare_matrix(struct blasd_cuda_job *job, struct pair_state *state,
     matrix->mirrored = shape->alone && !matrix->condensed && !state->streamed &&
                        pair_entry_work(state) >= MIRROR_WORK;
     /* tiles of a block: more of them share what is read and worked out, while blocks are many */
-    tiles /= (int64_t)job->facts->units * 12;
+    tiles /= (int64_t)job->facts->units * 6;
     matrix->strip = matrix->mirrored || tiles < 1 ? 1 : tiles > 4 ? 4 : (int)tiles;
     if (!state->streamed && product_serves(job, state)) return prepare_product(job, state, err);
     if (!state->streamed) return 0;

@@ -74,6 +74,7 @@ template <class T> static __device__ __forceinline__ T end_square(int finish, do
 template <class T, bool weighted>
 static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w, int64_t k) {
     T sum = 0, largest = 0;
+    PAIR_FOURFOLD
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         T e = pair_abs(a[d] - b[d]);
         if (weighted) e *= pair_root(w[d]);
@@ -127,6 +128,11 @@ static __device__ __forceinline__ void read_product(const struct pair_args &args
         bool there = i < args.m && j < args.n;
         double all = __dadd_rn(x_norm[r], y_norm[c]);
         double s = there ? __dadd_rn(all, product.product[i * width + j - left]) : 0;
+        /* a point with numbers only is 0 away from itself */
+        if (triangle && j == args.first_row + i && all < 0x1p1000) {
+            v[r][c] = 0;
+            continue;
+        }
         v[r][c] = end_square<T>(args.finish, s);
         if (triangle && j < args.first_row + i) continue; /* its mirror image counts */
         /* NaN is not believed either, nor what may have left the range of numbers */

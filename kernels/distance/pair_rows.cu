@@ -4,7 +4,10 @@
 #include "kernels/distance/pair_dd.cuh"
 
 #define ROWS_THREADS 256
-#define CHUNK 4096 /* points whose sums are one partial sum */
+/* Points whose sums are one partial sum: at least, and partial sums at most where there are more.
+ */
+#define CHUNK_LEAST 256
+#define CHUNKS_MOST 64
 
 /* ---- rows ---- */
 
@@ -135,7 +138,7 @@ static __host__ __device__ inline int64_t points_of(const struct pair_args &args
 template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     column_sums(struct pair_args args, const struct pair_dd *means, struct pair_dd *partial,
-                int64_t chunks) {
+                int64_t chunks, int64_t each) {
     BLASD_STATIC_SHARED(struct pair_dd, sums, [ROWS_THREADS / BLASD_WARP][BLASD_WARP]);
     int64_t groups = (args.k + BLASD_WARP - 1) / BLASD_WARP, group = blockIdx.x % groups;
     int64_t chunk = blockIdx.x / groups % chunks, number = blockIdx.x / groups / chunks;
@@ -143,8 +146,10 @@ __global__ void __launch_bounds__(ROWS_THREADS)
     struct pair_problem<T> problem = pair_locate<T>(args, number);
     struct pair_dd sum = {0, 0}, mean = {0, 0};
     if (means != nullptr && d < args.k) mean = means[number * args.k + d];
-    for (int64_t i = chunk * CHUNK + threadIdx.x / BLASD_WARP;
-         d < args.k && i < (chunk + 1) * CHUNK && i < points; i += ROWS_THREADS / BLASD_WARP) {
+    int64_t end = d >= args.k ? 0 : (chunk + 1) * each < points ? (chunk + 1) * each : points;
+    PAIR_FOURFOLD
+    for (int64_t i = chunk * each + threadIdx.x / BLASD_WARP; i < end;
+         i += ROWS_THREADS / BLASD_WARP) {
         double x =
             (double)(i < args.m ? problem.x[i * args.k + d] : problem.y[(i - args.m) * args.k + d]);
         struct pair_dd e = pair_dd_less(x, mean), square = e;
@@ -170,6 +175,7 @@ __global__ void __launch_bounds__(ROWS_THREADS)
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < problems * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         struct pair_dd sum = {0, 0};
+        PAIR_FOURFOLD
         for (int64_t c = 0; c < chunks; c++)
             sum = pair_dd_add(sum, partial[(i / k * chunks + c) * k + i % k]);
         if (w == nullptr) {
@@ -190,7 +196,8 @@ static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
     if (blocks > INT32_MAX)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
     code = blasd_launch(column_sums<T>, dim3((unsigned)blocks), dim3(ROWS_THREADS), 0, job->stream,
-                        err, args, squares ? means : (struct pair_dd *)nullptr, partial, s.chunks);
+                        err, args, squares ? means : (struct pair_dd *)nullptr, partial, s.chunks,
+                        s.each);
     if (code != 0) return code;
     return blasd_launch(column_ends<T>, blocks_for(job, s.problems * args.k, ROWS_THREADS),
                         dim3(ROWS_THREADS), 0, job->stream, err, partial, s.chunks, args.k,
@@ -314,7 +321,9 @@ int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &arg
     struct pair_statistics s = {};
     int code;
     s.problems = problems;
-    s.chunks = (int64_t)(points + CHUNK - 1) / CHUNK;
+    s.each = (int64_t)(points + CHUNKS_MOST - 1) / CHUNKS_MOST;
+    if (s.each < CHUNK_LEAST) s.each = CHUNK_LEAST;
+    s.chunks = ((int64_t)points + s.each - 1) / s.each;
     code = blasd_cuda_take(job, (size_t)(s.chunks * problems) * k * sizeof(struct pair_dd),
                            (void **)&s.partial, err);
     if (code == 0)

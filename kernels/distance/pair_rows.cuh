@@ -32,9 +32,9 @@ int pair_reciprocals(struct blasd_cuda_job *job, enum blasd_dtype dtype, const v
 
 /* Scratch for the statistics of the points of `problems` problems; taken in prepare. */
 struct pair_statistics {
-    double *partial; /* sums of chunks of points: high and low parts */
-    double *means;   /* of each problem's coordinates: high and low parts */
-    int64_t chunks, problems;
+    double *partial;                /* sums of chunks of points: high and low parts */
+    double *means;                  /* of each problem's coordinates: high and low parts */
+    int64_t chunks, each, problems; /* each: points of a chunk */
     /* of one problem's covariance, one after the other */
     double *centred, *matrix, *inverse, *diagonal;
     void *work, *host_work;

@@ -46,8 +46,8 @@ static __device__ __forceinline__ void pair_put_four(void *d, int64_t at, double
         pair_put(d, at + 3, e, storage);
         return;
     }
-    to[0] = make_double2(a, b);
-    to[1] = make_double2(c, e);
+    __stwb(to, make_double2(a, b)); /* by an assignment the compiler writes number by number */
+    __stwb(to + 1, make_double2(c, e));
 }
 static __device__ __forceinline__ unsigned pair_halves(float a, float b, int storage) {
     unsigned low =
@@ -59,10 +59,10 @@ static __device__ __forceinline__ unsigned pair_halves(float a, float b, int sto
 static __device__ __forceinline__ void pair_put_four(void *d, int64_t at, float a, float b, float c,
                                                      float e, int storage) {
     if (storage == BLASD_float32)
-        *reinterpret_cast<float4 *>(static_cast<float *>(d) + at) = make_float4(a, b, c, e);
+        __stwb(reinterpret_cast<float4 *>(static_cast<float *>(d) + at), make_float4(a, b, c, e));
     else
-        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(d) + at) =
-            make_uint2(pair_halves(a, b, storage), pair_halves(c, e, storage));
+        __stwb(reinterpret_cast<uint2 *>(static_cast<uint16_t *>(d) + at),
+               make_uint2(pair_halves(a, b, storage), pair_halves(c, e, storage)));
 }
 
 /* ---- the matrix ---- */

@@ -21,15 +21,18 @@ extern "C" {
 #define PAIR_SIDE 64     /* rows and columns of a tile */
 #define PAIR_EACH 4      /* rows and columns of a thread */
 #define PAIR_DEEP 16     /* coordinates in shared memory */
+#define PAIR_LOADS (PAIR_SIDE * PAIR_DEEP / PAIR_THREADS)
 
 /* Before a loop over a thread's own entries: they are to stay in registers. */
 #ifdef __CUDACC__
 #define PAIR_UNROLL _Pragma("unroll")
-#define PAIR_TWICE _Pragma("unroll 2") /* and before those over coordinates */
-#define PAIR_ONCE _Pragma("unroll 1")  /* and before those that matter little */
+#define PAIR_TWICE _Pragma("unroll 2")    /* and before those over coordinates */
+#define PAIR_FOURFOLD _Pragma("unroll 4") /* that wait for memory */
+#define PAIR_ONCE _Pragma("unroll 1")     /* and before those that matter little */
 #else
 #define PAIR_UNROLL
 #define PAIR_TWICE
+#define PAIR_FOURFOLD
 #define PAIR_ONCE
 #endif
 /* The loops over a thread's rows or columns, and over both. */
@@ -115,6 +118,28 @@ static __device__ inline double pair_root(double x) {
 }
 static __device__ inline float pair_root(float x) {
     return __fsqrt_rn(x);
+}
+/* The same to the last bit where pair_least and pair_most hold the root, and NaN or beyond them
+ * where they do not: without a branch, so that a thread's roots overlap. */
+static __device__ __forceinline__ float pair_root_within(float x) {
+#ifdef __CUDACC__
+    float y = rsqrtf(x), g = __fmul_rn(x, y);
+    return __fmaf_rn(__fmaf_rn(-g, g, x), __fmul_rn(0.5f, y), g);
+#else
+    return pair_root(x);
+#endif
+}
+static __device__ __forceinline__ double pair_root_within(double x) {
+#ifdef __CUDACC__
+    double y, rest, g;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x)); /* 20 bits */
+    rest = __fma_rn(-x, __dmul_rn(y, y), 1.0);
+    y = __fma_rn(__fma_rn(rest, 0.375, 0.5), __dmul_rn(y, rest), y);
+    g = __dmul_rn(x, y);
+    return __fma_rn(__fma_rn(-g, g, x), __dmul_rn(0.5, y), g);
+#else
+    return pair_root(x);
+#endif
 }
 /* a b + c, rounded once: said and not left to the compiler, so that all kernels agree */
 static __device__ inline double pair_fma(double a, double b, double c) {
@@ -245,13 +270,9 @@ static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) 
     T root;
     if (finish == FINISH_HALF) return s * (T)0.5;
     if (finish != FINISH_ROOT && !WEIGHTED) return s;
-    root = pair_root(s);
-    if (finish != FINISH_ROOT) {
-        *odd |= !(root <= pair_most<T> && root >= pair_least<T>);
-        return s;
-    }
-    *odd |= root > pair_most<T> || root < pair_least<T>;
-    return root;
+    root = pair_root_within(s);
+    *odd |= !(root <= pair_most<T> && root >= pair_least<T>);
+    return finish == FINISH_ROOT ? root : s;
 }
 
 template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T total) {
@@ -316,15 +337,36 @@ static __device__ __forceinline__ void pair_four(const double *from, double (&to
     to[0] = v.x, to[1] = v.y, to[2] = w.x, to[3] = w.y;
 }
 
+/* Which number of a tile's coordinates in shared memory is a thread's load `i`. */
+static __device__ __forceinline__ unsigned pair_load_row(unsigned e, unsigned deep) {
+    return deep == PAIR_DEEP ? e / PAIR_DEEP : e / deep;
+}
+
 /* Coordinates at .. at + deep of the points from `first` on; the last point again where there are
- * fewer than a tile has. */
+ * fewer than a tile has. All loads are on their way before the first is waited for. */
+template <class T>
+static __device__ __forceinline__ void pair_fetch(const T *from, int64_t first, int64_t count,
+                                                  int64_t k, int64_t at, unsigned deep,
+                                                  T (&own)[PAIR_LOADS]) {
+    PAIR_UNROLL
+    for (unsigned i = 0; i < PAIR_LOADS; i++) {
+        unsigned e = threadIdx.x + i * PAIR_THREADS, row;
+        int64_t point;
+        if (e >= PAIR_SIDE * deep) continue;
+        row = pair_load_row(e, deep);
+        point = first + row < count ? first + row : count - 1;
+        own[i] = from[point * k + at + (e - row * deep)];
+    }
+}
 template <class T, class To>
-static __device__ void pair_load(const T *from, int64_t first, int64_t count, int64_t k, int64_t at,
-                                 unsigned deep, To &to) {
-    for (unsigned e = threadIdx.x; e < PAIR_SIDE * deep; e += PAIR_THREADS) {
-        unsigned row = deep == PAIR_DEEP ? e / PAIR_DEEP : e / deep, d = e - row * deep;
-        int64_t point = first + row < count ? first + row : count - 1;
-        to[d][row] = from[point * k + at + d];
+static __device__ __forceinline__ void pair_store(const T (&own)[PAIR_LOADS], unsigned deep,
+                                                  To &to) {
+    PAIR_UNROLL
+    for (unsigned i = 0; i < PAIR_LOADS; i++) {
+        unsigned e = threadIdx.x + i * PAIR_THREADS, row;
+        if (e >= PAIR_SIDE * deep) continue;
+        row = pair_load_row(e, deep);
+        to[e - row * deep][row] = own[i];
     }
 }
 
@@ -356,25 +398,29 @@ static __device__ __forceinline__ void pair_quadratic(const struct pair_args &ar
                                                       struct pair_shared<T> &sh,
                                                       T (&s)[PAIR_EACH][PAIR_EACH]) {
     T inner[PAIR_EACH][PAIR_EACH], own[PAIR_EACH][PAIR_EACH] = {};
+    T x[PAIR_LOADS] = {}, y[PAIR_LOADS] = {};
     for (int64_t d = 0; d < args.k; d++) {
         PAIR_ENTRIES(r, c) inner[r][c] = 0;
         for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
             int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
             if (d == 0 || args.k > PAIR_DEEP) {
+                pair_fetch(problem.x, row, args.m, args.k, at, (unsigned)deep, x);
+                pair_fetch(problem.y, column, args.n, args.k, at, (unsigned)deep, y);
                 __syncthreads();
-                pair_load(problem.x, row, args.m, args.k, at, (unsigned)deep, sh.x);
-                pair_load(problem.y, column, args.n, args.k, at, (unsigned)deep, sh.y);
+                pair_store(x, (unsigned)deep, sh.x);
+                pair_store(y, (unsigned)deep, sh.y);
                 __syncthreads();
+            }
+            if (d >= at && d < at + deep) {
+                struct pair_corner<T> corner = pair_read(sh, (int)(d - at));
+                PAIR_ENTRIES(r, c) own[r][c] = corner.x[r] - corner.y[c];
             }
             PAIR_TWICE
             for (int e = 0; e < deep; e++) {
                 struct pair_corner<T> corner = pair_read(sh, e);
                 T v = problem.v[d * args.k + at + e];
-                PAIR_ENTRIES(r, c) {
-                    T diff = corner.x[r] - corner.y[c];
-                    inner[r][c] = pair_fma(v, diff, inner[r][c]);
-                    if (at + e == d) own[r][c] = diff;
-                }
+                PAIR_ENTRIES(r, c)
+                inner[r][c] = pair_fma(v, corner.x[r] - corner.y[c], inner[r][c]);
             }
         }
         PAIR_ENTRIES(r, c) s[r][c] = pair_fma(own[r][c], inner[r][c], s[r][c]);
@@ -416,11 +462,14 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
     if constexpr (LOOP == LOOP_MAHALANOBIS) {
         pair_quadratic<T>(args, problem, row, column, sh, s);
     } else {
+        T x[PAIR_LOADS] = {}, y[PAIR_LOADS] = {};
         for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
             int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
+            pair_fetch(problem.x, row, args.m, args.k, at, (unsigned)deep, x);
+            if (!kept) pair_fetch(problem.y, column, args.n, args.k, at, (unsigned)deep, y);
             __syncthreads();
-            pair_load(problem.x, row, args.m, args.k, at, (unsigned)deep, sh.x);
-            if (!kept) pair_load(problem.y, column, args.n, args.k, at, (unsigned)deep, sh.y);
+            pair_store(x, (unsigned)deep, sh.x);
+            if (!kept) pair_store(y, (unsigned)deep, sh.y);
             if (!kept) pair_load_weights(problem.w, at, deep, sh.w);
             __syncthreads();
             PAIR_TWICE

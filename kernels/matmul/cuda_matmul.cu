@@ -19,7 +19,7 @@ static int share_own(struct blasd_cuda_job *job, const struct product_plan *plan
     if (plan->way == WAY_SMALL) {
         blocks = small_tiles(batch) * batch.products;
         if (blocks > BLOCKS_MOST) blocks = BLOCKS_MOST;
-        return blasd_cuda_share(job, 0, small_products<In, C, Out>, blocks, TINY_THREADS, 0, batch,
+        return blasd_cuda_share(job, 0, small_products<In, C, Out>, blocks, SMALL_THREADS, 0, batch,
                                 err);
     }
     batch.each = (int)(TINY_THREADS / mn > 1 ? TINY_THREADS / mn : 1);

@@ -24,7 +24,7 @@ static bool is_small(const struct blasd_matmul *mm) {
     int64_t work;
     if (mm->m > SMALL_SIDE || mm->n > SMALL_SIDE || mm->k > SMALL_SIDE) return false;
     work = mm->m * mm->n * mm->k;
-    return work <= SMALL_WORK && mm->batch_count <= SMALL_JOB / (work > 0 ? work : 1);
+    return mm->batch_count <= SMALL_JOB / (work > 0 ? work : 1);
 }
 
 static int read_products(struct product_plan *plan, const struct blasd_task *task,

@@ -8,11 +8,10 @@
 /* Products beyond this many operations fill the device by themselves: they join no mixed batch. */
 #define MIXED_FLOPS 2e8
 
-/* Products up to SMALL_SIDE in each length and SMALL_WORK multiplications are made by a kernel of
- * ours, many jobs in one launch, where all of a job is SMALL_JOB multiplications at most. */
+/* Products up to SMALL_SIDE in each length are made by a kernel of ours, many jobs in one launch,
+ * where all of a job is SMALL_JOB multiplications at most. */
 #define SMALL_SIDE 128
-#define SMALL_WORK (64 * 64 * 64)
-#define SMALL_JOB (4 * SMALL_WORK)
+#define SMALL_JOB (SMALL_SIDE * SMALL_SIDE * SMALL_SIDE)
 
 /* Which it is follows from the job alone: a library may choose another algorithm for another number
  * of products, so a call of it never holds products of two jobs. */

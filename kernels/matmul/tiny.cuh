@@ -128,18 +128,16 @@ static __host__ __device__ inline int64_t walk_to(const struct item_walk &walk,
 
 /* alpha times the sum, with c: an element of the result of a task. Adds of another type than the
  * result are those of jobs whose inputs were all widened. */
-template <class T, class C, class Out>
-static __device__ inline void finish_element(const struct tiny_batch &batch, int64_t task,
-                                             int64_t item, int row, int column, T sum) {
+template <class T, class C>
+static __device__ inline T finished(const struct tiny_batch &batch, int64_t task, int64_t item,
+                                    int row, int column, T sum) {
     sum = times(batch.alpha, sum);
     if (batch.add_c) {
         const C *c = reinterpret_cast<const C *>(of_task(batch.c, task));
         sum += times(batch.beta, (T)load(c + walk_to(batch.walk, batch.walk.c, item) +
                                          row * batch.c_row + column * batch.c_column));
     }
-    store(reinterpret_cast<Out *>(of_task(batch.out, task)) + item * batch.m * batch.n +
-              (int64_t)row * batch.n + column,
-          sum);
+    return sum;
 }
 
 /* `each` products a block: their factors side by side in shared memory, then a thread an element.
@@ -175,66 +173,154 @@ __global__ void __launch_bounds__(TINY_THREADS)
         int step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
         T sum = {};
         for (int l = 0; l < batch.k; l++) sum += load(x + l * step_x) * load(y + l * step_y);
-        finish_element<T, C, Out>(batch, task, item, row, column, sum);
+        store(reinterpret_cast<Out *>(of_task(batch.out, task)) + item * mn + i % mn,
+              finished<T, C>(batch, task, item, row, column, sum));
     }
 }
 
-#define SMALL_TILE 32  /* of a result: a block's work */
-#define SMALL_DEPTH 16 /* of the factors in shared memory at a time */
+#define SMALL_TILE 32    /* of a result: a block's work */
+#define SMALL_DEPTH 16   /* of the factors in shared memory at a time */
+#define SMALL_THREADS 64 /* 8 x 8 */
+#define SMALL_EACH 4     /* rows and columns of a thread */
+#define SMALL_LOADS (SMALL_TILE * SMALL_DEPTH / SMALL_THREADS)
+
+/* Before loops over what a thread keeps in registers. */
+#ifdef __CUDACC__
+#define SMALL_UNROLL _Pragma("unroll")
+#else
+#define SMALL_UNROLL
+#endif
 
 static __host__ __device__ inline int64_t small_tiles(const struct tiny_batch &batch) {
     return ((int64_t)batch.m + SMALL_TILE - 1) / SMALL_TILE *
            (((int64_t)batch.n + SMALL_TILE - 1) / SMALL_TILE);
 }
-/* Products of any size: a tile of a result for each block, four elements a
- * thread. Sums run over k in order here too. */
+
+/* Four numbers that are read or written at once, 16 bytes at a time. */
+template <class T> struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) small_four {
+    T v[SMALL_EACH];
+};
+/* Of a factor in shared memory: for each depth the numbers of a tile's lines (rows of a, columns of
+ * b). The 16 bytes behind them spread the depths over the banks. */
+template <class T> struct small_slab {
+    alignas(16) T at[SMALL_DEPTH][SMALL_TILE + 16 / sizeof(T)];
+};
+
+/* What a thread brings of a factor: neighbours in memory are read by neighbours. */
+template <class In> struct small_loads {
+    const In *from; /* the thread's first element at depth 0 */
+    int64_t along;  /* steps to its next one, and to the next slab; in elements */
+    int64_t deeper;
+    int line, depth, more_lines, more_depth; /* of its first element; to the next one */
+    int lines;                               /* of the tile that are there */
+    sums<In> own[SMALL_LOADS];
+
+    /* `dense`: what lies side by side are depths of one line. */
+    __device__ small_loads(const In *factor, int64_t first, int64_t all, int64_t k, bool dense) {
+        int tid = (int)threadIdx.x;
+        int64_t line_step = dense ? k : 1, depth_step = dense ? 1 : all;
+        line = dense ? tid / SMALL_DEPTH : tid % SMALL_TILE;
+        depth = dense ? tid % SMALL_DEPTH : tid / SMALL_TILE;
+        more_lines = dense ? SMALL_THREADS / SMALL_DEPTH : 0;
+        more_depth = dense ? 0 : SMALL_THREADS / SMALL_TILE;
+        lines = all - first < SMALL_TILE ? (int)(all - first) : SMALL_TILE;
+        from = factor + (first + line) * line_step + depth * depth_step;
+        along = more_lines * line_step + more_depth * depth_step;
+        deeper = SMALL_DEPTH * depth_step;
+    }
+    /* The elements of the next slab, of which `left` depths are there. */
+    __device__ void fetch(int64_t left) {
+        SMALL_UNROLL
+        for (int i = 0; i < SMALL_LOADS; i++) {
+            bool there = line + i * more_lines < lines && depth + i * more_depth < left;
+            own[i] = there ? load(from + i * along) : sums<In>{};
+        }
+        from += deeper;
+    }
+    __device__ void put(struct small_slab<sums<In>> &to) const {
+        SMALL_UNROLL
+        for (int i = 0; i < SMALL_LOADS; i++)
+            to.at[depth + i * more_depth][line + i * more_lines] = own[i];
+    }
+};
+
+template <class T>
+static __device__ inline struct small_four<T> small_read(
+    const T (&line)[SMALL_TILE + 16 / sizeof(T)], int at) {
+    return *reinterpret_cast<const struct small_four<T> *>(&line[at]);
+}
+
+/* The thread's part of a product's tile. */
+template <class T, class C, class Out>
+static __device__ inline void small_finish(const struct tiny_batch &batch, int64_t product, int row,
+                                           int column, const T (&sum)[SMALL_EACH][SMALL_EACH]) {
+    int64_t task = product / batch.items, item = product % batch.items;
+    Out *to = reinterpret_cast<Out *>(of_task(batch.out, task)) + item * batch.m * batch.n;
+    bool whole = batch.n % SMALL_EACH == 0;
+    if (column >= batch.n) return;
+    SMALL_UNROLL
+    for (int r = 0; r < SMALL_EACH; r++) {
+        struct small_four<Out> four;
+        if (row + r >= batch.m) return;
+        SMALL_UNROLL
+        for (int c = 0; c < SMALL_EACH; c++)
+            if (whole || column + c < batch.n)
+                store(&four.v[c],
+                      finished<T, C>(batch, task, item, row + r, column + c, sum[r][c]));
+        if (whole) {
+            *reinterpret_cast<struct small_four<Out> *>(to + (int64_t)(row + r) * batch.n +
+                                                        column) = four;
+            continue;
+        }
+        SMALL_UNROLL
+        for (int c = 0; c < SMALL_EACH; c++)
+            if (column + c < batch.n) to[(int64_t)(row + r) * batch.n + column + c] = four.v[c];
+    }
+}
+
+/* Products of any size: a tile of a result for each block, 4 x 4 elements a thread; the next slab
+ * is on its way while one is multiplied. Sums run over k in order here too. */
 template <class In, class C, class Out>
-__global__ void __launch_bounds__(TINY_THREADS)
+__global__ void __launch_bounds__(SMALL_THREADS)
     small_products(const blasd_share<tiny_batch> *shares, int count) {
     using T = sums<In>;
     const blasd_share<tiny_batch> &share = blasd_share_of(shares, count);
     const struct tiny_batch &batch = share.args;
     int64_t m = batch.m, n = batch.n, k = batch.k, tiles = small_tiles(batch);
     int64_t across = (n + SMALL_TILE - 1) / SMALL_TILE;
-    BLASD_STATIC_SHARED(T, left, [SMALL_DEPTH][SMALL_TILE + 1]);
-    BLASD_STATIC_SHARED(T, right, [SMALL_DEPTH][SMALL_TILE + 1]);
-    int tid = (int)threadIdx.x, i = tid / 16, j = tid % 16;
+    BLASD_STATIC_SHARED(struct small_slab<T>, left);
+    BLASD_STATIC_SHARED(struct small_slab<T>, right);
+    int i = (int)threadIdx.x / 8 * SMALL_EACH, j = (int)threadIdx.x % 8 * SMALL_EACH;
     for (int64_t at = share.block(); at < tiles * batch.products; at += share.blocks()) {
         int64_t product = at / tiles, tile = at % tiles;
         int64_t row = tile / across * SMALL_TILE, column = tile % across * SMALL_TILE;
         int64_t task = product / batch.items, item = product % batch.items;
-        const In *x = reinterpret_cast<const In *>(of_task(batch.a, task)) +
-                      walk_to(batch.walk, batch.walk.a, item) * m * k;
-        const In *y = reinterpret_cast<const In *>(of_task(batch.b, task)) +
-                      walk_to(batch.walk, batch.walk.b, item) * k * n;
-        T sum[2][2] = {};
-        for (int64_t k0 = 0; k0 < k; k0 += SMALL_DEPTH) {
-            int depth = k - k0 < SMALL_DEPTH ? (int)(k - k0) : SMALL_DEPTH;
-            for (int e = tid; e < SMALL_DEPTH * SMALL_TILE; e += TINY_THREADS) {
-                /* neighbours in memory are read by neighbours */
-                int l = batch.trans_a ? e / SMALL_TILE : e % SMALL_DEPTH;
-                int r = batch.trans_a ? e % SMALL_TILE : e / SMALL_DEPTH;
-                T none = {};
-                bool there = row + r < m && l < depth;
-                int64_t place = batch.trans_a ? (k0 + l) * m + row + r : (row + r) * k + k0 + l;
-                left[l][r] = there ? load(x + place) : none;
-                l = batch.trans_b ? e % SMALL_DEPTH : e / SMALL_TILE;
-                r = batch.trans_b ? e / SMALL_DEPTH : e % SMALL_TILE;
-                there = column + r < n && l < depth;
-                place = batch.trans_b ? (column + r) * k + k0 + l : (k0 + l) * n + column + r;
-                right[l][r] = there ? load(y + place) : none;
+        struct small_loads<In> x(reinterpret_cast<const In *>(of_task(batch.a, task)) +
+                                     walk_to(batch.walk, batch.walk.a, item) * m * k,
+                                 row, m, k, !batch.trans_a);
+        struct small_loads<In> y(reinterpret_cast<const In *>(of_task(batch.b, task)) +
+                                     walk_to(batch.walk, batch.walk.b, item) * k * n,
+                                 column, n, k, batch.trans_b);
+        T sum[SMALL_EACH][SMALL_EACH] = {};
+        x.fetch(k);
+        y.fetch(k);
+        for (int64_t l0 = 0; l0 < k; l0 += SMALL_DEPTH) {
+            int depth = k - l0 < SMALL_DEPTH ? (int)(k - l0) : SMALL_DEPTH;
+            __syncthreads(); /* the last slab has been read */
+            x.put(left);
+            y.put(right);
+            __syncthreads();
+            x.fetch(k - l0 - SMALL_DEPTH);
+            y.fetch(k - l0 - SMALL_DEPTH);
+            for (int l = 0; l < depth; l++) {
+                struct small_four<T> a = small_read(left.at[l], i), b = small_read(right.at[l], j);
+                SMALL_UNROLL
+                for (int e = 0; e < SMALL_EACH * SMALL_EACH; e++)
+                    sum[e / SMALL_EACH][e % SMALL_EACH] +=
+                        a.v[e / SMALL_EACH] * b.v[e % SMALL_EACH];
             }
-            __syncthreads();
-            for (int l = 0; l < depth; l++)
-                for (int e = 0; e < 4; e++)
-                    sum[e / 2][e % 2] += left[l][i + e / 2 * 16] * right[l][j + e % 2 * 16];
-            __syncthreads();
         }
-        for (int e = 0; e < 4; e++) {
-            int64_t r = row + i + e / 2 * 16, c = column + j + e % 2 * 16;
-            if (r < m && c < n)
-                finish_element<T, C, Out>(batch, task, item, (int)r, (int)c, sum[e / 2][e % 2]);
-        }
+        small_finish<T, C, Out>(batch, product, (int)row + i, (int)column + j, sum);
     }
 }
 

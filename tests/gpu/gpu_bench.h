@@ -155,6 +155,12 @@ static TRIAL_UNUSED void bench_memory_free(void *memory) {
     blasd_gpu_calls.device_free(trial_device()->gpu, memory);
 }
 
+/* What the name of a case must have in it; NULL: all cases. A program's second argument. */
+static TRIAL_UNUSED const char *bench_only;
+static TRIAL_UNUSED bool bench_wanted(const char *what) {
+    return bench_only == NULL || strstr(what, bench_only) != NULL;
+}
+
 /* One row; direct_us 0: there is no direct call to compare with. */
 static TRIAL_UNUSED void bench_row(const char *op, const char *what, const struct bench_run *run,
                                    double flops, const char *direct, double direct_us) {

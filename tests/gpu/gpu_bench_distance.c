@@ -84,18 +84,17 @@ static void matrices(void **state) {
         for (int kind = 0; kind < 2; kind++) {
             enum blasd_dtype dtype = kinds[kind].dtype;
             int64_t n = scaled(cases[c].n), k = cases[c].k;
-            struct trial *t = points(dtype, cases[c].metric, n, k);
+            struct trial *t;
             struct bench_run run;
             bool euclidean = strcmp(cases[c].metric, "euclidean") == 0;
             char what[96];
-            if (n > 20000 && kind == 1) { /* 5.8 GB: one kind is enough */
-                trial_free(t);
-                continue;
-            }
-            run = bench_batch(&t, 1);
+            if (n > 20000 && kind == 1) continue; /* 5.8 GB: one kind is enough */
             snprintf(what, sizeof what, "%lld points, %lld dimensions, %s%s%s", (long long)n,
                      (long long)k, euclidean ? "" : cases[c].metric, euclidean ? "" : ", ",
                      kinds[kind].name);
+            if (!bench_wanted(what)) continue;
+            t = points(dtype, cases[c].metric, n, k);
+            run = bench_batch(&t, 1);
             bench_row("distance", what, &run, operations(n, k), "writing the matrix",
                       floor_us(dtype, n));
             if (k >= 64)
@@ -115,17 +114,19 @@ static void neighbours(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (int kind = 0; kind < 2; kind++) {
             int64_t n = scaled(cases[c].n), k = cases[c].k;
-            struct trial *t = points(kinds[kind].dtype, "euclidean", n, k);
+            struct trial *t;
             struct bench_run run, selected;
             char what[96];
+            snprintf(what, sizeof what, "%lld nearest of %lld points, %lld dimensions, %s",
+                     (long long)cases[c].neighbours, (long long)n, (long long)k, kinds[kind].name);
+            if (!bench_wanted(what)) continue;
+            t = points(kinds[kind].dtype, "euclidean", n, k);
             trial_set_choice(t, "output", "topk");
             trial_set_int(t, "k", cases[c].neighbours < n - 1 ? cases[c].neighbours : n - 1);
             run = bench_batch(&t, 1);
             blasd_distance_limits.nearest_most = 0;
             selected = bench_batch(&t, 1);
             blasd_distance_limits = kept;
-            snprintf(what, sizeof what, "%lld nearest of %lld points, %lld dimensions, %s",
-                     (long long)cases[c].neighbours, (long long)n, (long long)k, kinds[kind].name);
             bench_row("distance", what, &run, operations(n, k), "rows, then selected",
                       selected.compute_us);
             trial_free(t);
@@ -137,10 +138,12 @@ static void streamed(void **state) {
     struct blasd_gpu_facts *facts = &trial_device()->facts;
     uint64_t memory = facts->memory_bytes;
     int64_t n = scaled(27000);
-    struct trial *t = points(BLASD_float32, "euclidean", n, 3);
+    struct trial *t;
     struct bench_run whole, rows;
     char what[96];
     (void)state;
+    if (!bench_wanted("wall: whole, wall: in rows")) return;
+    t = points(BLASD_float32, "euclidean", n, 3);
     whole = bench_batch(&t, 1);
     facts->memory_bytes = UINT64_C(1) << 30;
     rows = bench_batch(&t, 1);
@@ -156,12 +159,13 @@ static void small_jobs(void **state) {
     enum { MOST = 1000 };
     static struct trial *list[MOST];
     int count = (int)scaled(MOST);
+    const char *what = "1000 of 64 points, 16 dimensions, float32";
     struct bench_run run;
     (void)state;
+    if (!bench_wanted(what)) return;
     for (int i = 0; i < count; i++) list[i] = points(BLASD_float32, "euclidean", 64, 16);
     run = bench_batch(list, count);
-    bench_row("distance", "1000 of 64 points, 16 dimensions, float32", &run,
-              operations(64, 16) * count, "", 0);
+    bench_row("distance", what, &run, operations(64, 16) * count, "", 0);
     for (int i = 0; i < count; i++) trial_free(list[i]);
 }
 
@@ -173,5 +177,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(small_jobs),
     };
     if (argc > 1) scale = strtod(argv[1], NULL);
+    if (argc > 2) bench_only = argv[2];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,13 +94,22 @@ static void large(void **state) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int s = 0; s < 5; s++) {
             int64_t n = scaled(sizes[s]);
-            if (s == 4 && kinds[k].dtype != BLASD_float64) continue; /* for the emulation alone */
-            struct trial *t = product(kinds[k].dtype, kinds[k].precision, n, n, n);
-            struct bench_run run = bench_batch(&t, 1);
-            struct blasd_gpu_gemm g = direct_gemm(kinds[k].dtype, kinds[k].rounding, n, n, n, 1);
             double flops = 2.0 * (double)n * (double)n * (double)n;
-            char what[64];
+            struct trial *t;
+            struct bench_run run;
+            struct blasd_gpu_gemm g;
+            char what[80];
             snprintf(what, sizeof what, "n=%lld %s", (long long)n, kinds[k].name);
+            if (s == 4 && kinds[k].dtype != BLASD_float64) continue; /* for the emulation alone */
+            if (!bench_wanted(what)) continue;
+            t = product(kinds[k].dtype, kinds[k].precision, n, n, n);
+            run = bench_batch(&t, 1);
+            /* the library decides whether it pays, and the method says what it did */
+            if (strcmp(kinds[k].precision, "fp64_emulated") == 0 &&
+                strstr(run.method, "fixed point") == NULL)
+                snprintf(what, sizeof what, "n=%lld float64, native where emulated was allowed",
+                         (long long)n);
+            g = direct_gemm(kinds[k].dtype, kinds[k].rounding, n, n, n, 1);
             bench_row("matmul", what, &run, flops, "cublasGemmEx", bench_direct(one_call, &g));
             direct_free(&g);
             trial_free(t);
@@ -133,13 +142,17 @@ static void from_shared_memory(void **state) {
         int64_t n = scaled(sizes[s % 3]);
         size_t bytes = (size_t)(n * n) * blasd_dtype_size(dtype), page = (size_t)1 << 21;
         size_t room = (bytes + page - 1) / page * page;
-        struct trial *t = product(dtype, "native", n, n, n);
+        struct trial *t;
         struct copies c = {.up = 2 * bytes, .down = bytes};
         struct blasd_err err = {0};
         struct bench_run run;
-        char *map = mmap(NULL, 3 * room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        char *map, what[80];
         void *memory = NULL;
-        char what[80];
+        snprintf(what, sizeof what, "n=%lld %s, wall, from shared memory", (long long)n,
+                 dtype == BLASD_float32 ? "float32" : "float64");
+        if (!bench_wanted(what)) continue;
+        t = product(dtype, "native", n, n, n);
+        map = mmap(NULL, 3 * room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         assert_true(map != MAP_FAILED);
         blasd_backend.memory_comes(device, map, 3 * room, true);
         run = bench_batch_at(&t, 1, map, room);
@@ -148,8 +161,6 @@ static void from_shared_memory(void **state) {
         assert_int_equal(blasd_gpu_calls.host_alloc(device->gpu, 2 * bytes, &memory, &err), 0);
         c.host = memory;
         c.device = bench_memory(dtype, 2 * n * n);
-        snprintf(what, sizeof what, "n=%lld %s, wall, from shared memory", (long long)n,
-                 dtype == BLASD_float32 ? "float32" : "float64");
         bench_row("matmul", what, &run, 2.0 * (double)n * (double)n * (double)n, "its copies alone",
                   bench_direct(copies_alone, &c));
         bench_memory_free(c.device);
@@ -161,11 +172,14 @@ static void from_shared_memory(void **state) {
 
 static void many_equal(const char *what, enum blasd_dtype dtype, int64_t m, int64_t k, int64_t n,
                        int count) {
-    struct trial **list = calloc((size_t)count, sizeof *list);
-    struct bench_run run;
-    struct blasd_gpu_gemm g = direct_gemm(dtype, BLASD_GPU_NATIVE, m, k, n, count);
     double flops = 2.0 * (double)m * (double)n * (double)k * count;
+    struct trial **list;
+    struct bench_run run;
+    struct blasd_gpu_gemm g;
+    if (!bench_wanted(what)) return;
+    list = calloc((size_t)count, sizeof *list);
     assert_non_null(list);
+    g = direct_gemm(dtype, BLASD_GPU_NATIVE, m, k, n, count);
     for (int i = 0; i < count; i++) list[i] = product(dtype, "native", m, k, n);
     run = bench_batch(list, count);
     bench_row("matmul", what, &run, flops, "cublasGemmStridedBatchedEx",
@@ -248,6 +262,7 @@ static void many_different(enum blasd_dtype dtype, const char *what) {
     int64_t step = 128 * 128 * (int64_t)blasd_dtype_size(dtype);
     struct bench_run run;
     double flops = 0;
+    if (!bench_wanted(what)) return;
     m.count = (int)scaled(500);
     m.dtype = dtype;
     for (int i = 0; i < m.count; i++) {
@@ -290,5 +305,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(many_different_small),
     };
     if (argc > 1) scale = strtod(argv[1], NULL);
+    if (argc > 2) bench_only = argv[2];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ part_synccheck() { sanitize synccheck; }
 part_racecheck() { sanitize racecheck; }
 part_ncu() {
     local pair
-    for pair in solve_small:solve solve_by_blocks:solve solve_step_factor:solve pair_matrix_tiles:distance \
+    for pair in solve_small:solve solve_by_blocks:solve solve_step_factor:solve pair_matrix:distance \
         multiply_rows:regression find_singular:regression; do
         step "${pair%:*}" "$(tool ncu)" --set full --kernel-name "regex:${pair%:*}" --launch-count 3 \
             "$build/gpu/gpu_bench_${pair#*:}" 0.1

@@ -306,6 +306,47 @@ static void parts_of_a_mixed_batch(void **state) {
     blasd_cuda_sizes.part_bytes = part_bytes;
 }
 
+/* Some 200 KB each, of inputs or of a result. */
+static struct trial *wide_product_of(int64_t n, bool inputs) {
+    int64_t m = inputs ? 3 : n, k = inputs ? n : 3;
+    struct trial *t = trial_new("matmul");
+    fill(trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){m, k}), BLASD_float64,
+         m * k);
+    fill(trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){k, n}), BLASD_float64,
+         k * n);
+    return t;
+}
+
+/* Tensors that are small one by one are many bytes together, which threads copy side by side. */
+static void threads_copy_small_tensors(void **state) {
+    struct blasd_device *device = open_device();
+    struct trial *trials[MOST];
+    char *right[MOST];
+    size_t bytes;
+    (void)state;
+    for (int i = 0; i < MOST; i++) trials[i] = wide_product_of(trial_between(150, 190), i % 3 == 0);
+    device->copy_threads = 1;
+    assert_int_equal(run(device, trials, MOST), 0);
+    for (int i = 0; i < MOST; i++) right[i] = answer_of(trials[i], &bytes);
+    device->copy_threads = 5;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < MOST; i++)
+            memset(trials[i]->task.outputs[0].data, 0xff,
+                   blasd_tensor_bytes(&trials[i]->task.outputs[0]));
+        assert_int_equal(run(device, trials, MOST), 0);
+        for (int i = 0; i < MOST; i++) {
+            char *got = answer_of(trials[i], &bytes);
+            assert_memory_equal(got, right[i], bytes);
+            free(got);
+        }
+    }
+    for (int i = 0; i < MOST; i++) {
+        free(right[i]);
+        trial_free(trials[i]);
+    }
+    close_device(device);
+}
+
 static void cancel(struct trial *(*make)(enum blasd_dtype dtype, int64_t n)) {
     const size_t part_bytes = blasd_cuda_sizes.part_bytes;
     struct trial *trials[MOST];
@@ -353,6 +394,7 @@ int main(void) {
         cmocka_unit_test(one_that_is_wrong_fails_alone),
         cmocka_unit_test(regressions_of_every_kind_share_launches),
         cmocka_unit_test(parts_of_a_mixed_batch),
+        cmocka_unit_test(threads_copy_small_tensors),
         cmocka_unit_test(a_cancelled_batch_leaves_nothing),
         cmocka_unit_test(large_jobs_keep_to_themselves),
     };

@@ -102,17 +102,17 @@ static void the_call_fits_the_shape(void **state) {
         const char *method;
         long gemms;
     } cases[] = {
-        {2, 2, {70, 80}, {80, 90}, "dgemm", 1},
+        {2, 2, {70, 130}, {130, 90}, "dgemm", 1},
         {2, 2, {2, 129}, {129, 3}, "dgemm", 1},
-        {3, 3, {5, 70, 80}, {5, 80, 90}, "dgemm batched", 1},
-        {3, 3, {1, 70, 80}, {5, 80, 90}, "dgemm batched", 1},
-        {3, 2, {5, 70, 80}, {80, 90}, "dgemm", 1},
-        {4, 3, {2, 3, 70, 80}, {3, 80, 90}, "dgemm one by one", 6},
-        {4, 4, {2, 1, 70, 80}, {1, 3, 80, 90}, "dgemm one by one", 6},
+        {3, 3, {5, 20, 130}, {5, 130, 30}, "dgemm batched", 1},
+        {3, 3, {1, 20, 130}, {5, 130, 30}, "dgemm batched", 1},
+        {3, 2, {5, 20, 130}, {130, 30}, "dgemm", 1},
+        {4, 3, {2, 3, 20, 130}, {3, 130, 30}, "dgemm one by one", 6},
+        {4, 4, {2, 1, 20, 130}, {1, 3, 130, 30}, "dgemm one by one", 6},
         {3, 3, {5, 3, 4}, {5, 4, 2}, "tiny", 0},
         {2, 2, {64, 64}, {64, 64}, "small", 0},
-        {3, 3, {4, 64, 64}, {4, 64, 64}, "small", 0},
-        {3, 3, {5, 64, 64}, {5, 64, 64}, "dgemm batched", 1},
+        {3, 3, {8, 64, 64}, {8, 64, 64}, "small", 0},
+        {3, 3, {9, 64, 64}, {9, 64, 64}, "dgemm batched", 1},
         {4, 4, {2, 1, 20, 30}, {1, 3, 30, 40}, "small", 0},
         {2, 1, {20, 30}, {30}, "small", 0},
         {1, 1, {130}, {130}, "dgemm", 1},
@@ -175,17 +175,17 @@ static const struct emulated {
     bool has, room; /* the library it, the device memory for it */
     const char *method;
 } emulated[] = {
-    {BLASD_float64, 2, 70, FILL_INTEGER, true, true, "dgemm, fixed point of 63 bits"},
-    {BLASD_float64, 2, 70, FILL_INTEGER, false, true, "dgemm"},
-    {BLASD_float64, 2, 70, FILL_INTEGER, true, false, "dgemm in tiles"},
-    {BLASD_float64, 2, 70, FILL_NORMAL, true, true, "dgemm, fixed point of "},
-    {BLASD_float64, 2, 70, FILL_WIDE, true, true, "dgemm"},
-    {BLASD_float64, 2, 70, FILL_SPECIAL, true, true, "dgemm"},
-    {BLASD_float64, 3, 70, FILL_NORMAL, true, true, "dgemm batched"},
+    {BLASD_float64, 2, 130, FILL_INTEGER, true, true, "dgemm, fixed point of 63 bits"},
+    {BLASD_float64, 2, 130, FILL_INTEGER, false, true, "dgemm"},
+    {BLASD_float64, 2, 130, FILL_INTEGER, true, false, "dgemm in tiles"},
+    {BLASD_float64, 2, 130, FILL_NORMAL, true, true, "dgemm, fixed point of "},
+    {BLASD_float64, 2, 130, FILL_WIDE, true, true, "dgemm"},
+    {BLASD_float64, 2, 130, FILL_SPECIAL, true, true, "dgemm"},
+    {BLASD_float64, 3, 130, FILL_NORMAL, true, true, "dgemm batched"},
     {BLASD_float64, 2, 40, FILL_NORMAL, true, true, "small"},
     {BLASD_float64, 2, 4, FILL_NORMAL, true, true, "tiny"},
-    {BLASD_float32, 2, 70, FILL_NORMAL, true, true, "sgemm"},
-    {BLASD_complex128, 2, 70, FILL_INTEGER, true, true, "zgemm"},
+    {BLASD_float32, 2, 130, FILL_NORMAL, true, true, "sgemm"},
+    {BLASD_complex128, 2, 130, FILL_INTEGER, true, true, "zgemm"},
 };
 
 /* float64 by integers where it is asked for, the library has it, takes it to pay, and there is
@@ -227,7 +227,7 @@ static void each_job_says_whether_it_was(void **state) {
     struct trial *trials[8];
     (void)state;
     for (int i = 0; i < 8; i++) {
-        trials[i] = product(BLASD_float64, 70, 80, 90, i % 3 == 0 ? FILL_WIDE : FILL_INTEGER);
+        trials[i] = product(BLASD_float64, 70, 130, 90, i % 3 == 0 ? FILL_WIDE : FILL_INTEGER);
         trial_set_choice(trials[i], "precision", "fp64_emulated");
     }
     run_mixed(trials, 8);
@@ -348,6 +348,6 @@ int main(void) {
         cmocka_unit_test(halves_are_rounded_once),
     };
     blasd_cuda_sizes = (struct blasd_cuda_sizes){
-        .chunk_bytes = 1024, .part_bytes = (size_t)1 << 20, .block_bytes = 4096};
+        .chunk_bytes = 1024, .part_bytes = (size_t)1 << 21, .block_bytes = 4096};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
