@@ -255,7 +255,9 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     fill_batch(job, plan);
     plan->way = choose_way(plan, job->facts);
     if (plan->way == WAY_NOTHING) return 0;
-    plan->threads = plan->solve.n <= 128 ? 128 : SOLVE_BLOCK_MOST;
+    plan->threads = plan->single && plan->solve.n <= 64 ? 64
+                    : plan->solve.n <= 128              ? 128
+                                                        : SOLVE_BLOCK_MOST;
     code = blasd_cuda_return(job, (size_t)plan->batch.total * sizeof(int), &host,
                              (void **)&plan->batch.flags, err);
     plan->flags = (int *)host;
