@@ -3,7 +3,8 @@
  * that fill the device by themselves.
  *
  * Which way a system goes depends on its size and the number of its columns, not on its batch.
- * Read next: solve_kernels.cuh, then README.md for the method and the table of ways. */
+ * Read next: solve_lanes.cu, solve_kernels.cuh, then README.md for the method and the table of
+ * ways. */
 #include "kernels/solve/solve_kernels.cuh"
 #include "kernels/solve/solve_large.cuh"
 
@@ -23,8 +24,8 @@ extern "C" {
 #define STEPS_MOST 1024          /* unknowns that one block can finish */
 #define STEPS_BYTES (1ull << 30) /* of factors at a time */
 #define SPARE_BYTES (1ull << 29) /* for QR */
-#define GRID_MOST (1 << 16)
-#define BATCHED_ALWAYS 256 /* unknowns */
+#define BATCHED_ALWAYS 256       /* unknowns */
+#define STATIC_BYTES 16384       /* of shared memory, which a block has beside what it asks for */
 
 /* Systems of more unknowns, or jobs of more operations, join no mixed batch: beside what fills the
  * device by itself a small one would only wait. */
@@ -84,9 +85,9 @@ static struct solve_shape shape_of(const struct blasd_task *task, const struct b
     return shape;
 }
 
-static int64_t room_bytes(const struct solve_plan *plan, bool factors, bool keeps) {
-    return plan->single ? solve_room_bytes<float>(plan->solve.n, factors, keeps)
-                        : solve_room_bytes<double>(plan->solve.n, factors, keeps);
+static int64_t room_bytes(const struct solve_plan *plan, struct solve_shared has) {
+    return plan->single ? solve_room_bytes<float>(plan->solve.n, has)
+                        : solve_room_bytes<double>(plan->solve.n, has);
 }
 
 static enum way choose_way(const struct solve_plan *plan, const struct blasd_gpu_facts *facts) {
@@ -95,7 +96,10 @@ static enum way choose_way(const struct solve_plan *plan, const struct blasd_gpu
     if (s->n > STEPS_MOST) return WAY_LARGE;
     if (s->columns > FUSED_COLUMNS) return WAY_STEPS;
     if (s->n <= LANES_MOST) return WAY_LANES;
-    if (room_bytes(plan, true, false) + 2048 <= (int64_t)facts->shared_bytes) return WAY_BLOCKS;
+    if (solve_has_panels(plan->batch.shape)) return WAY_BLOCKS;
+    if (plan->batch.shape.assume != BLASD_ASSUME_GENERAL &&
+        room_bytes(plan, {true, false, false}) + STATIC_BYTES <= (int64_t)facts->shared_bytes)
+        return WAY_BLOCKS;
     return WAY_STEPS;
 }
 
@@ -180,7 +184,8 @@ static int take_library(struct blasd_cuda_job *job, struct solve_plan *plan,
     bool definite = plan->batch.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     void **table;
     int code;
-    steps->by_library = plan->batch.shape.assume == BLASD_ASSUME_GENERAL || definite;
+    steps->by_library = definite || (plan->batch.shape.assume == BLASD_ASSUME_GENERAL &&
+                                     !solve_has_panels(plan->batch.shape));
     if (!steps->by_library) return 0;
     plan->batched = batched_call(plan->single, n, plan->batch.a_items);
     code = blasd_cuda_take(job, (size_t)matrices * sizeof(int), (void **)&plan->info, err);
@@ -214,50 +219,28 @@ static int64_t at_most(int64_t blocks, int64_t most) {
     return blocks < most ? blocks : most;
 }
 static dim3 grid_of(int64_t blocks) {
-    return dim3((unsigned)at_most(blocks, GRID_MOST));
+    return dim3((unsigned)at_most(blocks, SOLVE_GRID_MOST));
 }
 
-/* ---- systems that a team's shared memory holds: launches that jobs of any shape share ---- */
+/* ---- a block a system: a launch that jobs of any shape share ---- */
 
-template <int W, int N, class T>
-static int share_small(struct blasd_cuda_job *job, const struct solve_batch &batch,
-                       struct blasd_err *err) {
-    int teams = SMALL_THREADS / W;
-    return blasd_cuda_share(job, 0, solve_small<W, N, T>,
-                            at_most((batch.total + teams - 1) / teams, GRID_MOST), SMALL_THREADS, 0,
-                            batch, err);
-}
-
-template <int W, class T>
-static int share_lanes(struct blasd_cuda_job *job, const struct solve_plan *plan, bool left,
-                       struct blasd_err *err) {
-    struct solve_batch batch = plan->batch;
-    int threads = 64, teams = threads / W;
-    batch.left = left;
-    return blasd_cuda_share(job, left ? 1 : 0, solve_by_lanes<W, T>,
-                            at_most((batch.total + teams - 1) / teams, GRID_MOST), threads,
-                            (size_t)(room_bytes(plan, true, true) * teams), batch, err);
-}
-
+/* With factors in global memory there are as many blocks as run at a time, each with room of its
+ * own, which stays in the second cache. */
 template <class T>
-static int share_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
-                       struct blasd_err *err) {
-    const struct solve_batch &batch = plan->batch;
-    bool left = batch.shape.assume == BLASD_ASSUME_GENERAL;
-    int n = batch.shape.n, code = 0;
-    if (plan->way == WAY_BLOCKS)
-        return blasd_cuda_share(job, 0, solve_by_blocks<T>, at_most(batch.total, GRID_MOST),
-                                plan->threads, (size_t)room_bytes(plan, true, false), batch, err);
-    if (left)
-        code = n <= 4    ? share_small<4, 4, T>(job, batch, err)
-               : n <= 8  ? share_small<8, 8, T>(job, batch, err)
-               : n <= 16 ? share_small<16, 16, T>(job, batch, err)
-               : n <= 24 ? share_small<32, 24, T>(job, batch, err)
-                         : share_small<32, 32, T>(job, batch, err);
-    if (code != 0) return code;
-    if (n <= 8) return share_lanes<8, T>(job, plan, left, err);
-    if (n <= 16) return share_lanes<16, T>(job, plan, left, err);
-    return share_lanes<32, T>(job, plan, left, err);
+static int share_blocks(struct blasd_cuda_job *job, const struct solve_plan *plan,
+                        struct blasd_err *err) {
+    struct solve_batch batch = plan->batch;
+    bool panels = solve_has_panels(batch.shape);
+    int64_t blocks = at_most(batch.total, SOLVE_GRID_MOST);
+    if (panels) {
+        int64_t each = solve_factors_count(batch.shape.n) * (int64_t)sizeof(T);
+        int code;
+        blocks = at_most(blocks, (int64_t)job->facts->units * (512 / plan->threads));
+        code = blasd_cuda_take(job, (size_t)(blocks * each), &batch.factors, err);
+        if (code != 0) return code;
+    }
+    return blasd_cuda_share(job, 0, solve_by_blocks<T>, blocks, plan->threads,
+                            (size_t)room_bytes(plan, {!panels, false, panels}), batch, err);
 }
 
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -269,10 +252,12 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     plan->single = job->tasks[0].plan->input_dtype[0] == BLASD_float32;
     code = blasd_solve_read(job->tasks[0].job, &plan->solve, err);
     if (code != 0) return code;
+    fill_batch(job, plan);
     plan->way = choose_way(plan, job->facts);
     if (plan->way == WAY_NOTHING) return 0;
-    fill_batch(job, plan);
-    plan->threads = plan->solve.n <= 64 ? 128 : 256;
+    plan->threads = plan->single && plan->solve.n <= 64 ? 64
+                    : plan->solve.n <= 128              ? 128
+                                                        : SOLVE_BLOCK_MOST;
     code = blasd_cuda_return(job, (size_t)plan->batch.total * sizeof(int), &host,
                              (void **)&plan->batch.flags, err);
     plan->flags = (int *)host;
@@ -280,9 +265,11 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (code == 0 && plan->way == WAY_STEPS) code = take_library(job, plan, err);
     if (code == 0 && plan->way == WAY_LARGE)
         code = solve_large_prepare(job, &plan->large, &plan->batch, plan->single, err);
-    if (code == 0 && (plan->way == WAY_LANES || plan->way == WAY_BLOCKS))
-        code =
-            plan->single ? share_fused<float>(job, plan, err) : share_fused<double>(job, plan, err);
+    if (code == 0 && plan->way == WAY_LANES)
+        code = solve_share_lanes(job, &plan->batch, plan->single, err);
+    if (code == 0 && plan->way == WAY_BLOCKS)
+        code = plan->single ? share_blocks<float>(job, plan, err)
+                            : share_blocks<double>(job, plan, err);
     return code;
 }
 
@@ -319,7 +306,7 @@ template <class T>
 static int launch_steps(struct blasd_cuda_job *job, const struct solve_plan *plan,
                         struct blasd_err *err) {
     struct solve_steps steps = plan->steps;
-    size_t bytes = (size_t)room_bytes(plan, false, false);
+    size_t bytes = (size_t)room_bytes(plan, {false, false, solve_has_panels(plan->batch.shape)});
     dim3 block((unsigned)plan->threads);
     int code = 0;
     for (int64_t first = 0; code == 0 && first < plan->batch.total; first += plan->chunk) {

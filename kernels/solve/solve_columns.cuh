@@ -50,8 +50,18 @@ template <class Team, class T> static __device__ __noinline__ void residual(solv
         int i = base + s.team.rank() / share;
         bool here = i < s.n();
         double hi = here && part == 0 ? (double)s.room.b[i] : 0, lo = 0;
-        for (int j = part; here && j < s.n(); j += share)
-            subtract_product(hi, lo, s.matrix(i, j), s.room.x[j]);
+        for (int first = part; here && first < s.n(); first += 8 * share) {
+            T v[8];
+            BLASD_UNROLL
+            for (int q = 0; q < 8; q++) v[q] = s.raw(i, least(first + q * share, s.n() - 1));
+            BLASD_UNROLL
+            for (int q = 0; q < 8; q++) {
+                int j = first + q * share;
+                if (j >= s.n()) continue;
+                if (!s.keeps && s.state.scaled) v[q] = s.scaled_by(v[q], i, j);
+                subtract_product(hi, lo, v[q], s.room.x[j]);
+            }
+        }
         for (int by = share / 2; by > 0; by /= 2) {
             double other_hi = __shfl_xor_sync(BLASD_WARP_ALL, hi, by);
             double other_lo = __shfl_xor_sync(BLASD_WARP_ALL, lo, by);

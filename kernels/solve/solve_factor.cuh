@@ -1,128 +1,32 @@
 /* Factors of one matrix by one team, in shared memory or in global, and what substitutes with them.
  * Element (i, j) is t(i, j); a factor stands where the matrix was.
  *
- * LU and Cholesky of a block go in panels of 8 columns: the crew makes a panel, the block updates
- * what is right of it in tiles of registers, so that shared memory is read once for 8 columns.
- * Smaller teams take the whole matrix as one panel. Read next: solve_system.cuh. */
+ * Cholesky of a block, and LU of more unknowns than it has threads, go in panels of 8 columns: the
+ * crew makes a panel, the block updates what is right of it in tiles of registers. Smaller teams
+ * take the whole matrix as one panel. Read next: solve_system.cuh. */
 #ifndef BLASD_KERNELS_SOLVE_FACTOR_CUH
 #define BLASD_KERNELS_SOLVE_FACTOR_CUH
 
-#include "kernels/solve/solve_team.cuh"
+#include "kernels/solve/solve_block.cuh"
 
-#define SOLVE_PANEL 8
-#define SOLVE_DIAGONAL BLASD_WARP /* rows of a block whose inverse the estimate uses: a warp's */
+#define SOLVE_CREW_PANEL 8
 
-template <class T> struct vector_view {
-    T *p;
-    int step;
-    __device__ T &operator[](int i) const {
-        return p[i * step];
+/* x := T^-1 x for a triangle T; forward: the lower one. Of a team that has a lane for each row. */
+template <int W, class T>
+static __device__ __noinline__ void substitute(const team_of_lanes<W> &team, matrix_view<T> t,
+                                               int n, bool forward, bool unit, vector_view<T> x) {
+    int p = team.rank(), i = forward ? p : n - 1 - p;
+    bool here = p < n;
+    T v = here ? x[i] : (T)0, own = here && !unit ? t(i, i) : (T)1;
+    T inverse = 1 / own;
+    bool safe = is_finite((double)inverse); /* a pivot may be denormal */
+    for (int k = 0; k < n; k++) {
+        if (p == k && !unit) v = safe ? v * inverse : v / own;
+        T other = team.shuffle(v, k);
+        if (here && p > k) v -= t(i, forward ? k : n - 1 - k) * other;
     }
-};
-template <class T> struct matrix_view {
-    T *p;
-    int row, column;
-    __device__ T &operator()(int i, int j) const {
-        return p[i * row + j * column];
-    }
-    __device__ matrix_view turned() const {
-        return {p, column, row};
-    }
-};
-
-/* x := T^-1 x for a triangle T; forward: the lower one. The crew solves as many rows as it has
- * lanes, each lane with its row in a register; then all update the rest. */
-template <class Team, class T>
-static __device__ __noinline__ void substitute(const Team &team, matrix_view<T> t, int n,
-                                               bool forward, bool unit, vector_view<T> x) {
-    constexpr int W = Team::width;
-    for (int done = 0; done < n; done += W) {
-        int m = n - done < W ? n - done : W;
-        int base = forward ? done : n - 1 - done, by = forward ? 1 : -1;
-        if (team.rank() < W) {
-            auto crew = team.crew();
-            int p = crew.rank(), i = base + by * p;
-            bool here = p < m;
-            T v = here ? x[i] : (T)0, own = here && !unit ? t(i, i) : (T)1;
-            T inverse = 1 / own;
-            bool safe = is_finite((double)inverse); /* a pivot may be denormal */
-            for (int k = 0; k < m; k++) {
-                if (p == k && !unit) v = safe ? v * inverse : v / own;
-                T other = crew.shuffle(v, k);
-                if (here && p > k) v -= t(i, base + by * k) * other;
-            }
-            if (here) x[i] = v;
-        }
-        team.sync();
-        for (int q = done + m + team.rank(); q < n; q += team.size()) {
-            int i = (forward ? 0 : n - 1) + by * q;
-            T sum = 0;
-            for (int k = 0; k < m; k++) sum += t(i, base + by * k) * x[base + by * k];
-            x[i] -= sum;
-        }
-        team.sync();
-    }
-}
-
-/* ---- the inverses of a triangle's blocks on the diagonal ---- */
-
-/* Numbers that they take: blocks of SOLVE_DIAGONAL, columns an odd step apart. */
-static __host__ __device__ inline int64_t solve_diagonal_count(int64_t n) {
-    return (n + SOLVE_DIAGONAL - 1) / SOLVE_DIAGONAL * SOLVE_DIAGONAL * (SOLVE_DIAGONAL + 1);
-}
-template <class T> static __device__ inline matrix_view<T> diagonal_block(matrix_view<T> d, int b) {
-    return {d.p + b * SOLVE_DIAGONAL * (SOLVE_DIAGONAL + 1), d.row, d.column};
-}
-
-/* Those of the lower triangle t; of a unit one, what is below the diagonal. A warp a block, a lane
- * a column. False: one is not finite, for a pivot was too small. */
-template <class T>
-static __device__ __noinline__ bool invert_diagonal(const team_of_block &team, matrix_view<T> t,
-                                                    int n, bool unit, matrix_view<T> inverse) {
-    int lane = team.rank() % BLASD_WARP, good = 1;
-    for (int b = team.rank() / BLASD_WARP; b * SOLVE_DIAGONAL < n; b += team.size() / BLASD_WARP) {
-        int base = b * SOLVE_DIAGONAL, m = n - base < SOLVE_DIAGONAL ? n - base : SOLVE_DIAGONAL;
-        matrix_view<T> to = diagonal_block(inverse, b);
-        for (int i = 0; i < m; i++) {
-            T own = unit ? (T)1 : 1 / t(base + i, base + i), sum;
-            if (lane > i || (unit && lane == i)) continue;
-            sum = lane == i ? (T)-1 : unit ? t(base + i, base + lane) : (T)0;
-            for (int k = unit ? lane + 1 : lane; k < i; k++)
-                sum += t(base + i, base + k) * to(k, lane);
-            to(i, lane) = -sum * own;
-            good &= is_finite((double)to(i, lane));
-        }
-    }
-    return !team.any(!good);
-}
-
-/* substitute by them, which waits once for a block where that waits for each row. */
-template <class T>
-static __device__ __noinline__ void substitute_inverted(const team_of_block &team, matrix_view<T> t,
-                                                        matrix_view<T> inverse, int n, bool forward,
-                                                        bool unit, vector_view<T> x) {
-    int blocks = (n + SOLVE_DIAGONAL - 1) / SOLVE_DIAGONAL;
-    for (int step = 0; step < blocks; step++) {
-        int b = forward ? step : blocks - 1 - step, base = b * SOLVE_DIAGONAL;
-        int m = n - base < SOLVE_DIAGONAL ? n - base : SOLVE_DIAGONAL;
-        matrix_view<T> own = diagonal_block(inverse, b);
-        if (team.rank() < BLASD_WARP) {
-            int i = team.rank();
-            T sum = unit && i < m ? x[base + i] : (T)0;
-            for (int k = 0; k < m; k++)
-                if (i < m && (k == i ? !unit : (k < i) == forward)) sum += own(i, k) * x[base + k];
-            __syncwarp();
-            if (i < m) x[base + i] = sum;
-        }
-        team.sync();
-        int first = forward ? base + m : 0, end = forward ? n : base;
-        for (int i = first + team.rank(); i < end; i += team.size()) {
-            T sum = 0;
-            for (int k = base; k < base + m; k++) sum += t(i, k) * x[k];
-            x[i] -= sum;
-        }
-        team.sync();
-    }
+    if (here) x[i] = v;
+    team.sync();
 }
 
 /* f(i, c) -= f(i, k) g(k, c) for rows and columns from `from` on and k in the panel; in tiles of 4
@@ -210,7 +114,7 @@ static __device__ __noinline__ void lu_column(const Crew &crew, matrix_view<T> f
 template <class Team, class T>
 static __device__ __noinline__ int factor_lu(const Team &team, matrix_view<T> f, int n,
                                              vector_view<int> order, vector_view<int> swaps) {
-    int width = Team::block ? SOLVE_PANEL : n, info = 0;
+    int width = Team::block ? SOLVE_CREW_PANEL : n, info = 0;
     for (int i = team.rank(); i < n; i += team.size()) order[i] = i;
     team.sync();
     for (int j = 0; j < n; j += width) {
@@ -248,7 +152,7 @@ static __device__ inline float root_of(float x) {
 /* Returns the order of the first minor that is not positive, or 0. */
 template <class Team, class T>
 static __device__ __noinline__ int factor_cholesky(const Team &team, matrix_view<T> f, int n) {
-    int width = Team::block ? SOLVE_PANEL : n, info = 0;
+    int width = Team::block ? SOLVE_CREW_PANEL : n, info = 0;
     for (int j = 0; j < n; j += width) {
         int end = j + width < n ? j + width : n;
         if (team.rank() < Team::width) {

@@ -11,6 +11,7 @@
 #define SOLVE_COLUMNS_EACH 8 /* columns that a block takes, where columns are shared out */
 #define SOLVE_WALK_MOST 8
 #define SMALL_THREADS 64
+#define SOLVE_GRID_MOST (1 << 16)
 
 /* One tensor of each task, at even steps. */
 struct solve_tensor {
@@ -26,8 +27,13 @@ struct solve_batch {
     int64_t items, a_items, total; /* of one task; matrices of one task; of all tasks */
     int walk_rank;                 /* how a task's systems take their matrices and columns */
     int64_t walk[SOLVE_WALK_MOST], walk_a[SOLVE_WALK_MOST], walk_b[SOLVE_WALK_MOST];
-    bool left; /* solve_by_lanes: only what solve_small has left */
+    bool left;     /* solve_by_lanes: only what solve_small has left */
+    void *factors; /* solve_by_blocks: room for each block, or NULL: they fit shared memory */
 };
+
+/* In prepare only. `single`: float32. */
+int solve_share_lanes(struct blasd_cuda_job *job, const struct solve_batch *batch, bool single,
+                      struct blasd_err *err);
 
 static __device__ inline int64_t walk_item(const struct solve_batch &batch, const int64_t *steps,
                                            int64_t at) {
@@ -90,26 +96,32 @@ struct solve_carver {
     }
 };
 
-/* Bytes of shared memory that a system takes: with its factors (of a block, and what it inverts of
- * them), and with its matrix too. */
+/* What of a system lies in shared memory, beside its vectors. */
+struct solve_shared {
+    bool factors, keeps; /* the factors, and with them what is inverted of them; the matrix too */
+    bool strip;          /* for LU by panels */
+};
+
 template <class T>
-static __host__ __device__ inline int64_t solve_room_bytes(int64_t n, bool factors, bool keeps) {
-    int64_t squares = (factors ? 1 : 0) + (keeps ? 1 : 0);
-    int64_t diagonal = factors && !keeps ? solve_diagonal_count(n) : 0;
+static __host__ __device__ inline int64_t solve_room_bytes(int64_t n, struct solve_shared has) {
+    int64_t squares = (has.factors ? 1 : 0) + (has.keeps ? 1 : 0);
+    int64_t diagonal = has.factors && !has.keeps ? solve_diagonal_count(n) : 0;
+    int64_t strip = has.strip ? solve_strip_count<T>(n) * (int64_t)sizeof(solve_pack<T>) : 0;
     int64_t bytes =
-        8 * n + (int64_t)sizeof(T) * (squares * n * (n | 1) + diagonal + 6 * n) + 16 * n;
+        8 * n + (int64_t)sizeof(T) * (squares * n * (n | 1) + diagonal + 6 * n) + 16 * n + strip;
     return (bytes + 15) / 16 * 16;
 }
 
 template <class T>
-static __device__ inline struct solve_room<T> carve(struct solve_carver from, int n, bool factors,
-                                                    bool keeps) {
+static __device__ inline struct solve_room<T> carve(struct solve_carver from, int n,
+                                                    struct solve_shared has) {
     struct solve_room<T> room = {};
+    if (has.strip) room.strip = from.take<solve_pack<T>>((int)solve_strip_count<T>(n)).p;
     room.v = from.take<double>(n);
-    if (factors) room.f = from.take_square<T>(n);
-    if (keeps) room.m = from.take_square<T>(n);
-    if (factors && !keeps)
-        room.diagonal = {from.take<T>((int)solve_diagonal_count(n)).p, 1, SOLVE_DIAGONAL + 1};
+    if (has.factors) room.f = from.take_square<T>(n);
+    if (has.keeps) room.m = from.take_square<T>(n);
+    if (has.factors && !has.keeps)
+        room.diagonal = {from.take<T>((int)solve_diagonal_count(n)).p, SOLVE_DIAGONAL, 1};
     room.x = from.take<T>(n);
     room.b = from.take<T>(n);
     room.r = from.take<T>(n);
@@ -121,6 +133,16 @@ static __device__ inline struct solve_room<T> carve(struct solve_carver from, in
     room.row_scale = from.take<int>(n);
     room.column_scale = from.take<int>(n);
     return room;
+}
+
+/* Whether a block factors such a system by panels. */
+static __host__ __device__ inline bool
+solve_has_panels(const struct solve_shape &shape) {
+    return shape.assume == BLASD_ASSUME_GENERAL && shape.n <= SOLVE_BLOCK_MOST;
+}
+/* Numbers that the factors of a system take in global memory. */
+static __host__ __device__ inline int64_t solve_factors_count(int64_t n) {
+    return n * n + solve_diagonal_count(n);
 }
 
 /* ---- everything in one launch ---- */
@@ -205,22 +227,29 @@ __global__ void __launch_bounds__(64)
     const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
     const struct solve_batch &batch = share.args;
     int teams = (int)blockDim.x / W, mine = (int)threadIdx.x / W;
-    struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, true, true)};
-    struct solve_room<T> room = carve<T>(from, batch.shape.n, true, true);
+    struct solve_shared has = {true, true, false};
+    struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, has)};
+    struct solve_room<T> room = carve<T>(from, batch.shape.n, has);
     team_of_lanes<W> team;
     for (int64_t s = share.block() * teams + mine; s < batch.total; s += share.blocks() * teams)
         if (!batch.left || batch.flags[s] == SOLVE_LEFT) solve_one(team, batch, room, s);
 }
 
 template <class T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(SOLVE_BLOCK_MOST, 2)
     solve_by_blocks(const blasd_share<solve_batch> *shares, int count) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
     const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
     const struct solve_batch &batch = share.args;
-    struct solve_carver from = {shared};
-    struct solve_room<T> room = carve<T>(from, batch.shape.n, true, false);
+    struct solve_shared has = {batch.factors == nullptr, false, solve_has_panels(batch.shape)};
+    int n = batch.shape.n;
+    struct solve_room<T> room = carve<T>(solve_carver{shared}, n, has);
     team_of_block team;
+    if (batch.factors != nullptr) {
+        T *own = static_cast<T *>(batch.factors) + share.block() * solve_factors_count(n);
+        room.f = {own, 1, n};
+        room.diagonal = {own + n * n, SOLVE_DIAGONAL, 1};
+    }
     for (int64_t s = share.block(); s < batch.total; s += share.blocks())
         solve_one(team, batch, room, s);
 }
@@ -248,12 +277,12 @@ template <class T>
 static __device__ inline solve_room<T> room_of_step(const struct solve_steps &steps,
                                                     unsigned char *shared, int64_t matrix) {
     int n = steps.batch.shape.n;
-    struct solve_carver from = {shared};
-    struct solve_room<T> room = carve<T>(from, n, false, false);
+    struct solve_shared has = {false, false, solve_has_panels(steps.batch.shape)};
+    struct solve_room<T> room = carve<T>(solve_carver{shared}, n, has);
     room.f = {static_cast<T *>(steps.factors) + matrix * n * n, 1, n};
     room.beside = {static_cast<T *>(steps.beside) + matrix * n, 1};
-    room.diagonal = {static_cast<T *>(steps.diagonal) + matrix * solve_diagonal_count(n), 1,
-                     SOLVE_DIAGONAL + 1};
+    room.diagonal = {static_cast<T *>(steps.diagonal) + matrix * solve_diagonal_count(n),
+                     SOLVE_DIAGONAL, 1};
     room.order = {steps.numbers + 3 * matrix * n, 1};
     room.row_scale = {steps.numbers + (3 * matrix + 1) * n, 1};
     room.column_scale = {steps.numbers + (3 * matrix + 2) * n, 1};

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIXED_N 4096   /* from here on float32 factors are tried */
+#define MIXED_N 4096   /* from here on float32 factors are tried, where float64 is slow */
 #define MIXED_STEPS 20 /* of refinement with them */
 
 /* ---- right-hand sides ---- */
@@ -390,7 +390,8 @@ const char *solve_large_name(const struct solve_large *l) {
 
 static bool wants_mixed(const struct solve_large *l) {
     const char *from = getenv("BLASD_SOLVE_MIXED");
-    long least = from != nullptr ? strtol(from, nullptr, 10) : MIXED_N;
+    long slow = l->job->facts->float64_cost > 2 ? MIXED_N : 0;
+    long least = from != nullptr ? strtol(from, nullptr, 10) : slow;
     return !l->single && l->batch.shape.assume == BLASD_ASSUME_GENERAL &&
            l->batch.shape.refinement != BLASD_REFINE_NONE && least > 0 && l->n >= least;
 }

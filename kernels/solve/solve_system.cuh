@@ -67,6 +67,7 @@ enum solve_inverse { SOLVE_INVERSE, SOLVE_OWN_INVERSE, SOLVE_CONDITION };
 template <class T> struct solve_room {
     matrix_view<T> f, m;          /* the factors; the scaled matrix, where the team keeps it */
     matrix_view<T> diagonal;      /* of a block: inverses on the diagonal, for the estimate */
+    solve_pack<T> *strip;         /* of a block: rows of U, for LU by panels; or NULL */
     vector_view<T> x, b, r, d, y; /* y also holds QR's scalars */
     vector_view<T> beside;        /* of LDL' */
     vector_view<double> v;
@@ -103,15 +104,18 @@ template <class Team, class T> struct solver {
 
     /* of op(a), as its structure has it */
     __device__ T element(int i, int j) const {
-        if (symmetric() && i > j) return a[j * shape.a_row + i * shape.a_column];
-        if (shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR && i < j) return 0;
-        if (shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j) return 0;
-        return a[i * shape.a_row + j * shape.a_column];
+        bool below = symmetric() && i > j;
+        bool none = (shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR && i < j) ||
+                    (shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j);
+        T value = a[(below ? j : i) * shape.a_row + (below ? i : j) * shape.a_column];
+        return none ? (T)0 : value;
     }
     /* of the scaled matrix */
     __device__ T scaled_element(int i, int j) const {
         T value = element(i, j);
-        if (!state.scaled) return value;
+        return state.scaled ? scaled_by(value, i, j) : value;
+    }
+    __device__ T scaled_by(T value, int i, int j) const {
         return (T)ldexp((double)value, room.row_scale[i] + room.column_scale[j]);
     }
     /* of the scaled matrix, from where it is nearest */
@@ -134,6 +138,32 @@ template <class Team, class T> struct solver {
             int slow = at / n(), fast = at - slow * n();
             int i = by_rows ? slow : fast, j = by_rows ? fast : slow;
             to(i, j) = give(i, j);
+        }
+        team.sync();
+    }
+    /* The same for a block, which takes patches of whole sectors in the matrix' rows and in the
+     * factors' columns, several at a time. */
+    __device__ void bring() {
+        int high = shape.a_column == 1 ? 4 : BLASD_WARP, wide = BLASD_WARP / high;
+        int down = (n() + high - 1) / high, all = down * ((n() + wide - 1) / wide);
+        int lane = team.rank() % BLASD_WARP, warps = team.size() / BLASD_WARP;
+        matrix_view<T> to = room.f;
+        bool scaled = state.scaled;
+        for (int first = team.rank() / BLASD_WARP; first < all; first += 8 * warps) {
+            T v[8];
+            BLASD_UNROLL
+            for (int q = 0; q < 8; q++) {
+                int at = least(first + q * warps, all - 1);
+                int i = at % down * high + lane / wide, j = at / down * wide + lane % wide;
+                v[q] = element(least(i, n() - 1), least(j, n() - 1));
+            }
+            BLASD_UNROLL
+            for (int q = 0; q < 8; q++) {
+                int at = first + q * warps;
+                int i = at % down * high + lane / wide, j = at / down * wide + lane % wide;
+                if (at >= all || i >= n() || j >= n()) continue;
+                to(i, j) = scaled ? scaled_by(v[q], i, j) : v[q];
+            }
         }
         team.sync();
     }
@@ -165,10 +195,17 @@ template <class Team, class T> struct solver {
         int width = Team::block ? BLASD_WARP : 1, lane = team.rank() % width;
         for (int l = team.rank() / width; l < n(); l += team.size() / width) {
             double most = 0, sum = 0;
-            for (int k = lane; k < n(); k += width) {
-                double size = size_of((double)raw_along(by_rows, l, k));
-                most = size > most ? size : most;
-                sum += e != 0 ? ldexp(size, -e) : size;
+            for (int k = lane; k < n(); k += 8 * width) {
+                T v[8];
+                BLASD_UNROLL
+                for (int q = 0; q < 8; q++)
+                    v[q] = raw_along(by_rows, l, least(k + q * width, n() - 1));
+                BLASD_UNROLL
+                for (int q = 0; q < 8; q++) {
+                    double size = k + q * width < n() ? size_of((double)v[q]) : 0;
+                    most = size > most ? size : most;
+                    sum += e != 0 ? ldexp(size, -e) : size;
+                }
             }
             if constexpr (Team::block) {
                 most = team.crew().most(most);
@@ -179,10 +216,16 @@ template <class Team, class T> struct solver {
         }
         for (int k = team.rank(); k < n(); k += team.size()) {
             double most = 0, sum = 0;
-            for (int l = 0; l < n(); l++) {
-                double size = size_of((double)raw_along(by_rows, l, k));
-                most = size > most ? size : most;
-                sum += e != 0 ? ldexp(size, -e) : size;
+            for (int l = 0; l < n(); l += 8) {
+                T v[8];
+                BLASD_UNROLL
+                for (int q = 0; q < 8; q++) v[q] = raw_along(by_rows, least(l + q, n() - 1), k);
+                BLASD_UNROLL
+                for (int q = 0; q < 8; q++) {
+                    double size = l + q < n() ? size_of((double)v[q]) : 0;
+                    most = size > most ? size : most;
+                    sum += e != 0 ? ldexp(size, -e) : size;
+                }
             }
             across[k] = (T)most;
             across_most = sum > across_most ? sum : across_most;
@@ -275,29 +318,32 @@ template <class Team, class T> struct solver {
         load();
     }
     __device__ __noinline__ void load() {
-        fill(room.f, [&](int i, int j) { return matrix(i, j); });
+        if constexpr (Team::block)
+            bring();
+        else
+            fill(room.f, [&](int i, int j) { return matrix(i, j); });
     }
 
     /* ---- factors ---- */
 
-    __device__ void factor_lu_again() {
-        load();
+    __device__ int factor_general() {
         state.method = BLASD_SOLVED_LU;
-        state.info = factor_lu(team, room.f, n(), room.order, room.swaps);
+        if constexpr (Team::block)
+            if (room.strip != nullptr)
+                return factor_lu_by_panels(team, room.f, n(), room.order, room.strip);
+        return factor_lu(team, room.f, n(), room.order, room.swaps);
     }
     /* Where Cholesky fails the matrix is singular only if LU says so too. */
     __device__ void refuse(int minor) {
-        factor_lu_again();
+        load();
+        state.info = factor_general();
         state.singular = state.info != 0;
         state.info = minor;
     }
     __device__ __noinline__ void factor() {
         int minor, zero = n();
         switch (shape.assume) {
-        case BLASD_ASSUME_GENERAL:
-            state.method = BLASD_SOLVED_LU;
-            state.info = factor_lu(team, room.f, n(), room.order, room.swaps);
-            break;
+        case BLASD_ASSUME_GENERAL: state.info = factor_general(); break;
         case BLASD_ASSUME_SYMMETRIC:
             state.method = BLASD_SOLVED_LDLT;
             state.info = factor_ldlt(team, room.f, n(), room.order, room.beside);
@@ -333,12 +379,11 @@ template <class Team, class T> struct solver {
         matrix_view<T> t = turned ? room.f.turned() : room.f;
         if constexpr (Team::block) {
             matrix_view<T> d = turned ? room.diagonal.turned() : room.diagonal;
-            if (inverted) {
-                substitute_inverted(team, t, d, n(), forward, unit, x);
-                return;
-            }
+            if (!inverted) d.p = nullptr;
+            substitute_by_blocks(team, t, d, n(), forward, unit, x);
+        } else {
+            substitute(team, t, n(), forward, unit, x);
         }
-        substitute(team, t, n(), forward, unit, x);
     }
     /* Makes the inverses on the diagonal; false where the factors are better substituted with. */
     __device__ bool invert() {
@@ -519,11 +564,21 @@ template <class Team, class T> struct solver {
     __device__ __noinline__ double growth() const {
         double most = 0, size = 0;
         if (state.method != BLASD_SOLVED_LU) return 1;
-        for (int j = 0; j < n(); j++)
-            for (int i = team.rank(); i < n(); i += team.size()) {
-                double u = i <= j ? size_of((double)room.f(i, j)) : 0;
-                double own = state.most > 0 ? state.most : size_of((double)matrix(i, j));
-                most = u > most ? u : most;
+        for (int i = team.rank(); i < n(); i += team.size())
+            for (int j = i - i % BLASD_WARP; j < n(); j += 8) {
+                T v[8];
+                BLASD_UNROLL
+                for (int q = 0; q < 8; q++) v[q] = room.f(i, least(j + q, n() - 1));
+                BLASD_UNROLL
+                for (int q = 0; q < 8; q++) {
+                    double u = i <= j + q ? size_of((double)v[q]) : 0;
+                    most = u > most ? u : most;
+                }
+            }
+        size = state.most;
+        for (int i = team.rank(); !(state.most > 0) && i < n(); i += team.size())
+            for (int j = 0; j < n(); j++) {
+                double own = size_of((double)matrix(i, j));
                 size = own > size ? own : size;
             }
         most = team.most(most);

@@ -46,21 +46,3 @@ int direct_getrs_batched(struct blasd_gpu_stream *stream, enum blasd_dtype dtype
                                     pivots, (float *const *)b, n, &info, count),
                 "batched getrs");
 }
-
-int direct_gesv_mixed_size(struct blasd_gpu_stream *stream, int n, size_t *work,
-                           struct blasd_err *err) {
-    int code = blasd_gpu_solver(stream, err);
-    if (code != 0) return code;
-    return SOLVER(cusolverDnDSgesv_bufferSize(stream->solver, n, 1, nullptr, n, nullptr, nullptr, n,
-                                              nullptr, n, nullptr, work),
-                  "mixed gesv");
-}
-
-int direct_gesv_mixed(struct blasd_gpu_stream *stream, int n, void *a, void *b, void *x, void *work,
-                      size_t work_bytes, int *steps, int *info, struct blasd_err *err) {
-    int code = blasd_gpu_solver(stream, err);
-    if (code != 0) return code;
-    return SOLVER(cusolverDnDSgesv(stream->solver, n, 1, (double *)a, n, nullptr, (double *)b, n,
-                                   (double *)x, n, work, work_bytes, steps, info),
-                  "mixed gesv");
-}

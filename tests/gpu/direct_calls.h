@@ -21,11 +21,6 @@ int direct_gemm_grouped(struct blasd_gpu_stream *stream, enum blasd_dtype dtype,
 int direct_getrs_batched(struct blasd_gpu_stream *stream, enum blasd_dtype dtype, int n,
                          const void *const *a, const int *pivots, void *const *b, int count,
                          struct blasd_err *err);
-/* float64 by float32 factors and refinement; waits for the stream. */
-int direct_gesv_mixed_size(struct blasd_gpu_stream *stream, int n, size_t *work,
-                           struct blasd_err *err);
-int direct_gesv_mixed(struct blasd_gpu_stream *stream, int n, void *a, void *b, void *x, void *work,
-                      size_t work_bytes, int *steps, int *info, struct blasd_err *err);
 #ifdef __cplusplus
 }
 #endif

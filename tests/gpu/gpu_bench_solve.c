@@ -1,6 +1,7 @@
 /* solve on the GPU beside the direct cuBLAS and cuSOLVER calls on operands in device memory: stacks
- * of small systems, and one large system with and without factors in float32. The direct calls
- * factor a copy that they make first, as ours do; they neither refine nor estimate a condition. */
+ * of small systems, and one large system with factors in float64 and in float32. The direct calls
+ * factor a copy that they make first, as ours do; they neither refine nor estimate a condition.
+ * gpu_bench_solve [SCALE [TEST]] */
 #include "gpu_bench.h"
 
 #include "direct_calls.h"
@@ -42,7 +43,7 @@ static struct trial *systems(enum blasd_dtype dtype, int64_t count, int64_t n,
 struct direct {
     enum blasd_dtype dtype;
     int64_t n, count;
-    void *given_a, *given_b, *a, *b, *x, *work, *host_work;
+    void *given_a, *given_b, *a, *b, *work, *host_work;
     void **table_a, **table_b; /* in device memory */
     int *pivots, *info;
     int64_t *wide_pivots;
@@ -97,7 +98,6 @@ static struct direct direct_make(const struct trial *t, enum blasd_dtype dtype, 
     d.given_b = device_memory(d.bytes_b);
     d.a = device_memory(d.bytes_a);
     d.b = device_memory(d.bytes_b);
-    d.x = device_memory(d.bytes_b);
     d.pivots = device_memory((size_t)(count * n) * sizeof(int));
     d.wide_pivots = device_memory((size_t)n * sizeof(int64_t));
     d.info = device_memory((size_t)count * sizeof(int));
@@ -112,7 +112,6 @@ static void direct_free(struct direct *d) {
     bench_memory_free(d->given_b);
     bench_memory_free(d->a);
     bench_memory_free(d->b);
-    bench_memory_free(d->x);
     bench_memory_free(d->pivots);
     bench_memory_free(d->wide_pivots);
     bench_memory_free(d->info);
@@ -150,14 +149,6 @@ static int single_calls(void *arg, struct blasd_gpu_stream *stream, struct blasd
                                      d->b, d->n, d->info, err);
     return code;
 }
-static int mixed_calls(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    struct direct *d = arg;
-    int steps = 0, n = (int)d->n, code = copies(d, stream, err);
-    if (code != 0) return code;
-    return direct_gesv_mixed(stream, n, d->a, d->b, d->x, d->work, d->work_bytes, &steps, d->info,
-                             err);
-}
-
 static double flops_of(int64_t count, int64_t n) {
     double m = (double)n;
     return (double)count * (2.0 / 3 * m * m * m + 2 * m * m);
@@ -184,14 +175,19 @@ static void stack_of(enum blasd_dtype dtype, int64_t count, int64_t n) {
     direct_free(&d);
 }
 
-static void stacks(void **state) {
-    static const int64_t cases[][2] = {{10000, 4}, {10000, 8},  {1000, 32},
-                                       {1000, 64}, {1000, 128}, {1024, 256}};
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+static void stacks(const int64_t cases[3][2]) {
+    for (int i = 0; i < 3; i++) {
         stack_of(BLASD_float64, scaled(cases[i][0]), cases[i][1]);
         stack_of(BLASD_float32, scaled(cases[i][0]), cases[i][1]);
     }
+}
+static void small_stacks(void **state) {
+    (void)state;
+    stacks((const int64_t[3][2]){{10000, 4}, {10000, 8}, {1000, 32}});
+}
+static void middle_stacks(void **state) {
+    (void)state;
+    stacks((const int64_t[3][2]){{1000, 64}, {1000, 128}, {1024, 256}});
 }
 
 /* Ten thousand jobs of one system each, as they come from a queue. */
@@ -210,57 +206,53 @@ static void many_jobs(void **state) {
     free(list);
 }
 
-static void take_work(struct direct *d, bool mixed) {
+static void take_work(struct direct *d) {
     const struct blasd_gpu_library *calls = &blasd_gpu_calls;
     struct blasd_gpu_stream *stream;
     struct blasd_err err = {0};
     assert_int_equal(calls->stream_open(trial_device()->gpu, &stream, &err), 0);
-    if (mixed)
-        assert_int_equal(direct_gesv_mixed_size(stream, (int)d->n, &d->work_bytes, &err), 0);
-    else
-        assert_int_equal(calls->getrf_size(stream, d->dtype, d->n, d->n, d->n, &d->work_bytes,
-                                           &d->host_bytes, &err),
-                         0);
+    assert_int_equal(
+        calls->getrf_size(stream, d->dtype, d->n, d->n, d->n, &d->work_bytes, &d->host_bytes, &err),
+        0);
     calls->stream_close(stream);
-    if (d->work != NULL) bench_memory_free(d->work);
-    free(d->host_work);
     d->work = device_memory(d->work_bytes);
     d->host_work = malloc(d->host_bytes + 1);
     assert_non_null(d->host_work);
 }
 
-static void one_large(void **state) {
-    int64_t n = scaled(16384);
+/* With float64 factors, and with float32 ones, whichever this card would have. */
+static void one_of(int64_t n) {
+    static const char *const mixed[2][2] = {{"0", "float64"}, {"1", "float32"}};
     struct trial *t = systems(BLASD_float64, 1, n, "auto");
     struct direct d = direct_make(t, BLASD_float64, 1, n);
-    struct bench_run run;
-    char what[64];
-    (void)state;
-    take_work(&d, false);
-    run = bench_batch(&t, 1);
-    snprintf(what, sizeof what, "one of %lld float64", (long long)n);
-    bench_row("solve", what, &run, flops_of(1, n), "cusolverDnXgetrf, Xgetrs",
-              bench_direct(single_calls, &d));
-    take_work(&d, true);
-    bench_row("solve", what, &run, flops_of(1, n), "cusolverDnDSgesv",
-              bench_direct(mixed_calls, &d));
-    setenv("BLASD_SOLVE_MIXED", "0", 1);
-    run = bench_batch(&t, 1);
+    double direct_us;
+    take_work(&d);
+    direct_us = bench_direct(single_calls, &d);
+    for (int i = 0; i < 2; i++) {
+        struct bench_run run;
+        char what[64];
+        setenv("BLASD_SOLVE_MIXED", mixed[i][0], 1);
+        run = bench_batch(&t, 1);
+        snprintf(what, sizeof what, "one of %lld float64, %s factors", (long long)n, mixed[i][1]);
+        bench_row("solve", what, &run, flops_of(1, n), "cusolverDnXgetrf, Xgetrs", direct_us);
+    }
     unsetenv("BLASD_SOLVE_MIXED");
-    take_work(&d, false);
-    snprintf(what, sizeof what, "one of %lld float64, float64 factors", (long long)n);
-    bench_row("solve", what, &run, flops_of(1, n), "cusolverDnXgetrf, Xgetrs",
-              bench_direct(single_calls, &d));
     direct_free(&d);
     trial_free(t);
+}
+static void one_large(void **state) {
+    (void)state;
+    for (int64_t n = 4096; n <= 16384; n *= 2) one_of(scaled(n));
 }
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stacks),
+        cmocka_unit_test(small_stacks),
+        cmocka_unit_test(middle_stacks),
         cmocka_unit_test(many_jobs),
         cmocka_unit_test(one_large),
     };
     if (argc > 1) scale = strtod(argv[1], NULL);
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

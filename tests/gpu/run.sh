@@ -99,8 +99,8 @@ part_answers() {
 }
 part_launches() {
     local n
-    for n in 87 88 89 90 91 217 218 1005 1006 1015 1024; do beside "float32-$n" "$build/gpu/gpu_launch" float32 $n; done
-    for n in 57 58 59 60 61 148 149 670 671 676 682 683; do beside "float64-$n" "$build/gpu/gpu_launch" float64 $n; done
+    for n in 87 88 89 90 91 256 257 1005 1006 1015 1024; do beside "float32-$n" "$build/gpu/gpu_launch" float32 $n; done
+    for n in 57 58 59 60 61 256 257 670 671 676 682 683; do beside "float64-$n" "$build/gpu/gpu_launch" float64 $n; done
 }
 part_solve() { step bench "$build/gpu/gpu_bench_solve"; }
 part_distance() { step bench "$build/gpu/gpu_bench_distance"; }
