@@ -4,8 +4,7 @@
  * floor. What PyTorch and CuPy take for the least squares alone is in peers.py. */
 #include "gpu_bench.h"
 
-static double scale = 1;      /* of counts; less than 1 tries the program out */
-static const char *only = ""; /* cases with this in their names alone are run */
+static double scale = 1; /* of counts; less than 1 tries the program out */
 
 static int64_t scaled(int64_t n) {
     int64_t m = (int64_t)((double)n * scale);
@@ -77,7 +76,7 @@ static void tall(void **state) {
             snprintf(what, sizeof what, "%lld x %lld %s%s%s%s", (long long)n, (long long)p,
                      dtype == 0 ? "float32" : "float64", m == 0 ? "" : ", ",
                      m == 0 ? "" : methods[m], m == 3 ? " 10000 steps" : "");
-            if (strstr(what, only) == NULL) continue;
+            if (!bench_wanted(what)) continue;
             t = problem(dtype == 0 ? BLASD_float32 : BLASD_float64, 0, n, p, methods[m]);
             if (m == 3) trial_set_int(t, "iterations", 10000);
             if (m == 3) trial_set_float(t, "learning_rate", 1e-3);
@@ -169,7 +168,7 @@ static void wide(void **state) {
         char what[64];
         snprintf(what, sizeof what, "%lld x %lld float64, no intercept", (long long)n,
                  (long long)p);
-        if (strstr(what, only) == NULL) continue;
+        if (!bench_wanted(what)) continue;
         t = problem(BLASD_float64, 0, n, p, "ols");
         trial_set_bool(t, "fit_intercept", false);
         run = bench_batch(&t, 1);
@@ -187,7 +186,7 @@ static void tall_with_everything(void **state) {
     char what[64];
     (void)state;
     snprintf(what, sizeof what, "%lld x %lld float64, HC3, residuals", (long long)n, (long long)p);
-    if (strstr(what, only) == NULL) return;
+    if (!bench_wanted(what)) return;
     t = problem(BLASD_float64, 0, n, p, "ols");
     trial_set_choice(t, "cov_type", "HC3");
     trial_set_bool(t, "residuals", true);
@@ -207,7 +206,7 @@ static void many_small(void **state) {
         char what[64];
         snprintf(what, sizeof what, "%lld of %lld x %lld float64%s%s", (long long)batch,
                  (long long)n, (long long)p, m == 0 ? "" : ", ", m == 0 ? "" : methods[m]);
-        if (strstr(what, only) == NULL) continue;
+        if (!bench_wanted(what)) continue;
         t = problem(BLASD_float64, batch, n, p, methods[m]);
         if (m == 2) trial_set_float(t, "alpha", 0.01);
         run = bench_batch(&t, 1);
@@ -225,6 +224,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(many_small),
     };
     if (argc > 1) scale = strtod(argv[1], NULL);
-    if (argc > 2) only = argv[2];
+    if (argc > 2) bench_only = argv[2];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,12 +158,16 @@ static void stack_of(enum blasd_dtype dtype, int64_t count, int64_t n) {
     const char *type = dtype == BLASD_float64 ? "float64" : "float32";
     const char *call = dtype == BLASD_float64 ? "cublasDgetrfBatched, getrsBatched"
                                               : "cublasSgetrfBatched, getrsBatched";
-    struct trial *t = systems(dtype, count, n, "auto");
-    struct direct d = direct_make(t, dtype, count, n);
-    struct bench_run run = bench_batch(&t, 1);
+    struct trial *t;
+    struct direct d;
+    struct bench_run run;
     char what[64];
     snprintf(what, sizeof what, "%lld of %lldx%lld %s", (long long)count, (long long)n,
              (long long)n, type);
+    if (!bench_wanted(what)) return;
+    t = systems(dtype, count, n, "auto");
+    d = direct_make(t, dtype, count, n);
+    run = bench_batch(&t, 1);
     bench_row("solve", what, &run, flops_of(count, n), call, bench_direct(batched_calls, &d));
     trial_free(t);
     t = systems(dtype, count, n, "none");
@@ -175,32 +179,29 @@ static void stack_of(enum blasd_dtype dtype, int64_t count, int64_t n) {
     direct_free(&d);
 }
 
-static void stacks(const int64_t cases[3][2]) {
-    for (int i = 0; i < 3; i++) {
+static void stacks(void **state) {
+    static const int64_t cases[][2] = {{10000, 4}, {10000, 8},  {1000, 32},
+                                       {1000, 64}, {1000, 128}, {1024, 256}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stack_of(BLASD_float64, scaled(cases[i][0]), cases[i][1]);
         stack_of(BLASD_float32, scaled(cases[i][0]), cases[i][1]);
     }
-}
-static void small_stacks(void **state) {
-    (void)state;
-    stacks((const int64_t[3][2]){{10000, 4}, {10000, 8}, {1000, 32}});
-}
-static void middle_stacks(void **state) {
-    (void)state;
-    stacks((const int64_t[3][2]){{1000, 64}, {1000, 128}, {1024, 256}});
 }
 
 /* Ten thousand jobs of one system each, as they come from a queue. */
 static void many_jobs(void **state) {
     int count = (int)scaled(10000);
-    struct trial **list = calloc((size_t)count, sizeof *list);
+    struct trial **list;
     struct bench_run run;
     char what[64];
     (void)state;
+    snprintf(what, sizeof what, "%d jobs of one 8x8 float64", count);
+    if (!bench_wanted(what)) return;
+    list = calloc((size_t)count, sizeof *list);
     assert_non_null(list);
     for (int i = 0; i < count; i++) list[i] = systems(BLASD_float64, 1, 8, "auto");
     run = bench_batch(list, count);
-    snprintf(what, sizeof what, "%d jobs of one 8x8 float64", count);
     bench_row("solve", what, &run, flops_of(count, 8), "", 0);
     for (int i = 0; i < count; i++) trial_free(list[i]);
     free(list);
@@ -242,17 +243,20 @@ static void one_of(int64_t n) {
 }
 static void one_large(void **state) {
     (void)state;
-    for (int64_t n = 4096; n <= 16384; n *= 2) one_of(scaled(n));
+    for (int64_t n = 4096; n <= 16384; n *= 2) {
+        char what[64];
+        snprintf(what, sizeof what, "one of %lld float64", (long long)scaled(n));
+        if (bench_wanted(what)) one_of(scaled(n));
+    }
 }
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_stacks),
-        cmocka_unit_test(middle_stacks),
+        cmocka_unit_test(stacks),
         cmocka_unit_test(many_jobs),
         cmocka_unit_test(one_large),
     };
     if (argc > 1) scale = strtod(argv[1], NULL);
-    if (argc > 2) cmocka_set_test_filter(argv[2]);
+    if (argc > 2) bench_only = argv[2];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
