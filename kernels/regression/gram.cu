@@ -190,7 +190,8 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
 }
 
 int gram_range_blocks(const struct gram_shape *s) {
-    int64_t each = SCAN_EACH / (s->p + s->t) + 1, blocks = (s->n + each - 1) / each;
+    int columns = s->p + s->t > 0 ? s->p + s->t : 1; /* there may be no element */
+    int64_t each = SCAN_EACH / columns + 1, blocks = (s->n + each - 1) / each;
     return (int)at_most(blocks, (int64_t)s->units * 4);
 }
 

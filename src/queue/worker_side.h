@@ -25,6 +25,12 @@ struct blasd_worker_lease {
     int64_t offset_us; /* Redis' clock minus this process' steady one */
 };
 
+/* The last wait as it was sent: a formatted command. */
+struct blasd_worker_wait {
+    char *text; /* owned; NULL before the first */
+    int len, ms;
+};
+
 /* Where the exchange of worker_turn.c stands. */
 struct blasd_worker_turns {
     bool shared;     /* the last claim said that jobs of several tenants wait, or did of late */
@@ -42,8 +48,7 @@ struct blasd_worker_turns {
     int left;            /* jobs that claim has given and that have not ended */
     bool led;            /* and the wait for it has been sent behind it */
     bool busy;           /* the last wait was short */
-    char *wait;          /* owned: the last wait, as it was sent; NULL before the first */
-    int wait_len, wait_ms;
+    struct blasd_worker_wait wait;
     /* the turns that `next` and `claimed` answer; 0: there is none */
     uint64_t next_in, claimed_in;
     /* caller.connections when the last turn was answered, and when `holds` was told; 0: not yet */

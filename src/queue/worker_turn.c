@@ -39,9 +39,9 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     turns->next = NULL;
     turns->next_in = turns->claimed_in = 0;
     turns->answered_on = turns->held_on = 0;
-    redisFreeCommand(turns->wait);
-    turns->wait = NULL;
-    turns->wait_ms = 0;
+    redisFreeCommand(turns->wait.text);
+    turns->wait.text = NULL;
+    turns->wait.ms = 0;
     turns->unsure = turns->completion = turns->idle = turns->led = turns->busy = false;
     turns->jobs = turns->left = turns->soon_ms = 0;
     /* greater than any that another connection has used for this thread under this lease */
@@ -192,12 +192,12 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     blasd_caller_arg(caller, &queue->lease.device_class, 1);
     blasd_caller_text(caller, most);
     blasd_caller_text(caller, bytes);
-    bool leads = wants && count > 0 && turns->busy && turns->wait != NULL;
+    bool leads = wants && count > 0 && turns->busy && turns->wait.text != NULL;
     blasd_caller_text(caller, leads ? "1" : "0");
     add_completions(queue, completions, count);
     if (leads) {
-        caller->behind = turns->wait;
-        caller->behind_len = (size_t)turns->wait_len;
+        caller->behind = turns->wait.text;
+        caller->behind_len = (size_t)turns->wait.len;
     }
     int rc = blasd_caller_call(caller, &reply, err);
     if (rc == BLASD_CALL_LOST) blasd_worker_turns_reset(turns);
@@ -384,12 +384,12 @@ static int call_wait(struct blasd_worker_queue *queue, int timeout_ms, redisRepl
     const char *const words[] = {seconds, "1", key, "LEFT", "COUNT", REPLY_MOST};
     blasd_caller_command(caller, "BLMPOP");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) blasd_caller_text(caller, words[i]);
-    if (turns->wait_ms != timeout_ms) {
-        redisFreeCommand(turns->wait);
-        turns->wait = NULL;
-        turns->wait_len = (int)redisFormatCommandArgv(&turns->wait, (int)caller->words.count,
+    if (turns->wait.ms != timeout_ms) {
+        redisFreeCommand(turns->wait.text);
+        turns->wait.text = NULL;
+        turns->wait.len = (int)redisFormatCommandArgv(&turns->wait.text, (int)caller->words.count,
                                                       caller->words.argv, caller->words.lens);
-        turns->wait_ms = turns->wait_len > 0 ? timeout_ms : 0;
+        turns->wait.ms = turns->wait.len > 0 ? timeout_ms : 0;
     }
     caller->spin_ns = turns->busy ? AWAKE_NS : 0;
     return blasd_caller_call(caller, ret, err);
