@@ -1,7 +1,7 @@
 #!/bin/bash
 # `make test-gpu`: what only a machine with a GPU can tell, in parts that each end within eight minutes. Needs what blasd
-# is built with, nvcc among it, or what tests/gpu/pack.sh made on another machine; asks nothing.
-#   tests/gpu/run.sh [--out DIR] [--left] [--dry-run] [PART…]
+# is built with, nvcc among it, or with --packed what tests/gpu/pack.sh made on another machine; asks nothing.
+#   tests/gpu/run.sh [--out DIR] [--packed] [--left] [--dry-run] [PART…]
 # Parts, in order of worth; none named: all of them.
 #   conformance  the tests of every operation on the device
 #   answers      the numeric tests of the whole service, every job sent to the card: needs what tests/gpu/pack.sh made,
@@ -23,10 +23,11 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 all="conformance answers launches solve distance regression matmul peers service leaks memcheck synccheck racecheck ncu"
 build=${BUILD:-build/gpu} carry=${BLASD_CARRY:-build/carry}
-out=bench/results/gpu left="" dry="" parts=""
+out=bench/results/gpu packed="" left="" dry="" parts=""
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=${2:?--out DIR}; shift ;;
+        --packed) packed=1 ;;
         --left) left=1 ;;
         --dry-run) dry=1 ;;
         *) case " $all " in *" $1 "*) parts="$parts $1" ;; *) echo "test-gpu: no part $1; there are: $all"; exit 1 ;; esac ;;
@@ -38,7 +39,8 @@ make=(make --no-print-directory -s -f tests/gpu/Makefile "BUILD=$build")
 # a tool of the toolkit, which need not be in PATH
 tool() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null || echo "$1"; }
 
-if [ -x "$carry/gpu/gpu_probe" ] && [ -z "${BLASD_GPU_BUILT:-}" ]; then # packed elsewhere
+if [ -n "$packed" ]; then
+    [ -x "$carry/gpu/gpu_probe" ] || { echo "test-gpu: no programs in $carry/gpu; tests/gpu/pack.sh puts them there"; exit 1; }
     build=$carry BLASD_GPU_BUILT=1
     for file in "$carry"/lib/*; do # what the machine has itself is nearer to its own Python
         if ldconfig -p 2>/dev/null | grep -q "[[:space:]]${file##*/} "; then rm -f "$file"; fi
@@ -55,7 +57,9 @@ if [ -z "$dry" ] && [ -z "${BLASD_GPU_BUILT:-}" ]; then # BLASD_GPU_BUILT=1: the
 fi
 [ -n "$dry" ] || mkdir -p "$out/logs"
 names=""
-case $parts in *conformance* | *check*) if [ -e "$build/gpu/names" ]; then names=$(cat "$build/gpu/names"); else names=$("${make[@]}" gpu-names); fi ;; esac
+case $parts in
+    *conformance* | *check*) names=$(if [ -n "$packed" ]; then cat "$build/gpu/names"; else "${make[@]}" gpu-names; fi) ;;
+esac
 failed=0 deadline=0 part=""
 
 # step NAME COMMAND…: within what is left of the part's time

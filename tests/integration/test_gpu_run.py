@@ -89,6 +89,20 @@ def test_a_part_ends_in_time_and_what_is_left_can_be_done_later(machine):
     assert len(again) == 23 - len(before) and not set(before) & set(again)
 
 
+def test_packed_programs_are_run_only_where_that_is_asked_for(machine):
+    """A folder that was packed long ago stands in for no build."""
+    names = machine.build / "gpu" / "names"
+    names.write_text(f"{machine.build}/gpu/test_one")
+    machine.program("test_one", "echo packed")
+    said = run("--out", str(machine.out), "--packed", "conformance", BLASD_CARRY=str(machine.build))
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert machine.steps() == [["conformance", "test_one", "ok"]]
+    plain = run("--dry-run", "conformance", BLASD_CARRY=str(machine.build))
+    assert "test_one" not in plain.stdout and "test_matmul" in plain.stdout
+    none = run("--packed", "conformance", BLASD_CARRY=str(machine.build / "nowhere"))
+    assert none.returncode == 1 and "pack.sh" in none.stdout
+
+
 def test_what_cannot_be_run_is_said():
     done = run("everything")
     assert done.returncode == 1 and "no part everything" in done.stdout
