@@ -337,7 +337,7 @@ static __device__ __forceinline__ void pair_four(const double *from, double (&to
     to[0] = v.x, to[1] = v.y, to[2] = w.x, to[3] = w.y;
 }
 
-/* Which number of a tile's coordinates in shared memory is a thread's load `i`. */
+/* The point of a tile that its coordinate number e is of; a division by a constant is cheaper. */
 static __device__ __forceinline__ unsigned pair_load_row(unsigned e, unsigned deep) {
     return deep == PAIR_DEEP ? e / PAIR_DEEP : e / deep;
 }

@@ -184,13 +184,6 @@ __global__ void __launch_bounds__(TINY_THREADS)
 #define SMALL_EACH 4     /* rows and columns of a thread */
 #define SMALL_LOADS (SMALL_TILE * SMALL_DEPTH / SMALL_THREADS)
 
-/* Before loops over what a thread keeps in registers. */
-#ifdef __CUDACC__
-#define SMALL_UNROLL _Pragma("unroll")
-#else
-#define SMALL_UNROLL
-#endif
-
 static __host__ __device__ inline int64_t small_tiles(const struct tiny_batch &batch) {
     return ((int64_t)batch.m + SMALL_TILE - 1) / SMALL_TILE *
            (((int64_t)batch.n + SMALL_TILE - 1) / SMALL_TILE);
@@ -230,7 +223,7 @@ template <class In> struct small_loads {
     }
     /* The elements of the next slab, of which `left` depths are there. */
     __device__ void fetch(int64_t left) {
-        SMALL_UNROLL
+        BLASD_UNROLL
         for (int i = 0; i < SMALL_LOADS; i++) {
             bool there = line + i * more_lines < lines && depth + i * more_depth < left;
             own[i] = there ? load(from + i * along) : sums<In>{};
@@ -238,7 +231,7 @@ template <class In> struct small_loads {
         from += deeper;
     }
     __device__ void put(struct small_slab<sums<In>> &to) const {
-        SMALL_UNROLL
+        BLASD_UNROLL
         for (int i = 0; i < SMALL_LOADS; i++)
             to.at[depth + i * more_depth][line + i * more_lines] = own[i];
     }
@@ -258,11 +251,11 @@ static __device__ inline void small_finish(const struct tiny_batch &batch, int64
     Out *to = reinterpret_cast<Out *>(of_task(batch.out, task)) + item * batch.m * batch.n;
     bool whole = batch.n % SMALL_EACH == 0;
     if (column >= batch.n) return;
-    SMALL_UNROLL
+    BLASD_UNROLL
     for (int r = 0; r < SMALL_EACH; r++) {
         struct small_four<Out> four;
         if (row + r >= batch.m) return;
-        SMALL_UNROLL
+        BLASD_UNROLL
         for (int c = 0; c < SMALL_EACH; c++)
             if (whole || column + c < batch.n)
                 store(&four.v[c],
@@ -272,7 +265,7 @@ static __device__ inline void small_finish(const struct tiny_batch &batch, int64
                                                         column) = four;
             continue;
         }
-        SMALL_UNROLL
+        BLASD_UNROLL
         for (int c = 0; c < SMALL_EACH; c++)
             if (column + c < batch.n) to[(int64_t)(row + r) * batch.n + column + c] = four.v[c];
     }
@@ -314,7 +307,7 @@ __global__ void __launch_bounds__(SMALL_THREADS)
             y.fetch(k - l0 - SMALL_DEPTH);
             for (int l = 0; l < depth; l++) {
                 struct small_four<T> a = small_read(left.at[l], i), b = small_read(right.at[l], j);
-                SMALL_UNROLL
+                BLASD_UNROLL
                 for (int e = 0; e < SMALL_EACH * SMALL_EACH; e++)
                     sum[e / SMALL_EACH][e % SMALL_EACH] +=
                         a.v[e / SMALL_EACH] * b.v[e % SMALL_EACH];

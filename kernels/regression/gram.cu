@@ -427,8 +427,7 @@ static __device__ void put(struct twofold *to, struct twofold value, bool add) {
     *to = add ? two_add(*to, value) : value;
 }
 
-/* The partial sums of each element: some lanes take every so manieth, in order, then each other's.
- */
+/* The partial sums of each element: its lanes share them out, each in order, then add theirs. */
 template <int M, class... In> static __global__ void __launch_bounds__(THREADS) collect(In... in) {
     const auto &share = gram_share(in...);
     const struct gram_shape s = share.args.s;

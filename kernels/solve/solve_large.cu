@@ -390,8 +390,8 @@ const char *solve_large_name(const struct solve_large *l) {
 
 static bool wants_mixed(const struct solve_large *l) {
     const char *from = getenv("BLASD_SOLVE_MIXED");
-    long slow = l->job->facts->float64_cost > 2 ? MIXED_N : 0;
-    long least = from != nullptr ? strtol(from, nullptr, 10) : slow;
+    long usual = l->job->facts->float64_cost > 2 ? MIXED_N : 0;
+    long least = from != nullptr ? strtol(from, nullptr, 10) : usual;
     return !l->single && l->batch.shape.assume == BLASD_ASSUME_GENERAL &&
            l->batch.shape.refinement != BLASD_REFINE_NONE && least > 0 && l->n >= least;
 }

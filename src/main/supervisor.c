@@ -26,10 +26,8 @@
 #define NOTIFY_GRACE_MS 15000 /* what is on its way is answered, or takes too long */
 #define WORKER_GRACE_MS 5000  /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
-#define API_DELAY_NS                                                                               \
-    (10000 * BLASD_MS)  /* the longest that the front end waits for workers: a card takes seconds  \
-                         */
-#define REDIS_STARTS 3  /* tries before the first answer */
+#define API_DELAY_NS (10000 * BLASD_MS) /* to wait for workers, at most: a card takes seconds */
+#define REDIS_STARTS 3                  /* tries before the first answer */
 #define START_LONGER 12 /* times silence_s: drivers, and the choice of a BLAS, take their time */
 #define CHILD_STARTS 6  /* the same for workers and front end, before all is ready */
 
@@ -170,8 +168,7 @@ static void on_child_exit(struct child *child, int status, bool *again) {
     drain(up, BLASD_EXIT_FAILED);
 }
 
-/* Each worker serves, or has ended once: what that ended by will hardly be gone at the next start.
- */
+/* Each worker serves, or has ended once, which it will most likely do again. */
 static bool workers_settled(const struct supervisor *up) {
     for (int i = 0; i < up->worker_count; i++) {
         const struct child *child = &up->workers[i].child;
