@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "core/graph.h"
+#include "core/parallel.h"
 #include "core/wanted.h"
 #include "wire/frame_graph.h"
 #include "worker/map_io.h"
@@ -342,8 +343,10 @@ int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *de
     if (watch->sharers != NULL) running.watch.sharers = on_sharers;
     blasd_arena_init(&running.scratch, arena->max, SCRATCH_KEEP);
     code = open_graph(&running, arena, err);
+    blasd_parallel_close_together(true);
     if (code == 0 && (code = run_steps(&running, &at, err)) != 0)
         report_failed(&running, arena, at);
+    blasd_parallel_close_together(false);
     if (code == 0) code = report_results(&running, err);
     snprintf(task->method, sizeof task->method, "%d steps", running.graph.step_count);
     blasd_graph_release(&running.graph);
