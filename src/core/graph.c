@@ -123,7 +123,7 @@ void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job) {
 
 #define MOST_BYTES                                                                                 \
     (UINT64_C(1) << 56)   /* of each part: sums do not overflow, nor what is converted */
-#define REPORT_STEP 192   /* bytes that the report takes for a step, at the most */
+#define REPORT_STEP 208   /* bytes that the report takes for a step, at the most */
 #define REPORT_RESULT 192 /* and for a result */
 
 void blasd_graph_blame(const char *step, struct blasd_err *err) {

@@ -162,6 +162,14 @@ static void scaled_ones_are_looked_at(void **state) {
     trial_free(t);
 }
 
+static void taken_apart(void **state) {
+    struct trial *t = trial_new("qr");
+    (void)state;
+    give_rule(t, "a", &normal, BLASD_float64, 3, (int64_t[]){2, 9, 6});
+    assert_int_equal(same_as_copied(t), 0);
+    trial_free(t);
+}
+
 /* Of other dtypes than the kernel takes: converted on the host. */
 static void integers_are_converted(void **state) {
     struct trial *t = trial_new("solve");
@@ -211,6 +219,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_copied),
         cmocka_unit_test(some_are_copied),
         cmocka_unit_test(scaled_ones_are_looked_at),
+        cmocka_unit_test(taken_apart),
         cmocka_unit_test(integers_are_converted),
         cmocka_unit_test(systems),
         cmocka_unit_test(what_comes_in_slices),

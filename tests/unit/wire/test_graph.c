@@ -308,7 +308,11 @@ static void test_stored_graphs_that_are_damaged(void **state) {
 }
 
 static void test_reports(void **state) {
-    struct blasd_graph_ran ran = {.name = "a", .op = "matmul", .timing = {.compute_us = 5}};
+    struct blasd_graph_ran ran = {.name = "a",
+                                  .op = "matmul",
+                                  .timing = {.compute_us = 5},
+                                  .upload_bytes = 7,
+                                  .download_bytes = -1};
     const int64_t shape[] = {2, 1};
     struct blasd_tensor tensor = blasd_tensor_make(BLASD_float64, 2, shape);
     struct blasd_graph_report *report;
@@ -326,6 +330,8 @@ static void test_reports(void **state) {
     assert_null(report->ports[1].name);
     assert_int_equal(report->outputs[0].offset, 64);
     assert_int_equal(report->steps[0].timing.compute_us, 5);
+    assert_int_equal(report->steps[0].upload_bytes, 7);
+    assert_int_equal(report->steps[0].download_bytes, -1);
     assert_string_equal(report->steps[0].execution.method, "dgemm");
     free(report);
     /* outside the results */
