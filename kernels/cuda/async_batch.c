@@ -111,6 +111,13 @@ static int choose_moves(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return 0;
 }
 
+/* So that what is to stay does not take the place of what is read. */
+static void use_copies(struct blasd_cuda_slot *slot) {
+    for (int t = 0; t < slot->job.count; t++)
+        for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+            blasd_cuda_cache_use(slot->device, slot->job.tasks[t].names[i]);
+}
+
 /* All tasks' input 0, then all tasks' input 1, …: so equal tasks lie at equal steps. */
 static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct place in = {slot->inputs, BLASD_MAX_INPUTS, 0, input_of};
@@ -126,11 +133,11 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     code = blasd_cuda_arena_take(slot->device, &slot->arena, out_bytes, 256, &out_base, err);
     if (code == 0)
         code = blasd_cuda_arena_take(slot->device, &slot->arena, in_bytes, 256, &in_base, err);
-    /* copies that are used first, so that what is to stay does not take their place */
-    for (in.column = 0; code == 0 && in.column < in.columns; in.column++)
-        code = settle_column(slot, &in, in_base, &slot->up, err);
+    use_copies(slot);
     for (out.column = 0; code == 0 && out.column < out.columns; out.column++)
         code = settle_column(slot, &out, out_base, &slot->down, err);
+    for (in.column = 0; code == 0 && in.column < in.columns; in.column++)
+        code = settle_column(slot, &in, in_base, &slot->up, err);
     return code;
 }
 

@@ -125,6 +125,11 @@ static struct blasd_cuda_copy *add(struct blasd_device *device, const struct bla
     return copy;
 }
 
+void blasd_cuda_cache_use(struct blasd_device *device, const struct blasd_key *key) {
+    struct blasd_cuda_copy *copy = find(&device->cache, key);
+    if (copy != NULL) copy->in_use = true;
+}
+
 bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *key,
                            const void *place, size_t bytes) {
     struct blasd_cuda_cache *cache = &device->cache;

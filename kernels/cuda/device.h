@@ -148,6 +148,8 @@ struct blasd_cuda_cache {
     uint64_t bytes, turn;
     uint64_t brought; /* bytes that went to the host since somebody told of them */
 };
+/* What there is of that name (NULL: none) stays until the part is on its streams. */
+void blasd_cuda_cache_use(struct blasd_device *device, const struct blasd_key *key);
 /* An input of that name is to lie at `place` (key NULL: it has none). True: there is, or will be, a
  * copy to make it from; false: it is to be uploaded, and may become one. */
 bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *key,
