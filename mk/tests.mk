@@ -17,7 +17,7 @@ $(BUILD)/tests/unit/queue/redis_clock.so: tests/unit/queue/redis_clock.c
 	$(CC) -std=c17 -D_GNU_SOURCE -O2 -fPIC $(WARN) $(WARN_C) $(WERROR) -shared -o $@ $<
 $(filter $(BUILD)/tests/unit/queue/% $(BUILD)/tests/unit/main/%,$(UNIT)): | $(BUILD)/tests/unit/queue/redis_clock.so
 $(BUILD)/tests/unit/cuda/test_cuda_nvml $(BUILD)/tests/unit/cuda/test_cuda_worker: $(BUILD)/tests/unit/cuda/fake_nvml.so
-$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a %/cli.a,$(ARCHIVES))
+$(BUILD)/tests/unit/cuda/test_cuda_worker $(BUILD)/tests/unit/cuda/test_cuda_graph: $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
 	@mkdir -p $(@D)

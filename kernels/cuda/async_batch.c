@@ -76,6 +76,8 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         if (place->tensor == input_of &&
             comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
             continue;
+        if (place->tensor == output_of && blasd_cuda_stays(slot, t, place->column, *entry))
+            continue;
         code =
             blasd_cuda_list_add(slot, list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;
@@ -95,8 +97,10 @@ static int choose_moves(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         struct blasd_cuda_moves moves = {UINT64_MAX, UINT64_MAX};
         if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &moves);
-        /* what is not chosen, the operation moves by itself, from the host */
-        if ((job->tasks[t].unmade & ~moves.inputs) != 0) blasd_task_make_inputs(&job->tasks[t]);
+        /* what is not chosen, the operation moves by itself, from the host; and some look there */
+        if ((job->tasks[t].unmade & ~moves.inputs) != 0 ||
+            (job->tasks[t].away & ~(moves.inputs & slot->op->kernel.makes_inputs)) != 0)
+            blasd_task_make_inputs(&job->tasks[t]);
         for (int i = 0; i < BLASD_MAX_INPUTS; i++)
             if ((moves.inputs >> i & 1) != 0)
                 slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i] = (char *)slot;
@@ -105,6 +109,13 @@ static int choose_moves(struct blasd_cuda_slot *slot, struct blasd_err *err) {
                 slot->outputs[(size_t)t * (size_t)slot->output_count + (size_t)o] = (char *)slot;
     }
     return 0;
+}
+
+/* So that what is to stay does not take the place of what is read. */
+static void use_copies(struct blasd_cuda_slot *slot) {
+    for (int t = 0; t < slot->job.count; t++)
+        for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+            blasd_cuda_cache_use(slot->device, slot->job.tasks[t].names[i]);
 }
 
 /* All tasks' input 0, then all tasks' input 1, …: so equal tasks lie at equal steps. */
@@ -122,6 +133,7 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     code = blasd_cuda_arena_take(slot->device, &slot->arena, out_bytes, 256, &out_base, err);
     if (code == 0)
         code = blasd_cuda_arena_take(slot->device, &slot->arena, in_bytes, 256, &in_base, err);
+    use_copies(slot);
     for (out.column = 0; code == 0 && out.column < out.columns; out.column++)
         code = settle_column(slot, &out, out_base, &slot->down, err);
     for (in.column = 0; code == 0 && in.column < in.columns; in.column++)
@@ -150,6 +162,9 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
     slot->sends = slot->mark_count = 0;
+    slot->staying = NULL;
+    slot->staying_count = 0;
+    slot->fetched = 0;
     slot->job_count = slot->joint_count = 0;
     slot->joints = NULL;
     slot->state = BLASD_SLOT_IDLE;
@@ -181,6 +196,7 @@ static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (code == 0) code = lay_out(slot, err);
     if (code == 0) code = blasd_cuda_find_jobs(slot, err);
     if (code == 0) code = each_job(slot, slot->op->prepare, err);
+    if (code == 0) code = blasd_cuda_stays_prepare(slot, err);
     if (code == 0) code = blasd_cuda_join_launches(slot, err);
     return code;
 }
@@ -216,7 +232,6 @@ static int copy_inputs(struct blasd_cuda_slot *slot, struct blasd_err *err) {
             code = blasd_cuda_cache_copy(slot->device, task->names[i], place,
                                          blasd_tensor_bytes(&task->inputs[i]), err);
         }
-    blasd_cuda_cache_settle(slot->device);
     return code;
 }
 
@@ -238,9 +253,11 @@ static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     int code = calls->event_record(slot->run_from, slot->run, err);
     if (code == 0) code = each_job(slot, slot->op->compute, err);
     if (code == 0) code = blasd_cuda_start_joints(slot, err);
+    if (code == 0) code = blasd_cuda_stays_look(slot, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
+    if (code == 0) code = blasd_cuda_stays_fill(slot, err);
     if (code == 0) code = blasd_cuda_download(slot, false, err);
     return code;
 }
@@ -266,10 +283,12 @@ static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *
     if (code == 0) code = part_prepare(slot, err);
     if (code == 0) code = part_upload(slot, err);
     if (code == 0) code = part_compute(slot, err);
-    if (code != 0)
+    if (code != 0) {
         slot_abandon(slot);
-    else
+    } else {
+        blasd_cuda_cache_settle(device);
         slot->state = BLASD_SLOT_BUSY;
+    }
     return code;
 }
 
@@ -286,6 +305,22 @@ static int64_t between(struct blasd_cuda_slot *slot, struct blasd_gpu_event *fro
     return (int64_t)exact_between(slot, from, to);
 }
 
+static uint64_t bytes_of(const struct blasd_cuda_list *list) {
+    uint64_t bytes = 0;
+    for (int p = 0; p < list->count; p++) bytes += list->pieces[p].bytes;
+    return bytes;
+}
+
+static void tell_bytes(struct blasd_cuda_slot *slot) {
+    uint64_t up = bytes_of(&slot->up) + slot->fetched;
+    uint64_t down = bytes_of(&slot->down) + slot->device->cache.brought;
+    slot->device->cache.brought = 0;
+    for (int t = 0; t < slot->job.count; t++) {
+        slot->job.tasks[t].upload_bytes = up;
+        slot->job.tasks[t].download_bytes = down;
+    }
+}
+
 static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
     const struct blasd_gpu_library *calls = device->calls;
@@ -296,6 +331,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (code == 0) code = calls->event_wait(slot->down_to, err);
     came_ns = blasd_clock_ns();
     if (code == 0) code = blasd_cuda_store(slot, err);
+    if (code == 0) blasd_cuda_stays_tell(slot);
     if (code == 0) code = each_job(slot, slot->op->finish, err);
     if (code != 0) {
         slot_abandon(slot);
@@ -307,6 +343,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
         between(slot, slot->down_from, slot->down_to) + (blasd_clock_ns() - came_ns) / 1000;
     compute_us = exact_between(slot, slot->run_from, slot->run_to);
     device->compute_us += compute_us;
+    tell_bytes(slot);
     for (int t = 0; t < slot->job.count; t++) {
         slot->job.tasks[t].upload_us = upload_us;
         slot->job.tasks[t].download_us = download_us;
@@ -446,6 +483,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     while (*link != NULL) link = &(*link)->next;
     *link = batch;
     blasd_cuda_energy_begin(batch);
+    for (int t = 0; t < count; t++) blasd_cuda_find_away(device, &tasks[t]);
     blasd_cuda_cut(batch, find_op(tasks->job->op));
     fill_slots(device);
     /* batches that came first go first; this one has its turn before the caller goes on */

@@ -1,10 +1,15 @@
-/* Inputs that stay on the device, so that a tensor which many jobs use goes up once.
+/* Inputs that stay on the device, so that a tensor which many jobs use goes up once; and outputs
+ * that stay there, for steps to come of the same graph.
  *
  * A copy is filled from where the first such input came to lie, and from then on copied to where
  * the next ones are to lie, within the device. Both are put on the upload stream alone, so they are
  * in order whatever is dropped in between, and kernels may write to their inputs as ever. A copy
- * only saves a transfer: whoever maps a job's inputs has made sure that they still are there. Read
- * next: async_batch.c, where the copies are made. */
+ * only saves a transfer: whoever maps a job's inputs has made sure that they still are there.
+ *
+ * An output that stays may be here alone. It has a home, its place on the host, to which it is
+ * written before it is dropped. It is filled, and written home, on the download stream, and what it
+ * is given the memory of was read on the upload stream before the part that makes it computed. Read
+ * next: async_batch.c, where the copies are made, then stays.c. */
 #include "base/hash.h"
 #include "kernels/cuda/device.h"
 
@@ -38,6 +43,22 @@ static void drop(struct blasd_device *device, struct blasd_cuda_copy *copy) {
     device->calls->device_free(device->gpu, memory);
 }
 
+static bool is_nobodys(const struct blasd_cuda_copy *copy) {
+    return copy->key.len == 0;
+}
+
+/* The host has it afterwards. */
+static int write_home(struct blasd_device *device, struct blasd_cuda_copy *copy,
+                      struct blasd_err *err) {
+    int code;
+    if (copy->home == NULL) return 0;
+    code = blasd_cuda_bring(device, copy->home, copy->memory, copy->bytes, err);
+    if (code != 0) return code;
+    device->cache.brought += copy->bytes;
+    copy->home = NULL;
+    return 0;
+}
+
 /* The one not used for longest, but those of the part that is being put on its streams. */
 static struct blasd_cuda_copy *oldest(struct blasd_cuda_cache *cache) {
     struct blasd_cuda_copy *found = NULL;
@@ -47,23 +68,36 @@ static struct blasd_cuda_copy *oldest(struct blasd_cuda_cache *cache) {
     return found;
 }
 
+static bool suits(const struct blasd_cuda_copy *copy, size_t bytes) {
+    return copy->room >= bytes && copy->room / 2 <= bytes;
+}
+
+static struct blasd_cuda_copy *nobodys(struct blasd_cuda_cache *cache, size_t bytes) {
+    for (int i = 0; i < cache->count; i++)
+        if (is_nobodys(&cache->copies[i]) && suits(&cache->copies[i], bytes))
+            return &cache->copies[i];
+    return NULL;
+}
+
 /* Memory for `bytes`: that of an old copy where it fits, for to free some waits for the device. */
 static bool find_room(struct blasd_device *device, size_t bytes, char **memory, size_t *room) {
     struct blasd_cuda_cache *cache = &device->cache;
+    struct blasd_cuda_copy *old = nobodys(cache, bytes);
     uint64_t most = most_bytes(device);
     struct blasd_err ignored;
     void *fresh = NULL;
     if (bytes > most) return false;
-    while (cache->count == BLASD_CUDA_COPIES || cache->bytes + bytes > most) {
-        struct blasd_cuda_copy *old = oldest(cache);
-        if (old == NULL) return false;
-        if (old->room >= bytes && old->room / 2 <= bytes) {
+    while (old != NULL || cache->count == BLASD_CUDA_COPIES || cache->bytes + bytes > most) {
+        if (old == NULL) old = oldest(cache);
+        if (old == NULL || write_home(device, old, &ignored) != 0) return false;
+        if (suits(old, bytes)) {
             *memory = old->memory;
             *room = old->room;
             take_out(cache, old);
             return true;
         }
         drop(device, old);
+        old = NULL;
     }
     if (device->calls->device_alloc(device->gpu, bytes, &fresh, &ignored) != 0) return false;
     *memory = fresh;
@@ -71,29 +105,42 @@ static bool find_room(struct blasd_device *device, size_t bytes, char **memory, 
     return true;
 }
 
+/* A copy with a name and memory, not filled yet; NULL: there is no room. */
+static struct blasd_cuda_copy *add(struct blasd_device *device, const struct blasd_key *key,
+                                   const void *place, size_t bytes) {
+    struct blasd_cuda_cache *cache = &device->cache;
+    struct blasd_cuda_copy *copy;
+    char *memory;
+    size_t room;
+    if (!find_room(device, bytes, &memory, &room)) return NULL;
+    cache->bytes += room;
+    copy = &cache->copies[cache->count++];
+    *copy = (struct blasd_cuda_copy){.key = *key,
+                                     .hash = blasd_hash_bytes(0, key->bytes, key->len),
+                                     .memory = memory,
+                                     .room = room,
+                                     .from = place,
+                                     .in_use = true,
+                                     .used = ++cache->turn};
+    return copy;
+}
+
+void blasd_cuda_cache_use(struct blasd_device *device, const struct blasd_key *key) {
+    struct blasd_cuda_copy *copy = find(&device->cache, key);
+    if (copy != NULL) copy->in_use = true;
+}
+
 bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *key,
                            const void *place, size_t bytes) {
     struct blasd_cuda_cache *cache = &device->cache;
     struct blasd_cuda_copy *copy = find(cache, key);
-    char *memory;
-    size_t room;
     if (copy != NULL) {
         copy->in_use = true;
         copy->used = ++cache->turn;
         return true;
     }
-    if (key == NULL || key->len > BLASD_KEY_MAX || bytes < device->sizes.cache_least ||
-        bytes == 0 || !find_room(device, bytes, &memory, &room))
-        return false;
-    cache->bytes += room;
-    cache->copies[cache->count++] =
-        (struct blasd_cuda_copy){.key = *key,
-                                 .hash = blasd_hash_bytes(0, key->bytes, key->len),
-                                 .memory = memory,
-                                 .room = room,
-                                 .from = place,
-                                 .in_use = true,
-                                 .used = ++cache->turn};
+    if (key != NULL && key->len <= BLASD_KEY_MAX && bytes >= device->sizes.cache_least && bytes > 0)
+        (void)add(device, key, place, bytes);
     return false;
 }
 
@@ -119,7 +166,69 @@ void blasd_cuda_cache_settle(struct blasd_device *device) {
     }
 }
 
+bool blasd_cuda_cache_stay(struct blasd_device *device, const struct blasd_key *key,
+                           const void *place, size_t bytes, void *home) {
+    struct blasd_cuda_copy *copy = find(&device->cache, key);
+    if (key->len == 0 || key->len > BLASD_KEY_MAX || bytes == 0) return false;
+    if (copy != NULL && copy->room < bytes) { /* of a part that was tried before */
+        drop(device, copy);
+        copy = NULL;
+    }
+    if (copy == NULL) copy = add(device, key, place, bytes);
+    if (copy == NULL) return false;
+    copy->from = place;
+    copy->home = home;
+    copy->bytes = bytes;
+    copy->in_use = true;
+    return true;
+}
+
+int blasd_cuda_cache_fill(struct blasd_device *device, const struct blasd_key *key,
+                          struct blasd_err *err) {
+    struct blasd_cuda_copy *copy = find(&device->cache, key);
+    int code = device->calls->copy_within(device->down, copy->memory, copy->from, copy->bytes, err);
+    if (code == 0) copy->from = NULL;
+    return code;
+}
+
+bool blasd_cuda_cache_away(struct blasd_device *device, const struct blasd_key *key) {
+    const struct blasd_cuda_copy *copy = find(&device->cache, key);
+    return copy != NULL && copy->home != NULL;
+}
+
+int blasd_cuda_cache_bring(struct blasd_device *device, const struct blasd_key *key,
+                           struct blasd_err *err) {
+    struct blasd_cuda_copy *copy = find(&device->cache, key);
+    return copy == NULL ? 0 : write_home(device, copy, err);
+}
+
+/* Its memory is for the next one. */
+static void forget(struct blasd_cuda_copy *copy) {
+    copy->key.len = 0;
+    copy->hash = copy->used = 0;
+    copy->home = NULL;
+}
+
+void blasd_cuda_cache_forget(struct blasd_device *device, const struct blasd_key *prefix) {
+    struct blasd_cuda_cache *cache = &device->cache;
+    for (int i = cache->count - 1; i >= 0; i--) {
+        struct blasd_cuda_copy *copy = &cache->copies[i];
+        if (prefix == NULL && is_nobodys(copy))
+            drop(device, copy);
+        else if (prefix != NULL && !is_nobodys(copy) && copy->key.len >= prefix->len &&
+                 memcmp(copy->key.bytes, prefix->bytes, prefix->len) == 0)
+            forget(copy);
+    }
+}
+
 void blasd_cuda_cache_clear(struct blasd_device *device) {
+    struct blasd_err ignored;
+    for (int i = device->cache.count - 1; i >= 0; i--)
+        if (write_home(device, &device->cache.copies[i], &ignored) == 0)
+            drop(device, &device->cache.copies[i]);
+}
+
+void blasd_cuda_cache_release(struct blasd_device *device) {
     while (device->cache.count > 0) drop(device, &device->cache.copies[device->cache.count - 1]);
 }
 

@@ -73,11 +73,12 @@ static void cuda_device_close(struct blasd_device *device) {
         free(slot->up.pieces);
         free(slot->down.pieces);
     }
-    blasd_cuda_cache_clear(device);
+    blasd_cuda_cache_release(device);
     calls->stream_close(device->up);
     calls->stream_close(device->down);
     blasd_cuda_pinned_close(device);
     blasd_cuda_ring_release(device, &device->ring);
+    blasd_cuda_chunk_release(device, &device->home);
     blasd_nvml_close(device->nvml);
     if (device->gpu != NULL) calls->close(device->gpu);
     free(device);
@@ -263,6 +264,8 @@ const struct blasd_backend blasd_backend = {
     .device_close = cuda_device_close,
     .device_info = cuda_device_info,
     .device_kept = blasd_cuda_cache_ids,
+    .stay_bring = blasd_cuda_cache_bring,
+    .stay_forget = blasd_cuda_cache_forget,
     .memory_comes = blasd_cuda_memory_comes,
     .memory_goes = blasd_cuda_memory_goes,
     .kernels = blasd_cuda_kernels,

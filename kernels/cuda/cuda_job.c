@@ -74,6 +74,7 @@ static int fetch_list(struct blasd_cuda_job *job, const struct blasd_cuda_list *
     struct blasd_cuda_slot *slot = job->slot;
     const struct blasd_gpu_library *calls = job->calls;
     int code = blasd_cuda_upload(slot->device, list, err);
+    for (int p = 0; p < list->count; p++) slot->fetched += list->pieces[p].bytes;
     if (code == 0) code = calls->event_record(slot->up_to, slot->device->up, err);
     if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
     return code;

@@ -62,8 +62,12 @@ int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list 
 int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err *err);
 /* Waits for what was put on the stream and stores it. */
 int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err);
+/* To any memory of the host, at once: returns when it is there. */
+int blasd_cuda_bring(struct blasd_device *device, char *to, const char *from, size_t bytes,
+                     struct blasd_err *err);
 /* Forgets what is in the ring; nothing may be under way. */
 void blasd_cuda_ring_reset(struct blasd_cuda_ring *ring);
+void blasd_cuda_chunk_release(struct blasd_device *device, struct blasd_cuda_chunk *chunk);
 void blasd_cuda_ring_release(struct blasd_device *device, struct blasd_cuda_ring *ring);
 
 /* ---- pinned.c ---- */
@@ -133,14 +137,19 @@ struct blasd_cuda_copy {
     char *memory;         /* owned, on the device */
     size_t room;          /* bytes there */
     const void *from;     /* on the device, what it is to be filled from; NULL: it is filled */
+    char *home;           /* of what is here alone: its place on the host; NULL: the host has it */
+    size_t bytes;         /* of that */
     bool in_use;          /* by the part that is being put on its streams */
     uint64_t used;        /* the turn in which it was used last */
 };
 struct blasd_cuda_cache {
-    struct blasd_cuda_copy copies[BLASD_CUDA_COPIES];
+    struct blasd_cuda_copy copies[BLASD_CUDA_COPIES]; /* those without a name are nobody's */
     int count;
     uint64_t bytes, turn;
+    uint64_t brought; /* bytes that went to the host since somebody told of them */
 };
+/* What there is of that name (NULL: none) stays until the part is on its streams. */
+void blasd_cuda_cache_use(struct blasd_device *device, const struct blasd_key *key);
 /* An input of that name is to lie at `place` (key NULL: it has none). True: there is, or will be, a
  * copy to make it from; false: it is to be uploaded, and may become one. */
 bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *key,
@@ -151,7 +160,22 @@ int blasd_cuda_cache_copy(struct blasd_device *device, const struct blasd_key *k
                           size_t bytes, struct blasd_err *err);
 /* The part is on its streams, or has failed. */
 void blasd_cuda_cache_settle(struct blasd_device *device);
+/* An output of that name at `place` is to stay, `home` being its place on the host. False: there is
+ * no room. */
+bool blasd_cuda_cache_stay(struct blasd_device *device, const struct blasd_key *key,
+                           const void *place, size_t bytes, void *home);
+/* Once it is computed: puts the copy on the download stream. */
+int blasd_cuda_cache_fill(struct blasd_device *device, const struct blasd_key *key,
+                          struct blasd_err *err);
+/* Whether that is on the device alone. */
+bool blasd_cuda_cache_away(struct blasd_device *device, const struct blasd_key *key);
+/* For the backend's stay_bring and stay_forget. */
+int blasd_cuda_cache_bring(struct blasd_device *device, const struct blasd_key *key,
+                           struct blasd_err *err);
+void blasd_cuda_cache_forget(struct blasd_device *device, const struct blasd_key *prefix);
+/* Gives up what can be had again: what is here alone goes to the host first. */
 void blasd_cuda_cache_clear(struct blasd_device *device);
+void blasd_cuda_cache_release(struct blasd_device *device);
 /* For the backend's device_kept. */
 int blasd_cuda_cache_ids(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1],
                          int most);
@@ -176,6 +200,33 @@ void blasd_cuda_energy_end(struct blasd_async_batch *batch);
  * bits as blasd_rule_fill. */
 int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
                     const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
+
+/* ---- look_gpu.cu ---- */
+
+/* Puts on the stream a look at the elements of `tensor`, which lie at `at`; numbers of floating or
+ * complex dtypes alone. `words`, on the device, BLASD_CUDA_SEEN of them, are for blasd_cuda_seen.
+ */
+#define BLASD_CUDA_SEEN 7
+int blasd_cuda_look(struct blasd_gpu_stream *stream, const struct blasd_gpu_library *calls,
+                    const struct blasd_tensor *tensor, const void *at, uint64_t *words,
+                    struct blasd_err *err);
+/* What they say, on the host. */
+struct blasd_seen blasd_cuda_seen(const uint64_t *words);
+
+/* ---- stays.c ---- */
+
+/* An output of a part that stays. */
+struct blasd_cuda_staying {
+    int task, output;
+    uint64_t *host, *device; /* what is seen of it */
+};
+/* Whether the output, which is to lie at `place`, stays: then nothing is to be downloaded. */
+bool blasd_cuda_stays(struct blasd_cuda_slot *slot, int task, int output, const void *place);
+/* Room for what is seen; the looks; the copies that stay; telling the tasks. In this order. */
+int blasd_cuda_stays_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err);
+int blasd_cuda_stays_look(struct blasd_cuda_slot *slot, struct blasd_err *err);
+int blasd_cuda_stays_fill(struct blasd_cuda_slot *slot, struct blasd_err *err);
+void blasd_cuda_stays_tell(struct blasd_cuda_slot *slot);
 
 /* ---- mixed_batch.c ---- */
 
@@ -212,8 +263,11 @@ struct blasd_cuda_slot {
     void *pinned; /* owned: for what an operation copies by itself; kept for the next batch */
     size_t pinned_bytes;
     struct blasd_cuda_list up, down;
-    struct blasd_cuda_cursor sent; /* in `down`: from here on nothing is on its way */
-    struct blasd_cuda_ring ring;   /* of downloads */
+    struct blasd_cuda_cursor sent;      /* in `down`: from here on nothing is on its way */
+    struct blasd_cuda_ring ring;        /* of downloads */
+    struct blasd_cuda_staying *staying; /* in scraps */
+    int staying_count;
+    uint64_t fetched;         /* bytes that compute had uploaded by itself */
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
@@ -255,7 +309,8 @@ struct blasd_device {
     struct blasd_cuda_sizes sizes;
     int ordinal, copy_threads;
     struct blasd_gpu_stream *up, *down;
-    struct blasd_cuda_ring ring; /* of uploads */
+    struct blasd_cuda_ring ring;  /* of uploads */
+    struct blasd_cuda_chunk home; /* by which blasd_cuda_bring goes */
     struct blasd_cuda_slot slots[BLASD_CUDA_SLOTS];
     struct blasd_cuda_cache cache;
     struct blasd_cuda_pinned pinned;

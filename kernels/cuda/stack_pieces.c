@@ -100,6 +100,7 @@ static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *w
     struct blasd_err ignored;
     int code;
     *piece = *whole;
+    piece->stays = NULL;
     piece->job = &cut->job;
     piece->plan = &cut->plan;
     cut->job = *whole->job;
@@ -161,10 +162,14 @@ static int cut_task(struct blasd_cuda_whole *whole, int t, const struct blasd_cu
 void blasd_cuda_cut(struct blasd_async_batch *batch, const struct blasd_cuda_op *op) {
     uint64_t part_bytes = batch->device->sizes.part_bytes;
     struct blasd_cuda_whole *whole;
+    struct blasd_err ignored;
     int total = 0, code = 0;
     for (int t = 0; t < batch->count; t++)
         total += piece_count(&batch->tasks[t], cut_of(op, &batch->tasks[t], part_bytes).each);
     if (total == batch->count) return;
+    for (int t = 0; t < batch->count; t++) /* pieces are taken from the host */
+        if (batch->tasks[t].away != 0 && batch->tasks[t].bring(&batch->tasks[t], &ignored) != 0)
+            return;
     whole = calloc(1, sizeof *whole);
     if (whole == NULL) return; /* as a whole, then */
     whole->tasks = batch->tasks;
@@ -208,6 +213,8 @@ static void join(struct blasd_task *task, const struct blasd_task *pieces, int c
         task->upload_us += pieces[p].upload_us;
         task->compute_us += pieces[p].compute_us;
         task->download_us += pieces[p].download_us;
+        task->upload_bytes += pieces[p].upload_bytes;
+        task->download_bytes += pieces[p].download_bytes;
     }
     for (int w = 0; w < pieces->warning_count; w++)
         blasd_task_warn(task, "%s", pieces->warnings[w]);

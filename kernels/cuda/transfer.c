@@ -244,16 +244,31 @@ int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return 0;
 }
 
+int blasd_cuda_bring(struct blasd_device *device, char *to, const char *from, size_t bytes,
+                     struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = device->calls;
+    size_t most = device->sizes.chunk_bytes;
+    int code = chunk_ready(device, &device->home, err);
+    for (size_t at = 0; code == 0 && at < bytes; at += most) {
+        size_t part = bytes - at < most ? bytes - at : most;
+        code = calls->copy_down(device->down, device->home.memory, from + at, part, err);
+        if (code == 0) code = calls->stream_wait(device->down, err);
+        if (code == 0) memcpy(to + at, device->home.memory, part);
+    }
+    return code;
+}
+
+void blasd_cuda_chunk_release(struct blasd_device *device, struct blasd_cuda_chunk *chunk) {
+    if (chunk->memory != NULL) device->calls->host_free(device->gpu, chunk->memory);
+    device->calls->event_close(chunk->done);
+    *chunk = (struct blasd_cuda_chunk){0};
+}
+
 void blasd_cuda_ring_reset(struct blasd_cuda_ring *ring) {
     for (int i = 0; i < BLASD_CUDA_CHUNKS; i++) ring->chunks[i].busy = false;
     ring->busy = 0;
 }
 
 void blasd_cuda_ring_release(struct blasd_device *device, struct blasd_cuda_ring *ring) {
-    for (int i = 0; i < BLASD_CUDA_CHUNKS; i++) {
-        struct blasd_cuda_chunk *chunk = &ring->chunks[i];
-        if (chunk->memory != NULL) device->calls->host_free(device->gpu, chunk->memory);
-        device->calls->event_close(chunk->done);
-        *chunk = (struct blasd_cuda_chunk){0};
-    }
+    for (int i = 0; i < BLASD_CUDA_CHUNKS; i++) blasd_cuda_chunk_release(device, &ring->chunks[i]);
 }

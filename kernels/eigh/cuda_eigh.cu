@@ -149,5 +149,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
+    .stays = 0,
     .join = join,
 };

@@ -59,6 +59,13 @@ static int ld_of(int ld) {
 }
 
 static void multiply(const struct blasd_lapack_product *p, int i, int j, int m, int n) {
+    if (p->n == 1) { /* one column: a product of matrices would first pack a */
+        const double *a = p->trans_a ? at(p->a, p->lda, 0, i) : at(p->a, p->lda, i, 0);
+        cblas_dgemv(CblasColMajor, p->trans_a ? CblasTrans : CblasNoTrans, p->trans_a ? p->k : m,
+                    p->trans_a ? m : p->k, p->alpha, a, ld_of(p->lda), p->b,
+                    p->trans_b ? ld_of(p->ldb) : 1, p->beta, at(p->c, p->ldc, i, 0), 1);
+        return;
+    }
     cblas_dgemm(CblasColMajor, p->trans_a ? CblasTrans : CblasNoTrans,
                 p->trans_b ? CblasTrans : CblasNoTrans, m, n, p->k, p->alpha,
                 p->trans_a ? at(p->a, p->lda, 0, i) : at(p->a, p->lda, i, 0), ld_of(p->lda),
@@ -174,6 +181,14 @@ static bool reflect_strip(void *arg, int64_t piece, int slot) {
     return info == 0;
 }
 
+/* c, one column, times the one reflector in a: what LAPACK spends on its blocks is more than that
+ * takes, for columns of some thousands. */
+static void reflect_column(int m, const double *a, double tau, double *c) {
+    double part = tau * (c[0] + cblas_ddot(m - 1, a + 1, 1, c + 1, 1));
+    c[0] -= part;
+    cblas_daxpy(m - 1, -part, a + 1, 1, c + 1, 1);
+}
+
 int blasd_lapack_q(const struct blasd_lapack *how, bool trans, int m, int n, int k, const double *a,
                    int lda, const double *tau, double *c, int ldc) {
     struct reflectors r = {.a = a,
@@ -189,6 +204,10 @@ int blasd_lapack_q(const struct blasd_lapack *how, bool trans, int m, int n, int
     double strip = 8 * blasd_lapack_long_call / (4.0 * m * (k > 0 ? k : 1));
     struct blasd_lapack all = *how;
     if (m == 0 || n == 0 || k == 0) return 0;
+    if (n == 1 && k == 1) {
+        reflect_column(m, a, tau[0], c);
+        return 0;
+    }
     if (k <= FEW) all.threads = 1;
     if (blasd_lapack_is_long(4.0 * m * n * k)) r.strip = strip < 16 ? 16 : least((int)strip, STRIP);
     blasd_lapack_share(&all, (n + r.strip - 1) / r.strip, reflect_strip, &r);
@@ -199,6 +218,7 @@ int blasd_lapack_qr(const struct blasd_lapack *how, int m, int n, double *a, int
     int all = least(m, n), room = room_of(STRIP > n ? n : STRIP), info = 0;
     double *work;
     if (all == 0) return 0;
+    if (n == 1) return LAPACKE_dlarfg_work(m, a, a + 1, 1, tau);
     work = blasd_cpu_alloc((size_t)room, sizeof *work);
     if (work == NULL) return BLASD_LAPACK_NO_MEMORY;
     if (!blasd_lapack_is_long(2.0 * m * n * all)) {

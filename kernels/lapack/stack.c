@@ -112,22 +112,45 @@ int blasd_stack_scale(int64_t count, double *x) {
     return e;
 }
 
+/* Elements side by side, from those `step` apart. */
+static bool store_single(int64_t count, const double *from, int64_t step, float *to, int e) {
+    bool finite = true;
+    for (int64_t i = 0; i < count; i++) {
+        double x = e != 0 ? ldexp(from[i * step], e) : from[i * step];
+        to[i] = (float)x;
+        finite &= fabs(x) < (double)FLT_MAX * (1 + 0x1p-25);
+    }
+    return finite;
+}
+
+static bool store_double(int64_t count, const double *from, int64_t step, double *to, int e) {
+    bool finite = true;
+    for (int64_t i = 0; i < count; i++) {
+        double x = e != 0 ? ldexp(from[i * step], e) : from[i * step];
+        to[i] = x;
+        finite &= fabs(x) <= DBL_MAX;
+    }
+    return finite;
+}
+
 bool blasd_stack_store(const struct blasd_tensor *output, int64_t item, int64_t m, int64_t n,
                        const double *from, int64_t ld, bool trans, int e) {
     int64_t rows = trans ? n : m, columns = trans ? m : n; /* of the output */
+    int64_t down = trans ? ld : 1, across = trans ? 1 : ld;
     bool finite = true;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++) {
-            double x = trans ? from[i * ld + j] : from[j * ld + i];
-            if (e != 0) x = ldexp(x, e);
-            if (output->dtype == BLASD_float32) {
-                ((float *)output->data)[(item * rows + i) * columns + j] = (float)x;
-                finite = finite && fabs(x) < (double)FLT_MAX * (1 + 0x1p-25);
-            } else {
-                ((double *)output->data)[(item * rows + i) * columns + j] = x;
-                finite = finite && fabs(x) <= DBL_MAX;
-            }
-        }
+    if (columns == 1) { /* as one row: longer */
+        across = down;
+        columns = rows;
+        rows = 1;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = (item * rows + i) * columns;
+        if (output->dtype == BLASD_float32)
+            finite &= store_single(columns, from + i * down, across, (float *)output->data + at, e);
+        else
+            finite &=
+                store_double(columns, from + i * down, across, (double *)output->data + at, e);
+    }
     return finite;
 }
 

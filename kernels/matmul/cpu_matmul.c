@@ -22,6 +22,7 @@
 #define SHARED_FLOPS 1e8  /* work in a batch of small products from which threads share it */
 #define PIECE_FLOPS 1e6   /* what a thread takes at a time */
 #define VECTOR_FLOPS 1e8  /* of a matrix times a vector in one BLAS call */
+#define VECTOR_BYTES 4e6  /* of the matrix, from which threads share it: 60 us of reading */
 #define PART (INT64_C(1) << 20) /* elements filled, scaled or rounded between two questions */
 /* Inputs of the next job that are fetched during a small product: fewer bytes were written so
  * lately that they are near, more would not stay in the second cache. */
@@ -170,11 +171,19 @@ static int64_t side(int64_t length, int64_t tiles) {
     return part < length ? part : length;
 }
 
+/* A matrix times a vector is as much work as there is to read. */
+static bool is_worth_threads(const struct product *p) {
+    if (is_gemv(p))
+        return (double)p->k * (double)(p->m * p->n) * (double)blasd_dtype_size(p->dtype) >=
+               VECTOR_BYTES;
+    return flops_of(p->dtype, p->m, p->n, p->k) >= BLASD_CPU_THREADS_FLOPS;
+}
+
 /* Chooses tiles for `threads`: large, but so many that no thread is idle for long. */
 static struct tiling cut(const struct product *p, int threads) {
     int64_t down = ceil_div(p->m, TILE_SIDE), across = ceil_div(p->n, TILE_SIDE);
     struct tiling tiling = {.product = p};
-    if (flops_of(p->dtype, p->m, p->n, p->k) < BLASD_CPU_THREADS_FLOPS) threads = 1;
+    if (!is_worth_threads(p)) threads = 1;
     while (down * across < 4 * (int64_t)threads && (down * across) % threads != 0) {
         int64_t height = p->m / down, width = p->n / across;
         if (height >= width && height > LEAST_SIDE)

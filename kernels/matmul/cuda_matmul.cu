@@ -185,15 +185,29 @@ static bool is_plain(const struct product_plan *plan) {
     return (plan->mm.alpha == 1 || plan->mm.alpha == -1) && !plan->mm.add_c;
 }
 
+/* A result that stays on the device, all finite, of factors that no scaling took anywhere. */
+static bool is_settled(const struct blasd_task *task, const struct blasd_matmul *mm) {
+    const struct blasd_seen *seen = blasd_cuda_seen_of(task, 0);
+    return seen != nullptr && seen->first_nonfinite < 0 && (mm->alpha == 1 || mm->alpha == -1) &&
+           (!mm->add_c || mm->beta == 1 || mm->beta == -1);
+}
+
 /* What the device's arithmetic is too short for, and integers that it had no room for, the host
  * makes by itself. */
-static int make_on_host(struct blasd_task *task, const struct product_plan *plan, bool *made,
-                        struct blasd_err *err) {
+static int make_on_host(struct blasd_cuda_job *job, int t, const struct product_plan *plan,
+                        bool *made, struct blasd_err *err) {
+    struct blasd_task *task = &job->tasks[t];
     struct blasd_cpu_progress progress = {};
     enum blasd_matmul_need need = BLASD_MATMUL_BLAS;
+    int code;
     progress.total = 1;
-    if (!plan->mm.exact && (!is_plain(plan) || plan->elements <= LOOK_MOST))
+    *made = false;
+    if (!plan->mm.exact) {
+        if ((is_plain(plan) && plan->elements > LOOK_MOST) || is_settled(task, &plan->mm)) return 0;
+        code = blasd_cuda_bring_outputs(job, t, err);
+        if (code != 0) return code;
         need = blasd_matmul_need(task, &plan->mm, plan->sum);
+    }
     *made = need == BLASD_MATMUL_WIDE || (plan->mm.exact && plan->too_large) ||
             (need == BLASD_MATMUL_CHECK && blasd_matmul_again(task, &plan->mm, plan->sum));
     if (*made && !blasd_matmul_wide(task, &plan->mm, 1, &progress)) return blasd_cuda_stopped(err);
@@ -206,7 +220,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         bool made = false;
-        code = make_on_host(task, plan, &made, err);
+        code = make_on_host(job, t, plan, &made, err);
         if (code != 0) return code;
         if (made) continue;
         name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
@@ -266,5 +280,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
     .compute = compute,
     .finish = finish,
     .stack = stack_of,
+    .stays = 1,
     .join = nullptr,
 };

@@ -34,6 +34,7 @@ void blasd_matmul_warn(struct blasd_task *task) {
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0 || mm.exact) return;
     if (mm.alpha != floor(mm.alpha) || mm.beta != floor(mm.beta)) return;
     for (int look = 0; look < 2; look++) {
+        if (look == 1) blasd_task_make_inputs(task);
         for (int i = BLASD_MATMUL_A; i <= BLASD_MATMUL_C; i++) {
             if (i == BLASD_MATMUL_C && !mm.add_c) continue;
             if (!is_whole(inputs[i].tensor.dtype)) return;

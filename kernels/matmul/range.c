@@ -51,16 +51,19 @@ static int exponent(double value) {
 
 /* Whether every product and sum that any order of evaluation may make stays in the range of `sum`:
  * where it does not overflow, nor vanish before a factor makes it large again. */
-static bool is_safe(const struct blasd_task *task, const struct blasd_matmul *mm,
-                    enum blasd_dtype sum) {
+static bool is_safe(struct blasd_task *task, const struct blasd_matmul *mm, enum blasd_dtype sum) {
     bool single = blasd_dtype_part(sum) == BLASD_float32;
     bool same = fabs(mm->alpha) == 1 || mm->alpha == 0;
     int most = single ? FLT_MAX_EXP : DBL_MAX_EXP, least = single ? FLT_MIN_EXP : DBL_MIN_EXP;
     int alpha = exponent(mm->alpha), beta = exponent(mm->beta);
-    struct range a = range_of(&task->inputs[BLASD_MATMUL_A]);
-    struct range b = range_of(&task->inputs[BLASD_MATMUL_B]);
-    int high = a.most > b.most ? a.most : b.most, low = a.least < b.least ? a.least : b.least;
-    int product = a.most + b.most + exponent((double)mm->k) + 1;
+    struct range a, b;
+    int high, low, product;
+    blasd_task_make_inputs(task);
+    a = range_of(&task->inputs[BLASD_MATMUL_A]);
+    b = range_of(&task->inputs[BLASD_MATMUL_B]);
+    high = a.most > b.most ? a.most : b.most;
+    low = a.least < b.least ? a.least : b.least;
+    product = a.most + b.most + exponent((double)mm->k) + 1;
     if (product >= most - 1 || product + alpha >= most - 1) return false;
     if (mm->add_c) {
         struct range c = range_of(&task->inputs[BLASD_MATMUL_C]);
@@ -72,8 +75,8 @@ static bool is_safe(const struct blasd_task *task, const struct blasd_matmul *mm
            a.least + b.least > least + 1 && a.least + b.least + alpha > least + 1;
 }
 
-enum blasd_matmul_need blasd_matmul_need(const struct blasd_task *task,
-                                         const struct blasd_matmul *mm, enum blasd_dtype sum) {
+enum blasd_matmul_need blasd_matmul_need(struct blasd_task *task, const struct blasd_matmul *mm,
+                                         enum blasd_dtype sum) {
     bool same = fabs(mm->alpha) == 1 || mm->alpha == 0 || mm->k == 0;
     bool same_c = !mm->add_c || fabs(mm->beta) == 1;
     if (same && same_c) {
@@ -87,7 +90,7 @@ enum blasd_matmul_need blasd_matmul_need(const struct blasd_task *task,
     return is_safe(task, mm, sum) ? BLASD_MATMUL_BLAS : BLASD_MATMUL_WIDE;
 }
 
-bool blasd_matmul_again(const struct blasd_task *task, const struct blasd_matmul *mm,
+bool blasd_matmul_again(struct blasd_task *task, const struct blasd_matmul *mm,
                         enum blasd_dtype sum) {
     const struct blasd_tensor *out = &task->outputs[0];
     return blasd_tensor_first_nonfinite(out->dtype, out->data, blasd_tensor_elements(out)) >= 0 &&
@@ -221,6 +224,7 @@ bool blasd_matmul_wide(struct blasd_task *task, const struct blasd_matmul *mm, i
     struct wide wide = {.task = task, .mm = mm};
     struct blasd_parallel loop = {.arg = &wide, .threads = threads, .watch = progress->watch};
     const char *how = "sums in float64";
+    blasd_task_make_inputs(task);
     wide.a = factor_of(&task->inputs[BLASD_MATMUL_A], &mm->a);
     wide.b = factor_of(&task->inputs[BLASD_MATMUL_B], &mm->b);
     wide.down = (mm->m + ROWS - 1) / ROWS;

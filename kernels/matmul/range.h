@@ -17,10 +17,10 @@ enum blasd_matmul_need {
 
 /* Looks at the magnitudes of the inputs where alpha or beta may matter. The task's inputs are bound
  * in any floating or complex dtype; sums are in `sum`, float32 or float64. */
-enum blasd_matmul_need blasd_matmul_need(const struct blasd_task *task,
-                                         const struct blasd_matmul *mm, enum blasd_dtype sum);
+enum blasd_matmul_need blasd_matmul_need(struct blasd_task *task, const struct blasd_matmul *mm,
+                                         enum blasd_dtype sum);
 /* After BLAS, of a task that wants the check: whether it is to be done again. */
-bool blasd_matmul_again(const struct blasd_task *task, const struct blasd_matmul *mm,
+bool blasd_matmul_again(struct blasd_task *task, const struct blasd_matmul *mm,
                         enum blasd_dtype sum);
 
 struct blasd_cpu_progress;

@@ -116,7 +116,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
 }
 
 static void finish(const struct blasd_stack_work *base, struct blasd_task *task) {
-    blasd_qr_finish(task, &((const struct work *)(const void *)base)->qr);
+    blasd_qr_finish(task, &((const struct work *)(const void *)base)->qr, true);
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,

@@ -112,14 +112,17 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct qr_state *s = (struct qr_state *)job->state;
-    (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
+        const struct blasd_seen *r = blasd_cuda_seen_of(task, BLASD_QR_R);
         for (int64_t i = 0; s->nothing && i < s->qr.stack.count; i++) {
             blasd_stack_put(&task->outputs[BLASD_QR_RESIDUAL], i, 0);
             blasd_stack_put(&task->outputs[BLASD_QR_ORTHOGONALITY], i, 0);
         }
-        if (blasd_cuda_notes(job, t) == NULL) blasd_qr_finish(task, &s->qr);
+        if (blasd_cuda_notes(job, t) != NULL) continue;
+        /* elements of R beyond the range are counted */
+        if (r != NULL && r->first_nonfinite >= 0) STACK_TRY(blasd_cuda_bring_outputs(job, t, err));
+        blasd_qr_finish(task, &s->qr, blasd_cuda_seen_of(task, BLASD_QR_R) == NULL);
     }
     return 0;
 }
@@ -128,15 +131,16 @@ static void join(struct blasd_task *task, const int *notes) {
     struct blasd_qr qr;
     struct blasd_err ignored;
     (void)notes;
-    if (blasd_qr_read(task->job, &qr, &ignored) == 0) blasd_qr_finish(task, &qr);
+    if (blasd_qr_read(task->job, &qr, &ignored) == 0) blasd_qr_finish(task, &qr, true);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_qr = {
-    .kernel = BLASD_CUDA_KERNEL("qr"),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("qr", NULL, NULL, 1u << BLASD_QR_A),
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
+    .stays = UINT64_C(1) << BLASD_QR_Q | UINT64_C(1) << BLASD_QR_R,
     .join = join,
 };

@@ -29,6 +29,7 @@ void blasd_qr_scale(const struct blasd_qr *qr, double *a, int *e);
 /* R (rows x n, column-major, zeros below) of the scaled matrix into the outputs of an item. */
 void blasd_qr_answer(struct blasd_task *task, const struct blasd_qr *qr, int64_t item, double *r,
                      const int *e);
-void blasd_qr_finish(struct blasd_task *task, const struct blasd_qr *qr);
+/* `look_at_r`: unless all of R is known to be finite. */
+void blasd_qr_finish(struct blasd_task *task, const struct blasd_qr *qr, bool look_at_r);
 
 #endif

@@ -51,8 +51,12 @@ static bool single(const struct look *look) {
 }
 
 /* Of the sizes in x, from which the small ones are looked at. */
+static double spread_of(bool single) {
+    return single ? 0x1p14 : 0x1p24;
+}
+
 static double spread(const struct look *look) {
-    return single(look) ? 0x1p14 : 0x1p24;
+    return spread_of(single(look));
 }
 
 static double element(const struct blasd_tensor *tensor, int64_t at) {
@@ -338,6 +342,11 @@ static bool all_zero(const struct blasd_tensor *b, int64_t at, int64_t step, int
     for (int64_t i = 0; i < n; i++)
         if (element(b, at + i * step) != 0) return false;
     return true;
+}
+
+bool blasd_solve_is_even(double least, double most, bool zeros, bool single) {
+    double normal = single ? (double)FLT_MIN : DBL_MIN;
+    return !zeros && least >= normal * RIM && most <= spread_of(single) * least;
 }
 
 /* One system: item of the batch, whose operands begin at a_at and b_at. */

@@ -12,5 +12,8 @@
  * BLASD_SOLVE_VANISHED. Needs the operands in host memory. blasd_wanted stops it. */
 int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, int *flags,
                         struct blasd_err *err);
+/* Whether it would find nothing to look at in an x whose finite elements have sizes, but for zeros,
+ * from `least` to `most`. */
+bool blasd_solve_is_even(double least, double most, bool zeros, bool single);
 
 #endif

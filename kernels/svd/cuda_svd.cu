@@ -178,5 +178,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_svd = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
+    .stays = 0,
     .join = join,
 };

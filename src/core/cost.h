@@ -59,6 +59,9 @@ struct blasd_cost_work {
 struct blasd_cost_step {
     struct blasd_cost_work work;
     double flops_least; /* what is certain of work.flops; 0: all */
+    /* of work.bytes, and of its out_bytes, what a card does not move: values of steps stay there,
+     * and what more steps read goes up for the first */
+    double stays_in, stays_out;
 };
 
 struct blasd_cost_guess {

@@ -123,7 +123,7 @@ void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job) {
 
 #define MOST_BYTES                                                                                 \
     (UINT64_C(1) << 56)   /* of each part: sums do not overflow, nor what is converted */
-#define REPORT_STEP 192   /* bytes that the report takes for a step, at the most */
+#define REPORT_STEP 208   /* bytes that the report takes for a step, at the most */
 #define REPORT_RESULT 192 /* and for a result */
 
 void blasd_graph_blame(const char *step, struct blasd_err *err) {
@@ -294,6 +294,45 @@ static int place_results(struct blasd_graph *graph, struct blasd_err *err) {
     return code;
 }
 
+/* Data that a step reads and an earlier one read already: of the graph's payload up to SENT_MOST
+ * different places are remembered. */
+#define SENT_MOST 64
+struct sent {
+    uint64_t at[SENT_MOST];
+    int count;
+    unsigned given; /* a bit for each of the graph's inputs */
+};
+
+static bool was_sent(struct sent *sent, const struct blasd_source *source) {
+    if (source->kind == BLASD_SOURCE_STEP) return true;
+    if (source->kind == BLASD_SOURCE_GIVEN) {
+        bool was = (sent->given >> source->step & 1) != 0;
+        sent->given |= 1u << source->step;
+        return was;
+    }
+    if (source->kind != BLASD_SOURCE_PAYLOAD) return false;
+    for (int i = 0; i < sent->count; i++)
+        if (sent->at[i] == source->offset) return true;
+    if (sent->count < SENT_MOST) sent->at[sent->count++] = source->offset;
+    return false;
+}
+
+/* What need not move where values stay on a card. */
+static void note_stays(struct blasd_graph *graph) {
+    struct sent sent = {.count = 0};
+    for (int s = 0; s < graph->step_count; s++) {
+        struct blasd_graph_step *step = &graph->steps[s];
+        const struct blasd_job *job = &step->job;
+        step->cost.stays_in = step->cost.stays_out = 0;
+        for (int i = 0; job->op->inputs[i].name != NULL; i++)
+            if (was_sent(&sent, &job->inputs[i].source))
+                step->cost.stays_in += (double)blasd_tensor_bytes(&job->inputs[i].tensor);
+        for (int v = step->first; v < step->first + step->count; v++)
+            if (graph->values[v].result < 0)
+                step->cost.stays_out += (double)blasd_tensor_bytes(&graph->values[v].tensor);
+    }
+}
+
 /* Puts a value at the first gap that is wide enough; `live` are those that lie there, by offset. */
 static void place_value(struct blasd_graph_value *value, struct blasd_graph_value **live,
                         int *count) {
@@ -354,6 +393,7 @@ int blasd_graph_plan(struct blasd_graph *graph, struct blasd_err *err) {
     graph->host_only = false;
     code = plan_steps(graph, err);
     if (code == 0) code = place_results(graph, err);
+    if (code == 0) note_stays(graph);
     return code == 0 ? place_values(graph, err) : code;
 }
 

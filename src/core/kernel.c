@@ -10,12 +10,18 @@ void blasd_task_reset(struct blasd_task *task) {
     task->method[0] = '\0';
     task->warning_count = 0;
     task->upload_us = task->download_us = task->compute_us = 0;
+    task->upload_bytes = task->download_bytes = 0;
     task->energy_joules = 0;
+    task->away = 0;
+    task->stays = NULL;
     task->told = NULL;
     task->told_bytes = 0;
 }
 
 void blasd_task_make_inputs(struct blasd_task *task) {
+    struct blasd_err err;
+    if (task->away != 0 && task->bring(task, &err) != 0 && task->err.code == BLASD_OK)
+        task->err = err;
     for (int i = 0; task->unmade != 0; i++) {
         if ((task->unmade >> i & 1) == 0) continue;
         blasd_rule_fill(&task->job->inputs[i].source.rule, &task->inputs[i]);

@@ -9,7 +9,27 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 12
+#define BLASD_BACKEND_ABI 13
+
+/* What a look at the elements of a value finds: positions, -1 where there is none, and sizes. */
+struct blasd_seen {
+    int64_t first_nonfinite, first_negative, first_not_positive, first_nonzero, first_zero;
+    double least,
+        most; /* magnitudes of finite elements but zeros; INFINITY and 0: there are none */
+};
+
+/* An output that jobs to come read as an input of this name: a device may leave it where they will
+ * need it. */
+struct blasd_stay {
+    const struct blasd_key *name; /* borrowed; NULL: it is not to stay */
+    /* By the kernel: it is on the device alone. The task's memory holds anything until the device
+     * is asked to bring the value, or lacks room for it; it is borrowed until then, or until the
+     * name is forgotten. */
+    bool away;
+    struct blasd_seen seen; /* of one that is */
+};
+
+struct blasd_device; /* a backend's own */
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -20,12 +40,18 @@ struct blasd_task {
     /* of these, a bit each, those whose memory holds anything yet: the backend makes the elements
      * by the job's rule, there or where it computes. Only of its kernel's makes_inputs */
     unsigned unmade;
+    /* of those, a bit each, that are on the device alone, as what stayed there (blasd_stay): set by
+     * the backend; and how the host comes by them */
+    unsigned away;
+    int (*bring)(struct blasd_task *task, struct blasd_err *err);
+    struct blasd_device *device; /* borrowed; for `bring` */
     /* names of what the inputs hold, each beginning with the id of the tensor or job it is from:
      * inputs of the same name have the same bytes, whenever; NULL: nobody has named it. Borrowed.
      */
     const struct blasd_key *names[BLASD_MAX_INPUTS];
     /* dense, row-major, data aligned to 64 bytes; rank -1: absent. The memory holds anything. */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
+    struct blasd_stay *stays; /* of each output; borrowed; NULL: none is to stay */
 
     struct blasd_err err; /* set its code where this job fails; the others go on */
     char method[BLASD_METHOD_MAX];
@@ -34,17 +60,19 @@ struct blasd_task {
     /* a kernel that moves data itself (cuda) says how long it took, and how long it computed; where
      * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
     int64_t upload_us, download_us, compute_us;
-    double energy_joules; /* of the device, for the batch; 0: it does not tell */
+    uint64_t upload_bytes, download_bytes; /* over the bus, for the batch */
+    double energy_joules;                  /* of the device, for the batch; 0: it does not tell */
     /* of a job that fails: bytes that its record has beside the error (a graph's report of its
      * steps); borrowed from the memory of the batch. NULL: none */
     const void *told;
     uint64_t told_bytes;
 };
 
-/* What the kernel fills is as if it had not run; the outputs aside. */
+/* What the kernel fills is as if it had not run, the outputs aside, of which none is to stay. */
 void blasd_task_reset(struct blasd_task *task);
-/* Makes the elements of inputs that a rule makes and nobody made yet, in the task's memory: before
- * the host looks at them. */
+/* Makes the elements of inputs that a rule makes and nobody made yet, and brings those that are on
+ * the device alone, to the task's memory: before the host looks at them. Where that fails the task
+ * does. */
 void blasd_task_make_inputs(struct blasd_task *task);
 /* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...)
@@ -63,8 +91,6 @@ struct blasd_watch {
     int (*sharers)(struct blasd_watch *watch);
     void *owner; /* whoever set `spare` and `sharers` */
 };
-
-struct blasd_device; /* a backend's own */
 
 struct blasd_device_info {
     char id[16]; /* "cpu:0" */
@@ -112,8 +138,9 @@ struct blasd_kernel {
     /* Optional, for a kernel that reads an input in another dtype than the operation planned: sets
      * plan->input_dtype, and device_bytes where they change. Called once, before `batch_key`. */
     void (*adapt)(const struct blasd_job *job, struct blasd_plan *plan);
-    /* Inputs, a bit each, whose elements it makes itself where a rule does: task->unmade. What else
-     * a rule makes lies in memory when a batch begins. */
+    /* Inputs, a bit each, whose elements it makes itself where a rule does (task->unmade), and
+     * which may be on the device alone: the host looks at them after blasd_task_make_inputs only.
+     * All others lie in memory when a batch begins. */
     unsigned makes_inputs;
 };
 
@@ -135,6 +162,12 @@ struct blasd_backend {
     /* Optional. The ids that the names of inputs begin with of which the device keeps a copy, the
      * one used last first; returns how many. */
     int (*device_kept)(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1], int most);
+    /* Optional, both or neither, for a device on which outputs stay (blasd_stay). Brings one to the
+     * memory of its task, if it is not there. Forgets those whose names begin so, and copies of
+     * inputs too; with NULL, gives up the memory of what was forgotten, else kept for the next. */
+    int (*stay_bring)(struct blasd_device *device, const struct blasd_key *name,
+                      struct blasd_err *err);
+    void (*stay_forget)(struct blasd_device *device, const struct blasd_key *prefix);
     /* Optional, both or neither, for a device that copies by itself: memory in which inputs and
      * outputs may lie, from a page's first byte on. It stays mapped, to the same pages, until it is
      * said to go, which is not while a batch that uses it has not ended. Any thread may call them.

@@ -24,6 +24,8 @@
 /* Looks at what is awaited before sleeping: some 10 us, as a sleep and a wake-up cost. Loops follow
  * closely upon each other in a factorization. */
 #define LOOKS 300
+/* The same between loops that follow each other as steps do: some 100 us. */
+#define LOOKS_CLOSE 3000
 
 /* One loop while it runs. */
 struct round {
@@ -46,6 +48,7 @@ struct crew {
     atomic_int places;   /* open ones of the current loop */
     atomic_int inside;   /* helpers at work */
     atomic_bool end;
+    atomic_int looks; /* LOOKS or LOOKS_CLOSE */
     int next_slot;
     bool gives_way;
     struct round *round;        /* borrowed: in the owner's frame while places are open or taken */
@@ -53,6 +56,7 @@ struct crew {
 };
 
 static _Thread_local bool in_background;
+static _Thread_local bool close_together;
 static _Thread_local struct crew *my_crew; /* owned */
 static _Thread_local bool am_helper;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -61,6 +65,10 @@ static bool have_key;
 
 void blasd_parallel_background(void) {
     in_background = true;
+}
+
+void blasd_parallel_close_together(bool close) {
+    close_together = close;
 }
 
 static void pause_briefly(void) {
@@ -103,7 +111,7 @@ static bool is_called(struct crew *crew) {
 /* Waits for a place, and takes it. False: the crew ends. Leaves without the lock. */
 static bool come_in(struct crew *crew, int *slot, bool *gives_way) {
     bool called;
-    for (int i = 0; i < LOOKS && !is_called(crew); i++) pause_briefly();
+    for (int i = 0; i < atomic_load(&crew->looks) && !is_called(crew); i++) pause_briefly();
     pthread_mutex_lock(&crew->lock);
     while (!is_called(crew)) pthread_cond_wait(&crew->wake, &crew->lock);
     called = !atomic_load(&crew->end);
@@ -206,6 +214,7 @@ static void call_helpers(struct crew *crew, struct round *round, int count) {
     crew->batch = blasd_wanted_current();
     crew->next_slot = 1;
     crew->gives_way = in_background;
+    atomic_store(&crew->looks, close_together ? LOOKS_CLOSE : LOOKS);
     atomic_store(&crew->places, count);
     pthread_mutex_unlock(&crew->lock);
     if (count == crew->hired) {
@@ -221,7 +230,8 @@ static void await_helpers(struct crew *crew) {
     atomic_store(&crew->places, 0);
     if (atomic_load(&crew->inside) > 0) {
         pthread_mutex_unlock(&crew->lock);
-        for (int i = 0; i < LOOKS && atomic_load(&crew->inside) > 0; i++) pause_briefly();
+        for (int i = 0; i < atomic_load(&crew->looks) && atomic_load(&crew->inside) > 0; i++)
+            pause_briefly();
         pthread_mutex_lock(&crew->lock);
     }
     while (atomic_load(&crew->inside) > 0) pthread_cond_wait(&crew->left, &crew->lock);

@@ -35,6 +35,10 @@ struct blasd_parallel {
  * the machine (nice 15); the calling thread weighs what it did. For good: threads may not raise
  * their weight again. */
 void blasd_parallel_background(void);
+/* True: the calling thread's loops follow closely upon each other from now on, as the steps of one
+ * job do. Its helpers then look some 100 us for the next one before they sleep, not 10: so soon a
+ * wake-up would come too late. */
+void blasd_parallel_close_together(bool close);
 /* Runs all pieces; true where each was done, false where a piece or the watch said stop, or the
  * batch is not wanted any more. The other
  * threads are the calling thread's own: made when a loop first wants them, asleep between loops,

@@ -220,7 +220,11 @@ static bool predict_steps(const struct blasd_cost *cost, bool makes_free, bool l
     memcpy(steps, plan->steps, bytes);
     for (int s = 0; s < plan->step_count; s++) {
         struct blasd_cost_work *work = &steps[s].work;
-        if (makes_free) work->made_bytes = 0;
+        if (makes_free) { /* a card */
+            work->made_bytes = 0;
+            work->bytes -= steps[s].stays_in + steps[s].stays_out;
+            work->out_bytes -= steps[s].stays_out;
+        }
         work->least = least;
         if (!least || !(steps[s].flops_least > 0)) continue;
         work->flops = steps[s].flops_least;

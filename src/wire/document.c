@@ -165,12 +165,18 @@ static void write_outputs(struct json_out *out, const struct blasd_record *recor
     json_out_put(out, "}");
 }
 
-static void write_timing(struct json_out *out, const struct blasd_timing *t) {
+/* With how many bytes went over a card's bus; -1: that is not known. */
+static void write_timing(struct json_out *out, const struct blasd_timing *t, int64_t upload_bytes,
+                         int64_t download_bytes) {
     json_out_put(out,
                  ",\"timing\":{\"receive_ms\":%m,\"queue_ms\":%m,\"batch_wait_ms\":%m,"
-                 "\"upload_ms\":%m,\"compute_ms\":%m,\"download_ms\":%m,\"total_ms\":%m}",
+                 "\"upload_ms\":%m,\"compute_ms\":%m,\"download_ms\":%m,\"total_ms\":%m",
                  t->receive_us, t->queue_us, t->batch_wait_us, t->upload_us, t->compute_us,
                  t->download_us, t->total_us);
+    if (upload_bytes >= 0)
+        json_out_put(out, ",\"upload_bytes\":%i,\"download_bytes\":%i", upload_bytes,
+                     download_bytes);
+    json_out_put(out, "}");
 }
 
 static void write_execution(struct json_out *out, const struct blasd_execution *e) {
@@ -214,7 +220,8 @@ static void write_steps(struct json_out *out, const struct blasd_record *record)
         execution.attempts = record->execution.attempts;
         json_out_put(out, i == 0 ? "%s:" : ",%s:", graph->steps[i].name);
         json_out_put(out, "{\"op\":%s,\"state\":\"succeeded\"", graph->steps[i].op);
-        write_timing(out, &graph->steps[i].timing);
+        write_timing(out, &graph->steps[i].timing, graph->steps[i].upload_bytes,
+                     graph->steps[i].download_bytes);
         write_execution(out, &execution);
         json_out_put(out, "}");
     }
@@ -284,7 +291,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     write_labels(out, record->labels);
     write_trace(out, record->trace_id);
     write_outputs(out, record, data);
-    write_timing(out, &record->timing);
+    write_timing(out, &record->timing, -1, -1);
     write_execution(out, &record->execution);
     write_cost(out, record);
     if (record->graph != NULL) write_steps(out, record);

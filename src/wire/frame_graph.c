@@ -5,7 +5,8 @@
  *                  earlier steps 1, for each of these: input's name, step 4, output's name; then
  *                  for each result: step 4, output's name
  *     the report   magic "BLGS", schema 2, zero 2, steps 4, results 4; then for each step: name,
- *                  operation, timing 56, flops 8, bytes 8, energy 8, method; then for each result:
+ *                  operation, timing 56, flops 8, bytes 8, energy 8, uploaded 8,
+ *                  downloaded 8, method; then for each result:
  *                  "STEP.OUTPUT", tensor
  *
  * A step reads only from those that stand before it, so what is stored has no cycles. */
@@ -21,7 +22,7 @@
 
 #define MAGIC "BLGR"
 #define REPORT_MAGIC "BLGS"
-#define SCHEMA 1
+#define SCHEMA 2
 #define LEAST_STEP 6 /* bytes that a step takes at least: what says how many there are may lie */
 
 struct head {
@@ -235,6 +236,8 @@ int blasd_graph_report_step(const struct blasd_graph_ran *ran, struct blasd_buf 
     frame_put(&w, &execution->flops, sizeof execution->flops);
     frame_put(&w, &execution->bytes, sizeof execution->bytes);
     frame_put(&w, &execution->energy_joules, sizeof execution->energy_joules);
+    frame_put(&w, &ran->upload_bytes, sizeof ran->upload_bytes);
+    frame_put(&w, &ran->download_bytes, sizeof ran->download_bytes);
     frame_put_text(&w, execution->method, sizeof execution->method);
     return add(&w, room, out, err);
 }
@@ -259,6 +262,8 @@ static void get_ran(struct frame_reader *r, struct blasd_graph_ran *ran) {
     frame_get(r, &execution->flops, sizeof execution->flops);
     frame_get(r, &execution->bytes, sizeof execution->bytes);
     frame_get(r, &execution->energy_joules, sizeof execution->energy_joules);
+    frame_get(r, &ran->upload_bytes, sizeof ran->upload_bytes);
+    frame_get(r, &ran->download_bytes, sizeof ran->download_bytes);
     frame_get_text(r, execution->method, sizeof execution->method);
 }
 

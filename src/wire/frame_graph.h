@@ -24,7 +24,8 @@ int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
 struct blasd_graph_ran {
     char name[BLASD_NAME_MAX], op[BLASD_NAME_MAX];
     struct blasd_timing timing;
-    struct blasd_execution execution; /* method, flops, bytes, energy */
+    struct blasd_execution execution;     /* method, flops, bytes, energy */
+    int64_t upload_bytes, download_bytes; /* over a card's bus; -1: there is none */
 };
 
 #define BLASD_GRAPH_OUTPUT_MAX 64 /* bytes of "STEP.OUTPUT" with its zero */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define PROGRAM_MOST ((size_t)64 << 20)
+#define STEP_LEAST 12 /* bytes of JSON: "a":{"op":1} */
 
 /* What an input or a result names. */
 struct reference {
@@ -29,7 +30,6 @@ struct blasd_graph_in {
     const struct blasd_limits *limits; /* borrowed */
     struct blasd_sink *sink;           /* borrowed */
     struct blasd_graph graph;          /* while it is read, steps are in the order they came in; */
-    int room;                          /* rows of them */
     struct list references;            /* an input's source.step is first its position here */
     struct list results;
     bool has_steps, has_results;
@@ -238,15 +238,13 @@ static bool is_step_name(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == len;
 }
 
-static int make_room(struct blasd_graph_in *graph, struct blasd_err *err) {
-    int room = graph->room == 0 ? 8 : graph->room * 2;
-    struct blasd_graph_step *grown;
-    if (graph->graph.step_count < graph->room) return 0;
-    grown = realloc(graph->graph.steps, (size_t)room * sizeof *grown);
-    if (grown == NULL) return no_memory(err);
-    graph->graph.steps = grown;
-    graph->room = room;
-    return 0;
+/* For as many steps as there can be in a text of `bytes`, at once: one is some kilobytes, and what
+ * is not used costs nothing. */
+static int make_room(struct blasd_graph_in *graph, size_t bytes, struct blasd_err *err) {
+    size_t most = bytes / STEP_LEAST + 1;
+    if (most > graph->limits->graph_steps) most = (size_t)graph->limits->graph_steps;
+    graph->graph.steps = malloc(most * sizeof *graph->graph.steps);
+    return graph->graph.steps == NULL ? no_memory(err) : 0;
 }
 
 struct members {
@@ -270,7 +268,6 @@ static int read_step(void *arg, const char *quote, const char *name, const char 
         return blasd_fail(err, BLASD_E_graph_too_large, "steps",
                           "a graph may have %llu steps (limit graph_steps)",
                           (unsigned long long)graph->limits->graph_steps);
-    if ((rc = make_room(graph, err)) != 0) return rc;
     step = &graph->graph.steps[graph->graph.step_count];
     memset(step, 0, sizeof *step);
     memcpy(step->name, name, strlen(name) + 1);
@@ -331,6 +328,7 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
     if (*value != '{')
         return blasd_fail(err, BLASD_E_invalid_field, name,
                           "steps must be an object of steps by name");
+    if (make_room(graph, (size_t)(text->end - value), err) != 0) return -(int)BLASD_E_no_space;
     return blasd_json_members(text, value, read_step, &members, next, err);
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "core/graph.h"
+#include "core/parallel.h"
 #include "core/wanted.h"
 #include "wire/frame_graph.h"
 #include "worker/map_io.h"
@@ -14,6 +15,12 @@
 #include <string.h>
 
 #define SCRATCH_KEEP (UINT64_C(64) << 20)
+
+/* A value on a device where outputs stay. */
+struct value {
+    struct blasd_key name;
+    struct blasd_stay stay;
+};
 
 struct running {
     struct blasd_watch watch; /* must come first: what the steps' kernels ask */
@@ -25,6 +32,7 @@ struct running {
     struct blasd_task *task; /* of the graph */
     struct blasd_graph graph;
     struct blasd_tensor *made;  /* owned; of each value what it really is */
+    struct value *values;       /* owned; the same, where devices keep some */
     int *uses;                  /* owned; of each value, by how many inputs */
     unsigned char *memory;      /* of values that are no results */
     struct blasd_arena scratch; /* inputs that had to be converted for the step */
@@ -41,7 +49,103 @@ static int on_sharers(struct blasd_watch *watch) {
     return running->outer->sharers(running->outer);
 }
 
+/* ---- values that stay on the device ---- */
+
+static bool can_stay(const struct running *running) {
+    return running->backend->stay_forget != NULL;
+}
+
+/* What is known of value number `at`; NULL: none stays on this device. */
+static struct blasd_stay *stay_of(const struct running *running, int64_t at) {
+    return running->values != NULL ? &running->values[at].stay : NULL;
+}
+
+/* Names begin with the graph's id, so that they can be forgotten together. */
+static void name_graph(const struct running *running, struct blasd_key *key) {
+    key->len = 0;
+    blasd_key_add(key, running->task->job->id, BLASD_ID_LEN);
+}
+
+/* The values of a step that others read may stay, and those that nobody asks for. */
+static void offer_stays(struct running *running, int at, struct blasd_stay *stays,
+                        struct blasd_task *task) {
+    const struct blasd_graph_step *step = &running->graph.steps[at];
+    if (running->values == NULL) return;
+    for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) stays[o] = (struct blasd_stay){0};
+    for (int v = step->first; v < step->first + step->count; v++) {
+        const struct blasd_graph_value *value = &running->graph.values[v];
+        struct blasd_key *name = &running->values[v].name;
+        if (value->result >= 0 && value->last_use == at) continue;
+        name_graph(running, name);
+        blasd_key_add_int(name, BLASD_SOURCE_STEP);
+        blasd_key_add_int(name, v);
+        stays[value->output].name = name;
+    }
+    task->stays = stays;
+}
+
+static void take_stays(struct running *running, int at, const struct blasd_task *task) {
+    const struct blasd_graph_step *step = &running->graph.steps[at];
+    for (int v = step->first; task->stays != NULL && v < step->first + step->count; v++)
+        running->values[v].stay = task->stays[running->graph.values[v].output];
+}
+
+static void forget_value(struct running *running, int64_t at) {
+    struct value *value = &running->values[at];
+    if (value->name.len == 0) return;
+    running->backend->stay_forget(running->device, &value->name);
+    value->stay.away = false;
+}
+
+/* Values that no later step reads make room, but results; so do copies of what went up. */
+static void forget_stays(struct running *running, int at) {
+    const struct blasd_graph *graph = &running->graph;
+    const struct blasd_job *job = &graph->steps[at].job;
+    const struct blasd_graph_step *step = &graph->steps[at];
+    if (running->values == NULL) return;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        const struct blasd_source *source = &job->inputs[i].source;
+        const struct blasd_graph_value *value;
+        if (source->kind != BLASD_SOURCE_STEP) continue;
+        value = blasd_graph_value(graph, source->step, source->output);
+        if (value->last_use == at && value->result < 0)
+            forget_value(running, value - graph->values);
+    }
+    for (int v = step->first; v < step->first + step->count; v++)
+        if (graph->values[v].last_use == at) forget_value(running, v);
+}
+
+/* The results come to the host. */
+static int bring_results(struct running *running, struct blasd_err *err) {
+    int code = 0;
+    for (int v = 0; running->values != NULL && code == 0 && v < running->graph.value_count; v++) {
+        const struct blasd_stay *stay = stay_of(running, v);
+        if (stay->away && running->graph.values[v].result >= 0)
+            code = running->backend->stay_bring(running->device, stay->name, err);
+    }
+    return code;
+}
+
+/* Nothing of the graph is left there, however it ended. */
+static void forget_all(struct running *running) {
+    struct blasd_key graph;
+    if (!can_stay(running)) return;
+    name_graph(running, &graph);
+    running->backend->stay_forget(running->device, &graph);
+    running->backend->stay_forget(running->device, NULL);
+}
+
 /* ---- one step ---- */
+
+/* The same of one that stayed on the device, as was seen there. */
+static void look_away(const struct blasd_port *port, const struct blasd_tensor *tensor,
+                      const struct blasd_seen *seen, struct blasd_input *input) {
+    bool ordered = blasd_dtype_kind(tensor->dtype) == 'f';
+    input->first_nonfinite = port->finite ? seen->first_nonfinite : -1;
+    input->first_negative = ordered ? seen->first_negative : -1;
+    input->first_not_positive = ordered ? seen->first_not_positive : -1;
+    input->all_zero = blasd_tensor_elements(tensor) > 0 && seen->first_nonzero < 0;
+}
 
 /* Looks for what the port refuses in an input that was computed. */
 static void look(const struct blasd_port *port, const struct blasd_tensor *tensor,
@@ -71,8 +175,12 @@ static int find_inputs(struct running *running, struct blasd_job *job,
         if (input->source.kind == BLASD_SOURCE_STEP) {
             const struct blasd_graph_value *value =
                 blasd_graph_value(&running->graph, input->source.step, input->source.output);
+            const struct blasd_stay *stay = stay_of(running, value - running->graph.values);
             from[i] = input->tensor = running->made[value - running->graph.values];
-            look(&job->op->inputs[i], &from[i], input);
+            if (stay != NULL && stay->away)
+                look_away(&job->op->inputs[i], &from[i], &stay->seen, input);
+            else
+                look(&job->op->inputs[i], &from[i], input);
         } else if (input->source.kind == BLASD_SOURCE_RULE) {
             from[i] = input->tensor;
             from[i].data = blasd_arena_take(&running->scratch, blasd_tensor_bytes(&from[i]));
@@ -94,19 +202,29 @@ static int find_inputs(struct running *running, struct blasd_job *job,
     return 0;
 }
 
-/* Names what more steps may read, so that a device need not be sent it again. */
+/* Names what more steps or jobs may read, or what is on the device, so that it need not be sent
+ * there again. */
 static const struct blasd_key *name_input(struct running *running, const struct blasd_input *input,
                                           const struct blasd_tensor *from,
                                           const struct blasd_tensor *to) {
+    const char *id = running->task->job->id;
     int64_t at = (int64_t)input->source.offset;
     if (input->source.kind == BLASD_SOURCE_STEP) {
+        const struct blasd_stay *stay;
         at = blasd_graph_value(&running->graph, input->source.step, input->source.output) -
              running->graph.values;
+        stay = stay_of(running, at);
+        if (stay != NULL && stay->away && from->data == to->data) return stay->name;
         if (running->uses[at] < 2) return NULL;
+    } else if (input->source.kind == BLASD_SOURCE_GIVEN) {
+        input = &running->task->job->inputs[input->source.step];
+        if (!blasd_source_refers(&input->source)) return NULL;
+        id = input->reference.id;
+        at = (int64_t)input->source.offset;
     } else if (input->source.kind != BLASD_SOURCE_PAYLOAD) {
         return NULL;
     }
-    return blasd_io_name_input(&running->scratch, running->task->job->id, input, at, from, to);
+    return blasd_io_name_input(&running->scratch, id, input, at, from, to);
 }
 
 static unsigned char *place_of(const struct running *running,
@@ -160,11 +278,17 @@ static int report_step(struct running *running, int at, const struct blasd_task 
     const struct blasd_graph_step *step = &running->graph.steps[at];
     struct blasd_graph_ran ran = {.execution = {.flops = step->flops,
                                                 .bytes = step->bytes,
-                                                .energy_joules = task->energy_joules}};
+                                                .energy_joules = task->energy_joules},
+                                  .upload_bytes = -1,
+                                  .download_bytes = -1};
     int64_t run = (blasd_clock_ns() - mapped_ns) / 1000;
     memcpy(ran.name, step->name, sizeof ran.name);
     snprintf(ran.op, sizeof ran.op, "%s", step->job.op->name);
     memcpy(ran.execution.method, task->method, sizeof ran.execution.method);
+    if (running->backend->device_class == BLASD_DEVICE_CUDA) {
+        ran.upload_bytes = (int64_t)task->upload_bytes;
+        ran.download_bytes = (int64_t)task->download_bytes;
+    }
     ran.timing.upload_us = (mapped_ns - began_ns) / 1000 + task->upload_us;
     ran.timing.download_us = task->download_us;
     ran.timing.compute_us = run - task->upload_us - task->download_us;
@@ -178,6 +302,19 @@ static int report_step(struct running *running, int at, const struct blasd_task 
     return blasd_graph_report_step(&ran, &running->report, err);
 }
 
+/* What stayed on the device is converted on the host. */
+static int bring_input(struct running *running, const struct blasd_input *input,
+                       const struct blasd_tensor *from, const struct blasd_plan *plan, int i,
+                       struct blasd_err *err) {
+    const struct blasd_stay *stay;
+    if (input->source.kind != BLASD_SOURCE_STEP || from->dtype == plan->input_dtype[i]) return 0;
+    stay = stay_of(running,
+                   blasd_graph_value(&running->graph, input->source.step, input->source.output) -
+                       running->graph.values);
+    if (stay == NULL || !stay->away) return 0;
+    return running->backend->stay_bring(running->device, stay->name, err);
+}
+
 static int map_step(struct running *running, int at, const struct blasd_kernel *kernel,
                     struct blasd_plan *plan, struct blasd_task *task, struct blasd_err *err) {
     struct blasd_job *job = &running->graph.steps[at].job;
@@ -187,6 +324,8 @@ static int map_step(struct running *running, int at, const struct blasd_kernel *
     if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, plan);
     for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++) {
         if (!blasd_job_has(job, i)) continue;
+        code = bring_input(running, &job->inputs[i], &from[i], plan, i, err);
+        if (code != 0) break;
         code = blasd_io_map_input(&running->scratch, job, plan, i, &from[i], task, err);
         if (code == 0)
             task->names[i] = name_input(running, &job->inputs[i], &from[i], &task->inputs[i]);
@@ -199,6 +338,7 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(running->backend, job->op);
     struct blasd_plan plan;
     struct blasd_task task = {.job = job, .plan = &plan};
+    struct blasd_stay stays[BLASD_MAX_OUTPUTS];
     int64_t began_ns = blasd_clock_ns(), mapped_ns;
     int code;
     if (kernel == NULL)
@@ -208,6 +348,7 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
     blasd_wanted_begin(&running->watch);
     code = blasd_wanted_end(map_step(running, at, kernel, &plan, &task, err), err);
     if (code != 0) return code;
+    offer_stays(running, at, stays, &task);
     mapped_ns = blasd_clock_ns();
     code = kernel->run(running->device, &task, 1, &running->watch, err);
     if (code == 0 && task.err.code != BLASD_OK) {
@@ -215,6 +356,10 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
         code = -(int)task.err.code;
     }
     if (code == 0) code = take_outputs(running, at, &task, err);
+    if (code == 0) {
+        take_stays(running, at, &task);
+        forget_stays(running, at);
+    }
     if (code == 0) code = report_step(running, at, &task, began_ns, mapped_ns, err);
     blasd_arena_reset(&running->scratch);
     return code;
@@ -254,6 +399,8 @@ static int open_graph(struct running *running, struct blasd_arena *arena, struct
                           "this worker plans the graph differently from who took it in");
     running->made = calloc((size_t)graph->value_count + 1, sizeof *running->made);
     running->uses = calloc((size_t)graph->value_count + 1, sizeof *running->uses);
+    if (can_stay(running))
+        running->values = calloc((size_t)graph->value_count + 1, sizeof *running->values);
     running->memory = blasd_arena_take(arena, graph->memory_bytes);
     blasd_buf_init(&running->report, (size_t)graph->report_bytes);
     if (running->made == NULL || running->uses == NULL || running->memory == NULL)
@@ -342,13 +489,18 @@ int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *de
     if (watch->sharers != NULL) running.watch.sharers = on_sharers;
     blasd_arena_init(&running.scratch, arena->max, SCRATCH_KEEP);
     code = open_graph(&running, arena, err);
+    blasd_parallel_close_together(true);
     if (code == 0 && (code = run_steps(&running, &at, err)) != 0)
         report_failed(&running, arena, at);
+    blasd_parallel_close_together(false);
+    if (code == 0) code = bring_results(&running, err);
+    forget_all(&running);
     if (code == 0) code = report_results(&running, err);
     snprintf(task->method, sizeof task->method, "%d steps", running.graph.step_count);
     blasd_graph_release(&running.graph);
     free(running.made);
     free(running.uses);
+    free(running.values);
     blasd_buf_release(&running.report);
     blasd_arena_release(&running.scratch);
     return code;

@@ -154,3 +154,38 @@ def test_jobs_that_wait_for_a_card_that_does_not_come(with_card, monkeypatch, en
     redis("HSET", "{blasd}:tensors", tensor["id"], f"{size} {rest}")
     expect_nothing_left(service)
     assert not redis("EXISTS", "{blasd}:passed")
+
+
+def test_what_steps_make_stays_on_the_card(with_card):  # noqa: F811
+    """Power iteration on a tensor that is kept: it goes up once, and nothing comes down but the last step's vector."""
+    service = with_card()
+    service.start()
+    wait_for(lambda: len(devices(service)) == 2, "both devices")
+    wait_for(lambda: ask(service, [[2]], [[3]])["state"] == "succeeded", "the front end has looked at them")
+    rng = np.random.default_rng(9)
+    a = rng.integers(1, 9, (160, 160)).astype(float)
+    kept = put(service, a)
+    steps, last, v = {}, {"input": "v"}, np.ones((160, 1))
+    for i in range(12):
+        steps[f"w{i}"] = {"op": "matmul", "inputs": {"a": {"tensor": kept["id"]}, "b": last}}
+        steps[f"v{i}"] = {"op": "qr", "inputs": {"a": {"step": f"w{i}"}}}
+        last = {"step": f"v{i}", "output": "Q"}
+        v = a @ v / np.linalg.norm(a @ v)
+    graph = {"device": "cuda", "inputs": {"v": np.ones((160, 1)).tolist()}, "steps": steps, "results": ["v11.Q"]}
+    answer = service.request("POST", "/graphs?wait=60", json.dumps(graph), {"Content-Type": "application/json"})
+    job = answer.json()
+    assert answer.status == 200 and job["state"] == "succeeded", job
+    assert np.allclose(np.abs(job["outputs"]["v11.Q"]["data"]), v, rtol=1e-12)
+    timing = {name: step["timing"] for name, step in job["steps"].items()}
+    vector = 160 * 8
+    assert timing["w0"]["upload_bytes"] >= a.nbytes
+    for name, t in timing.items():  # else tables, what was seen of values, and figures
+        assert name == "w0" or t["upload_bytes"] < vector, (name, t)
+        assert name == "v11" or t["download_bytes"] < vector, (name, t)
+    assert timing["v11"]["download_bytes"] >= vector
+    # the tensor stays for the jobs that follow; of the graph nothing does
+    wait_for(lambda: location(service, kept) == "cuda:0", "the device has told of it")
+    graph["device"] = "cpu"
+    job = service.request("POST", "/graphs?wait=60", json.dumps(graph), {"Content-Type": "application/json"}).json()
+    assert all("upload_bytes" not in step["timing"] for step in job["steps"].values()), job
+    expect_nothing_left(service)

@@ -264,8 +264,9 @@ static void what_ends_early_as_a_rule(void **state) {
 
 static void steps_one_after_the_other(void **state) {
     struct blasd_cost cost = device();
-    const struct blasd_cost_step steps[] = {{work_of(1, 1e6), 0}, {work_of(1, 1e9), 1}},
-                                 unknown[] = {{work_of(1, 1e6), 0}, {work_of(3, 1e6), 0}};
+    const struct blasd_cost_step steps[] = {{.work = work_of(1, 1e6)},
+                                            {.work = work_of(1, 1e9), .flops_least = 1}},
+                                 unknown[] = {{.work = work_of(1, 1e6)}, {.work = work_of(3, 1e6)}};
     struct blasd_cost_guess first, second, guess;
     (void)state;
     assert_true(blasd_cost_predict(&cost, &steps[0].work, &first));

@@ -83,7 +83,7 @@ static void bind(struct trial *t, bool leave) {
         if (t->job.inputs[i].source.kind != BLASD_SOURCE_RULE ||
             (kernel->makes_inputs >> i & 1) == 0 || input->dtype != t->job.inputs[i].tensor.dtype)
             continue;
-        memset(input->data, 0xff, blasd_tensor_bytes(input));
+        memset(input->data, 0x7e, blasd_tensor_bytes(input)); /* large numbers */
         t->task.unmade |= 1u << i;
     }
 }
@@ -150,6 +150,26 @@ static void some_are_copied(void **state) {
     trial_free(t);
 }
 
+/* Where factors are scaled the host looks whether that may overflow: at what the rule makes. */
+static void scaled_ones_are_looked_at(void **state) {
+    struct trial *t = trial_new("matmul");
+    (void)state;
+    give_rule(t, "a", &normal, BLASD_float64, 2, (int64_t[]){30, 20});
+    give_rule(t, "b", &normal, BLASD_float64, 2, (int64_t[]){20, 25});
+    trial_set_float(t, "alpha", 2);
+    same_as_copied(t);
+    assert_null(strstr(t->task.method, "sums"));
+    trial_free(t);
+}
+
+static void taken_apart(void **state) {
+    struct trial *t = trial_new("qr");
+    (void)state;
+    give_rule(t, "a", &normal, BLASD_float64, 3, (int64_t[]){2, 9, 6});
+    assert_int_equal(same_as_copied(t), 0);
+    trial_free(t);
+}
+
 /* Of other dtypes than the kernel takes: converted on the host. */
 static void integers_are_converted(void **state) {
     struct trial *t = trial_new("solve");
@@ -198,6 +218,8 @@ int main(void) {
         cmocka_unit_test(the_bits_are_the_hosts),
         cmocka_unit_test(nothing_is_copied),
         cmocka_unit_test(some_are_copied),
+        cmocka_unit_test(scaled_ones_are_looked_at),
+        cmocka_unit_test(taken_apart),
         cmocka_unit_test(integers_are_converted),
         cmocka_unit_test(systems),
         cmocka_unit_test(what_comes_in_slices),

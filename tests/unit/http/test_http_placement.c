@@ -396,6 +396,21 @@ static void a_graph_goes_where_its_steps_end_first(void **state) {
     plan.step_count = 10;
     for (int s = 0; s < 10; s++) steps[s].work.flops = 1e8;
     assert_int_equal(http_placement_pick(choice, &view, graph, &plan, 0, 9 * S), BLASD_DEVICE_CUDA);
+    for (int s = 0; s < 10; s++) { /* 10 GB to move, if they were not on the card already */
+        steps[s].work.bytes = 1e9;
+        steps[s].work.out_bytes = 5e8;
+    }
+    assert_true(http_placement_predict(choice, BLASD_DEVICE_CUDA, graph, &plan, &guess));
+    assert_true(guess.alone_s > 1);
+    for (int s = 0; s < 10; s++) steps[s].stays_in = steps[s].stays_out = 5e8;
+    assert_true(http_placement_predict(choice, BLASD_DEVICE_CUDA, graph, &plan, &guess));
+    assert_true(guess.alone_s < 0.2);
+    assert_true(http_placement_predict(choice, BLASD_DEVICE_CPU, graph, &plan, &guess));
+    assert_true(guess.alone_s > 1.9);
+    for (int s = 0; s < 10; s++) {
+        steps[s].work.bytes = steps[s].work.out_bytes = 0;
+        steps[s].stays_in = steps[s].stays_out = 0;
+    }
     plan.step_count = 30;
     for (int s = 0; s < 30; s++) steps[s].work.flops = 1e9;
     assert_int_equal(

@@ -285,7 +285,7 @@ static void check_qr(enum kind kind, int m, int n, bool single, const char *mode
 }
 
 static void orthogonal_and_triangular(void **state) {
-    static const int sizes[][2] = {{1, 1}, {1, 5},  {6, 1},  {4, 4},
+    static const int sizes[][2] = {{1, 1}, {1, 5},  {6, 1},  {300, 1}, {4, 4},
                                    {9, 7}, {5, 12}, {40, 9}, {30, 30}};
     static const char *const modes[] = {"reduced", "complete", "r"};
     (void)state;
@@ -293,6 +293,20 @@ static void orthogonal_and_triangular(void **state) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int how = 0; how < 6; how++)
                 check_qr((enum kind)kind, sizes[i][0], sizes[i][1], how % 2, modes[how / 2]);
+}
+
+/* As LAPACK has it: nothing below the first element leaves it its sign, all else turns it round. */
+static void signs_of_a_single_column(void **state) {
+    static const double columns[][3] = {{3, 0, 4}, {-3, 0, 4}, {3, 0, 0}, {-3, 0, 0}, {0, 0, 0}};
+    static const double r[] = {-5, 5, 3, -3, 0}, q[] = {-0.6, -0.6, 1, 1, 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof r / sizeof *r; i++) {
+        struct trial *t = job_of("qr", columns[i], 3, 1, i % 2);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        expect_at_most(t, "R", fabsl(value(t, "R", 0) - r[i]), 1e-6L);
+        expect_at_most(t, "Q", fabsl(value(t, "Q", 0) - q[i]), 1e-6L);
+        trial_free(t);
+    }
 }
 
 /* ---- cholesky ---- */
@@ -730,6 +744,7 @@ int main(void) {
         cmocka_unit_test(eigenvalues_and_vectors),
         cmocka_unit_test(singular_values_and_vectors),
         cmocka_unit_test(orthogonal_and_triangular),
+        cmocka_unit_test(signs_of_a_single_column),
         cmocka_unit_test(factors_of_definite_matrices),
         cmocka_unit_test(matrices_that_are_not_definite),
         cmocka_unit_test(one_of_a_stack_is_not_definite),

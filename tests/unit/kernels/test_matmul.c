@@ -177,6 +177,23 @@ static void a_large_result_in_tiles_and_quarters(void **state) {
     trial_free(t);
 }
 
+/* So large that threads share it, whichever way the matrix lies. */
+static void a_large_matrix_times_a_vector(void **state) {
+    (void)state;
+    for (int how = 0; how < 8; how++) {
+        bool left = how & 1, trans = how >> 1 & 1;
+        enum blasd_order order = how >> 2 & 1 ? BLASD_COLUMN_MAJOR : BLASD_ROW_MAJOR;
+        int64_t m = 999, k = 1030, shape[] = {trans ? k : m, trans ? m : k};
+        struct trial *t = trial_new("matmul");
+        give(t, left ? "b" : "a", BLASD_float64, order, 2, shape, FILL_INTEGER);
+        give(t, left ? "a" : "b", BLASD_float64, BLASD_ROW_MAJOR, 1, left ? &m : &k, FILL_INTEGER);
+        trial_set_bool(t, left ? "transpose_b" : "transpose_a", trans);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        check(t, true);
+        trial_free(t);
+    }
+}
+
 /* A random job of any shape the operation takes. */
 static struct trial *random_job(enum filling filling) {
     static const enum blasd_dtype dtypes[] = {BLASD_float64,  BLASD_float32, BLASD_float16,
@@ -452,6 +469,7 @@ int main(void) {
         cmocka_unit_test(jobs_after_another_read_only_their_own),
         cmocka_unit_test(long_products),
         cmocka_unit_test(a_large_result_in_tiles_and_quarters),
+        cmocka_unit_test(a_large_matrix_times_a_vector),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
         cmocka_unit_test(an_empty_sum_is_zero),

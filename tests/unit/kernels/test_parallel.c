@@ -81,9 +81,12 @@ static void every_piece_is_done_once(void **state) {
         int threads = (int)trial_between(0, 6);
         int64_t count = trial_between(0, round % 10 == 0 ? PIECES : 8);
         struct blasd_parallel loop = loop_of(&tally, count, threads);
+        if (round % 100 == 0) blasd_parallel_close_together(round % 200 == 0);
+        if (round % 500 == 150) blasd_parallel_dismiss(); /* while helpers look for a loop */
         assert_true(blasd_parallel_run(&loop));
         assert_true(each_once(&tally, count));
     }
+    blasd_parallel_close_together(false);
 }
 
 static void more_threads_than_slots_are_not_used(void **state) {

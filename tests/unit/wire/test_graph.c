@@ -140,6 +140,28 @@ static void test_memory(void **state) {
     blasd_graph_release(&graph);
 }
 
+/* What a card does not move: values that are no results, and data that was sent for an earlier
+ * step. */
+static void test_what_stays(void **state) {
+    struct blasd_graph graph;
+    (void)state;
+    send_graph("{\"inputs\":{\"m\":[[1,2],[3,4]]},\"steps\":{\"a\":" PRODUCT(
+        INPUT("m"),
+        INPUT("m")) ",\"b\":" PRODUCT(STEP("a"),
+                                      INPUT(
+                                          "m")) ",\"c\":" PRODUCT(STEP("b"),
+                                                                  "[[5,6],[7,8]]") "},\"results\":["
+                                                                                   "\"a\",\"c\"]}");
+    expect_good();
+    read_back(&graph);
+    for (int s = 0; s < 3; s++) {
+        static const double in[] = {32, 64, 32}, out[] = {0, 32, 0};
+        assert_true(graph.steps[s].cost.stays_in == in[s]);
+        assert_true(graph.steps[s].cost.stays_out == out[s]);
+    }
+    blasd_graph_release(&graph);
+}
+
 static void test_references_that_lead_nowhere(void **state) {
     (void)state;
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", STEP("d")) "}}", BLASD_E_unknown_step,
@@ -308,7 +330,11 @@ static void test_stored_graphs_that_are_damaged(void **state) {
 }
 
 static void test_reports(void **state) {
-    struct blasd_graph_ran ran = {.name = "a", .op = "matmul", .timing = {.compute_us = 5}};
+    struct blasd_graph_ran ran = {.name = "a",
+                                  .op = "matmul",
+                                  .timing = {.compute_us = 5},
+                                  .upload_bytes = 7,
+                                  .download_bytes = -1};
     const int64_t shape[] = {2, 1};
     struct blasd_tensor tensor = blasd_tensor_make(BLASD_float64, 2, shape);
     struct blasd_graph_report *report;
@@ -326,6 +352,8 @@ static void test_reports(void **state) {
     assert_null(report->ports[1].name);
     assert_int_equal(report->outputs[0].offset, 64);
     assert_int_equal(report->steps[0].timing.compute_us, 5);
+    assert_int_equal(report->steps[0].upload_bytes, 7);
+    assert_int_equal(report->steps[0].download_bytes, -1);
     assert_string_equal(report->steps[0].execution.method, "dgemm");
     free(report);
     /* outside the results */
@@ -370,6 +398,7 @@ int main(void) {
         cmocka_unit_test(test_two_steps),
         cmocka_unit_test(test_bytes_of_data),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_what_stays),
         cmocka_unit_test(test_references_that_lead_nowhere),
         cmocka_unit_test(test_members),
         cmocka_unit_test(test_values_of_data),

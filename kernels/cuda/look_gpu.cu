@@ -1,0 +1,108 @@
+/* What the host would look for among the elements of a value, looked for where it lies. Read next:
+ * stays.c, who calls this. */
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cuda/gpu.h"
+
+extern "C" {
+#include "kernels/cuda/device.h"
+}
+
+#define THREADS 256
+#define BLOCKS_MOST 1024
+
+enum { NONFINITE, NEGATIVE, NOT_POSITIVE, NONZERO, ZERO, LEAST, MOST };
+static_assert(MOST + 1 == BLASD_CUDA_SEEN, "a word for each");
+
+typedef unsigned long long word;
+
+struct half_bits {
+    uint16_t bits;
+};
+struct brain_bits {
+    uint16_t bits;
+};
+
+static __device__ double number(double x) {
+    return x;
+}
+static __device__ double number(float x) {
+    return (double)x;
+}
+static __device__ double number(half_bits x) {
+    return (double)blasd_gpu_float16_read(x.bits);
+}
+static __device__ double number(brain_bits x) {
+    return (double)blasd_gpu_bfloat16_read(x.bits);
+}
+
+static __device__ word bits_of(double x) {
+    return (word)__double_as_longlong(x);
+}
+
+/* Each thread goes through the parts of elements in steps, and adds what it found: of positions the
+ * first, of magnitudes, whose bits are in the order of the numbers, the least and, turned round,
+ * the most. All words begin as the largest there is. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    look_at(const T *elements, int64_t n, int parts, word *words) {
+    word found[BLASD_CUDA_SEEN];
+    for (int w = 0; w < BLASD_CUDA_SEEN; w++) found[w] = ~(word)0;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        double x = number(elements[i]), size = fabs(x);
+        bool below = (bits_of(x) >> 63) != 0, zero = x == 0,
+             finite = size <= 1.7976931348623157e308;
+        const bool so[] = {!finite, below && !zero, below || zero, !zero, zero};
+        for (int w = 0; w <= ZERO; w++)
+            if (so[w] && (word)(i / parts) < found[w]) found[w] = (word)(i / parts);
+        if (zero || !finite) continue;
+        if (bits_of(size) < found[LEAST]) found[LEAST] = bits_of(size);
+        if (~bits_of(size) < found[MOST]) found[MOST] = ~bits_of(size);
+    }
+    for (int w = 0; w < BLASD_CUDA_SEEN; w++)
+        if (found[w] != ~(word)0) atomicMin(words + w, found[w]);
+}
+
+template <class T>
+static int start(struct blasd_gpu_stream *stream, int64_t n, int parts, const void *at,
+                 uint64_t *words, struct blasd_err *err) {
+    int64_t blocks = (n + THREADS - 1) / THREADS;
+    return blasd_launch(look_at<T>, dim3((unsigned)(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST)),
+                        dim3(THREADS), 0, stream, err, (const T *)at, n, parts, (word *)words);
+}
+
+extern "C" int blasd_cuda_look(struct blasd_gpu_stream *stream,
+                               const struct blasd_gpu_library *calls,
+                               const struct blasd_tensor *tensor, const void *at, uint64_t *words,
+                               struct blasd_err *err) {
+    int parts = blasd_dtype_parts(tensor->dtype);
+    int64_t n = blasd_tensor_elements(tensor) * parts;
+    int code = calls->fill(stream, words, 0xff, BLASD_CUDA_SEEN * sizeof *words, err);
+    if (code != 0 || n == 0) return code;
+    switch (blasd_dtype_part(tensor->dtype)) {
+    case BLASD_float64: return start<double>(stream, n, parts, at, words, err);
+    case BLASD_float32: return start<float>(stream, n, parts, at, words, err);
+    case BLASD_float16: return start<half_bits>(stream, n, parts, at, words, err);
+    default: return start<brain_bits>(stream, n, parts, at, words, err);
+    }
+}
+
+static double number_of(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+extern "C" struct blasd_seen blasd_cuda_seen(const uint64_t *words) {
+    struct blasd_seen seen = {};
+    seen.first_nonfinite = (int64_t)words[NONFINITE];
+    seen.first_negative = (int64_t)words[NEGATIVE];
+    seen.first_not_positive = (int64_t)words[NOT_POSITIVE];
+    seen.first_nonzero = (int64_t)words[NONZERO];
+    seen.first_zero = (int64_t)words[ZERO];
+    seen.least = words[LEAST] == UINT64_MAX ? HUGE_VAL : number_of(words[LEAST]);
+    seen.most = words[MOST] == UINT64_MAX ? 0 : number_of(~words[MOST]);
+    return seen;
+}
