@@ -7,10 +7,10 @@ import pytest
 
 hypothesis = pytest.importorskip("hypothesis")
 mpmath = pytest.importorskip("mpmath")
-from hypothesis import strategies as draw  # noqa: E402  (there only where hypothesis is)
+from drawn import bounded  # noqa: E402  (there only where hypothesis is)
+from hypothesis import strategies as draw  # noqa: E402
 
-BOUNDED = hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None,
-                              suppress_health_check=list(hypothesis.HealthCheck))
+BOUNDED = bounded(60)
 KINDS = ["plain", "graded rows", "graded columns", "low rank", "equal values", "single", "integers", "triangle",
          "below the range"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import strategies as draw  # noqa: E402  (there only where hypothesis is)
+from drawn import bounded  # noqa: E402  (there only where hypothesis is)
+from hypothesis import strategies as draw  # noqa: E402
 
-BOUNDED = hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None,
-                              suppress_health_check=list(hypothesis.HealthCheck))
+BOUNDED = bounded(60)
 EXACT = fractions.Fraction
 SHAPES = ["plain", "offset", "graded columns", "graded rows", "nearly equal", "single", "weights", "integers"]
 

@@ -42,7 +42,8 @@ static double far(enum blasd_dtype dtype) {
 /* ---- elements of x that are small beside others ---- */
 
 /* [A11 s A12; s A21 s A22], whose solution is [x1; x2 / s]: scaling makes A11 the small one. Small
- * whole numbers, and A21 x1 = 0, so that b is exact. */
+ * whole numbers, and A21 x1 = 0, so that b is exact; large diagonals, so that x is well determined.
+ */
 static void what_is_small_in_rows_and_columns_drowns_nothing(void **state) {
     (void)state;
     for (int round = 0; round < 36; round++) {
@@ -53,7 +54,8 @@ static void what_is_small_in_rows_and_columns_drowns_nothing(void **state) {
         double *x = trial_alloc((size_t)(n * columns) * sizeof *x);
         void *a, *b;
         struct trial *t = system_of(n, columns, dtype, &a, &b);
-        for (int64_t i = 0; i < n * n; i++) m[i] = (double)trial_between(-9, 9);
+        for (int64_t i = 0; i < n * n; i++)
+            m[i] = (double)trial_between(-9, 9) + (i % (n + 1) == 0 ? 20 : 0);
         for (int64_t i = half; i < n; i++)
             for (int64_t j = 0; j < half; j += 2) m[i * n + j + 1] = m[i * n + j];
         for (int64_t i = 0; i < n * columns; i++) x[i] = (double)trial_between(1, 3);
@@ -366,6 +368,7 @@ static void a_warning_comes_where_no_digit_is_sure(void **state) {
         void *a, *b;
         struct trial *t = system_of(n, 1, BLASD_float64, &a, &b);
         double *m = a, *v = b;
+        enum blasd_code code;
         for (int64_t i = 0; i < n; i++) {
             for (int64_t j = 0; j < n; j++)
                 m[i * n + j] = round == 0 ? 1 / (double)(i + j + 1) : trial_normal();
@@ -375,8 +378,10 @@ static void a_warning_comes_where_no_digit_is_sure(void **state) {
         for (int64_t j = 0; j < n && round > 0; j++)
             m[n + j] = m[j] * (1 + 1e-16 * (double)(j % 3));
         if (round > 0) m[n] += 0x1p-51 * fabs(m[n]);
-        assert_int_equal(trial_run(t), BLASD_OK);
-        if (!warned(t, "digit")) fail_msg("n %lld: rcond %g", (long long)n, scalar(t, "rcond"));
+        code = trial_run(t); /* rounding may make the last pivot 0 */
+        assert_true(code == BLASD_OK || code == BLASD_E_singular_matrix);
+        if (code == BLASD_OK && !warned(t, "digit"))
+            fail_msg("n %lld: rcond %g", (long long)n, scalar(t, "rcond"));
         trial_free(t);
     }
 }
