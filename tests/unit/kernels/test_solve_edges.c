@@ -386,6 +386,40 @@ static void a_warning_comes_where_no_digit_is_sure(void **state) {
     }
 }
 
+/* A singular system beside elements of x that are far larger than what rounding made of its own:
+ * what is left of its pivot is rounding alone, so that factors know nothing of its inverse. */
+static void a_singular_block_is_doubted_beside_a_large_x(void **state) {
+    int solved = 0;
+    (void)state;
+    for (int round = 0; round < 8 * SIZES; round++) {
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        bool definite = round / 2 % 2 == 0;
+        int64_t n = sizes[round / 8] + 2, columns = round / 4 % 2 * 3 + 1;
+        double scale = dtype == BLASD_float32 ? 0x1p40 : 0x1p70;
+        void *a, *b;
+        struct trial *t = system_of(n, columns, dtype, &a, &b);
+        double v[4] = {49, 49, 1, 1}; /* singular: a row is 49 times the other */
+        enum blasd_code code;
+        if (definite) v[0] = v[1] = v[2] = v[3] = (double)trial_between(2, 99);
+        for (int64_t i = 0; i < n; i++) {
+            trial_put(a, dtype, i * n + i, i < 2 ? v[i * 3] * scale : 1);
+            for (int64_t c = 0; c < columns; c++)
+                trial_put(b, dtype, i * columns + c, 1 + trial_uniform() / 2);
+        }
+        trial_put(a, dtype, 1, v[1] * scale);
+        trial_put(a, dtype, n, v[2] * scale);
+        trial_set_choice(t, "assume_a", definite ? "positive_definite" : "general");
+        code = trial_run(t);
+        if (code == BLASD_OK && !warned(t, "digit"))
+            fail_msg("%s n %lld, float%d: x = %g, %g, %g, rcond %g", definite ? "definite" : "",
+                     (long long)n, dtype == BLASD_float32 ? 32 : 64, x_at(t, 0), x_at(t, columns),
+                     x_at(t, 2 * columns), scalar(t, "rcond"));
+        solved += code == BLASD_OK;
+        trial_free(t);
+    }
+    assert_true(solved > 4);
+}
+
 /* ---- bounds ---- */
 
 /* A diagonal of all sizes below a first row and column near 1: pivots that look best hide what the
@@ -624,6 +658,7 @@ int main(void) {
         cmocka_unit_test(a_warning_looks_at_x_not_at_rcond),
         cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
         cmocka_unit_test(what_pivots_hide_is_doubted),
+        cmocka_unit_test(a_singular_block_is_doubted_beside_a_large_x),
         cmocka_unit_test(what_a_sum_loses_is_counted),
         cmocka_unit_test(backward_errors_are_bounds),
         cmocka_unit_test(certified_bounds_hold),
