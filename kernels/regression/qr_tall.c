@@ -25,7 +25,9 @@
 enum { LANES = 16 };
 #define CHUNK_BYTES (384 << 10) /* of columns in one chunk */
 #define MOST_STEPS 8            /* of refinement */
-#define TARGETS 512             /* in one call of LAPACK */
+/* of the largest part that a feature has in y: one that is less is right to this */
+#define SEEN 1e-8
+#define TARGETS 512 /* in one call of LAPACK */
 
 struct regression_tall {
     const struct regression_shape *shape; /* borrowed */
@@ -290,6 +292,17 @@ static struct dd penalised_fall(const struct regression_tall *tall,
     return fall;
 }
 
+/* By how much a step shrinks the error, at worst or so: its gradient is rounded to a double before
+ * the triangle's inverse, twice, makes the step. */
+static double shrinking(const struct regression_factor *factor, int64_t q) {
+    double most = 0, least = INFINITY;
+    for (int64_t j = 0; j < q; j++) {
+        most = fmax(most, fabs(factor->r[j * q + j]));
+        least = fmin(least, fabs(factor->r[j * q + j]));
+    }
+    return q == 0 ? 0 : fmin(100 * DBL_EPSILON * (most / least) * (most / least), 1);
+}
+
 /* One target: steps until the correction is below the rounding of b. False: stopped. */
 static bool refine_target(struct regression_tall *tall, const struct regression_data *data,
                           const struct regression_factor *factor, int64_t target,
@@ -297,7 +310,7 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
     int64_t q = tall->shape->q;
     const int *e = factor->exponent;
     int shift = e[q + target];
-    double *step = tall->tau, last = INFINITY;
+    double *step = tall->tau, last = INFINITY, by = shrinking(factor, q);
     bool penalised = tall->shape->method == METHOD_RIDGE && tall->shape->alpha > 0;
     struct dd squares = {0, 0}, fall = {0, 0};
     for (int64_t j = 0; j < q; j++)
@@ -318,15 +331,19 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
             fall = dd_add(fall, dd_scale(tall->gradient[j], step[j]));
             if (fabs(tall->b[j].hi) > size) size = fabs(tall->b[j].hi);
             if (fabs(step[j]) > change) change = fabs(step[j]);
-            if (fabs(step[j]) > part * fabs(tall->b[j].hi)) part = fabs(step[j] / tall->b[j].hi);
+        }
+        for (int64_t j = 0; j < q; j++) {
+            double own = fmax(fabs(tall->b[j].hi), penalised ? 0 : SEEN * size);
+            if (fabs(step[j]) > part * own) part = fabs(step[j]) / own;
         }
         if (penalised) fall = penalised_fall(tall, factor, step, fall);
         if (!(change < last / 4)) break; /* no longer better: leave b as it is */
         for (int64_t j = 0; j < q; j++) tall->b[j] = dd_add(tall->b[j], dd_from(step[j]));
+        if (steps > 0) by = change / last;
         last = change;
         squares = dd_subtract(squares, fall); /* |r - X step|^2, since X'X step = g */
-        /* the next correction would be about change^2 / size of this one's kind */
-        if (!(change > 1e-9 * size) && !(penalised && part > 1e-9)) break;
+        /* the next correction would be about this one times `by` */
+        if (!(change > 1e-9 * size) && !(part * by > 1e-17) && !(penalised && part > 1e-9)) break;
     }
     for (int64_t j = 0; j < q; j++)
         fit->coef[target * q + j] = ldexp(dd_round(tall->b[j]), shift - e[j]);
