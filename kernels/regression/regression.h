@@ -217,8 +217,9 @@ int blasd_regression_tall_factor(struct regression_tall *tall, const struct regr
                                  struct regression_factor *factor,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
 /* Improves fit->coef, of full rank, with the factor just made, and fills ssr; of ridge, whose
- * factor has the penalty in it, too. */
-int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_data *data,
+ * factor has the penalty in it, too. `shape`: what is fitted, which may be elastic_net's ridge. */
+int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_shape *shape,
+                                 const struct regression_data *data,
                                  const struct regression_factor *factor, struct regression_fit *fit,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
 

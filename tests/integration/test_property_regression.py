@@ -171,9 +171,9 @@ def exact_ridge(x, y, w, intercept, alpha):
     return [row[q] for row in system]
 
 
-@hypothesis.given(problems(), draw.integers(-6, 6), draw.integers(0, 15), draw.booleans())
+@hypothesis.given(problems(), draw.integers(-6, 6), draw.integers(0, 15), draw.booleans(), draw.booleans())
 @BOUNDED
-def test_ridge_is_right_for_features_of_all_sizes(service, problem, alpha, sizes, twice):
+def test_ridge_is_right_for_features_of_all_sizes(service, problem, alpha, sizes, twice, net):
     x, y, w, intercept, copies, kind = problem
     p = x.shape[1]
     x = x * (10.0 ** np.linspace(0, sizes, p)[np.argsort(np.abs(x[0]))]).astype(x.dtype)
@@ -183,6 +183,8 @@ def test_ridge_is_right_for_features_of_all_sizes(service, problem, alpha, sizes
     if w is not None:
         inputs["sample_weight"] = np.tile(w, copies)
     params = {"method": "ridge", "alpha": 10.0**alpha, "fit_intercept": intercept}
+    if net and w is None:  # the same penalty by another name
+        params |= {"method": "elastic_net", "l1_ratio": 0, "alpha": 10.0**alpha / (copies * len(y))}
     fit, job = service.run("regression", inputs, params, form="safetensors")
     hypothesis.note(f"{kind}: {fit}, {job['execution']}")
     warnings = " ".join(job["execution"]["warnings"])
