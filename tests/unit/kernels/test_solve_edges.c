@@ -420,6 +420,28 @@ static void a_singular_block_is_doubted_beside_a_large_x(void **state) {
     assert_true(solved > 4);
 }
 
+/* Not definite, but for rounding: what the small elements beside the large block say is lost, and
+ * x with it. */
+static void what_cancels_in_a_definite_matrix_is_doubted(void **state) {
+    (void)state;
+    for (int single = 0; single < 2; single++) {
+        enum blasd_dtype dtype = single ? BLASD_float32 : BLASD_float64;
+        void *a, *b;
+        struct trial *t = system_of(4, 1, dtype, &a, &b);
+        for (int g = 2; g < 99; g++) {
+            double large = ldexp(g, single ? 40 : 90);
+            const double m[16] = {4, 0, 3, 0, 0, large, large, 1, 3, large, large, 0, 0, 1, 0, 4};
+            for (int64_t i = 0; i < 16; i++) trial_put(a, dtype, i, m[i]);
+            for (int64_t i = 0; i < 4; i++) trial_put(b, dtype, i, (double)(i == 1 ? 1 : 5 + i));
+            trial_set_choice(t, "assume_a", "positive_definite");
+            if (trial_run(t) == BLASD_OK && !warned(t, "digit"))
+                fail_msg("%d, float%d: x = %g, %g, %g, %g", g, single ? 32 : 64, x_at(t, 0),
+                         x_at(t, 1), x_at(t, 2), x_at(t, 3));
+        }
+        trial_free(t);
+    }
+}
+
 /* ---- bounds ---- */
 
 /* A diagonal of all sizes below a first row and column near 1: pivots that look best hide what the
@@ -659,6 +681,7 @@ int main(void) {
         cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
         cmocka_unit_test(what_pivots_hide_is_doubted),
         cmocka_unit_test(a_singular_block_is_doubted_beside_a_large_x),
+        cmocka_unit_test(what_cancels_in_a_definite_matrix_is_doubted),
         cmocka_unit_test(what_a_sum_loses_is_counted),
         cmocka_unit_test(backward_errors_are_bounds),
         cmocka_unit_test(certified_bounds_hold),
