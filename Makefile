@@ -183,7 +183,7 @@ lint:
 	@deploy/install-packages.sh build test lint
 	@$(PYTHON) .ci/lint.py
 	@cd clients/python && mypy --cache-dir=/dev/null --no-error-summary blasd
-	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh')
+	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.def' '*.cc' '*.cu' '*.cuh')
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(PYTHON) .ci/objects.py build/lint-gcc
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects

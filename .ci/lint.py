@@ -8,7 +8,7 @@
 - No file grows past what one mind holds.
 - A kernel says the most threads of its blocks, so that the compiler gives it no more registers than these may have.
 - The clients have the version that the file VERSION says.
-- An operation's tables (inputs, outputs, parameters, choices) have an entry for each name of one enum, in its order, and the names agree.
+- The choices of an operation's parameters have an entry for each name of one enum, in its order, and the names agree.
 - docs/architecture.md names functions that exist, and at most thirty terms.
 """
 import collections
@@ -79,25 +79,16 @@ def alike(position, name):
     return bool(set(words) & set(name.split("_"))) or words[-1] in name
 
 
-def check_tables(path, text, enums, complain):
+def check_choices(path, text, enums, complain):
     """enums: the names of each. A table without positions may have one entry at most."""
-    plain = code(text)
-    for match in re.finditer(r"static const (?:struct blasd_(?:port|param)|char \*const) (\w+)\[\] = \{", plain):
-        table, depth, at = match.group(1), 1, match.end()
-        while depth > 0:
-            depth += {"{": 1, "}": -1}.get(plain[at], 0)
-            at += 1
-        body = text[match.end():at - 1]
+    for match in re.finditer(r"static const char \*const (\w+)\[\] = \{([^}]*)\}", text):
+        table, body = match.groups()
         if "#define" in body:  # made by the macro that makes the enum
             continue
-        # [X] = {"x", ...}, [X] = {.name = "x", ...}, [X] = "x", or by a macro: EACH(X, "x", ...)
-        entries = [(one or other, name) for one, other, name in
-                   re.findall(r'(?:\[(\w+)\]\s*=\s*(?:\{\s*(?:\.name\s*=\s*)?)?|\b[A-Z_]+\((\w+),\s*)"(\w+)"', body)]
-        names = entries or re.findall(r'\{\s*(?:\.name\s*=\s*)?"(\w+)"', body)
-        without = re.findall(r'[^=\s]\s*\{\s*(?:\.name\s*=\s*)?"(\w+)"', "," + body)
+        entries = re.findall(r'\[(\w+)\]\s*=\s*"(\w+)"', body)
         positions = [position for position, _ in entries]
-        if without and len(names) > 1:
-            complain(f"{path}: {table} has entries without a position of an enum: {', '.join(without)}")
+        if len(entries) != body.count('"') // 2 and body.count('"') > 2:
+            complain(f"{path}: {table} has entries without a position of an enum")
         elif positions and positions not in enums:
             complain(f"{path}: {table} and its enum differ: {', '.join(positions)}")
         for position, name in entries:
@@ -109,7 +100,7 @@ def check_operations(sources, complain):
     for path in (p for p in sources if re.fullmatch(r"kernels/(\w+)/op_\1\.c", str(p))):
         texts = [code((ROOT / p).read_text()) for p in sources if p.parent == path.parent and p.suffix == ".h"] + [code((ROOT / path).read_text())]
         bodies = [body for text in texts for body in re.findall(r"\benum\b[^{};]*\{([^}]*)\}", text)]
-        check_tables(path, (ROOT / path).read_text(), [re.findall(r"\w+", body) for body in bodies], complain)
+        check_choices(path, (ROOT / path).read_text(), [re.findall(r"\w+", body) for body in bodies], complain)
 
 
 def check_architecture(sources, complain):
@@ -148,7 +139,7 @@ def check_architecture(sources, complain):
 def main():
     problems = []
     complain = problems.append
-    sources = tracked(".c", ".h", ".cc", ".cu", ".cuh")
+    sources = tracked(".c", ".h", ".def", ".cc", ".cu", ".cuh")
     for path in sources:
         raw = (ROOT / path).read_text()
         text = code(raw)

@@ -13,7 +13,7 @@ if [ ${#name} -gt 31 ]; then echo "new-op: $name is longer than 31 characters" >
 if [ -e "kernels/$name" ]; then echo "new-op: kernels/$name is there" >&2; exit 1; fi
 upper=$(echo "$name" | tr a-z A-Z)
 mkdir "kernels/$name"
-for file in op_NAME.c NAME.h cpu_NAME.c ref_NAME.c README.md test_NAME.c; do
+for file in NAME.def op_NAME.c NAME.h cpu_NAME.c ref_NAME.c README.md test_NAME.c; do
     to=kernels/$name/$(echo "$file" | sed "s/NAME/$name/")
     case $file in test_*) to=tests/unit/kernels/test_$name.c ;; esac
     sed "s/\(BLASD_[A-Z_]*\)NAME/\1$upper/g; s/NAME/$name/g" "mk/new-op/$file" >"$to"

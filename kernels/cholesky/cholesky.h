@@ -4,9 +4,8 @@
 
 #include "kernels/lapack/stack.h"
 
-enum { BLASD_CHOLESKY_A };
-enum { BLASD_CHOLESKY_L, BLASD_CHOLESKY_INFO, BLASD_CHOLESKY_RESIDUAL };
-enum { BLASD_CHOLESKY_UPPER };
+#define BLASD_DECLARED "kernels/cholesky/cholesky.def"
+#include "core/op_enums.h"
 
 double blasd_cholesky_flops(const struct blasd_stack *stack);
 

@@ -3,40 +3,8 @@
 #include "core/op.h"
 #include "kernels/cholesky/cholesky.h"
 
-static const struct blasd_port inputs[] = {
-    {.name = "a",
-     .shape = "(..., n, n)",
-     .doc = "Symmetric positive definite matrices: one or a stack of them. One triangle is read; a "
-            "warning says where the other differs.",
-     BLASD_STACK_INPUT},
-    {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    [BLASD_CHOLESKY_L] = {.name = "L",
-                          .shape = "(..., n, n)",
-                          .doc =
-                              "The factor, with zeros in its other triangle; NaN for a matrix of "
-                              "a stack that has none.",
-                          BLASD_STACK_OUTPUT(2)},
-    [BLASD_CHOLESKY_INFO] = {.name = "info",
-                             .doc = "For each matrix: 0, or k, counted from 1, where the leading "
-                                    "minor of order k is not positive.",
-                             BLASD_STACK_FIGURE(BLASD_int64)},
-    [BLASD_CHOLESKY_RESIDUAL] = {.name = "residual",
-                                 .doc =
-                                     "For each matrix: ||a - L L'|| / ||a||, each element over "
-                                     "the square root of the product of its two diagonal "
-                                     "elements first, in the Frobenius norm, with what measuring "
-                                     "it may have rounded; NaN where info is not 0.",
-                                 BLASD_STACK_FIGURE(BLASD_float64)},
-    {.name = NULL}};
-
-static const struct blasd_param params[] = {
-    [BLASD_CHOLESKY_UPPER] = {.name = "upper",
-                              .doc = "Read the upper triangle and return the upper factor, with "
-                                     "a = L' L; false: the lower ones, with a = L L'.",
-                              .kind = BLASD_PARAM_BOOL},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/cholesky/cholesky.def"
+#include "core/op_tables.h"
 
 double blasd_cholesky_flops(const struct blasd_stack *stack) {
     double n = (double)stack->n;

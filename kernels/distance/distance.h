@@ -61,9 +61,8 @@ enum distance_extra { EXTRA_NONE, EXTRA_W, EXTRA_V, EXTRA_VI };
 enum distance_output { OUTPUT_FULL, OUTPUT_CONDENSED, OUTPUT_ARGMIN, OUTPUT_TOPK, OUTPUT_WITHIN };
 
 /* Positions in the descriptor. */
-enum { IN_X, IN_Y, IN_W, IN_V, IN_VI };
-enum { OUT_D, OUT_INDEX, OUT_ROW_SPLITS };
-enum { PARAM_METRIC, PARAM_OUTPUT, PARAM_P, PARAM_BASE, PARAM_K, PARAM_RADIUS, PARAM_MAX_PAIRS };
+#define BLASD_DECLARED "kernels/distance/distance.def"
+#include "core/op_enums.h"
 
 struct distance_metric_info {
     const char *name;

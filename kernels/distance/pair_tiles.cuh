@@ -170,11 +170,11 @@ template <class T> static __device__ __noinline__ T pair_shannon(T t) {
     return sum * square;
 }
 
-/* One coordinate of one pair. s, t, u: the sums of the pair, as far as the loop has them. */
+/* One coordinate of one pair. s, t, u, v: the sums of the pair, as far as the loop has them. */
 template <class T, int LOOP>
 static __device__ __forceinline__ void pair_step(const struct pair_args &args, T x, T y, T w, T &s,
-                                                 T &t, T &u) {
-    (void)args, (void)w, (void)t, (void)u;
+                                                 T &t, T &u, T &v) {
+    (void)args, (void)w, (void)t, (void)u, (void)v;
     if constexpr (LOOP == LOOP_SQUARES) {
         T e = x - y;
         s = pair_fma(e, e, s);
@@ -219,6 +219,7 @@ static __device__ __forceinline__ void pair_step(const struct pair_args &args, T
         s += x != 0 && y != 0 ? w : 0;
         t += x != 0 && !(y != 0) ? w : 0;
         u += !(x != 0) && y != 0 ? w : 0;
+        v += !(x != 0) && !(y != 0) ? w : 0;
     }
 }
 
@@ -275,22 +276,24 @@ static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) 
     return finish == FINISH_ROOT ? root : s;
 }
 
-template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T total) {
-    T both = t + u, cross = t * u;
+template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T v, T total) {
+    T both = t + u, others = both + v;
+    double cross = __dmul_rn((double)t, (double)u);
     switch (finish) {
     case FINISH_KULCZYNSKI1: return s / both;
     case FINISH_ROGERSTANIMOTO: return 2 * both / (total + both);
-    case FINISH_RUSSELLRAO: return total < s ? 0 : (total - s) / total;
+    case FINISH_RUSSELLRAO: return others / (s + others);
     case FINISH_SOKALSNEATH: return 2 * both / (s + 2 * both);
-    case FINISH_YULE: return cross == 0 ? 0 : 2 * cross / pair_fma(s, total - (s + both), cross);
+    case FINISH_YULE:
+        return (T)(cross == 0 ? 0 : 2 * cross / pair_fma((double)s, (double)v, cross));
     default: return both / (2 * s + both);
     }
 }
 
 template <class T, int LOOP>
 static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T total, T s, T t,
-                                                T u, bool *odd) {
-    (void)total, (void)t, (void)u, (void)odd;
+                                                T u, T v, bool *odd) {
+    (void)total, (void)t, (void)u, (void)v, (void)odd;
     if constexpr (LOOP <= LOOP_SQUARES_W)
         return pair_of_squares<T, LOOP == LOOP_SQUARES_W>(args.finish, s, odd);
     else if constexpr (LOOP == LOOP_LARGEST)
@@ -309,7 +312,7 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
     else if constexpr (LOOP == LOOP_DICE)
         return s / (2 * t + s);
     else if constexpr (LOOP == LOOP_BOOLEAN)
-        return pair_boolean<T>(args.finish, s, t, u, total);
+        return pair_boolean<T>(args.finish, s, t, u, v, total);
     else if constexpr (LOOP == LOOP_MAHALANOBIS)
         return pair_root(s);
     else
@@ -459,6 +462,7 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
                                                  struct pair_shared<T> &sh,
                                                  T (&out)[PAIR_EACH][PAIR_EACH]) {
     T s[PAIR_EACH][PAIR_EACH] = {}, t[PAIR_EACH][PAIR_EACH] = {}, u[PAIR_EACH][PAIR_EACH] = {};
+    T v[PAIR_EACH][PAIR_EACH] = {};
     if constexpr (LOOP == LOOP_MAHALANOBIS) {
         pair_quadratic<T>(args, problem, row, column, sh, s);
     } else {
@@ -480,13 +484,15 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
                  * multiplies */
                 if (LOOP > LOOP_ABSOLUTE_W && w == 0) continue;
                 PAIR_ENTRIES(r, c)
-                pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c]);
+                pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c],
+                                   v[r][c]);
             }
         }
     }
     bool odd = false;
     PAIR_ENTRIES(r, c)
-    out[r][c] = pair_finish<T, LOOP>(args, (T)problem.total, s[r][c], t[r][c], u[r][c], &odd);
+    out[r][c] =
+        pair_finish<T, LOOP>(args, (T)problem.total, s[r][c], t[r][c], u[r][c], v[r][c], &odd);
     if constexpr (LOOP <= LOOP_SQUARES_W || LOOP == LOOP_POWER)
         if (odd) pair_repair<T, LOOP>(args, problem, row, column, out);
 }

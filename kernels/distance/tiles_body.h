@@ -218,7 +218,7 @@ static inline __attribute__((always_inline)) void repair(const struct distance_a
         for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
             T acc[R][W];                                                                           \
             for (int r = 0; r < R; r++) {                                                          \
-                T s[W] = {0}, t[W] = {0}, u[W] = {0};                                              \
+                T s[W] = {0}, t[W] = {0}, u[W] = {0}, v[W] = {0};                                  \
                 const T *restrict row = a[r];                                                      \
                 for (int64_t d = 0; d < k; d++) {                                                  \
                     const T *restrict b = panel + d * W;                                           \
@@ -236,6 +236,7 @@ static inline __attribute__((always_inline)) void repair(const struct distance_a
                 }                                                                                  \
                 (void)t;                                                                           \
                 (void)u;                                                                           \
+                (void)v;                                                                           \
             }                                                                                      \
             if (AGAIN) repair(args, a, panel, acc);                                                \
             store(acc, j, n, out);                                                                 \
@@ -247,6 +248,7 @@ static inline __attribute__((always_inline)) void repair(const struct distance_a
 #define S s[l]
 #define U t[l]
 #define V u[l]
+#define NEITHER v[l]
 
 /* The comparison drops NaN, the sum in U keeps it. */
 PLAIN_LOOP_ODD(
@@ -314,10 +316,17 @@ PLAIN_LOOP(
 PLAIN_LOOP(dice, BOOLEAN_STEP, S = (U + V) / (2 * S + (U + V));)
 PLAIN_LOOP(kulczynski1, BOOLEAN_STEP, S = S / (U + V);)
 PLAIN_LOOP(rogerstanimoto, BOOLEAN_STEP, S = 2 * (U + V) / (total + (U + V));)
-PLAIN_LOOP(russellrao, BOOLEAN_STEP, S = total < S ? 0 : (total - S) / total;)
 PLAIN_LOOP(sokalsneath, BOOLEAN_STEP, S = 2 * (U + V) / (S + 2 * (U + V));)
-PLAIN_LOOP(yule, BOOLEAN_STEP,
-           S = U * V == 0 ? 0 : 2 * (U * V) / (S * (total - (S + (U + V))) + U * V);)
+/* What is 0 in both has a sum of its own: less the others, a total would leave rounding of it. */
+#define FOURFOLD_STEP BOOLEAN_STEP NEITHER += (wd * (1 - x)) * (1 - y);
+PLAIN_LOOP(russellrao, {FOURFOLD_STEP}, {
+    T others = (U + V) + NEITHER;
+    S = others / (S + others);
+})
+PLAIN_LOOP(yule, {FOURFOLD_STEP}, {
+    double cross = (double)U * (double)V;
+    S = (T)(cross == 0 ? 0 : 2 * cross / ((double)S * (double)NEITHER + cross));
+})
 
 /* (1+t) log(1+t) + (1-t) log(1-t), halved. Where the logarithms would cancel, its series
  * t^2/2 + t^4/12 + t^6/30 + ..., whose terms are all positive. */

@@ -4,9 +4,8 @@
 
 #include "kernels/lapack/stack.h"
 
-enum { BLASD_EIGH_A };
-enum { BLASD_EIGH_VALUES, BLASD_EIGH_VECTORS, BLASD_EIGH_RESIDUAL, BLASD_EIGH_ORTHOGONALITY };
-enum { BLASD_EIGH_UPLO, BLASD_EIGH_WANTS_VECTORS };
+#define BLASD_DECLARED "kernels/eigh/eigh.def"
+#include "core/op_enums.h"
 enum { BLASD_EIGH_LOWER, BLASD_EIGH_UPPER }; /* the choices of uplo */
 
 double blasd_eigh_flops(const struct blasd_stack *stack, bool vectors);

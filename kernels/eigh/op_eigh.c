@@ -3,52 +3,11 @@
 #include "core/op.h"
 #include "kernels/eigh/eigh.h"
 
-static const struct blasd_port inputs[] = {
-    {.name = "a",
-     .shape = "(..., n, n)",
-     .doc =
-         "Symmetric matrices: one or a stack of them. One triangle is read; a warning says where "
-         "the other differs.",
-     BLASD_STACK_INPUT},
-    {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    [BLASD_EIGH_VALUES] = {.name = "eigenvalues",
-                           .shape = "(..., n)",
-                           .doc = "The eigenvalues, from the least to the largest. Each is within "
-                                  "residual times ||a|| of the exact one of its place.",
-                           BLASD_STACK_OUTPUT(1)},
-    [BLASD_EIGH_VECTORS] = {.name = "eigenvectors",
-                            .shape = "(..., n, n)",
-                            .doc = "Column i is the eigenvector of eigenvalue i, of length 1.",
-                            BLASD_STACK_OUTPUT(2),
-                            .optional = true},
-    [BLASD_EIGH_RESIDUAL] = {.name = "residual",
-                             .doc = "With vectors, for each matrix: ||a V - V diag(w)|| / ||a|| in "
-                                    "the Frobenius norm, with what measuring it may have rounded.",
-                             BLASD_STACK_FIGURE(BLASD_float64),
-                             .optional = true},
-    [BLASD_EIGH_ORTHOGONALITY] = {.name = "orthogonality",
-                                  .doc = "With vectors, for each matrix: ||V' V - 1|| in the "
-                                         "Frobenius norm, with what measuring it may have rounded.",
-                                  BLASD_STACK_FIGURE(BLASD_float64),
-                                  .optional = true},
-    {.name = NULL}};
-
 static const char *const triangles[] = {
     [BLASD_EIGH_LOWER] = "lower", [BLASD_EIGH_UPPER] = "upper", NULL};
 
-static const struct blasd_param params[] = {
-    [BLASD_EIGH_UPLO] = {.name = "uplo",
-                         .doc = "The triangle of a that is read.",
-                         .kind = BLASD_PARAM_CHOICE,
-                         .choices = triangles},
-    [BLASD_EIGH_WANTS_VECTORS] = {.name = "vectors",
-                                  .doc = "Also compute the eigenvectors; false: the eigenvalues "
-                                         "alone, in a sixth of the operations.",
-                                  .kind = BLASD_PARAM_BOOL,
-                                  .preset = {.b = true}},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/eigh/eigh.def"
+#include "core/op_tables.h"
 
 double blasd_eigh_flops(const struct blasd_stack *stack, bool vectors) {
     double n = (double)stack->n;

@@ -4,15 +4,8 @@
 
 #include "kernels/lapack/stack.h"
 
-enum { BLASD_LSTSQ_A, BLASD_LSTSQ_B };
-enum {
-    BLASD_LSTSQ_X,
-    BLASD_LSTSQ_RESIDUALS,
-    BLASD_LSTSQ_RANK,
-    BLASD_LSTSQ_S,
-    BLASD_LSTSQ_OPTIMALITY
-};
-enum { BLASD_LSTSQ_RCOND };
+#define BLASD_DECLARED "kernels/lstsq/lstsq.def"
+#include "core/op_enums.h"
 
 struct blasd_lstsq {
     struct blasd_stack stack; /* its batch is that of the results, not a's own */

@@ -9,63 +9,8 @@
 
 #define COLUMNS_MOST 1000000
 
-static const struct blasd_port inputs[] = {
-    [BLASD_LSTSQ_A] = {.name = "a",
-                       .shape = "(..., m, n)",
-                       .doc = "Matrices of any shape and rank: one or a stack of them.",
-                       BLASD_STACK_INPUT},
-    [BLASD_LSTSQ_B] =
-        {.name = "b",
-         .shape = "(m,) or (..., m, k)",
-         .doc =
-             "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
-             "matrix holds k right-hand sides as its columns.",
-         .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-         .min_rank = 1,
-         .max_rank = BLASD_MAX_RANK,
-         .finite = true},
-    {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    [BLASD_LSTSQ_X] = {.name = "x",
-                       .shape = "(..., n) or (..., n, k)",
-                       .doc = "Of all x for which ||b - a x|| is least, the shortest.",
-                       .dtypes = BLASD_DTYPES_FLOAT,
-                       .min_rank = 1,
-                       .max_rank = BLASD_MAX_RANK},
-    [BLASD_LSTSQ_RESIDUALS] = {.name = "residuals",
-                               .shape = "(...) or (..., k)",
-                               .doc = "||b - a x||^2 of each right-hand side, whatever the rank.",
-                               .dtypes = BLASD_DTYPES_FLOAT,
-                               .max_rank = BLASD_MAX_RANK - 1},
-    [BLASD_LSTSQ_RANK] = {.name = "rank",
-                          .doc =
-                              "For each matrix how many singular values were kept; -1: it has no "
-                              "result.",
-                          BLASD_STACK_FIGURE(BLASD_int64)},
-    [BLASD_LSTSQ_S] = {.name = "s",
-                       .shape = "(..., min(m, n))",
-                       .doc = "The singular values of a, from the largest to the least.",
-                       BLASD_STACK_OUTPUT(1)},
-    [BLASD_LSTSQ_OPTIMALITY] = {.name = "optimality",
-                                .doc =
-                                    "For each matrix the largest ||a' (b - a x)|| / (||a|| (||a|| "
-                                    "||x|| + ||b||)) of its right-hand sides, in the Frobenius "
-                                    "norm, with what measuring it may have rounded: 0 where x is "
-                                    "exact, up to rcond where singular values were left out.",
-                                BLASD_STACK_FIGURE(BLASD_float64)},
-    {.name = NULL}};
-
-static const struct blasd_param params[] = {
-    [BLASD_LSTSQ_RCOND] = {.name = "rcond",
-                           .doc = "Singular values up to rcond times the largest count as 0. "
-                                  "Negative: max(m, n) times the eps of the dtype of a.",
-                           .kind = BLASD_PARAM_FLOAT,
-                           .preset = {.f = -1},
-                           .has_range = true,
-                           .least = -1,
-                           .most = 1},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/lstsq/lstsq.def"
+#include "core/op_tables.h"
 
 /* Sets the batch of the results, from those of a and b. */
 static int read_batch(const struct blasd_tensor *a, const struct blasd_tensor *b,

@@ -5,15 +5,8 @@
 
 #include "core/job.h"
 
-enum { BLASD_MATMUL_A, BLASD_MATMUL_B, BLASD_MATMUL_C };
-enum {
-    BLASD_MATMUL_TRANSPOSE_A,
-    BLASD_MATMUL_TRANSPOSE_B,
-    BLASD_MATMUL_ALPHA,
-    BLASD_MATMUL_BETA,
-    BLASD_MATMUL_PRECISION,
-    BLASD_MATMUL_EXACT
-};
+#define BLASD_DECLARED "kernels/matmul/matmul.def"
+#include "core/op_enums.h"
 enum { BLASD_MATMUL_NATIVE, BLASD_MATMUL_TF32, BLASD_MATMUL_BF16, BLASD_MATMUL_FP64_EMULATED };
 
 /* One operand a or b, as a stack of matrices: a vector is one row of a, or one column of b. */

@@ -15,85 +15,14 @@
     (BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER | BLASD_DTYPES_COMPLEX)
 #define WHOLE (BLASD_DTYPE_BIT(BLASD_int64) | BLASD_DTYPE_BIT(BLASD_uint64))
 
-static const struct blasd_port inputs[] = {
-    [BLASD_MATMUL_A] =
-        {.name = "a",
-         .shape = "(..., m, k) or (k,)",
-         .doc = "The left factor. A vector is one row, and the result then has no rows' dimension.",
-         .dtypes = NUMBERS,
-         .min_rank = 1,
-         .max_rank = BLASD_MAX_RANK},
-    [BLASD_MATMUL_B] =
-        {.name = "b",
-         .shape = "(..., k, n) or (k,)",
-         .doc = "The right factor. A vector is one column, and the result then has no columns' "
-                "dimension.",
-         .dtypes = NUMBERS,
-         .min_rank = 1,
-         .max_rank = BLASD_MAX_RANK},
-    [BLASD_MATMUL_C] = {.name = "c",
-                        .shape = "broadcasts to (..., m, n)",
-                        .doc = "What is added, times beta. With beta 0 it is not read.",
-                        .dtypes = NUMBERS,
-                        .min_rank = 0,
-                        .max_rank = BLASD_MAX_RANK,
-                        .optional = true},
-    {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    {.name = "c",
-     .shape = "(..., m, n)",
-     .doc = "alpha * a @ b + beta * c. Its dtype is the widest of the inputs', integers counting "
-            "as float64; float16 with bfloat16 gives float32, and complex64 with float64 "
-            "complex128. With exact, uint64 where an input is unsigned and none signed, else "
-            "int64.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_COMPLEX | WHOLE,
-     .max_rank = BLASD_MAX_RANK},
-    {.name = NULL}};
-
 static const char *const precisions[] = {[BLASD_MATMUL_NATIVE] = "native",
                                          [BLASD_MATMUL_TF32] = "tf32",
                                          [BLASD_MATMUL_BF16] = "bf16",
                                          [BLASD_MATMUL_FP64_EMULATED] = "fp64_emulated",
                                          NULL};
 
-static const struct blasd_param params[] = {
-    [BLASD_MATMUL_TRANSPOSE_A] = {.name = "transpose_a",
-                                  .doc = "Swap the last two dimensions of a; nothing for a vector.",
-                                  .kind = BLASD_PARAM_BOOL},
-    [BLASD_MATMUL_TRANSPOSE_B] = {.name = "transpose_b",
-                                  .doc = "Swap the last two dimensions of b; nothing for a vector.",
-                                  .kind = BLASD_PARAM_BOOL},
-    [BLASD_MATMUL_ALPHA] = {.name = "alpha",
-                            .doc = "Factor of the product.",
-                            .kind = BLASD_PARAM_FLOAT,
-                            .preset = {.f = 1},
-                            .has_range = true,
-                            .least = -DBL_MAX,
-                            .most = DBL_MAX},
-    [BLASD_MATMUL_BETA] = {.name = "beta",
-                           .doc = "Factor of the input c; means nothing without one.",
-                           .kind = BLASD_PARAM_FLOAT,
-                           .preset = {.f = 1},
-                           .has_range = true,
-                           .least = -DBL_MAX,
-                           .most = DBL_MAX},
-    [BLASD_MATMUL_PRECISION] =
-        {.name = "precision",
-         .doc = "The least exact arithmetic that is good enough. For float32 and shorter native is "
-                "float32 throughout; tf32 and bf16 let a device round the factors to 11 or 8 bits "
-                "first. For float64, fp64_emulated lets a device multiply integers, of so many "
-                "bits that the error is no more than float64's, where it has that and takes it to "
-                "be faster. A device may answer more exactly; execution.method says what it did.",
-         .kind = BLASD_PARAM_CHOICE,
-         .choices = precisions},
-    [BLASD_MATMUL_EXACT] =
-        {.name = "exact",
-         .doc = "Integers and bool are multiplied and added as integers, modulo 2^64, and not as "
-                "float64. All inputs must be of such a dtype, and alpha and beta whole numbers up "
-                "to 2^53.",
-         .kind = BLASD_PARAM_BOOL},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/matmul/matmul.def"
+#include "core/op_tables.h"
 
 static int read_operand(const struct blasd_tensor *tensor, bool left, bool transpose,
                         struct blasd_matmul_operand *ret, const char *field,

@@ -3,50 +3,13 @@
 #include "core/op.h"
 #include "kernels/qr/qr.h"
 
-static const struct blasd_port inputs[] = {{.name = "a",
-                                            .shape = "(..., m, n)",
-                                            .doc = "Matrices of any shape: one or a stack of them.",
-                                            BLASD_STACK_INPUT},
-                                           {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    [BLASD_QR_Q] = {.name = "Q",
-                    .shape = "(..., m, k) or (..., m, m)",
-                    .doc = "Orthonormal columns; k is the lesser of m and n.",
-                    BLASD_STACK_OUTPUT(2),
-                    .optional = true},
-    [BLASD_QR_R] = {.name = "R",
-                    .shape = "(..., k, n) or (..., m, n)",
-                    .doc = "Upper triangular, with LAPACK's signs: numbers on the diagonal may be "
-                           "negative.",
-                    BLASD_STACK_OUTPUT(2)},
-    [BLASD_QR_RESIDUAL] = {.name = "residual",
-                           .doc = "Where there is Q, for each matrix: ||a - Q R|| / ||a|| in the "
-                                  "Frobenius norm, columns far from 1 in size scaled by powers of "
-                                  "two first, with what measuring it may have rounded.",
-                           BLASD_STACK_FIGURE(BLASD_float64),
-                           .optional = true},
-    [BLASD_QR_ORTHOGONALITY] = {.name = "orthogonality",
-                                .doc = "Where there is Q, for each matrix: ||Q' Q - 1|| in the "
-                                       "Frobenius norm, of the products with the first k columns, "
-                                       "with what measuring it may have rounded.",
-                                BLASD_STACK_FIGURE(BLASD_float64),
-                                .optional = true},
-    {.name = NULL}};
-
 static const char *const modes[] = {[BLASD_QR_REDUCED] = "reduced",
                                     [BLASD_QR_COMPLETE] = "complete",
                                     [BLASD_QR_R_ALONE] = "r",
                                     NULL};
 
-static const struct blasd_param params[] = {
-    [BLASD_QR_MODE] = {.name = "mode",
-                       .doc =
-                           "reduced: Q is m x k, R k x n. complete: m x m and m x n. r: R alone, "
-                           "k x n.",
-                       .kind = BLASD_PARAM_CHOICE,
-                       .choices = modes},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/qr/qr.def"
+#include "core/op_tables.h"
 
 int blasd_qr_read(const struct blasd_job *job, struct blasd_qr *ret, struct blasd_err *err) {
     int code = blasd_stack_read(job, false, &ret->stack, err);

@@ -4,9 +4,8 @@
 
 #include "kernels/lapack/stack.h"
 
-enum { BLASD_QR_A };
-enum { BLASD_QR_Q, BLASD_QR_R, BLASD_QR_RESIDUAL, BLASD_QR_ORTHOGONALITY };
-enum { BLASD_QR_MODE };
+#define BLASD_DECLARED "kernels/qr/qr.def"
+#include "core/op_enums.h"
 enum blasd_qr_mode {
     BLASD_QR_REDUCED,
     BLASD_QR_COMPLETE,

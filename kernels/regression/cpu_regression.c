@@ -152,8 +152,8 @@ static int least_squares(struct room *room, const struct regression_data *data,
     } else {
         code = blasd_regression_triangle(shape, &room->factor, fit, err);
         if (code == 0)
-            code =
-                blasd_regression_tall_refine(room->tall, data, &room->factor, fit, progress, err);
+            code = blasd_regression_tall_refine(room->tall, shape, data, &room->factor, fit,
+                                                progress, err);
         if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     }
     if (code == 0) blasd_regression_cond(shape, fit);
@@ -183,7 +183,7 @@ static int ridge_tall(struct room *room, const struct regression_data *data,
         for (int64_t j = 0; j < q; j++)
             fit->coef[l * q + j] =
                 ldexp(factor->z[j * shape->t + l], factor->exponent[q + l] - factor->exponent[j]);
-    code = blasd_regression_tall_refine(room->tall, data, factor, fit, progress, err);
+    code = blasd_regression_tall_refine(room->tall, shape, data, factor, fit, progress, err);
     if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     return code;
 }

@@ -268,39 +268,47 @@ static double least_pivot(const struct regression_shape *shape,
     return least;
 }
 
-/* ridge that the device's digits may not have been enough for is done again, from the data. */
+/* Again, from the data, in quad-double: ridge, or elastic_net from where the device left it. */
+static int solve_again(const struct regression_shape *shape, struct room *room,
+                       struct regression_data *data, struct regression_fit *fit,
+                       struct blasd_err *err) {
+    struct blasd_cpu_progress quiet = {.total = 0};
+    struct regression_factor own = {0};
+    int code = widen(shape, room, IN_X, &data->x, err);
+    if (code == 0) code = widen(shape, room, IN_Y, &data->y, err);
+    if (code == 0) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
+    if (code == 0) code = want_residuals(shape, room, fit, err);
+    if (code == 0 && !blasd_regression_factor_alloc(&own, shape, 1)) code = no_memory(err);
+    if (code == 0 && shape->method == METHOD_RIDGE)
+        code = blasd_regression_ridge_quad(shape, data, &own, fit, &quiet, err);
+    else if (code == 0)
+        code =
+            blasd_regression_sparse_quad(shape, data, &own, room->scaling.target, fit, &quiet, err);
+    blasd_regression_factor_release(&own);
+    return code;
+}
+
+/* ridge that the device's digits may not have been enough for is done again. */
 static int end_ridge(const struct run *run, struct room *room, struct regression_data *data,
                      const struct regression_factor *factor, struct regression_fit *fit,
                      const char **how, struct blasd_err *err) {
     struct regression_shape shape = *run->shape;
-    struct blasd_cpu_progress quiet = {.total = 0};
-    struct regression_factor own = {0};
     double pivot = least_pivot(&shape, factor);
     double work = (double)shape.n * (double)shape.q * (double)(shape.q + shape.t);
-    int code;
     *how = "gram in double-double with penalty";
     if (shape.alpha == 0 || pivot > PIVOT) return 0;
     fit->unsure = pivot < PIVOT_NOISE;
     if (work > HOST_QUADS || !blasd_regression_ridge_quads(&shape)) return 0;
     *how = "normal equations in quad-double";
     if (run->asked->method != METHOD_RIDGE) shape.alpha *= data->total;
-    code = widen(&shape, room, IN_X, &data->x, err);
-    if (code == 0) code = widen(&shape, room, IN_Y, &data->y, err);
-    if (code == 0) code = blasd_regression_scale_targets(&shape, &room->scaling, data, err);
-    if (code == 0) code = want_residuals(&shape, room, fit, err);
-    if (code == 0 && !blasd_regression_factor_alloc(&own, &shape, 1)) code = no_memory(err);
-    if (code == 0) code = blasd_regression_ridge_quad(&shape, data, &own, fit, &quiet, err);
-    blasd_regression_factor_release(&own);
-    return code;
+    return solve_again(&shape, room, data, fit, err);
 }
 
-/* elastic_net that was told apart by little beside the features' squares, by the same way; the
- * data need be read for that. */
+/* So is elastic_net that was told apart by little beside the features' squares; the data need be
+ * read for that. */
 static int end_sparse(const struct regression_shape *shape, struct room *room,
                       struct regression_data *data, struct regression_fit *fit,
                       struct blasd_err *err) {
-    struct blasd_cpu_progress quiet = {.total = 0};
-    struct regression_factor own = {0};
     double l2 = shape->alpha * (1 - shape->l1_ratio) * data->total, most = 0;
     int code;
     if (shape->method == METHOD_LASSO || !(l2 > 0) || !blasd_regression_sparse_small(shape))
@@ -309,15 +317,7 @@ static int end_sparse(const struct regression_shape *shape, struct room *room,
     if (code != 0) return code;
     for (int64_t at = 0; at < shape->n * shape->p; at++) most = fmax(most, fabs(data->x[at]));
     if (!(most * sqrt((double)shape->n) > sqrt(l2) * APART)) return 0;
-    code = widen(shape, room, IN_Y, &data->y, err);
-    if (code == 0) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
-    if (code == 0) code = want_residuals(shape, room, fit, err);
-    if (code == 0 && !blasd_regression_factor_alloc(&own, shape, 1)) code = no_memory(err);
-    if (code == 0)
-        code =
-            blasd_regression_sparse_quad(shape, data, &own, room->scaling.target, fit, &quiet, err);
-    blasd_regression_factor_release(&own);
-    return code;
+    return solve_again(shape, room, data, fit, err);
 }
 
 static int end_problem(const struct run *run, struct room *room, int64_t number,

@@ -25,7 +25,9 @@
 enum { LANES = 16 };
 #define CHUNK_BYTES (384 << 10) /* of columns in one chunk */
 #define MOST_STEPS 8            /* of refinement */
-#define TARGETS 512             /* in one call of LAPACK */
+/* of the largest part that a feature has in y: one that is less is right to this */
+#define SEEN 1e-8
+#define TARGETS 512 /* in one call of LAPACK */
 
 struct regression_tall {
     const struct regression_shape *shape; /* borrowed */
@@ -271,17 +273,17 @@ static bool gradient(struct regression_tall *tall, const struct regression_data 
 /* The penalty's part in the gradient of ridge, and in what a step takes from the residuals'
  * squares: |r - X s|^2 is |r|^2 - s'g - alpha (2 s'b + s's), where (X'X + alpha) s = g = X'r -
  * alpha b. */
-static void penalise(struct regression_tall *tall, const struct regression_factor *factor) {
-    const struct regression_shape *shape = tall->shape;
+static void penalise(struct regression_tall *tall, const struct regression_shape *shape,
+                     const struct regression_factor *factor) {
     for (int64_t j = shape->q - shape->p; j < shape->q; j++)
         tall->gradient[j] = dd_subtract(
             tall->gradient[j], dd_scale(tall->b[j], ldexp(shape->alpha, -2 * factor->exponent[j])));
 }
 
 static struct dd penalised_fall(const struct regression_tall *tall,
+                                const struct regression_shape *shape,
                                 const struct regression_factor *factor, const double *step,
                                 struct dd fall) {
-    const struct regression_shape *shape = tall->shape;
     for (int64_t j = shape->q - shape->p; j < shape->q; j++) {
         struct dd twice = dd_add(dd_shift(tall->b[j], 1), dd_from(step[j]));
         fall = dd_add(fall, dd_scale(dd_scale(twice, step[j]),
@@ -290,22 +292,34 @@ static struct dd penalised_fall(const struct regression_tall *tall,
     return fall;
 }
 
+/* By how much a step shrinks the error, at worst or so: its gradient is rounded to a double before
+ * the triangle's inverse, twice, makes the step. */
+static double shrinking(const struct regression_factor *factor, int64_t q) {
+    double most = 0, least = INFINITY;
+    for (int64_t j = 0; j < q; j++) {
+        most = fmax(most, fabs(factor->r[j * q + j]));
+        least = fmin(least, fabs(factor->r[j * q + j]));
+    }
+    return q == 0 ? 0 : fmin(100 * DBL_EPSILON * (most / least) * (most / least), 1);
+}
+
 /* One target: steps until the correction is below the rounding of b. False: stopped. */
-static bool refine_target(struct regression_tall *tall, const struct regression_data *data,
+static bool refine_target(struct regression_tall *tall, const struct regression_shape *shape,
+                          const struct regression_data *data,
                           const struct regression_factor *factor, int64_t target,
                           struct regression_fit *fit, struct blasd_cpu_progress *progress) {
-    int64_t q = tall->shape->q;
+    int64_t q = shape->q;
     const int *e = factor->exponent;
     int shift = e[q + target];
-    double *step = tall->tau, last = INFINITY;
-    bool penalised = tall->shape->method == METHOD_RIDGE && tall->shape->alpha > 0;
+    double *step = tall->tau, last = INFINITY, by = shrinking(factor, q);
+    bool penalised = shape->method == METHOD_RIDGE && shape->alpha > 0;
     struct dd squares = {0, 0}, fall = {0, 0};
     for (int64_t j = 0; j < q; j++)
         tall->b[j] = dd_from(ldexp(fit->coef[target * q + j], e[j] - shift));
     for (int steps = 0; steps < MOST_STEPS; steps++) {
         double size = 0, change = 0, part = 0;
         if (!gradient(tall, data, factor, target, &squares, progress)) return false;
-        if (penalised) penalise(tall, factor);
+        if (penalised) penalise(tall, shape, factor);
         for (int64_t j = 0; j < q; j++) step[j] = dd_round(tall->gradient[j]);
         if (q > 0) {
             cblas_dtrsv(CblasRowMajor, CblasUpper, CblasTrans, CblasNonUnit, (int)q, factor->r,
@@ -318,29 +332,34 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
             fall = dd_add(fall, dd_scale(tall->gradient[j], step[j]));
             if (fabs(tall->b[j].hi) > size) size = fabs(tall->b[j].hi);
             if (fabs(step[j]) > change) change = fabs(step[j]);
-            if (fabs(step[j]) > part * fabs(tall->b[j].hi)) part = fabs(step[j] / tall->b[j].hi);
         }
-        if (penalised) fall = penalised_fall(tall, factor, step, fall);
+        for (int64_t j = 0; j < q; j++) {
+            double own = fmax(fabs(tall->b[j].hi), penalised ? 0 : SEEN * size);
+            if (fabs(step[j]) > part * own) part = fabs(step[j]) / own;
+        }
+        if (penalised) fall = penalised_fall(tall, shape, factor, step, fall);
         if (!(change < last / 4)) break; /* no longer better: leave b as it is */
         for (int64_t j = 0; j < q; j++) tall->b[j] = dd_add(tall->b[j], dd_from(step[j]));
+        if (steps > 0) by = change / last;
         last = change;
         squares = dd_subtract(squares, fall); /* |r - X step|^2, since X'X step = g */
-        /* the next correction would be about change^2 / size of this one's kind */
-        if (!(change > 1e-9 * size) && !(penalised && part > 1e-9)) break;
+        /* the next correction would be about this one times `by` */
+        if (!(change > 1e-9 * size) && !(part * by > 1e-17) && !(penalised && part > 1e-9)) break;
     }
     for (int64_t j = 0; j < q; j++)
         fit->coef[target * q + j] = ldexp(dd_round(tall->b[j]), shift - e[j]);
-    if (tall->shape->intercept)
-        fit->coef[target * q] = blasd_regression_unshift(tall->shape, factor, tall->b, target);
+    if (shape->intercept)
+        fit->coef[target * q] = blasd_regression_unshift(shape, factor, tall->b, target);
     fit->ssr[target] = squares.hi > 0 ? ldexp(dd_round(squares), 2 * shift) : 0;
     return true;
 }
 
-int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_data *data,
+int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_shape *shape,
+                                 const struct regression_data *data,
                                  const struct regression_factor *factor, struct regression_fit *fit,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err) {
-    for (int64_t target = 0; target < tall->shape->t; target++)
-        if (!refine_target(tall, data, factor, target, fit, progress))
+    for (int64_t target = 0; target < shape->t; target++)
+        if (!refine_target(tall, shape, data, factor, target, fit, progress))
             return blasd_cpu_stopped(err);
     return 0;
 }

@@ -16,55 +16,8 @@ struct blasd_cpu_progress;
 struct regression_dense;
 
 /* Positions in the descriptor. */
-enum { IN_X, IN_Y, IN_WEIGHT };
-enum {
-    OUT_COEF,
-    OUT_INTERCEPT,
-    OUT_STDERR,
-    OUT_TVALUES,
-    OUT_PVALUES,
-    OUT_CONF_INT,
-    OUT_R2,
-    OUT_R2_ADJ,
-    OUT_FVALUE,
-    OUT_F_PVALUE,
-    OUT_LOGLIK,
-    OUT_AIC,
-    OUT_BIC,
-    OUT_SSR,
-    OUT_TSS,
-    OUT_SCALE,
-    OUT_DF_MODEL,
-    OUT_DF_RESID,
-    OUT_RANK,
-    OUT_SINGULAR_VALUES,
-    OUT_COND,
-    OUT_N_ITER,
-    OUT_DUAL_GAP,
-    OUT_GRADIENT_NORM,
-    OUT_CONVERGED,
-    OUT_RESIDUALS,
-    OUT_FITTED,
-    OUT_COV_PARAMS,
-    OUT_ERROR_BOUND
-};
-enum {
-    PARAM_METHOD,
-    PARAM_FIT_INTERCEPT,
-    PARAM_ALPHA,
-    PARAM_L1_RATIO,
-    PARAM_TOL,
-    PARAM_MAX_ITER,
-    PARAM_LEARNING_RATE,
-    PARAM_ITERATIONS,
-    PARAM_LEVEL,
-    PARAM_COV_TYPE,
-    PARAM_USE_T,
-    PARAM_RESIDUALS,
-    PARAM_COV_PARAMS,
-    PARAM_RCOND,
-    PARAM_CERTIFY
-};
+#define BLASD_DECLARED "kernels/regression/regression.def"
+#include "core/op_enums.h"
 
 /* The orders are those of the parameters' choices. */
 enum regression_method { METHOD_OLS, METHOD_RIDGE, METHOD_LASSO, METHOD_ELASTIC_NET, METHOD_GD };
@@ -217,8 +170,9 @@ int blasd_regression_tall_factor(struct regression_tall *tall, const struct regr
                                  struct regression_factor *factor,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
 /* Improves fit->coef, of full rank, with the factor just made, and fills ssr; of ridge, whose
- * factor has the penalty in it, too. */
-int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_data *data,
+ * factor has the penalty in it, too. `shape`: what is fitted, which may be elastic_net's ridge. */
+int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_shape *shape,
+                                 const struct regression_data *data,
                                  const struct regression_factor *factor, struct regression_fit *fit,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
 

@@ -343,11 +343,10 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 
 /* An x that stays on the device, in whose elements blasd_solve_recheck would find nothing to look
  * at: none near the end of the range, nor small beside others. */
-static bool is_even(const struct blasd_task *task) {
+static bool is_even(const struct blasd_task *task, const struct blasd_solve *s) {
     const struct blasd_seen *seen = blasd_cuda_seen_of(task, BLASD_SOLVE_X);
-    bool single = task->outputs[BLASD_SOLVE_X].dtype == BLASD_float32;
     return seen != nullptr &&
-           blasd_solve_is_even(seen->least, seen->most, seen->first_zero >= 0, single);
+           blasd_solve_is_even(task, s, seen->least, seen->most, seen->first_zero >= 0);
 }
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -367,7 +366,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             blasd_solve_refuse(task, info, (plan->flags[t] & BLASD_SOLVE_SINGULAR) != 0);
             continue;
         }
-        if (plan->solve.certify || !is_even(task)) code = blasd_cuda_bring_outputs(job, t, err);
+        if (plan->solve.certify || !is_even(task, &plan->solve))
+            code = blasd_cuda_bring_outputs(job, t, err);
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
             code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
         if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, err);

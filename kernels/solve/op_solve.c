@@ -11,86 +11,6 @@
 #define ALONE_FLOPS 2e9 /* above this many operations sharing a call with others gains nothing */
 #define NUMBERS (BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER | BLASD_DTYPES_COMPLEX)
 
-static const struct blasd_port inputs[] = {
-    [BLASD_SOLVE_A] = {.name = "a",
-                       .shape = "(..., n, n)",
-                       .doc = "The coefficients: one matrix or a stack of them.",
-                       .dtypes = NUMBERS,
-                       .min_rank = 2,
-                       .max_rank = BLASD_MAX_RANK,
-                       .finite = true},
-    [BLASD_SOLVE_B] =
-        {.name = "b",
-         .shape = "(n,) or (..., n, k)",
-         .doc =
-             "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
-             "matrix holds k right-hand sides as its columns.",
-         .dtypes = NUMBERS,
-         .min_rank = 1,
-         .max_rank = BLASD_MAX_RANK,
-         .finite = true},
-    {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    [BLASD_SOLVE_X] = {.name = "x",
-                       .shape = "(..., n) or (..., n, k)",
-                       .doc = "The solutions; NaN for a system of a stack that has none. Its dtype "
-                              "is the widest of the inputs', integers counting as float64; complex "
-                              "where one of them is.",
-                       .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_COMPLEX,
-                       .min_rank = 1,
-                       .max_rank = BLASD_MAX_RANK},
-    [BLASD_SOLVE_INFO] = {.name = "info",
-                          .shape = "(...)",
-                          .doc =
-                              "For each system: 0, or k, counted from 1, where pivot k is exactly "
-                              "zero or (positive_definite) the leading minor of order k is not "
-                              "positive.",
-                          .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
-                          .max_rank = BLASD_MAX_RANK - 2},
-    [BLASD_SOLVE_RCOND] = {.name = "rcond",
-                           .shape = "(...)",
-                           .doc = "For each system: an estimate, from above, of the reciprocal "
-                                  "condition number in the 1-norm of the matrix that is solved "
-                                  "with, before any scaling; 0 where info is not 0. The size of "
-                                  "a complex number is the sum of its parts' sizes here and in "
-                                  "backward_error.",
-                           .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                           .max_rank = BLASD_MAX_RANK - 2},
-    [BLASD_SOLVE_BACKWARD_ERROR] =
-        {.name = "backward_error",
-         .shape = "(...)",
-         .doc =
-             "For each system: a bound on the largest ||b - a x|| / (||a|| ||x|| + ||b||) of "
-             "its right-hand sides, in the infinity norm, at the end, whether a complex number's "
-             "size is its modulus or the sum of its parts' sizes; infinite where a number of x "
-             "is beyond the range of its dtype.",
-         .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-         .max_rank = BLASD_MAX_RANK - 2},
-    [BLASD_SOLVE_STEPS] = {.name = "refinement_steps",
-                           .shape = "(...)",
-                           .doc = "For each system: the most steps of refinement that a right-hand "
-                                  "side took.",
-                           .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
-                           .max_rank = BLASD_MAX_RANK - 2},
-    [BLASD_SOLVE_METHOD] = {.name = "method",
-                            .shape = "(...)",
-                            .doc = "For each system how it was solved: 0 not at all, 1 LU with "
-                                   "partial pivoting, 2 LDL' (Bunch-Kaufman), 3 Cholesky, 4 "
-                                   "substitution, 5 Householder QR.",
-                            .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
-                            .max_rank = BLASD_MAX_RANK - 2},
-    [BLASD_SOLVE_ERROR_BOUND] = {.name = "error_bound",
-                                 .shape = "(..., n) or (..., n, k)",
-                                 .doc = "With certify: for each element of x a proven bound on its "
-                                        "distance from the exact solution; infinite where nothing "
-                                        "could be proven.",
-                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
-                                 .min_rank = 1,
-                                 .max_rank = BLASD_MAX_RANK,
-                                 .optional = true},
-    {.name = NULL}};
-
 static const char *const assumes[] = {[BLASD_ASSUME_GENERAL] = "general",
                                       [BLASD_ASSUME_SYMMETRIC] = "symmetric",
                                       [BLASD_ASSUME_POSITIVE_DEFINITE] = "positive_definite",
@@ -103,31 +23,8 @@ static const char *const refinements[] = {[BLASD_REFINE_AUTO] = "auto",
                                           [BLASD_REFINE_NONE] = "none",
                                           NULL};
 
-static const struct blasd_param params[] = {
-    [BLASD_SOLVE_ASSUME_A] =
-        {.name = "assume_a",
-         .doc = "What a is known to be. symmetric, hermitian (of real matrices the same) and "
-                "positive_definite (of complex ones hermitian too) read the upper triangle alone "
-                "and warn where the other differs; lower_triangular and upper_triangular take the "
-                "other triangle as zeros.",
-         .kind = BLASD_PARAM_CHOICE,
-         .choices = assumes},
-    [BLASD_SOLVE_TRANSPOSED] = {.name = "transposed",
-                                .doc = "Solve with the transpose of a.",
-                                .kind = BLASD_PARAM_BOOL},
-    [BLASD_SOLVE_REFINEMENT] =
-        {.name = "refinement",
-         .doc = "auto and extended: the solution is refined with residuals in twice the "
-                "precision, for as long as that is seen to help; none: not refined.",
-         .kind = BLASD_PARAM_CHOICE,
-         .choices = refinements},
-    [BLASD_SOLVE_CERTIFY] =
-        {.name = "certify",
-         .doc = "Also prove a bound on the error of each element of x, in error_bound. Costs "
-                "about six times the solution itself; a warning that begins with not_certifiable "
-                "says where the matrix is too near to a singular one for that.",
-         .kind = BLASD_PARAM_BOOL},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/solve/solve.def"
+#include "core/op_tables.h"
 
 /* As usually counted: factors and one pass of substitution, without the refinement. */
 static double system_flops(const struct blasd_solve *s) {

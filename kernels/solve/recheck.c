@@ -9,7 +9,8 @@
  * doubles, and refined with residuals in twice that; and where that is not enough, scaled; what has
  * the smallest w is the answer.
  *
- * Only columns are looked at whose elements differ much. Read next: README.md. */
+ * Only columns are looked at whose elements differ much; and matrices that may be singular where
+ * nothing has said so. Read next: README.md. */
 #include "kernels/solve/recheck.h"
 
 #include "core/wanted.h"
@@ -48,6 +49,14 @@ struct look {
 
 static bool single(const struct look *look) {
     return look->task->outputs[BLASD_SOLVE_X].dtype == BLASD_float32;
+}
+
+static double digit_of(bool single) {
+    return single ? 0x1p-24 : 0x1p-53;
+}
+
+static double last_digit(const struct look *look) {
+    return digit_of(single(look));
 }
 
 /* Of the sizes in x, from which the small ones are looked at. */
@@ -164,6 +173,14 @@ static bool factor(struct look *look, bool scaled) {
     return blasd_wanted();
 }
 
+/* Factors the way of `how`, if they are not there. */
+static void take_factors(struct look *look, int how) {
+    if ((int)look->factored == how) return;
+    look->work += pow((double)look->n, 3) / 3;
+    look->regular = factor(look, how == SCALED);
+    look->factored = how == SCALED ? SCALED : AS_IT_STANDS;
+}
+
 /* d := inverse(A) r by the factors. */
 static void substitute(const struct look *look, const long double *r, long double *d) {
     const long double *lu = look->factors;
@@ -258,9 +275,57 @@ static void solve(struct look *look, long double *d) {
     memset(look->low, 0, (size_t)look->n * sizeof *look->low);
 }
 
+/* Whether no pivot is so small beside what it is the rest of that errors of the last digit in A may
+ * make it 0. Scales of rows and columns change neither. */
+static bool pivots_stand(const struct look *look) {
+    const long double *lu = look->factors;
+    int64_t n = look->n;
+    for (int64_t k = 0; k < n; k++) {
+        long double pivot = fabsl(lu[k * n + k]), sum = pivot;
+        for (int64_t j = 0; j < k; j++) sum += fabsl(lu[j * n + k] * lu[k * n + j]);
+        if (!(pivot > 4 * last_digit(look) * sum)) return false;
+    }
+    return true;
+}
+
 static void take_x(struct look *look, const struct blasd_tensor *x, int64_t at, int64_t step) {
     for (int64_t i = 0; i < look->n; i++) look->x[i] = (long double)element(x, at + i * step);
     memset(look->low, 0, (size_t)look->n * sizeof *look->low);
+}
+
+/* Whether x in some column is far from where these factors lead. */
+static bool x_is_far(struct look *look, int64_t x_at, int64_t b_at) {
+    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
+    const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
+    for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
+        long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
+        for (int64_t i = 0; i < look->n; i++)
+            look->b[i] =
+                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
+        take_x(look, x, x_at + k, look->solve->columns);
+        residual(look, true);
+        substitute(look, look->r, d);
+        look->work += 2 * (double)(look->n * look->n);
+        for (int64_t i = 0; i < look->n; i++) {
+            greatest_d = fmaxl(greatest_d, fabsl(d[i]));
+            greatest_x = fmaxl(greatest_x, fabsl(look->x[i]));
+        }
+        if (isfinite(greatest_x) && !(greatest_d <= LOST * greatest_x)) return true;
+    }
+    return false;
+}
+
+/* Whether x need have no digit though nothing said so: A is singular, or may be but for the last
+ * digits of its elements, or x is far from its solution. Factors of A in its own precision then
+ * have a pivot that is rounding alone, and know nothing of its inverse: where other elements of x
+ * are far larger than what comes of that, no condition that is estimated with them shows it. */
+static bool hidden_doubt(struct look *look, int64_t x_at, int64_t b_at) {
+    bool regular = false;
+    for (int how = AS_IT_STANDS; how <= SCALED && !regular; how++) {
+        take_factors(look, how);
+        regular = look->regular && pivots_stand(look);
+    }
+    return blasd_wanted() && (!regular || x_is_far(look, x_at, b_at));
 }
 
 /* Puts look->x in place of what is there. */
@@ -287,9 +352,7 @@ static bool round_x(struct look *look) {
 /* look->x once more, by the way of factors `how`. Returns what off() says of it. */
 static double again(struct look *look, int how, double *error) {
     look->work += AGAIN_WORK * (double)(look->n * look->n);
-    if ((int)look->factored != how) look->work += pow((double)look->n, 3) / 3;
-    if ((int)look->factored != how) look->regular = factor(look, how == SCALED);
-    look->factored = how == SCALED ? SCALED : AS_IT_STANDS;
+    take_factors(look, how);
     if (!look->regular) return INFINITY;
     solve(look, look->sizes);
     return round_x(look) ? off(look, error) : INFINITY;
@@ -344,9 +407,33 @@ static bool all_zero(const struct blasd_tensor *b, int64_t at, int64_t step, int
     return true;
 }
 
-bool blasd_solve_is_even(double least, double most, bool zeros, bool single) {
+/* By the condition that is told of it, which may be wrong. */
+static bool may_be_singular(const struct blasd_task *task, const struct blasd_solve *s,
+                            int64_t item) {
+    bool single = task->outputs[BLASD_SOLVE_X].dtype == BLASD_float32;
+    const double *rcond = task->outputs[BLASD_SOLVE_RCOND].data;
+    return rcond[item] < 2 * (double)s->n * digit_of(single);
+}
+
+bool blasd_solve_is_even(const struct blasd_task *task, const struct blasd_solve *s, double least,
+                         double most, bool zeros) {
+    bool single = task->outputs[BLASD_SOLVE_X].dtype == BLASD_float32;
     double normal = single ? (double)FLT_MIN : DBL_MIN;
+    for (int64_t i = 0; i < s->batch_count; i++)
+        if (may_be_singular(task, s, i)) return false;
     return !zeros && least >= normal * RIM && most <= spread_of(single) * least;
+}
+
+static bool worth_a_look(const struct look *look) {
+    return look->n <= MOST_UNKNOWNS && look->work <= MOST_WORK;
+}
+
+/* The matrix from a_at on is at hand. False: no memory. */
+static bool ready(struct look *look, int64_t a_at) {
+    blasd_task_make_inputs(look->task);
+    if (look->matrix == NULL && !make(look)) return false;
+    if (!look->loaded) load(look, a_at);
+    return true;
 }
 
 /* One system: item of the batch, whose operands begin at a_at and b_at. */
@@ -360,6 +447,13 @@ static bool look_at_system(struct look *look, int64_t item, int64_t a_at, int64_
     double half = single(look) ? (double)FLT_TRUE_MIN / 2 : DBL_TRUE_MIN;
     int64_t sure = 0;
     look->loaded = false;
+    if (may_be_singular(look->task, s, item) && worth_a_look(look) &&
+        (*flags & BLASD_SOLVE_DOUBTFUL) == 0 &&
+        look->layout.assume != BLASD_ASSUME_LOWER_TRIANGULAR &&
+        look->layout.assume != BLASD_ASSUME_UPPER_TRIANGULAR) {
+        if (!ready(look, a_at)) return false;
+        if (hidden_doubt(look, item * s->n * s->columns, b_at)) *flags |= BLASD_SOLVE_DOUBTFUL;
+    }
     for (int64_t k = 0; k < s->columns; k++) {
         int64_t x_at = item * s->n * s->columns + k, at = b_at + k * look->layout.b_column;
         double least, most;
@@ -372,11 +466,8 @@ static bool look_at_system(struct look *look, int64_t item, int64_t a_at, int64_
             if (most < normal) *flags |= BLASD_SOLVE_VANISHED;
             continue;
         }
-        if (!(most > spread(look) * least || zeros) || s->n > MOST_UNKNOWNS) continue;
-        if (look->work > MOST_WORK) continue;
-        blasd_task_make_inputs(look->task);
-        if (look->matrix == NULL && !make(look)) return false;
-        if (!look->loaded) load(look, a_at);
+        if (!(most > spread(look) * least || zeros) || !worth_a_look(look)) continue;
+        if (!ready(look, a_at)) return false;
         if (!(most > spread(look) * least || look->graded))
             continue; /* zeros of the structure, then */
         look->work += (double)(s->n * s->n);

@@ -12,8 +12,9 @@
  * BLASD_SOLVE_VANISHED. Needs the operands in host memory. blasd_wanted stops it. */
 int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, int *flags,
                         struct blasd_err *err);
-/* Whether it would find nothing to look at in an x whose finite elements have sizes, but for zeros,
- * from `least` to `most`. */
-bool blasd_solve_is_even(double least, double most, bool zeros, bool single);
+/* Whether it would find nothing to look at, where the finite elements of x have sizes, but for
+ * zeros, from `least` to `most`. The other outputs are there. */
+bool blasd_solve_is_even(const struct blasd_task *task, const struct blasd_solve *s, double least,
+                         double most, bool zeros);
 
 #endif

@@ -4,17 +4,8 @@
 
 #include "core/job.h"
 
-enum { BLASD_SOLVE_A, BLASD_SOLVE_B };
-enum {
-    BLASD_SOLVE_X,
-    BLASD_SOLVE_INFO,
-    BLASD_SOLVE_RCOND,
-    BLASD_SOLVE_BACKWARD_ERROR,
-    BLASD_SOLVE_STEPS,
-    BLASD_SOLVE_METHOD,
-    BLASD_SOLVE_ERROR_BOUND /* where it is asked for */
-};
-enum { BLASD_SOLVE_ASSUME_A, BLASD_SOLVE_TRANSPOSED, BLASD_SOLVE_REFINEMENT, BLASD_SOLVE_CERTIFY };
+#define BLASD_DECLARED "kernels/solve/solve.def"
+#include "core/op_enums.h"
 
 /* The choices of assume_a. */
 enum blasd_assume {

@@ -3,53 +3,8 @@
 #include "core/op.h"
 #include "kernels/svd/svd.h"
 
-static const struct blasd_port inputs[] = {{.name = "a",
-                                            .shape = "(..., m, n)",
-                                            .doc = "Matrices of any shape: one or a stack of them.",
-                                            BLASD_STACK_INPUT},
-                                           {.name = NULL}};
-
-static const struct blasd_port outputs[] = {
-    [BLASD_SVD_U] = {.name = "U",
-                     .shape = "(..., m, m) or (..., m, k)",
-                     .doc = "The left singular vectors, as columns; k is the lesser of m and n.",
-                     BLASD_STACK_OUTPUT(2),
-                     .optional = true},
-    [BLASD_SVD_S] = {.name = "S",
-                     .shape = "(..., k)",
-                     .doc = "The singular values, from the largest to the least. Each is within "
-                            "residual times ||a|| of the exact one of its place.",
-                     BLASD_STACK_OUTPUT(1)},
-    [BLASD_SVD_VH] = {.name = "Vh",
-                      .shape = "(..., n, n) or (..., k, n)",
-                      .doc = "The right singular vectors, as rows.",
-                      BLASD_STACK_OUTPUT(2),
-                      .optional = true},
-    [BLASD_SVD_RESIDUAL] = {.name = "residual",
-                            .doc = "With vectors, for each matrix: ||a - U diag(S) Vh|| / ||a|| in "
-                                   "the Frobenius norm, with what measuring it may have rounded.",
-                            BLASD_STACK_FIGURE(BLASD_float64),
-                            .optional = true},
-    [BLASD_SVD_ORTHOGONALITY] = {.name = "orthogonality",
-                                 .doc = "With vectors, for each matrix: the larger of ||U' U - 1|| "
-                                        "and ||Vh Vh' - 1|| in the Frobenius norm, of the products "
-                                        "with the first k vectors, with what measuring it may have "
-                                        "rounded.",
-                                 BLASD_STACK_FIGURE(BLASD_float64),
-                                 .optional = true},
-    {.name = NULL}};
-
-static const struct blasd_param params[] = {
-    [BLASD_SVD_FULL] = {.name = "full_matrices",
-                        .doc = "U is m x m and Vh n x n; false: the first k vectors of each.",
-                        .kind = BLASD_PARAM_BOOL,
-                        .preset = {.b = true}},
-    [BLASD_SVD_COMPUTE_UV] = {.name = "compute_uv",
-                              .doc = "Also compute the vectors; false: the values alone, in a "
-                                     "fraction of the operations.",
-                              .kind = BLASD_PARAM_BOOL,
-                              .preset = {.b = true}},
-    {.name = NULL}};
+#define BLASD_DECLARED "kernels/svd/svd.def"
+#include "core/op_tables.h"
 
 int blasd_svd_read(const struct blasd_job *job, struct blasd_svd *ret, struct blasd_err *err) {
     int code = blasd_stack_read(job, false, &ret->stack, err);

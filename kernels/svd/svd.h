@@ -4,9 +4,8 @@
 
 #include "kernels/lapack/stack.h"
 
-enum { BLASD_SVD_A };
-enum { BLASD_SVD_U, BLASD_SVD_S, BLASD_SVD_VH, BLASD_SVD_RESIDUAL, BLASD_SVD_ORTHOGONALITY };
-enum { BLASD_SVD_FULL, BLASD_SVD_COMPUTE_UV };
+#define BLASD_DECLARED "kernels/svd/svd.def"
+#include "core/op_enums.h"
 
 /* The job as the singular values of a tall matrix: a itself, or its transpose where it is wide. */
 struct blasd_svd {

@@ -4,10 +4,8 @@
 
 #include "core/job.h"
 
-/* positions in the tables of op_NAME.c */
-enum { BLASD_NAME_X };
-enum { BLASD_NAME_Y };
-enum { BLASD_NAME_SCALE };
+#define BLASD_DECLARED "kernels/NAME/NAME.def"
+#include "core/op_enums.h"
 
 /* The operation by its definition, for tests (ref_NAME.c). */
 void blasd_ref_NAME(int64_t count, const long double *x, long double scale, long double *y);

@@ -4,31 +4,11 @@
 #include "core/op.h"
 #include "kernels/NAME/NAME.h"
 
-static const struct blasd_port inputs[] = {
-    [BLASD_NAME_X] = {.name = "x",
-                      .shape = "(..., n)",
-                      .doc = "Vectors: one or a stack of them.",
-                      .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
-                      .min_rank = 1,
-                      .max_rank = BLASD_MAX_RANK},
-    {.name = NULL}};
-
-static const struct blasd_port outputs[] = {[BLASD_NAME_Y] = {.name = "y",
-                                                              .shape = "(..., n)",
-                                                              .doc = "scale times x.",
-                                                              .dtypes = BLASD_DTYPES_FLOAT,
-                                                              .min_rank = 1,
-                                                              .max_rank = BLASD_MAX_RANK},
-                                            {.name = NULL}};
-
-static const struct blasd_param params[] = {[BLASD_NAME_SCALE] = {.name = "scale",
-                                                                  .doc = "What x is multiplied by.",
-                                                                  .kind = BLASD_PARAM_FLOAT,
-                                                                  .preset = {.f = 2}},
-                                            {.name = NULL}};
+#define BLASD_DECLARED "kernels/NAME/NAME.def"
+#include "core/op_tables.h"
 
 /* Checks how shapes and parameters fit together, and states what the job makes and costs. The key
- * of its batch follows from the tables above. */
+ * of its batch follows from NAME.def. */
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     const struct blasd_tensor *x = &job->inputs[BLASD_NAME_X].tensor;
     enum blasd_dtype dtype = x->dtype == BLASD_float32 ? BLASD_float32 : BLASD_float64;

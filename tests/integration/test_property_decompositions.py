@@ -7,10 +7,10 @@ import pytest
 
 hypothesis = pytest.importorskip("hypothesis")
 mpmath = pytest.importorskip("mpmath")
-from hypothesis import strategies as draw  # noqa: E402  (there only where hypothesis is)
+from drawn import bounded  # noqa: E402  (there only where hypothesis is)
+from hypothesis import strategies as draw  # noqa: E402
 
-BOUNDED = hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None,
-                              suppress_health_check=list(hypothesis.HealthCheck))
+BOUNDED = bounded(60)
 KINDS = ["plain", "graded rows", "graded columns", "low rank", "equal values", "single", "integers", "triangle",
          "below the range"]
 
@@ -181,12 +181,13 @@ def test_least_squares_are_as_good_as_they_say(service, a, columns, far):
     if not all(np.isfinite(got[name]).all() for name in ("x", "residuals")):
         assert "beyond the range" in " ".join(job["execution"]["warnings"])
         return
-    hypothesis.assume((np.abs(got["x"]) > (1e-30 if single else 1e-280)).all())  # else rounded at the end of the range
     unit, k = Fraction(2) ** (-24 if single else -53), min(a.shape)
     rows, x, right = exact(a), exact(got["x"]), exact(b)
     rest = less(right, product(rows, x))
     rcond = Fraction(max(a.shape)) * 2 * unit
-    assert got["optimality"] <= 16 * (sum(a.shape) + 1) * float(unit) + float(rcond)
+    small = (np.abs(got["x"]) < np.finfo(a.dtype).tiny).any()  # what is rounded there is counted, and said
+    said = " ".join(job["execution"]["warnings"])
+    assert got["optimality"] <= 16 * (sum(a.shape) + 1) * float(unit) + float(rcond) or (small and "see optimality" in said)
     for r, s, t in zip(transposed(rest), transposed(x), transposed(right)):
         slope = norm2(product(transposed(rows), [[v] for v in r]))
         size, length, side = (Fraction(float(mpmath.sqrt(mpmath.mpf(n.numerator) / n.denominator)) if 0 < n else 0)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import strategies as draw  # noqa: E402  (there only where hypothesis is)
+from drawn import bounded  # noqa: E402  (there only where hypothesis is)
+from hypothesis import strategies as draw  # noqa: E402
 
-BOUNDED = hypothesis.settings(max_examples=100, deadline=None, derandomize=True, database=None,
-                              suppress_health_check=list(hypothesis.HealthCheck))
+BOUNDED = bounded(100)
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24}
 EXACT = decimal.Context(prec=50, Emax=10**9, Emin=-10**9)
 ORDERS = [0.5, 1, 1.5, 2, 3, 4, 7, 20, 50, 300, 1e6, np.inf]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import strategies as draw  # noqa: E402  (there only where hypothesis is)
+from drawn import bounded  # noqa: E402  (there only where hypothesis is)
+from hypothesis import strategies as draw  # noqa: E402
 
-BOUNDED = hypothesis.settings(max_examples=80, deadline=None, derandomize=True, database=None,
-                              suppress_health_check=list(hypothesis.HealthCheck))
+BOUNDED = bounded(80)
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11}
 SUM = {"float64": "float64", "float32": "float32", "float16": "float32", "complex128": "float64", "complex64": "float32"}
 SIZES = draw.sampled_from([0, 1, 1, 2, 3, 5, 8, 17])

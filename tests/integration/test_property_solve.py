@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import strategies as draw  # noqa: E402  (there only where hypothesis is)
+from drawn import bounded  # noqa: E402  (there only where hypothesis is)
+from hypothesis import strategies as draw  # noqa: E402
 from test_solve_edges import exact  # noqa: E402
 
-BOUNDED = hypothesis.settings(max_examples=80, deadline=None, derandomize=True, database=None,
-                              suppress_health_check=list(hypothesis.HealthCheck))
+BOUNDED = bounded(80)
 KINDS = ["plain", "graded rows", "graded columns", "nearly singular", "far right-hand side", "single", "integers"]
 STRUCTURES = ["general", "symmetric", "positive_definite", "lower_triangular", "upper_triangular"]
 

@@ -163,6 +163,43 @@ static void weights_scale(void **state) {
     }
 }
 
+/* Weights far from each other: the sum of what is 0 in both, say, may be tiny beside the total. */
+static void weights_far_apart(void **state) {
+    static const char *const metrics[] = {"russellrao", "yule", "rogerstanimoto", "sokalsneath"};
+    (void)state;
+    for (int round = 0; round < 80; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        int range = dtype == BLASD_float32 ? 20 : 100, which = round / 2 % 4;
+        double u = dtype == BLASD_float32 ? 0x1p-24 : 0x1p-53;
+        struct numbers s;
+        struct trial *t;
+        draw(&s, metrics[which], dtype);
+        s.weighted = true;
+        for (int d = 0; d < K; d++) s.w[d] = ldexp(s.w[d], (int)trial_between(-range, range));
+        for (int i = 0; i < M * K; i++) s.x[i] = (double)trial_between(0, 1);
+        for (int i = 0; i < N * K; i++) s.y[i] = (double)trial_between(0, 1);
+        t = job_of(&s, "full");
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                long double sums[2][2] = {{0}}, one, wish;
+                double got = trial_value(trial_output(t, "d"), i * N + j);
+                for (int d = 0; d < K; d++)
+                    sums[s.x[i * K + d] != 0][s.y[j * K + d] != 0] += (long double)s.w[d];
+                one = sums[0][1] + sums[1][0];
+                wish = which == 0   ? (one + sums[0][0]) / (one + sums[0][0] + sums[1][1])
+                       : which == 2 ? 2 * one / (sums[0][0] + sums[1][1] + 2 * one)
+                       : which == 3 ? 2 * one / (sums[1][1] + 2 * one)
+                                    : 2 * sums[0][1] * sums[1][0] /
+                                          (sums[0][0] * sums[1][1] + sums[0][1] * sums[1][0]);
+                if (which == 1 && !(sums[0][1] * sums[1][0] > 0)) wish = 0;
+                if (which == 3 && one + sums[1][1] == 0) continue;
+                if (!(fabsl(got - wish) <= 24 * u * wish))
+                    fail_msg("%s: %g, not %Lg", s.metric, got, wish);
+            }
+        trial_free(t);
+    }
+}
+
 /* Points and what they are measured by, scaled alike, coordinate by coordinate: nothing changes. */
 static void scales_of_coordinates_cancel(void **state) {
     (void)state;
@@ -319,6 +356,7 @@ int main(void) {
         cmocka_unit_test(lengths_scale_with_the_points),
         cmocka_unit_test(squares_overflow_only_at_the_end),
         cmocka_unit_test(weights_scale),
+        cmocka_unit_test(weights_far_apart),
         cmocka_unit_test(scales_of_coordinates_cancel),
         cmocka_unit_test(ratios_do_not_scale),
         cmocka_unit_test(what_the_edges_mean),

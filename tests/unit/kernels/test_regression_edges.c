@@ -313,6 +313,31 @@ static void fits_that_say_nothing(void **state) {
     trial_free(d.t);
 }
 
+/* Features that hardly vary, without an intercept: one has a part of 1e-4 of another's in y, and is
+ * right to the last digits too. The truth is that of five rows in rational numbers. */
+static void small_parts_are_right(void **state) {
+    static const double x[5][3] = {{33554276, 2199023255412, 16777425},
+                                   {33554442, 2199023255565, 16777239},
+                                   {33554403, 2199023255527, 16777091},
+                                   {33554454, 2199023255561, 16777255},
+                                   {33554580, 2199023255514, 16777136}};
+    static const double y[5] = {581845116912.5339, 581845116985.884, 581845117210.7527,
+                                581845116949.9298, 581845116934.3617};
+    static const double truth[3] = {-1.220292150662861, 0.2646208027711988, -1.2657620284731117};
+    (void)state;
+    for (int64_t n = 5; n <= EDGES_ROWS; n = n == 5 ? EDGES_ROWS / 20 * 5 : 2 * n) {
+        struct data d = data_new(n, 3, false);
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(d.x + i * 3, x[i % 5], sizeof x[0]);
+            d.y[i] = y[i % 5];
+        }
+        trial_set_bool(d.t, "fit_intercept", false);
+        run(&d);
+        for (int j = 0; j < 3; j++) ASSERT_CLOSE(value(&d, "coef", j), truth[j], 1e-15);
+        trial_free(d.t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_features_are_found),
@@ -322,6 +347,7 @@ int main(void) {
         cmocka_unit_test(small_singular_values_are_left_out),
         cmocka_unit_test(descents_say_how_they_went),
         cmocka_unit_test(fits_that_say_nothing),
+        cmocka_unit_test(small_parts_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
