@@ -36,6 +36,9 @@ struct question {
     struct blasd_stored_tensor *rows; /* owned: of a list of tensors */
     int count;                        /* of either */
     struct paging paging;
+    int limit, rounds;                       /* of a page: its rows, and how often was asked */
+    const struct blasd_principal *principal; /* borrowed, of lists */
+    struct blasd_list_query query;           /* the same */
     blasd_text_fn text;
     blasd_list_fn list;
     blasd_tensors_fn tensors;
@@ -262,21 +265,32 @@ static bool write_cursor(const struct question *question, struct blasd_buf *out)
     return failure == 0 && blasd_buf_add(out, "", 1) == 0;
 }
 
-/* How many rows of a page each queue gives: those that have more by equal parts, from the first on.
- */
-static void share_page(const struct blasd_front_queues *all, struct paging *paging, int limit,
-                       int share[BLASD_QUEUES_MOST]) {
+#define ROUNDS_MOST (BLASD_QUEUES_MOST + 2)
+
+/* How many rows of what the page lacks each queue gives: those that have more by equal parts, from
+ * the first on. Whether it is to be asked (again) at all. */
+static bool share_page(struct question *question, int share[BLASD_QUEUES_MOST]) {
+    struct paging *paging = &question->paging;
+    int count = question->all->count, left = question->limit - question->count;
     int open = 0, nth = 0, first = paging->first;
     memset(share, 0, BLASD_QUEUES_MOST * sizeof *share);
-    for (int i = 0; i < all->count; i++) open += !has_ended(paging, i);
-    if (limit < 1) limit = 1;
-    if (limit > 100) limit = 100; /* as one queue gives at the most */
-    for (int k = 0; k < all->count; k++) {
-        int i = (first + k) % all->count;
+    for (int i = 0; i < count; i++) open += !has_ended(paging, i);
+    if (question->err.code != BLASD_OK || left <= 0 || open == 0 ||
+        question->rounds++ == ROUNDS_MOST)
+        return false;
+    for (int k = 0; k < count; k++) {
+        int i = (first + k) % count;
         if (has_ended(paging, i)) continue;
-        share[i] = limit / open + (nth++ < limit % open ? 1 : 0);
-        if (share[i] > 0) paging->first = (i + 1) % all->count;
+        share[i] = left / open + (nth++ < left % open ? 1 : 0);
+        if (share[i] > 0) paging->first = (i + 1) % count;
     }
+    return true;
+}
+
+#define PAGE_MOST 100 /* as one queue gives at the most */
+
+static int page_limit(int limit) {
+    return limit < 1 ? 1 : limit > PAGE_MOST ? PAGE_MOST : limit;
 }
 
 /* Notes where the part of queue `number` goes on. */
@@ -307,6 +321,29 @@ static void list_end(struct question *question) {
 }
 
 static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
+                    const void *const *records, const size_t *lens, int count);
+
+/* Asks for what the page lacks; where that is nothing, or cannot be had, it is done. */
+static void list_more(struct question *question) {
+    int share[BLASD_QUEUES_MOST];
+    if (!share_page(question, share)) {
+        list_end(question);
+        return;
+    }
+    question->left = 1;
+    for (int i = 0; i < question->all->count; i++) {
+        struct blasd_list_query query = question->query;
+        if (share[i] == 0) continue;
+        query.limit = share[i];
+        query.cursor = question->paging.parts[i];
+        question->left++;
+        blasd_front_queue_list(question->all->of[i], question->principal, &query, on_list,
+                               &question->part[i]);
+    }
+    if (--question->left == 0) list_end(question);
+}
+
+static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
                     const void *const *records, const size_t *lens, int count) {
     struct part *part = arg;
     struct question *question = part->question;
@@ -318,7 +355,7 @@ static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
         }
     note(question, err);
     if (err == NULL) go_on_at(question, part->number, cursor);
-    if (--question->left == 0) list_end(question);
+    if (--question->left == 0) list_more(question);
 }
 
 void blasd_front_queues_list(struct blasd_front_queues *all,
@@ -326,7 +363,6 @@ void blasd_front_queues_list(struct blasd_front_queues *all,
                              const struct blasd_list_query *query, blasd_list_fn done, void *arg) {
     struct question *question = NULL;
     struct blasd_list_query own = *query;
-    int share[BLASD_QUEUES_MOST];
     struct blasd_err err;
     struct paging paging;
     /* what is no cursor of ours is none of a queue's, which says so */
@@ -340,17 +376,12 @@ void blasd_front_queues_list(struct blasd_front_queues *all,
         done(arg, &err, "", NULL, NULL, 0);
         return;
     }
-    share_page(all, &paging, query->limit, share);
     question->list = done;
     question->paging = paging;
-    for (int i = 0; i < all->count; i++) {
-        if (share[i] == 0) continue;
-        own.limit = share[i];
-        own.cursor = paging.parts[i];
-        question->left++;
-        blasd_front_queue_list(all->of[i], principal, &own, on_list, &question->part[i]);
-    }
-    if (--question->left == 0) list_end(question);
+    question->principal = principal;
+    question->query = own;
+    question->limit = page_limit(query->limit);
+    list_more(question);
 }
 
 static int newest_first(const void *a, const void *b) {
@@ -375,6 +406,26 @@ static void tensors_end(struct question *question) {
 }
 
 static void on_tensors(void *arg, const struct blasd_err *err,
+                       const struct blasd_stored_tensor *tensors, int count, const char *cursor);
+
+/* As list_more. */
+static void tensors_more(struct question *question) {
+    int share[BLASD_QUEUES_MOST];
+    if (!share_page(question, share)) {
+        tensors_end(question);
+        return;
+    }
+    question->left = 1;
+    for (int i = 0; i < question->all->count; i++) {
+        if (share[i] == 0) continue;
+        question->left++;
+        blasd_front_queue_tensor_list(question->all->of[i], question->principal, share[i],
+                                      question->paging.parts[i], on_tensors, &question->part[i]);
+    }
+    if (--question->left == 0) tensors_end(question);
+}
+
+static void on_tensors(void *arg, const struct blasd_err *err,
                        const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
     struct part *part = arg;
     struct question *question = part->question;
@@ -393,14 +444,13 @@ static void on_tensors(void *arg, const struct blasd_err *err,
     }
     note(question, err);
     if (err == NULL) go_on_at(question, part->number, cursor);
-    if (--question->left == 0) tensors_end(question);
+    if (--question->left == 0) tensors_more(question);
 }
 
 void blasd_front_queues_tensor_list(struct blasd_front_queues *all,
                                     const struct blasd_principal *principal, int limit,
                                     const char *cursor, blasd_tensors_fn done, void *arg) {
     struct question *question = NULL;
-    int share[BLASD_QUEUES_MOST];
     struct blasd_err err;
     struct paging paging;
     if (all->count == 1 || !read_cursor(all, cursor, &paging)) {
@@ -413,14 +463,9 @@ void blasd_front_queues_tensor_list(struct blasd_front_queues *all,
         done(arg, &err, NULL, 0, "");
         return;
     }
-    share_page(all, &paging, limit, share);
     question->tensors = done;
     question->paging = paging;
-    for (int i = 0; i < all->count; i++) {
-        if (share[i] == 0) continue;
-        question->left++;
-        blasd_front_queue_tensor_list(all->of[i], principal, share[i], paging.parts[i], on_tensors,
-                                      &question->part[i]);
-    }
-    if (--question->left == 0) tensors_end(question);
+    question->principal = principal;
+    question->limit = page_limit(limit);
+    tensors_more(question);
 }
