@@ -124,6 +124,24 @@ def test_inputs_in_a_file_follow_the_job_to_another_queue(make_service):
     wait_for(lambda: not [name for name in os.listdir(store_of(service)) if name.endswith(".in") and not name.startswith(tensor)])
 
 
+def test_blobs_that_are_keys_of_their_queue(make_service):
+    service = make_service(*THREE, "--blobs", "redis")
+    n = 400
+    big = np.arange(n * n, dtype=float).reshape(n, n) % 5
+    tensor = service.request("POST", "/tensors", npy(np.eye(n)), {"Content-Type": TYPES["npy"]}).json()["id"]
+    queues = set()
+    for _ in range(4):
+        plain = service.post("matmul", {"a": big, "b": np.eye(n)}, form="safetensors").json()
+        assert plain["state"] == "succeeded"
+        queues.add(queue_of(plain["id"]))
+        got = service.request("GET", f"/jobs/{plain['id']}/outputs/c", headers={"Accept": TYPES["npy"]})
+        np.testing.assert_array_equal(got.npy(), big)
+        form = {"op": "matmul", "a": npy(big), "inputs": json.dumps({"b": {"tensor": tensor}})}
+        answer = service.request("POST", "/jobs?wait=60", multipart(form), {"Content-Type": TYPES["multipart"], "Accept": TYPES["npy"]})
+        np.testing.assert_array_equal(answer.npy(), big)
+    assert queues == {0, 1, 2}
+
+
 def store_of(service):
     for pid in [service.part("worker")]:
         for link in os.listdir(f"/proc/{pid}/fd"):
