@@ -9,7 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from service import BLASD, Redis, Service, wait_for
+from service import BLASD, QUEUES, Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 SECRET = "s3cr3t-of-the-test"
@@ -60,7 +60,7 @@ class Server:
 
     def start(self, command, env=None, stdout=None, stderr=None):
         process = subprocess.Popen(command, stdout=stdout or self.log, stderr=stderr or self.log, stdin=subprocess.DEVNULL,
-                                   env={**os.environ, **(env or {})})
+                                   env={**os.environ, "BLASD_QUEUES": str(QUEUES), **(env or {})})
         self.processes.append(process)
         return process
 
