@@ -296,6 +296,29 @@ def test_one_master_is_killed_and_one_slot_moved_under_load(make):  # noqa: F811
         assert process.wait(60) == 0
 
 
+def test_one_master_stands_still_under_load(make):  # noqa: F811
+    """It closes nothing and answers nothing; whoever spoke to it gives up after some seconds."""
+    cluster = Masters(make)
+    file, (*headers, admin) = tenants(cluster.home.folder, 4)
+    api = cluster.home.api("--redis", cluster.url, *THREE, "--keys", file, "--limit", "record_sync_s=3600")
+    service = client(cluster.home, api)
+    service.headers = admin
+    worker = cluster.home.worker("--redis", cluster.url, *THREE, "--measured", "none")
+    service.wait_ready()
+    load = Mixed(service, headers)
+    load.more(100)
+    still = cluster.by_tag["{blasd:2}"].redis.pid
+    os.kill(still, signal.SIGSTOP)
+    load.more(100, waited=True)
+    wait_for(lambda: service.request("GET", "/metrics").status == 200)
+    load.more(100, waited=True)
+    os.kill(still, signal.SIGCONT)
+    load.more(100)
+    load.stop()
+    load.check(cluster.ask)
+    assert all(process.poll() is None for process in (api, worker))
+
+
 def totals_of(cluster, tag):
     return int(cluster.ask(tag)("HGET", f"{tag}:totals", "matmul succeeded") or 0)
 
