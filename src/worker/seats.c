@@ -82,9 +82,10 @@ int blasd_seats_care(struct blasd_seats *seats, struct blasd_batcher *main,
         if (seats->held[i] || blasd_clock_ns() < seats->again_ns[i] ||
             !reaches(seats, main->heartbeat, i))
             continue;
-        if (seats->had[i]) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");
-        if (pool != NULL) code = blasd_slow_pool_empty(pool, main, i, err);
+        if (pool != NULL) code = blasd_slow_pool_failed(pool, err);
         if (code != 0) return code;
+        if (pool != NULL && blasd_slow_pool_drop(pool, i)) continue; /* until that has stopped */
+        if (seats->had[i]) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");
         *err = (struct blasd_err){0};
         code = take(seats, main, pool, i, err);
         if (code == 0) continue;

@@ -345,9 +345,11 @@ void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* With the lock. Whether the job is of that queue, -1: of any. */
+#define ALL (-1)
+
+/* With the lock. Whether the job is of that queue, or of any. */
 static bool is_of(const struct slow_job *job, int number) {
-    return job != NULL && (number < 0 || job->claim.queue == number);
+    return job != NULL && (number == ALL || job->claim.queue == number);
 }
 
 static void drop_waiting(struct blasd_slow_pool *pool, int number) {
@@ -371,16 +373,22 @@ static bool is_running(const struct blasd_slow_pool *pool, int number) {
     return false;
 }
 
-int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main, int number,
-                          struct blasd_err *err) {
-    bool busy = true;
+bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number) {
+    bool busy;
     pthread_mutex_lock(&pool->lock);
     drop_waiting(pool, number);
     if (may_begin(pool)) wake_threads(pool);
+    busy = is_running(pool, number);
     pthread_mutex_unlock(&pool->lock);
+    return busy;
+}
+
+int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
+                          struct blasd_err *err) {
+    bool busy = blasd_slow_pool_drop(pool, ALL);
     while (busy) {
         pthread_mutex_lock(&pool->lock);
-        busy = is_running(pool, number);
+        busy = is_running(pool, ALL);
         if (busy) await_news(pool, 1000);
         pthread_mutex_unlock(&pool->lock);
         blasd_heartbeat_sign(main->heartbeat);

@@ -54,10 +54,11 @@ struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]);
 /* Waits for the pool to have room, for up to `ms`. */
 void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms);
-/* Forgets what waits and lets what runs end, of queue `number`, -1: of all. Where the lease is
- * given up it was asked to stop, and none of it is recorded but what has been on its way to Redis.
- */
-int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main, int number,
+/* Forgets what waits of queue `number`; whether something of it still runs, which was asked to stop
+ * where the lease is given up: none of it is recorded but what has been on its way to Redis. */
+bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number);
+/* The same of all, and waits until nothing runs. */
+int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
                           struct blasd_err *err);
 
 #endif

@@ -434,7 +434,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     begin_cost(&worker);
     code = work(&worker, err);
     if (code != 0) blasd_heartbeat_give_up_all(batcher->heartbeat); /* the slow pool is to stop */
-    if (worker.pool != NULL) drained = blasd_slow_pool_empty(worker.pool, batcher, -1, &ignored);
+    if (worker.pool != NULL) drained = blasd_slow_pool_empty(worker.pool, batcher, &ignored);
     if (code == 0 && drained != 0) {
         code = drained;
         *err = ignored;
