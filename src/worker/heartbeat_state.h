@@ -46,7 +46,7 @@ struct lease {
     _Atomic bool reached; /* Redis answered last */
     pthread_t thread;
     struct blasd_worker_queue *queue; /* owned; NULL: not connected yet */
-    int64_t probed_ns;
+    int64_t probed_ns, warned_ns;
     int64_t renewed_ns;
     int64_t renewed_epoch; /* the lease that the queue speaks for */
     int64_t swept_ns;      /* when the store was swept last, */

@@ -11,6 +11,7 @@
 
 #define RENEW_MOST_NS (1000 * BLASD_MS)
 #define PROBE_NS (500 * BLASD_MS)
+#define WARN_NS (10000 * BLASD_MS)
 #define SWEEP_NS (5000 * BLASD_MS)
 #define SWEEP_SOON_NS (1100 * BLASD_MS) /* while jobs end, and after one that found something */
 
@@ -41,6 +42,16 @@ static void renew(struct lease *lease, int64_t epoch) {
     free(info);
 }
 
+/* Of the only queue the main thread tells, which waits for it. */
+static void tell_away(struct lease *lease, const struct blasd_queue_one *one,
+                      const struct blasd_err *err) {
+    int64_t now = blasd_clock_ns();
+    bool due = lease->warned_ns == 0 || now - lease->warned_ns > WARN_NS;
+    if (lease->heartbeat->queues == 1 || !due) return;
+    lease->warned_ns = now;
+    blasd_log(BLASD_LOG_WARN, "waiting for Redis: queue %s: %s", one->name, err->detail);
+}
+
 /* Whether there is a connection; makes it, and sees once in a while whether Redis answers where
  * nothing else does. Called and left with the lock. */
 static bool look_for_redis(struct lease *lease, int64_t now) {
@@ -56,7 +67,7 @@ static bool look_for_redis(struct lease *lease, int64_t now) {
     blasd_queue_one(&heartbeat->options->queue, lease->number, &one);
     code = lease->queue == NULL ? blasd_worker_queue_open(&one.options, &lease->queue, &err)
                                 : blasd_worker_queue_probe(lease->queue, &err);
-    if (code != 0) blasd_log(BLASD_LOG_DEBUG, "queue %s does not answer: %s", one.name, err.detail);
+    if (code != 0) tell_away(lease, &one, &err);
     /* what is wrong with it otherwise is for who takes the lease to say */
     atomic_store(&lease->reached, code != -(int)BLASD_E_queue_unavailable);
     pthread_mutex_lock(&heartbeat->lock);
