@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from service import BLASD, TYPES, multipart, npy, until, wait_for
+from service import BLASD, TYPES, Redis, multipart, npy, until, wait_for
 from test_cluster import Cluster, begin, make  # noqa: F401 (a fixture)
 from test_redis import client
 
@@ -86,6 +86,21 @@ def test_all_queues_together_hold_what_is_promised(make_service):
         assert metrics["blasd_queue_jobs"] == 10 and metrics["blasd_queue_jobs_limit"] == 10
     for answer in answers[:10]:
         assert until(service, answer.json()["id"], ("succeeded",))
+
+
+def test_a_queue_that_takes_no_jobs_is_passed_over(make_service):
+    service = make_service(*THREE)
+    redis = Redis(service)
+    home = queue_of(post(service, 0, "/jobs").json()["id"])
+    redis("SET", f"{TAGS[home]}:refused", "a full disk")
+    wait_for(lambda: (answer := post(service, 1, "/jobs")).status == 202 and queue_of(answer.json()["id"]) != home)
+    assert {queue_of(post(service, i).json()["id"]) for i in range(6)} == {0, 1, 2} - {home}
+    assert service.request("GET", "/health/ready").status == 200
+    keyed = post(service, 1, headers={"Idempotency-Key": "k"})  # which may be at home alone
+    assert keyed.status in (503, 507) and "a full disk" in keyed.json()["detail"], keyed.body
+    redis("DEL", f"{TAGS[home]}:refused")
+    wait_for(lambda: queue_of(post(service, 1, "/jobs").json()["id"]) == home)
+    redis.close()
 
 
 def test_a_job_that_refers_goes_where_that_lies(make_service):
