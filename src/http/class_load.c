@@ -70,5 +70,5 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_load(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queue_stats(exchange->home->queue, on_stats, exchange);
+    blasd_front_queues_stats(exchange->home->queues, on_stats, exchange);
 }

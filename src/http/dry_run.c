@@ -29,7 +29,7 @@ struct outlook {
 
 static void choose(const struct dry_run *run, struct outlook *ret) {
     struct http_loop *loop = run->exchange->home;
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     bool cpu = view->workers_of[BLASD_DEVICE_CPU] > 0,
          cuda = view->workers_of[BLASD_DEVICE_CUDA] > 0;
     ret->device = run->job.device;
@@ -71,7 +71,7 @@ static double queue_of(const struct dry_run *run, const json_t *stats, enum blas
 /* The queue, and the job by itself. */
 static void predict(const struct dry_run *run, const json_t *stats, struct outlook *ret) {
     const struct http_loop *loop = run->exchange->home;
-    int workers = blasd_front_queue_view(loop->queue)->workers_of[ret->device];
+    int workers = blasd_front_queues_view(loop->queues)->workers_of[ret->device];
     struct blasd_cost_guess guess;
     bool known;
     ret->queue_s = ret->upload_s = ret->compute_s = ret->download_s = ret->device_s = NAN;
@@ -176,6 +176,6 @@ int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
     if (run == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *run = (struct dry_run){exchange, *job, *plan, host_bytes};
     http_exchange_hold(exchange);
-    blasd_front_queue_stats_of(exchange->home->queue, &exchange->caller.principal, on_stats, run);
+    blasd_front_queues_stats_of(exchange->home->queues, &exchange->caller.principal, on_stats, run);
     return 0;
 }

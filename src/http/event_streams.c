@@ -218,12 +218,12 @@ void http_event_streams_tick(struct http_loop *first) {
         return;
     if (now - first->streams.wanted_ns > LINGER_NS) {
         first->streams.wanted_ns = 0;
-        blasd_front_queue_hear(first->queue, false);
+        blasd_front_queues_hear(first->queues, false);
         http_events_forget(events);
         return;
     }
-    blasd_front_queue_hear(first->queue, true);
+    blasd_front_queues_hear(first->queues, true);
     if (first->streams.wanted_ns == now && first->streams.ticks++ % DEVICES_TICKS == 0 &&
-        blasd_front_queue_view(first->queue)->available)
-        blasd_front_queue_stats(first->queue, on_stats, first);
+        blasd_front_queues_view(first->queues)->available)
+        blasd_front_queues_stats(first->queues, on_stats, first);
 }

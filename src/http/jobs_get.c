@@ -44,7 +44,7 @@ void http_jobs_get(struct http_exchange *exchange) {
     }
     http_wait_begin(exchange, wait);
     http_exchange_hold(exchange);
-    blasd_front_queue_watch(exchange->home->queue, &exchange->caller.principal, exchange->id,
+    blasd_front_queue_watch(http_queue(exchange), &exchange->caller.principal, exchange->id,
                             &exchange->wait.waiter, on_watched, exchange);
 }
 
@@ -67,7 +67,7 @@ void http_jobs_delete(struct http_exchange *exchange) {
     exchange->request.accepts = (struct blasd_accept){0}; /* always a document */
     if (!read_target(exchange, false)) return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &exchange->caller.principal, exchange->id,
+    blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id,
                              exchange->request.query.forget, http_result_on_record, exchange);
 }
 
@@ -151,6 +151,6 @@ void http_jobs_list(struct http_exchange *exchange) {
                      : (int)exchange->home->server->limits->list_jobs,
         .cursor = request->query.cursor};
     http_exchange_hold(exchange);
-    blasd_front_queue_list(exchange->home->queue, &exchange->caller.principal, &query, on_list,
-                           exchange);
+    blasd_front_queues_list(exchange->home->queues, &exchange->caller.principal, &query, on_list,
+                            exchange);
 }

@@ -9,6 +9,7 @@
 #include "http/reply.h"
 #include "http/tensors.h"
 #include "http/upload.h"
+#include "http/upload_queue.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,51 +44,12 @@ static void discard(struct http_upload *upload) {
     upload->intake = NULL;
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
-    if (stored)
-        blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
+    if (stored) blasd_front_queue_blob_remove(http_queue(upload->exchange), upload->sink.blob.name);
 }
 
 static void refuse(struct http_exchange *exchange, const struct blasd_err *err) {
     if (exchange->upload != NULL) discard(exchange->upload);
     http_reply_problem(exchange, err);
-}
-
-/* Bytes of the body, as far as they are known before it is read. */
-static uint64_t body_bytes(const struct http_upload *upload) {
-    const struct http_request *request = &upload->exchange->request;
-    return request->body_file != NULL ? upload->sink.total : request->framing.content_length;
-}
-
-/* What the queue would say anyway, said before the body is read. */
-static int check_queue(const struct http_exchange *exchange, struct blasd_err *err) {
-    const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
-    uint64_t bytes = body_bytes(exchange->upload);
-    uint64_t jobs = view->jobs + exchange->home->submitting;
-    if (exchange->home->stopping.draining)
-        return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
-    if (!view->available)
-        return blasd_fail(err, view->trouble->code, "", "%s", view->trouble->detail);
-    if (view->kept >= view->kept_limit && !(exchange->upload->wait_s > 0))
-        return blasd_fail(err, BLASD_E_results_full, "",
-                          "results that were promised take all the %" PRIu64
-                          " bytes there are for them (limit record_bytes)",
-                          view->kept_limit);
-    if (jobs >= view->jobs_limit)
-        return blasd_fail(err, BLASD_E_queue_full, "",
-                          "%" PRIu64 " jobs are queued or running, and no more may be (limit "
-                          "queue_jobs)",
-                          view->jobs_limit);
-    if (bytes > view->bytes_limit)
-        return blasd_fail(err, BLASD_E_body_too_large, "",
-                          "the body has %" PRIu64 " bytes, and the whole queue takes %" PRIu64
-                          " (limit queue_bytes)",
-                          bytes, view->bytes_limit);
-    if (view->bytes > view->bytes_limit - bytes)
-        return blasd_fail(err, BLASD_E_queue_full, "",
-                          "%" PRIu64 " bytes more than are queued or running do not fit: %" PRIu64
-                          " at the most (limit queue_bytes)",
-                          bytes, view->bytes_limit);
-    return 0;
 }
 
 static int check_length(struct http_upload *upload, uint64_t bytes, struct blasd_err *err) {
@@ -128,7 +90,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .labels = request->query.labels,
                                            .notify = request->query.notify,
                                            .put = request->query.put,
-                                           .content_length = file ? body_bytes(upload) : 0,
+                                           .content_length = file ? http_upload_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
     if (upload->exchange->form.dialect != NULL)
@@ -142,7 +104,7 @@ static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     int rc;
     if (exchange->request.query.dry_run) return 0; /* it takes none */
-    rc = check_queue(exchange, err);
+    rc = http_upload_find_room(upload, err);
     if (!http_admission_suits(exchange)) return rc;
     if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
         return rc;
@@ -162,12 +124,11 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     if (request->query.dry_run) upload->wait_s = 0; /* there is nothing to wait for */
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal,
-                         upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, exchange->id);
+    http_upload_choose(upload);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
         return rc;
-    if ((rc = check_length(upload, body_bytes(upload), err)) != 0) return rc;
+    if ((rc = check_length(upload, http_upload_bytes(upload), err)) != 0) return rc;
     if ((rc = check_room(upload, err)) != 0) return rc;
     http_body_sink_expect(&upload->sink, request, upload->body_limit);
     if ((rc = http_body_sink_intake(&upload->sink, request->framing.content_length, err)) != 0)
@@ -222,7 +183,7 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
 /* The class of devices that the job is queued for. */
 static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
                                              const struct blasd_plan *plan, uint64_t memory) {
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     if (!http_placement_open(view)) return job->device;
     if (job->device == BLASD_DEVICE_ANY)
         return http_placement_pick(&loop->placement, view, job->op, plan, memory, blasd_clock_ns());
@@ -305,17 +266,17 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           " bytes, and a job may have %" PRIu64 " (limit job_bytes)",
                           ret->memory, limits->job_bytes);
     if (ret->cost >
-        blasd_front_queue_view(exchange->home->queue)->bytes_limit) /* nor ever will it */
+        blasd_front_queue_view(http_queue(exchange))->bytes_limit) /* nor ever will it */
         return blasd_fail(err, BLASD_E_job_too_large, "",
                           "inputs and outputs come to %" PRIu64
                           " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
-                          ret->cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
+                          ret->cost, blasd_front_queue_view(http_queue(exchange))->bytes_limit);
     rc = http_placement_check(&exchange->home->placement,
-                              blasd_front_queue_view(exchange->home->queue), job->device, plan,
+                              blasd_front_queues_view(exchange->home->queues), job->device, plan,
                               ret->memory, err);
     if (rc == 0)
         rc = http_placement_check_time(&exchange->home->placement,
-                                       blasd_front_queue_view(exchange->home->queue), job->device,
+                                       blasd_front_queues_view(exchange->home->queues), job->device,
                                        job->op, plan, ret->memory, exchange->caller.job_s, err);
     if (rc != 0) return rc;
     while (output < BLASD_MAX_OUTPUTS - 1 && plan->outputs[output].rank < 0) output++;
@@ -337,7 +298,7 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
         apart || plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
     upload->device = choose_device(exchange->home, job, plan, checked->memory);
     upload->work_s = http_placement_work(&exchange->home->placement,
-                                         blasd_front_queue_view(exchange->home->queue),
+                                         blasd_front_queues_view(exchange->home->queues),
                                          upload->device, job->op, plan);
     choose_batch_key(upload, job, plan, checked->cost);
 }
@@ -369,8 +330,8 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     }
     if (rc == 0) place_job(exchange, job, &checked);
     if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
-    if (rc == 0 && (rc = check_queue(exchange, &err)) != 0 && err.code == BLASD_E_queue_full &&
-        wait_for_room(upload, job, checked.cost))
+    if (rc == 0 && (rc = http_upload_find_room(upload, &err)) != 0 &&
+        err.code == BLASD_E_queue_full && wait_for_room(upload, job, checked.cost))
         return;
     if (rc == 0) rc = http_upload_submit(upload, job, checked.cost, &err);
     if (rc != 0) refuse(exchange, &err);
@@ -497,6 +458,7 @@ static void finish(struct http_exchange *exchange) {
     if (job.op != NULL) upload->op = job.op->name;
     if (rc == 0) rc = take_notify(upload, &err);
     if (rc == 0) rc = take_puts(upload, job.op, &err);
+    if (rc == 0) rc = http_upload_follow(upload, &job, &err);
     if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
     } else {
@@ -580,7 +542,7 @@ static void let_in(struct http_exchange *exchange) {
 
 bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
     struct blasd_err err = {0};
-    int rc = check_queue(exchange, &err);
+    int rc = http_upload_find_room(exchange->upload, &err);
     if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
     http_admission_leave(exchange);
     if (rc != 0)

@@ -100,8 +100,8 @@ void http_jobs_post_gone(struct http_exchange *exchange) {
         exchange->request.idempotency_key != NULL)
         return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &exchange->caller.principal, exchange->id,
-                             false, on_cancelled, exchange);
+    blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id, false,
+                             on_cancelled, exchange);
 }
 
 /* The inputs belong to the queue now, or to nobody. */
@@ -111,7 +111,7 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
     http_body_sink_release(&upload->sink);
     /* where the queue went away it may have taken the job all the same: the sweep will tell */
     if (stored && (repeated || (err != NULL && !blasd_front_queue_unsure(err))))
-        blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
+        blasd_front_queue_blob_remove(http_queue(upload->exchange), upload->sink.blob.name);
 }
 
 /* The queue had no room after all: its view is a little late. True where it is tried again. */
@@ -134,7 +134,7 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
  * those jobs are counted twice, for they lie in the store by now: better too few than too many. */
 static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
     struct http_loop *loop = upload->exchange->home;
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     struct http_server *server = loop->server;
     uint64_t bytes = upload->outputs, taken;
     uint64_t free_bytes = atomic_load_explicit(&server->store_free, memory_order_relaxed);
@@ -158,7 +158,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
     if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->ties.lost;
-    exchange->home->submitting--;
+    exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)]--;
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
@@ -199,7 +199,7 @@ static int place_inputs(struct http_upload *upload, struct blasd_job *job, struc
     void *room = NULL;
     int rc = 0;
     if (!http_body_sink_in_blob(sink))
-        room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
+        room = blasd_front_queue_slice_take(http_queue(upload->exchange), job->id, sink->total,
                                             &job->slice);
     if (room != NULL)
         memcpy(room, sink->memory.data, (size_t)sink->total);
@@ -228,9 +228,9 @@ static void submit(struct http_upload *upload, const struct blasd_submission *su
     struct http_exchange *exchange = upload->exchange;
     exchange->wait.status = 202;
     http_exchange_hold(exchange);
-    exchange->home->submitting++;
+    exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)]++;
     if (submission->waiter != NULL) http_wait_begin(exchange, upload->wait_s);
-    blasd_front_queue_submit(exchange->home->queue, &exchange->caller.principal, submission,
+    blasd_front_queue_submit(http_queue(exchange), &exchange->caller.principal, submission,
                              on_submitted, exchange);
 }
 
@@ -271,13 +271,14 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         (rc = fingerprint(upload, job, &submission, err)) != 0)
         return rc;
     if (job->keeping.keep != 0)
-        blasd_front_queue_keep_outputs(loop->queue, &exchange->caller.principal, job->id,
+        blasd_front_queue_keep_outputs(http_queue(exchange), &exchange->caller.principal, job->id,
                                        &job->keeping);
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
-    blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);
+    blasd_front_queue_join(http_queue(exchange), &exchange->caller.principal, &submission,
+                           exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);
     if ((rc = write_frame(upload, job, err)) != 0 || (rc = reserve_outputs(upload, err)) != 0) {
-        blasd_front_queue_slice_drop(loop->queue, &job->slice);
+        blasd_front_queue_slice_drop(http_queue(exchange), &job->slice);
         return rc;
     }
     blasd_buf_release(&upload->sink.memory);

@@ -106,7 +106,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_devices(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queue_stats(exchange->home->queue, on_stats, exchange);
+    blasd_front_queues_stats(exchange->home->queues, on_stats, exchange);
 }
 
 char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all) {
@@ -124,7 +124,7 @@ void http_health_live(struct http_exchange *exchange) {
 
 void http_health_ready(struct http_exchange *exchange) {
     static const char ready[] = "{\"status\":\"ready\"}";
-    const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(exchange->home->queues);
     if (exchange->home->stopping.draining)
         http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
     else if (!view->available)

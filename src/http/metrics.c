@@ -130,7 +130,7 @@ static int put_sent(const struct http_server *server, struct blasd_buf *out) {
 }
 
 static int put_queue(struct http_loop *loop, struct blasd_buf *out) {
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     int failed = http_metric_one(out, METRIC(blasd_queue_available), view->available ? 1 : 0);
     failed |= http_metric_one(out, METRIC(blasd_queue_jobs), (double)view->jobs);
     failed |= http_metric_one(out, METRIC(blasd_queue_jobs_limit), (double)view->jobs_limit);
@@ -260,11 +260,12 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 }
 
 void http_metrics_show(struct http_exchange *exchange) {
-    if (!blasd_front_queue_view(exchange->home->queue)->available) {
+    if (!blasd_front_queues_view(exchange->home->queues)->available) {
         show(exchange, "", 0);
         return;
     }
     http_exchange_hold(exchange);
-    blasd_front_queue_figures(exchange->home->queue,
-                              exchange->home->server->options->metrics_tenants, on_stats, exchange);
+    blasd_front_queues_figures(exchange->home->queues,
+                               exchange->home->server->options->metrics_tenants, on_stats,
+                               exchange);
 }

@@ -136,7 +136,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_placement_heard(struct http_loop *loop, const char *text, size_t len) {
     struct http_placement *placement = &loop->placement;
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     bool known = placement->known;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++)
         if (view->workers_of[c] > 0 && !placement->of[c].measured) known = false;
@@ -147,7 +147,7 @@ void http_placement_heard(struct http_loop *loop, const char *text, size_t len) 
 
 void http_placement_tick(struct http_loop *loop) {
     struct http_placement *placement = &loop->placement;
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     int64_t now = blasd_clock_ns(), since = now - placement->asked_ns;
     bool changed = false;
     for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
@@ -157,7 +157,7 @@ void http_placement_tick(struct http_loop *loop) {
     memcpy(placement->workers, view->workers_of, sizeof placement->workers);
     placement->asking = true;
     placement->asked_ns = now;
-    blasd_front_queue_stats(loop->queue, on_stats, loop);
+    blasd_front_queues_stats(loop->queues, on_stats, loop);
 }
 
 /* ---- memory ---- */

@@ -130,6 +130,21 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
     return copy(lookup, bytes, err);
 }
 
+/* Whether what has that id is in the job's own queue. */
+static bool is_near(const struct lookup *lookup, const char *id) {
+    const struct http_exchange *exchange = lookup->all->upload->exchange;
+    return blasd_front_queues_of(exchange->home->queues, id) == http_queue(exchange);
+}
+
+/* What stays where it is, and is counted there, cannot be had elsewhere. */
+static int check_near(const struct lookup *lookup, const char *id, struct blasd_err *err) {
+    if (is_near(lookup, id)) return 0;
+    return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
+                      "what it refers to is in another queue than what the job's first reference "
+                      "names, and too large, or not there yet, to be copied: let the jobs of both "
+                      "be fetched later (without wait), or make them steps of one graph");
+}
+
 /* A tensor of few bytes becomes a part of the payload, so that the job is as any other one, and may
  * be in a batch entry; it holds the tensor all the same. One whose values are refused stays where
  * it is: the job will fail, as of any tensor's values. */
@@ -140,7 +155,7 @@ static void copy_small(const struct lookup *lookup, const struct blasd_stored_te
     const void *bytes;
     if (upload->sink.base.in_place || upload->job->op->composed) return;
     bytes = http_small_tensor(&loop->small_tensors, loop->server->store, tensor);
-    if (bytes != NULL && copy(lookup, bytes, &err) == 0)
+    if (bytes != NULL && copy(lookup, bytes, &err) == 0 && is_near(lookup, tensor->id))
         memcpy(input_of(lookup)->reference.id, tensor->id, sizeof tensor->id);
 }
 
@@ -153,14 +168,17 @@ static void on_tensor(void *arg, const struct blasd_err *err,
         of_input(lookup, err, &own);
     else if (describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own) == 0)
         copy_small(lookup, tensors);
+    if (own.code == BLASD_OK && input_of(lookup)->source.kind == BLASD_SOURCE_TENSOR)
+        check_near(lookup, input_of(lookup)->reference.id, &own);
     answered(lookup->all, &own);
 }
 
 static void ask_tensor(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
-    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
-                                 input_of(lookup)->reference.id, false, on_tensor, lookup);
+    const char *id = input_of(lookup)->reference.id;
+    blasd_front_queue_tensor_get(blasd_front_queues_of(exchange->home->queues, id),
+                                 &exchange->caller.principal, id, false, on_tensor, lookup);
 }
 
 /* The job has not ended: `output` is what its plan says, and nobody knows yet where it will lie. */
@@ -168,7 +186,8 @@ static int await_output(const struct lookup *lookup, const struct blasd_job *job
                         const struct blasd_tensor *output, int i, struct blasd_err *err) {
     struct blasd_input *input = input_of(lookup);
     struct blasd_reference sent = input->reference;
-    int rc = describe(lookup, output, 0, 0, err);
+    int rc = check_near(lookup, job->id, err);
+    if (rc == 0) rc = describe(lookup, output, 0, 0, err);
     if (rc != 0) return rc;
     input->reference = sent; /* it will be resolved once the output is there */
     input->source.kind = BLASD_SOURCE_AWAITED;
@@ -215,12 +234,16 @@ static int take_output(struct lookup *lookup, const struct blasd_record *record,
         ask_tensor(lookup);
         return 0;
     }
-    if (record->payload_in_blob)
-        return describe(lookup, &output->tensor, output->offset, record->payload_bytes, err);
+    if (record->payload_in_blob) {
+        rc = check_near(lookup, record->id, err);
+        return rc != 0
+                   ? rc
+                   : describe(lookup, &output->tensor, output->offset, record->payload_bytes, err);
+    }
     if (!blasd_slice_given(&record->slice))
         return bring(lookup, output, beside + output->offset, err);
     blasd_buf_init(&bytes, record->payload_bytes + 1);
-    rc = blasd_front_queue_slice_read(exchange->home->queue, &record->slice, record->payload_bytes,
+    rc = blasd_front_queue_slice_read(http_queue(exchange), &record->slice, record->payload_bytes,
                                       &bytes, err);
     if (rc == 0) rc = bring(lookup, output, bytes.data + output->offset, err);
     blasd_buf_release(&bytes);
@@ -265,7 +288,8 @@ static void on_report(void *arg, const struct blasd_err *err, struct blasd_blob 
 
 static int take_graph(struct lookup *lookup, struct blasd_record *record, const char *beside,
                       struct blasd_err *err) {
-    struct blasd_front_queue *queue = lookup->all->upload->exchange->home->queue;
+    struct blasd_front_queue *queue =
+        blasd_front_queues_of(lookup->all->upload->exchange->home->queues, record->id);
     uint64_t at = record->outputs[BLASD_GRAPH_OUT_REPORT].offset;
     char name[BLASD_BLOB_NAME];
     struct blasd_buf bytes;
@@ -315,8 +339,9 @@ static void on_job(void *arg, const struct blasd_err *err, const void *bytes, si
 static void ask_job(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
-    blasd_front_queue_origin(exchange->home->queue, &exchange->caller.principal,
-                             input_of(lookup)->reference.id, on_job, lookup);
+    const char *id = input_of(lookup)->reference.id;
+    blasd_front_queue_origin(blasd_front_queues_of(exchange->home->queues, id),
+                             &exchange->caller.principal, id, on_job, lookup);
 }
 
 int http_references_resolve(struct http_upload *upload,

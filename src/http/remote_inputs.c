@@ -116,7 +116,7 @@ void http_remote_inputs_close(struct http_loop *loop) {
 /* What the inputs of a job of this caller may come to. */
 static uint64_t most_of(const struct http_exchange *exchange) {
     uint64_t most = exchange->home->server->limits->body_bytes;
-    uint64_t queue = blasd_front_queue_view(exchange->home->queue)->bytes_limit;
+    uint64_t queue = blasd_front_queue_view(http_queue(exchange))->bytes_limit;
     uint64_t own = exchange->caller.principal.quotas.bytes;
     if (queue < most) most = queue;
     return own > 0 && own < most ? own : most;

@@ -52,7 +52,7 @@ static void add_rate(const struct http_exchange *exchange, struct MHD_Response *
 static void add_quota(const struct http_exchange *exchange, const struct blasd_err *problem,
                       struct MHD_Response *response) {
     struct blasd_quotas quotas =
-        blasd_front_queue_quotas(exchange->home->queue, &exchange->caller.principal);
+        blasd_front_queue_quotas(http_queue(exchange), &exchange->caller.principal);
     bool jobs = strcmp(problem->field, "jobs") == 0, bytes = strcmp(problem->field, "bytes") == 0;
     const char *name = jobs ? "queued-jobs" : bytes ? "queued-bytes" : "stored-bytes";
     uint64_t most = jobs ? quotas.jobs : bytes ? quotas.bytes : quotas.stored_bytes;

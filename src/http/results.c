@@ -372,8 +372,8 @@ void http_result_tensor(struct http_exchange *exchange, const struct blasd_store
     snprintf(name, sizeof name, "%s.in", tensor->id);
     exchange->answer.made = true;
     http_exchange_hold(exchange);
-    blasd_front_queue_blob_get(exchange->home->queue, name, blasd_stored_bytes(tensor->bytes),
-                               on_blob, context);
+    blasd_front_queue_blob_get(blasd_front_queues_of(exchange->home->queues, name), name,
+                               blasd_stored_bytes(tensor->bytes), on_blob, context);
 }
 
 static void fetch_blob(struct http_exchange *exchange, const struct blasd_record *record) {
@@ -387,8 +387,8 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
     http_exchange_wait_end(exchange);
     exchange->answer.made = true;
     http_exchange_hold(exchange);
-    blasd_front_queue_blob_get(exchange->home->queue, name, record->payload_bytes, on_blob,
-                               context);
+    blasd_front_queue_blob_get(blasd_front_queues_of(exchange->home->queues, name), name,
+                               record->payload_bytes, on_blob, context);
 }
 
 /* The bytes at `payload` are borrowed for this call alone, and sending takes longer. */
@@ -420,7 +420,7 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
         return;
     }
     if (blasd_slice_given(&record->slice))
-        payload = blasd_front_queue_slice_look(exchange->home->queue, &record->slice,
+        payload = blasd_front_queue_slice_look(http_queue(exchange), &record->slice,
                                                record->payload_bytes, &hold, &err);
     if (err.code == BLASD_OK && whole)
         response = read_whole(exchange, record, payload, output, format, &err);
@@ -489,7 +489,7 @@ static int read_payload(struct http_exchange *exchange, const struct blasd_recor
     *payload = NULL;
     if (!blasd_graph_folded(record) && !has_small_output(exchange, record)) return 0;
     blasd_buf_reset(scratch);
-    rc = blasd_front_queue_slice_read(exchange->home->queue, &record->slice, record->payload_bytes,
+    rc = blasd_front_queue_slice_read(http_queue(exchange), &record->slice, record->payload_bytes,
                                       scratch, err);
     if (rc == 0) *payload = scratch->data;
     return rc;
@@ -586,6 +586,6 @@ void http_result_on_record(void *arg, const struct blasd_err *err, const void *r
 void http_jobs_fetch(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
     (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
-        exchange->home->queue, &exchange->caller.principal, exchange->id, http_result_on_record,
+        http_queue(exchange), &exchange->caller.principal, exchange->id, http_result_on_record,
         exchange);
 }

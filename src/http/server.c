@@ -67,7 +67,7 @@ static void measure_intake(struct http_server *server) {
 
 static void tell_of_queue(struct http_loop *loop) {
     struct http_server *server = loop->server;
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     int64_t now = blasd_clock_ns();
     if (view->available) {
         bool told = server->queue_told.told_ns != 0;
@@ -89,7 +89,7 @@ static void tell_of_queue(struct http_loop *loop) {
 static void look_serving(struct blasd_timer *timer) {
     struct http_server *server = blasd_container_of(timer, struct http_server, serving);
     struct http_loop *loop = &server->loops[0];
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
     if (loop->stopping.draining) return;
     if (view->available && view->workers > 0)
         server->options->on_serving(server->options->arg);
@@ -245,7 +245,7 @@ static void set_parking(struct http_loop *loop) {
 static void admit_waiting(struct http_loop *loop) {
     if (!http_admission_busy(loop)) return;
     http_admission_turn(loop);
-    blasd_front_queue_flush(loop->queue);
+    blasd_front_queues_flush(loop->queues);
 }
 
 static void turn(struct http_loop *loop, int max_wait_ms) {
@@ -260,7 +260,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     http_admission_turn(loop);
     http_shared_file_turn(loop);
     set_parking(loop);
-    blasd_front_queue_flush(loop->queue);
+    blasd_front_queues_flush(loop->queues);
 }
 
 /* Whether there is a request under way, or what is left of one. */
@@ -441,7 +441,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
                           strerror(errno));
-    rc = blasd_front_queue_open(options->queue, loop->loop, &hooks, &loop->queue, err);
+    rc = blasd_front_queues_open(options->queue, loop->loop, &hooks, &loop->queues, err);
     if (rc != 0) return rc;
     rc = start_serving(loop, options->listen_fds[number], err);
     if (rc != 0) return rc;
@@ -468,7 +468,7 @@ static void loop_stop(struct http_loop *loop) {
         MHD_stop_daemon(daemon);
     }
     http_acceptor_free(&loop->acceptor);
-    blasd_front_queue_free(loop->queue);
+    blasd_front_queues_free(loop->queues);
     BLASD_LIST_EACH(node, &loop->exchanges) { /* their callbacks will not come any more */
         exchange_of(node)->pending = 1;
         http_exchange_release(exchange_of(node));

@@ -67,8 +67,13 @@ void http_tensors_list(struct http_exchange *exchange) {
                     ? query->limit
                     : (int)exchange->home->server->limits->list_jobs;
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_list(exchange->home->queue, &exchange->caller.principal, limit,
-                                  query->cursor, on_list, exchange);
+    blasd_front_queues_tensor_list(exchange->home->queues, &exchange->caller.principal, limit,
+                                   query->cursor, on_list, exchange);
+}
+
+/* Where the tensor lies that the path names. */
+static struct blasd_front_queue *queue_of(const struct http_exchange *exchange) {
+    return blasd_front_queues_of(exchange->home->queues, exchange->captures[0]);
 }
 
 static void on_tensor(void *arg, const struct blasd_err *err,
@@ -101,7 +106,7 @@ void http_tensors_get(struct http_exchange *exchange) {
     }
     exchange->wanted.format = (int)format;
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_get(exchange->home->queue, &exchange->caller.principal,
+    blasd_front_queue_tensor_get(queue_of(exchange), &exchange->caller.principal,
                                  exchange->captures[0], format != BLASD_FORMAT_JSON,
                                  format == BLASD_FORMAT_JSON ? on_document : on_tensor, exchange);
 }
@@ -149,12 +154,12 @@ void http_tensors_patch(struct http_exchange *exchange) {
         return;
     }
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_life(exchange->home->queue, &exchange->caller.principal,
+    blasd_front_queue_tensor_life(queue_of(exchange), &exchange->caller.principal,
                                   exchange->captures[0], life_s, on_document, exchange);
 }
 
 void http_tensors_delete(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_drop(exchange->home->queue, &exchange->caller.principal,
+    blasd_front_queue_tensor_drop(queue_of(exchange), &exchange->caller.principal,
                                   exchange->captures[0], on_document, exchange);
 }

@@ -25,6 +25,7 @@ struct http_upload {
     char labels[BLASD_LABELS_MAX];
     struct {                      /* to other jobs, and to other hosts */
         bool awaits;              /* it is to wait for others */
+        bool bound;               /* no other queue will do */
         struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
                                    * and has an Idempotency-Key */
         char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
@@ -51,6 +52,8 @@ struct http_upload {
     struct blasd_key batch_key;
 };
 
+/* Bytes of the body, as far as they are known before it is read. */
+uint64_t http_upload_bytes(const struct http_upload *upload);
 /* jobs_submit.c. Gives the job, whose bytes are all in the sink, to the queue; `cost` is what it
  * takes of the queue. The answer follows: at once, or when the job has ended, or the time is up.
  * On an error nothing was submitted, and the caller answers; no_space, and the errors of

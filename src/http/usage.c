@@ -77,6 +77,6 @@ void http_usage(struct http_exchange *exchange) {
     struct span span = span_of(&exchange->request.query);
     const char *tenant = caller->role == BLASD_ROLE_ADMIN ? "" : caller->principal.tenant;
     http_exchange_hold(exchange);
-    blasd_front_queue_usage(exchange->home->queue, tenant, span.from / DAY_S,
-                            span.to > 0 ? (span.to - 1) / DAY_S : 0, on_usage, exchange);
+    blasd_front_queues_usage(exchange->home->queues, tenant, span.from / DAY_S,
+                             span.to > 0 ? (span.to - 1) / DAY_S : 0, on_usage, exchange);
 }

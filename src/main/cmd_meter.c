@@ -1,6 +1,7 @@
 /* `blasd meter`: writes what each job used to where it is billed. Read next:
  * ../queue/usage_stream.h. */
 #include "base/buf.h"
+#include "base/clock.h"
 #include "main/commands.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
@@ -65,6 +66,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
 /* The events of one step. */
 struct step {
     const char *queue;
+    int number;                        /* of the queue that it is of */
     const struct usage_sink *sink;     /* NULL: Redis itself */
     const struct blasd_prices *prices; /* NULL: none */
     char **events;
@@ -93,7 +95,8 @@ static int take_job(void *arg, const struct blasd_usage_job *job, struct blasd_e
     struct blasd_record record = *job->record;
     struct blasd_buf text;
     /* written, but not settled */
-    if (step->sink != NULL && strcmp(job->sequence, usage_sink_last(step->sink)) <= 0) return 0;
+    if (step->sink != NULL && strcmp(job->sequence, usage_sink_last(step->sink, step->number)) <= 0)
+        return 0;
     record.prices = step->prices;
     blasd_buf_init(&text, BLASD_MIB);
     if (blasd_cloud_event(&record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
@@ -119,47 +122,105 @@ static int run_step(struct blasd_usage_stream *from, struct usage_sink *sink, st
     return code == 0 ? jobs : code;
 }
 
-/* Until it is told to end, or, with --end, nothing is left. */
-static int go_on(const struct settings *settings, struct blasd_usage_stream *from,
-                 struct usage_sink *sink, struct blasd_err *err) {
-    struct step step = {
-        .queue = settings->common.queue, .sink = sink, .prices = settings->common.prices};
-    unsigned later_s = 1;
-    int code = 0;
-    while (!told_to_end()) {
-        int jobs = run_step(from, sink, &step, err);
-        empty(&step);
-        if (jobs >= 0) later_s = 1;
-        if (jobs == 0 && settings->end) break;
-        if (jobs == 0) usleep(IDLE_US);
-        if (jobs >= 0) continue;
-        code = jobs;
-        if (!blasd_err_info(err->code)->retry) break;
-        blasd_log(BLASD_LOG_WARN, "%s; once more in %u s", err->detail, later_s);
-        sleep(later_s);
-        later_s = 2 * later_s < LATER_MOST_S ? 2 * later_s : LATER_MOST_S;
-        code = 0;
+/* What one queue has noted. */
+struct source {
+    struct blasd_queue_one one;
+    struct blasd_usage_stream *from; /* owned; NULL: its Redis has been away so far */
+    unsigned later_s;                /* after which it is tried again, where it could not be */
+    int64_t again_ns;
+    bool stopped, left; /* it notes no more; there may be some yet */
+};
+
+struct metering {
+    const struct settings *settings;
+    struct source sources[BLASD_QUEUES_MOST];
+    int count;
+    struct usage_sink *sink; /* owned; NULL: Redis itself */
+    struct step step;
+};
+
+static int open_source(const struct metering *metering, struct source *source,
+                       struct blasd_err *err) {
+    int code =
+        source->from != NULL ? 0 : blasd_usage_open(&source->one.options, &source->from, err);
+    bool stop = metering->settings->end && !source->stopped;
+    if (code == 0 && stop) {
+        code = blasd_usage_stop(source->from, err);
+        source->stopped = code == 0;
     }
-    free(step.events);
     return code;
+}
+
+/* One step of a queue; how many jobs, or the code that ends it all: what may yet go well is put
+ * off. */
+static int serve(struct metering *metering, int number, struct blasd_err *err) {
+    struct source *source = &metering->sources[number];
+    int jobs = open_source(metering, source, err);
+    metering->step.number = number;
+    if (jobs == 0) jobs = run_step(source->from, metering->sink, &metering->step, err);
+    empty(&metering->step);
+    if (jobs >= 0) source->later_s = 1;
+    if (jobs == 0) source->left = false;
+    if (jobs >= 0 || !blasd_err_info(err->code)->retry) return jobs;
+    blasd_log(BLASD_LOG_WARN, "%s; once more in %u s", err->detail, source->later_s);
+    source->again_ns = blasd_clock_ns() + source->later_s * 1000 * BLASD_MS;
+    source->later_s = 2 * source->later_s < LATER_MOST_S ? 2 * source->later_s : LATER_MOST_S;
+    return 0;
+}
+
+/* Until it is told to end, or, with --end, nothing is left. */
+static int go_on(struct metering *metering, struct blasd_err *err) {
+    while (!told_to_end()) {
+        int jobs = 0;
+        bool left = false;
+        for (int i = 0; i < metering->count && !told_to_end(); i++) {
+            int one = 0;
+            if (blasd_clock_ns() >= metering->sources[i].again_ns) one = serve(metering, i, err);
+            if (one < 0) return one;
+            jobs += one;
+            left |= metering->sources[i].left;
+        }
+        if (!left && metering->settings->end) break;
+        if (jobs == 0) usleep(IDLE_US);
+    }
+    return 0;
+}
+
+/* At least one of them; what is wrong otherwise than that Redis is away is wrong for good. */
+static int open_sources(struct metering *metering, const struct blasd_queue_options *options,
+                        struct blasd_err *err) {
+    int code = 0, good = 0;
+    metering->count = blasd_queue_count(options);
+    for (int i = 0; i < metering->count; i++) {
+        struct source *source = &metering->sources[i];
+        source->later_s = 1;
+        source->left = true;
+        blasd_queue_one(options, i, &source->one);
+        code = open_source(metering, source, err);
+        if (code != 0 && code != -(int)BLASD_E_queue_unavailable) return code;
+        good += code == 0;
+    }
+    return good > 0 ? 0 : code;
 }
 
 static int run(const struct settings *settings) {
     const struct blasd_queue_options options = common_queue(&settings->common);
-    struct blasd_usage_stream *from = NULL;
-    struct usage_sink *sink = NULL;
+    struct metering metering = {.settings = settings};
     struct blasd_err err = {0};
     int code = 0;
-    if (strcmp(settings->to, "redis") != 0) code = usage_sink_open(settings->to, &sink, &err);
-    if (code == 0) code = blasd_usage_open(&options, &from, &err);
-    if (code == 0 && settings->end) code = blasd_usage_stop(from, &err);
+    if (strcmp(settings->to, "redis") != 0)
+        code = usage_sink_open(settings->to, &options, &metering.sink, &err);
+    metering.step = (struct step){
+        .queue = settings->common.queue, .sink = metering.sink, .prices = settings->common.prices};
+    if (code == 0) code = open_sources(&metering, &options, &err);
     if (code == 0) {
         printf("ready %s\n", settings->to);
         fflush(stdout);
-        code = go_on(settings, from, sink, &err);
+        code = go_on(&metering, &err);
     }
-    blasd_usage_free(from);
-    usage_sink_free(sink);
+    for (int i = 0; i < metering.count; i++) blasd_usage_free(metering.sources[i].from);
+    free(metering.step.events);
+    usage_sink_free(metering.sink);
     if (code == 0) return BLASD_EXIT_OK;
     blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
     return BLASD_EXIT_FAILED;

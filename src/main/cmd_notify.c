@@ -69,39 +69,47 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return option_wrong("notify");
 }
 
-/* Webhooks, or puts. */
+struct work;
+
+/* Webhooks, or puts, of one queue. */
 struct channel {
-    struct blasd_webhooks *queue; /* NULL: these are for others */
+    struct work *work;                 /* borrowed: it is a part of it */
+    struct blasd_webhooks *queue;      /* owned; NULL: these are for others */
+    struct blasd_job_outputs *outputs; /* owned; of puts */
+    struct put_options putting;
     struct lane_sender sender;
     uint64_t life_s;
     int64_t look_ns; /* when it is to be looked at next */
+    bool away;       /* Redis is, and that was said */
 };
 
 /* What it works with. */
 struct work {
-    struct channel hooks, puts;
+    struct channel hooks[BLASD_QUEUES_MOST], puts[BLASD_QUEUES_MOST];
+    int queues, turn; /* how many; which comes first in the next look */
     struct lane_rounds *rounds;
     struct blasd_signer *signer;
-    struct blasd_job_outputs *outputs;
+    struct webhook_options signing;
     int64_t care_ns, keep_ns; /* when each is due */
-    bool away;                /* Redis is, and that was said */
 };
 
 /* Says once that Redis is away, and once that it is there. */
-static void note_redis(struct work *work, int code, const struct blasd_err *err) {
+static void note_redis(struct channel *channel, int code, const struct blasd_err *err) {
     bool away = code < 0;
-    if (away && !work->away) blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
-    if (!away && work->away) blasd_log(BLASD_LOG_INFO, "sending goes on");
-    work->away = away;
+    if (away && !channel->away)
+        blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
+    if (!away && channel->away) blasd_log(BLASD_LOG_INFO, "sending goes on");
+    channel->away = away;
 }
 
-static int tell_round(struct work *work, struct channel *channel, const char *lane,
-                      const struct blasd_webhook_outcome *outcomes, int count) {
+static int tell_round(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
+                      int count) {
+    struct channel *channel = arg;
     struct blasd_err err = {0};
     int given_up =
         blasd_webhooks_done(channel->queue, lane, channel->life_s, outcomes, count, &err);
     bool away = given_up == -(int)BLASD_E_queue_unavailable;
-    note_redis(work, away ? given_up : 0, &err);
+    note_redis(channel, away ? given_up : 0, &err);
     if (given_up > 0)
         blasd_log(BLASD_LOG_WARN, "%d %ss for %s were given up", given_up, channel->sender.noun,
                   lane);
@@ -112,35 +120,24 @@ static int tell_round(struct work *work, struct channel *channel, const char *la
     return 0;
 }
 
-static int tell_hooks(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
-                      int count) {
-    struct work *work = arg;
-    return tell_round(work, &work->hooks, lane, outcomes, count);
-}
-
-static int tell_puts(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
-                     int count) {
-    struct work *work = arg;
-    return tell_round(work, &work->puts, lane, outcomes, count);
-}
-
-static void look(struct work *work, struct channel *channel, int64_t now) {
-    struct lane_rounds_order order = {work->rounds, &channel->sender};
+static void look(struct channel *channel, int64_t now) {
+    struct lane_rounds *rounds = channel->work->rounds;
+    struct lane_rounds_order order = {rounds, &channel->sender};
     struct blasd_err err = {0};
     int room, taken;
     if (channel->queue == NULL || told_to_end() || now < channel->look_ns) return;
-    if ((room = lane_rounds_room(work->rounds, &channel->sender)) == 0) return;
+    if ((room = lane_rounds_room(rounds, &channel->sender)) == 0) return;
     taken = blasd_webhooks_take(channel->queue, room, LANE_EACH, LEASE_S, lane_rounds_begin, &order,
                                 &err);
-    note_redis(work, taken, &err);
+    note_redis(channel, taken, &err);
     if (taken <= 0) channel->look_ns = now + (taken < 0 ? CARE_NS : LOOK_NS);
 }
 
 static int keep_lane(void *arg, const char *lane) {
-    struct work *work = arg;
+    struct channel *channel = arg;
     struct blasd_err err = {0};
-    int code = blasd_webhooks_keep(work->puts.queue, lane, LEASE_S, &err);
-    note_redis(work, code, &err);
+    int code = blasd_webhooks_keep(channel->queue, lane, LEASE_S, &err);
+    note_redis(channel, code, &err);
     return code;
 }
 
@@ -151,26 +148,30 @@ static void care(struct work *work, int64_t now) {
     child_tell_alive(NULL);
     if (work->signer != NULL && blasd_signer_refresh(work->signer, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "the webhooks' secrets stay as they were: %s", err.detail);
-    if (work->outputs == NULL) return;
-    blasd_job_outputs_trim(work->outputs);
+    for (int i = 0; i < work->queues; i++)
+        if (work->puts[i].outputs != NULL) blasd_job_outputs_trim(work->puts[i].outputs);
     if (now < work->keep_ns) return;
     work->keep_ns = now + KEEP_NS;
-    lane_rounds_each(work->rounds, &work->puts.sender, keep_lane, work);
+    for (int i = 0; i < work->queues; i++)
+        if (work->puts[i].queue != NULL)
+            lane_rounds_each(work->rounds, &work->puts[i].sender, keep_lane, &work->puts[i]);
 }
 
 /* Tells what is over; 0, or the last code that was not. */
-static int tell(struct work *work) {
-    int code = 0, last = 0;
-    if (work->hooks.queue != NULL)
-        last = lane_rounds_over(work->rounds, &work->hooks.sender, tell_hooks, work);
-    if (work->puts.queue != NULL)
-        code = lane_rounds_over(work->rounds, &work->puts.sender, tell_puts, work);
-    return code != 0 ? code : last;
+static int tell(struct work *work, struct channel *channels) {
+    int code = 0;
+    for (int i = 0; i < work->queues; i++) {
+        int one = channels[i].queue == NULL ? 0
+                                            : lane_rounds_over(work->rounds, &channels[i].sender,
+                                                               tell_round, &channels[i]);
+        if (one != 0) code = one;
+    }
+    return code;
 }
 
 static bool has_any(const struct work *work) {
-    return lane_rounds_room(work->rounds, &work->hooks.sender) < LANE_ROUNDS ||
-           lane_rounds_room(work->rounds, &work->puts.sender) < LANE_ROUNDS;
+    return lane_rounds_room(work->rounds, &work->hooks[0].sender) < LANE_ROUNDS ||
+           lane_rounds_room(work->rounds, &work->puts[0].sender) < LANE_ROUNDS;
 }
 
 /* Told to end, it ends once the webhooks on their way have been answered. Puts may take much
@@ -178,13 +179,18 @@ static bool has_any(const struct work *work) {
 static void go_on(struct work *work) {
     while (!told_to_end() || has_any(work)) {
         int64_t now = blasd_clock_ns();
-        int code;
+        int code, puts;
         care(work, now);
-        look(work, &work->hooks, now);
-        look(work, &work->puts, now);
+        for (int k = 0; k < work->queues; k++) {
+            look(&work->hooks[(work->turn + k) % work->queues], now);
+            look(&work->puts[(work->turn + k) % work->queues], now);
+        }
+        work->turn = (work->turn + 1) % work->queues;
         lane_rounds_turn(work->rounds, TURN_MS);
-        if (told_to_end()) lane_rounds_cut(work->rounds, &work->puts.sender);
-        code = tell(work);
+        for (int i = 0; told_to_end() && i < work->queues; i++)
+            lane_rounds_cut(work->rounds, &work->puts[i].sender);
+        code = tell(work, work->hooks);
+        if ((puts = tell(work, work->puts)) != 0) code = puts;
         if (code != 0 && told_to_end()) return; /* whoever comes next delivers these again */
         if (code != 0) usleep(TURN_MS * 1000);
     }
@@ -200,12 +206,25 @@ static void give_up_rights(const struct settings *settings) {
     confine_calls();
 }
 
-static int open_puts(const struct settings *settings, struct blasd_queue_options *queue,
-                     struct work *work, struct blasd_err *err) {
-    int code = common_store_open(&settings->common, &queue->store, err);
-    if (code == 0) code = common_check_redis(queue, err);
-    if (code == 0) code = blasd_webhooks_open(queue, BLASD_PUTS, &work->puts.queue, err);
-    if (code == 0) code = blasd_job_outputs_open(queue, &work->outputs, err);
+static int open_channels(const struct settings *settings, const struct blasd_queue_options *queue,
+                         struct work *work, int number, struct blasd_err *err) {
+    const struct blasd_limits *limits = &settings->common.limits;
+    struct channel *hooks = &work->hooks[number], *puts = &work->puts[number];
+    struct blasd_queue_one one;
+    int code = 0;
+    blasd_queue_one(queue, number, &one);
+    hooks->work = puts->work = work;
+    hooks->life_s = limits->webhook_s;
+    puts->life_s = limits->put_s;
+    if (settings->secrets != NULL)
+        code = blasd_webhooks_open(&one.options, BLASD_WEBHOOKS, &hooks->queue, err);
+    if (code == 0 && settings->puts)
+        code = blasd_webhooks_open(&one.options, BLASD_PUTS, &puts->queue, err);
+    if (code == 0 && settings->puts)
+        code = blasd_job_outputs_open(&one.options, &puts->outputs, err);
+    puts->putting = (struct put_options){.outputs = puts->outputs, .limits = limits};
+    puts->sender = put_sender(&puts->putting);
+    hooks->sender = webhook_sender(&work->signing);
     return code;
 }
 
@@ -213,16 +232,29 @@ static int open_work(const struct settings *settings, struct blasd_queue_options
                      struct work *work, struct blasd_err *err) {
     int code = 0;
     if (settings->secrets != NULL) code = blasd_signer_open(settings->secrets, &work->signer, err);
-    if (code == 0 && settings->secrets != NULL)
-        code = blasd_webhooks_open(queue, BLASD_WEBHOOKS, &work->hooks.queue, err);
-    if (code == 0 && settings->puts) code = open_puts(settings, queue, work, err);
+    if (code == 0 && settings->puts)
+        code = common_store_open(&settings->common, &queue->store, err);
+    if (code == 0 && settings->puts) code = common_check_redis(queue, err);
+    work->signing =
+        (struct webhook_options){.signer = work->signer, .prices = settings->common.prices};
+    for (int i = 0; code == 0 && i < work->queues; i++)
+        code = open_channels(settings, queue, work, i, err);
     return code;
 }
 
+static void close_work(struct work *work) {
+    lane_rounds_free(work->rounds);
+    for (int i = 0; i < work->queues; i++) {
+        blasd_webhooks_free(work->hooks[i].queue);
+        blasd_webhooks_free(work->puts[i].queue);
+        blasd_job_outputs_free(work->puts[i].outputs);
+    }
+    blasd_signer_free(work->signer);
+}
+
 static int run(const struct settings *settings) {
-    const struct blasd_limits *limits = &settings->common.limits;
     struct blasd_queue_options queue = common_queue(&settings->common);
-    struct work work = {.hooks.life_s = limits->webhook_s, .puts.life_s = limits->put_s};
+    struct work work = {.queues = blasd_queue_count(&queue)};
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
     int code = common_outgoing(&settings->common, &outgoing, &err);
@@ -235,24 +267,15 @@ static int run(const struct settings *settings) {
         if (work.rounds == NULL) code = blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory");
     }
     if (code == 0) {
-        const struct webhook_options signing = {.signer = work.signer,
-                                                .prices = settings->common.prices};
-        const struct put_options putting = {.outputs = work.outputs, .limits = limits};
-        work.hooks.sender = webhook_sender(&signing);
-        work.puts.sender = put_sender(&putting);
         if (!child_tell_ready()) {
             puts("ready");
             fflush(stdout);
         }
         go_on(&work);
     }
-    lane_rounds_free(work.rounds);
-    blasd_webhooks_free(work.hooks.queue);
-    blasd_webhooks_free(work.puts.queue);
-    blasd_job_outputs_free(work.outputs);
+    close_work(&work);
     blasd_store_free(queue.store);
     blasd_outgoing_free(outgoing);
-    blasd_signer_free(work.signer);
     if (code == 0) return BLASD_EXIT_OK;
     blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
     return BLASD_EXIT_FAILED;

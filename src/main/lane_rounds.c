@@ -71,9 +71,14 @@ void lane_rounds_cut(struct lane_rounds *rounds, const struct lane_sender *sende
         if (rounds->rounds[i].sender == sender) end_round(rounds, &rounds->rounds[i]);
 }
 
+/* There is a sender for each queue. */
+static bool is_of_kind(const struct round *round, const struct lane_sender *sender) {
+    return round->sender != NULL && strcmp(round->sender->noun, sender->noun) == 0;
+}
+
 int lane_rounds_room(const struct lane_rounds *rounds, const struct lane_sender *sender) {
     int room = LANE_ROUNDS;
-    for (int i = 0; i < ALL_ROUNDS; i++) room -= rounds->rounds[i].sender == sender;
+    for (int i = 0; i < ALL_ROUNDS; i++) room -= is_of_kind(&rounds->rounds[i], sender);
     return room;
 }
 

@@ -27,6 +27,10 @@ static const char common_usage[] =
     "jobs\n"
     "                         that were acknowledged [BLASD_REDIS_MAY_LOSE_JOBS=1]\n"
     "  --queue NAME           name of the queue in that Redis, default blasd [BLASD_QUEUE]\n"
+    "  --queues N             how many queues there are, up to 16, for the masters of a cluster; "
+    "the "
+    "same for\n"
+    "                         all processes and for good, default 1 [BLASD_QUEUES]\n"
     "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
     "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
     "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n"
@@ -86,6 +90,11 @@ static int set_redis(struct common_options *common, const char *url) {
     return url != NULL && strncmp(url, "file:", 5) == 0 ? read_redis(common, url + 5) : 0;
 }
 
+static int set_queues(struct common_options *common, const char *text) {
+    common->queues = text == NULL ? 1 : (int)option_number("queues", text, 1, BLASD_QUEUES_MOST);
+    return common->queues < 1 ? -1 : 0;
+}
+
 #define FROM_ENVIRONMENT "env" /* shorter than any address with a password */
 
 /* A password in a word of the command line, which everybody on the machine can read: kept, and
@@ -119,6 +128,7 @@ static int common_init(struct common_options *common) {
                                       .outgoing_ca = from_environment("BLASD_OUTGOING_CA"),
                                       .log_level = BLASD_LOG_INFO};
     if (common->queue == NULL) common->queue = "blasd";
+    if (set_queues(common, from_environment("BLASD_QUEUES")) != 0) return -1;
     blasd_limits_init(&common->limits);
     if (blasd_limits_from_env(&common->limits, &err) != 0) {
         fprintf(stderr, "blasd: the environment's limit %s: %s\n", err.field, err.detail);
@@ -136,6 +146,7 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_REDIS: return take_redis(common, value);
     case OPTION_LOSE: common->may_lose_jobs = true; return 0;
     case OPTION_QUEUE: common->queue = value; return 0;
+    case OPTION_QUEUES: return set_queues(common, value);
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
     case OPTION_FREE: common->no_confine = true; return 0;
@@ -209,6 +220,11 @@ int command_line_read(const struct command_line *line, struct common_options *co
     if (telemetry_check(&common->telemetry) != 0 || check_outgoing(common) != 0 ||
         (line->has_prices && read_prices(common) != 0))
         return option_wrong(line->command);
+    if (strchr(common->queue, ':') != NULL) { /* which one of several has in its name */
+        fprintf(stderr, "blasd %s: --queue '%s': a queue's name has no colon\n", line->command,
+                common->queue);
+        return option_wrong(line->command);
+    }
     if (line->needs_redis && common->redis == NULL) {
         fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
         return option_wrong(line->command);
@@ -235,6 +251,7 @@ int hold_low_latency(const char *device) {
 struct blasd_queue_options common_queue(const struct common_options *common) {
     return (struct blasd_queue_options){.url = common->redis,
                                         .name = common->queue,
+                                        .queues = common->queues,
                                         .limits = &common->limits,
                                         .may_lose_jobs = common->may_lose_jobs};
 }
@@ -272,6 +289,9 @@ int common_export(const struct common_options *common) {
     if (common->outgoing_hosts != NULL)
         failed |= setenv("BLASD_OUTGOING_HOSTS", common->outgoing_hosts, 1);
     if (common->outgoing_ca != NULL) failed |= setenv("BLASD_OUTGOING_CA", common->outgoing_ca, 1);
+    char queues[16];
+    snprintf(queues, sizeof queues, "%d", common->queues);
+    failed |= setenv("BLASD_QUEUES", queues, 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
     failed |= telemetry_export(&common->telemetry);

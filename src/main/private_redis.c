@@ -277,9 +277,27 @@ static bool pause_is_over(const struct private_redis *redis, int64_t now) {
            (!blasd_aof_room_rewritable(&redis->room) || now - redis->rewritten_ns >= most);
 }
 
+/* Adds whether one queue takes jobs. */
+static void tell_queue(struct private_redis *redis, const struct blasd_queue_options *queue,
+                       int number) {
+    const struct blasd_aof_room *room = &redis->room;
+    size_t len = strlen(redis->words);
+    struct blasd_queue_one one;
+    blasd_queue_one(queue, number, &one);
+    if (!room->is_short)
+        snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n", one.name);
+    else
+        snprintf(redis->words + len, sizeof redis->words - len,
+                 "SET {%s}:refused \"%llu MiB are free on the disk of the queue, "
+                 "which needs %llu MiB (limit disk_reserve_bytes)\" PX %d\r\n",
+                 one.name, (unsigned long long)(room->free_bytes / BLASD_MIB),
+                 (unsigned long long)(room->reserve / BLASD_MIB), REFUSED_MS);
+}
+
 /* The size from which it rewrites its file, and whether jobs are refused; as commands to be sent
  * without waiting. What it says of any but the first is of no use. */
-static void tell(struct private_redis *redis, struct blasd_loop *loop, const char *queue) {
+static void tell(struct private_redis *redis, struct blasd_loop *loop,
+                 const struct blasd_queue_options *queue) {
     struct blasd_aof_room *room = &redis->room;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     unsigned long long rewrite = blasd_aof_room_rewrite_bytes(room);
@@ -302,20 +320,13 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
     redis->told_ns = now;
     redis->teller.loop = loop;
     probe_stop(&redis->teller);
-    len = (size_t)snprintf(redis->words, sizeof redis->words,
-                           "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n",
-                           pause ? "" : "CLIENT UNPAUSE\r\n", rewrite);
-    if (!room->is_short)
-        snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n", queue);
-    else
-        len += (size_t)snprintf(redis->words + len, sizeof redis->words - len,
-                                "SET {%s}:refused \"%llu MiB are free on the disk of the queue, "
-                                "which needs %llu MiB (limit disk_reserve_bytes)\" PX %d\r\n",
-                                queue, (unsigned long long)(room->free_bytes / BLASD_MIB),
-                                (unsigned long long)(room->reserve / BLASD_MIB), REFUSED_MS);
+    snprintf(redis->words, sizeof redis->words, "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n",
+             pause ? "" : "CLIENT UNPAUSE\r\n", rewrite);
+    for (int i = 0; i < blasd_queue_count(queue); i++) tell_queue(redis, queue, i);
     if (pause) {
         redis->rewritten_ns = now;
         redis->paused = true;
+        len = strlen(redis->words);
         snprintf(redis->words + len, sizeof redis->words - len, "CLIENT PAUSE %d WRITE\r\n",
                  PAUSE_MOST_MS);
     }
@@ -329,7 +340,8 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
     probe_start(&redis->teller);
 }
 
-void private_redis_care(struct private_redis *redis, struct blasd_loop *loop, const char *queue) {
+void private_redis_care(struct private_redis *redis, struct blasd_loop *loop,
+                        const struct blasd_queue_options *queue) {
     int64_t now = blasd_clock_ns();
     blasd_aof_room_look(&redis->room);
     log_space(redis);

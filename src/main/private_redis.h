@@ -7,6 +7,7 @@
 #include "main/aof_room.h"
 #include "main/data_dir.h"
 #include "main/probe.h"
+#include "queue/queue.h"
 
 #include <stdbool.h>
 
@@ -33,7 +34,7 @@ struct private_redis {
     bool copying; /* its child does that still, as it told last */
     int rewrites; /* asked for in this pause */
     struct probe teller;
-    char words[400];
+    char words[400 + 200 * BLASD_QUEUES_MOST];
 };
 
 /* Chooses paths and writes redis.conf; starts nothing. `reserve`: the limit disk_reserve_bytes. */
@@ -43,8 +44,10 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir, 
  * it wrote. */
 void private_redis_repair(struct private_redis *redis);
 /* To be called ten times a second while it runs: holds room on the disk, has the queue of that name
- * refuse jobs while space is short, and syncs once a second. */
-void private_redis_care(struct private_redis *redis, struct blasd_loop *loop, const char *queue);
+ * refuse jobs while space is short (all of them, where there are several), and syncs once a second.
+ */
+void private_redis_care(struct private_redis *redis, struct blasd_loop *loop,
+                        const struct blasd_queue_options *queue);
 /* fdatasync of what was appended since the last call: with `appendfsync no` this bounds what a
  * power cut can take to about the time between two calls, while a killed process loses nothing. Of
  * what is on the disk nothing stays in the kernel's cache. */

@@ -251,7 +251,8 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
 
 static void care_due(struct blasd_timer *timer) {
     struct supervisor *up = blasd_container_of(timer, struct supervisor, care);
-    private_redis_care(up->redis, up->loop, up->common->queue);
+    struct blasd_queue_options queue = common_queue(up->common);
+    private_redis_care(up->redis, up->loop, &queue);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }
 

@@ -16,59 +16,98 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TAIL 65536 /* bytes of a file in which its last line begins */
+#define TAIL 65536 /* bytes of a file in which a line begins */
 #define BATCH_MOST ((size_t)256 << 20)
 #define POST_S 8L
 
 struct usage_sink {
     int fd; /* -1: a receiver */
-    char last[BLASD_USAGE_SEQUENCE];
+    struct blasd_queue_options options;
+    char last[BLASD_QUEUES_MOST][BLASD_USAGE_SEQUENCE]; /* of each queue */
     CURL *curl;
     struct curl_slist *headers;
     struct blasd_buf text;
 };
 
-/* The digits behind "sequence":" in the line, if it is one of ours. */
-static void find_sequence(const char *line, char last[BLASD_USAGE_SEQUENCE]) {
-    static const char mark[] = "\"sequence\":\"";
+/* What stands behind the mark in the line: `len` characters of it. NULL: it does not. */
+static const char *find(const char *line, const char *mark, const char *of, size_t *len) {
     const char *at = strstr(line, mark);
-    size_t len;
-    if (at == NULL) return;
-    at += sizeof mark - 1;
-    len = strspn(at, "0123456789");
-    if (len < BLASD_USAGE_SEQUENCE) snprintf(last, BLASD_USAGE_SEQUENCE, "%.*s", (int)len, at);
+    if (at == NULL) return NULL;
+    at += strlen(mark);
+    *len = strspn(at, of);
+    return at;
 }
 
-/* Finds the last whole line, and cuts off what is behind it: half an event, and nothing else. */
+/* Notes the sequence of the line, if it is one of ours, as the last of its queue, unless a later
+ * line was seen; whether it was the first of its queue. */
+static bool note_line(struct usage_sink *sink, const char *line, bool later_seen) {
+    size_t len, id_len;
+    const char *id = find(line, "\"id\":\"", "0123456789abcdefst", &id_len);
+    const char *sequence = find(line, "\"sequence\":\"", "0123456789", &len);
+    char *last;
+    if (id == NULL || sequence == NULL || len >= BLASD_USAGE_SEQUENCE) return false;
+    last = sink->last[blasd_queue_of(&sink->options, id)];
+    if (later_seen && last[0] != '\0') return false;
+    snprintf(last, BLASD_USAGE_SEQUENCE, "%.*s", (int)len, sequence);
+    return true;
+}
+
+static int cannot_read(const char *path, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_internal_error, "to", "cannot read %.120s: %s", path,
+                      strerror(errno));
+}
+
+/* Goes back from `end`, which is behind a whole line, until the last line of each queue is found.
+ */
+static int find_last(struct usage_sink *sink, const char *path, off_t end, struct blasd_err *err) {
+    int left = blasd_queue_count(&sink->options);
+    char text[TAIL + 1];
+    while (end > 0 && left > 0) {
+        off_t from = end > TAIL ? end - TAIL : 0;
+        ssize_t len = pread(sink->fd, text, (size_t)(end - from), from);
+        char *stop;
+        if (len < end - from) return cannot_read(path, err);
+        stop = text + len - 1; /* the end of a line */
+        for (char *line; stop > text && left > 0; stop = line - 1) {
+            *stop = '\0';
+            line = memrchr(text, '\n', (size_t)(stop - text));
+            if (line == NULL && from > 0) break;
+            line = line == NULL ? text : line + 1;
+            left -= note_line(sink, line, true);
+            if (line == text) break;
+        }
+        if (from == 0) return 0;
+        if (from + (stop - text) + 1 == end)
+            return blasd_fail(err, BLASD_E_internal_error, "to", "%.150s is not a file of events",
+                              path);
+        end = from + (stop - text) + 1;
+    }
+    return 0;
+}
+
+/* Finds the last whole lines, and cuts off what is behind: half an event, and nothing else. */
 static int take_up(struct usage_sink *sink, const char *path, struct blasd_err *err) {
     char tail[TAIL + 1], *end, *line;
     struct stat info;
-    off_t from;
+    off_t from, whole;
     ssize_t len;
     if (flock(sink->fd, LOCK_EX | LOCK_NB) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "to", "another process writes %.150s", path);
-    if (fstat(sink->fd, &info) != 0)
-        return blasd_fail(err, BLASD_E_internal_error, "to", "cannot read %.120s: %s", path,
-                          strerror(errno));
+    if (fstat(sink->fd, &info) != 0) return cannot_read(path, err);
     from = info.st_size > TAIL ? info.st_size - TAIL : 0;
     len = pread(sink->fd, tail, (size_t)(info.st_size - from), from);
-    if (len < 0)
-        return blasd_fail(err, BLASD_E_internal_error, "to", "cannot read %.120s: %s", path,
-                          strerror(errno));
+    if (len < 0) return cannot_read(path, err);
     tail[len] = '\0';
     end = memrchr(tail, '\n', (size_t)len);
     line = end == NULL ? tail : end + 1;
     if ((end == NULL && from > 0) || (line < tail + len && *line != '{'))
         return blasd_fail(err, BLASD_E_internal_error, "to", "%.150s is not a file of events",
                           path);
-    if (ftruncate(sink->fd, end == NULL ? 0 : from + (end + 1 - tail)) != 0)
+    whole = end == NULL ? 0 : from + (end + 1 - tail);
+    if (ftruncate(sink->fd, whole) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "to", "cannot write %.120s: %s", path,
                           strerror(errno));
-    if (end == NULL) return 0;
-    *end = '\0';
-    line = memrchr(tail, '\n', (size_t)(end - tail));
-    find_sequence(line == NULL ? tail : line + 1, sink->last);
-    return 0;
+    return find_last(sink, path, whole, err);
 }
 
 static int open_file(struct usage_sink *sink, const char *path, struct blasd_err *err) {
@@ -107,12 +146,14 @@ static int open_receiver(struct usage_sink *sink, const char *url, struct blasd_
     return 0;
 }
 
-int usage_sink_open(const char *to, struct usage_sink **ret, struct blasd_err *err) {
+int usage_sink_open(const char *to, const struct blasd_queue_options *options,
+                    struct usage_sink **ret, struct blasd_err *err) {
     struct usage_sink *sink = calloc(1, sizeof *sink);
     int code;
     *ret = NULL;
     if (sink == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     sink->fd = -1;
+    sink->options = *options;
     blasd_buf_init(&sink->text, BATCH_MOST);
     if (strncmp(to, "file:", 5) == 0 && to[5] != '\0')
         code = open_file(sink, to + 5, err);
@@ -138,8 +179,8 @@ void usage_sink_free(struct usage_sink *sink) {
     free(sink);
 }
 
-const char *usage_sink_last(const struct usage_sink *sink) {
-    return sink->last;
+const char *usage_sink_last(const struct usage_sink *sink, int number) {
+    return sink->last[number];
 }
 
 /* What is between the events, and around them. */
@@ -188,6 +229,6 @@ int usage_sink_write(struct usage_sink *sink, char *const *events, int count,
     code = file ? join(sink, events, count, "", "\n", "\n", err)
                 : join(sink, events, count, "[", ",", "]", err);
     if (code == 0) code = file ? append(sink, err) : post(sink, err);
-    if (code == 0) find_sequence(events[count - 1], sink->last);
+    if (code == 0) (void)note_line(sink, events[count - 1], false);
     return code;
 }

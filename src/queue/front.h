@@ -197,6 +197,7 @@ struct blasd_front_queue {
     struct blasd_loop *loop;              /* borrowed */
     struct blasd_front_queue_hooks hooks; /* a copy */
     struct blasd_store *store;            /* borrowed */
+    struct blasd_queue_options options;   /* a copy, without url; name points below */
     char name[BLASD_LINK_NAME_MAX];       /* of the queue */
     char channel[FRONT_CHANNEL_MAX];      /* ours, for as long as the object lives */
     struct blasd_link_address address;

@@ -5,13 +5,65 @@
 #include "functions_lua.h"
 #include "redis/route.h"
 
+#include "base/id.h"
+#include "core/slice.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct blasd_principal blasd_anonymous = {.tenant = "anonymous"};
 
 const struct blasd_link_library blasd_queue_library = {BLASD_QUEUE_LIBRARY, functions_lua};
+
+#define QUEUES " queues=" /* behind the store's identity */
+
+void blasd_queue_one(const struct blasd_queue_options *all, int number,
+                     struct blasd_queue_one *ret) {
+    ret->options = *all;
+    ret->options.number = number;
+    ret->options.name = ret->name;
+    if (number == 0)
+        snprintf(ret->name, sizeof ret->name, "%s", all->name);
+    else
+        snprintf(ret->name, sizeof ret->name, "%s:%d", all->name, number);
+}
+
+int blasd_queue_of(const struct blasd_queue_options *options, const char *id) {
+    char mark[3] = {0};
+    int count = blasd_queue_count(options);
+    if (count == 1) return 0;
+    if (strcspn(id, ".") != BLASD_SEGMENT_NAME) return blasd_id_marked(id, count);
+    memcpy(mark, id, 2);
+    return (int)(strtoul(mark, NULL, 16) % (unsigned long)count);
+}
+
+const char *blasd_queue_recorded(const struct blasd_queue_options *options,
+                                 char text[BLASD_QUEUE_RECORDED]) {
+    int count = blasd_queue_count(options);
+    snprintf(text, BLASD_QUEUE_RECORDED, "%s", blasd_store_identity(options->store));
+    if (count > 1)
+        snprintf(text + strlen(text), BLASD_QUEUE_RECORDED - strlen(text), QUEUES "%d", count);
+    return text;
+}
+
+static int queues_in(const char *recorded) {
+    const char *at = strstr(recorded, QUEUES);
+    return at == NULL ? 1 : (int)strtol(at + strlen(QUEUES), NULL, 10);
+}
+
+int blasd_queue_differs(const char *own, const char *recorded, struct blasd_err *err) {
+    if (queues_in(own) != queues_in(recorded))
+        return blasd_fail(err, BLASD_E_internal_error, "queues",
+                          "This process counts %d queues, but the deployment has %d: start it with "
+                          "--queues %d, or with another --queue NAME, whose queues are new",
+                          queues_in(own), queues_in(recorded), queues_in(recorded));
+    return blasd_fail(err, BLASD_E_internal_error, "store",
+                      "This process has the blob store %.60s, but the deployment uses %.60s; start "
+                      "it with that one",
+                      own, recorded);
+}
 
 #define LEAST_BYTES (64 * BLASD_MIB)
 
@@ -20,6 +72,18 @@ static uint64_t share_or(uint64_t limit, uint64_t all, uint64_t parts) {
     if (limit) return limit;
     if (!all) all = 4 * BLASD_GIB;
     return all / parts > LEAST_BYTES ? all / parts : LEAST_BYTES;
+}
+
+uint64_t blasd_queue_part(const struct blasd_queue_options *options, uint64_t limit) {
+    uint64_t count = (uint64_t)blasd_queue_count(options);
+    return limit / count + ((uint64_t)options->number < limit % count ? 1 : 0);
+}
+
+static void divide(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
+    uint64_t *const of[] = {
+        &ret->queue_jobs,   &ret->queue_bytes, &ret->record_bytes, &ret->record_sync_bytes,
+        &ret->tensor_bytes, &ret->webhooks,    &ret->puts};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = blasd_queue_part(options, *of[i]);
 }
 
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
@@ -35,38 +99,49 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
     ret->record_bytes = share_or(limits->record_bytes, all_bytes, 4);
     ret->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 64);
     ret->tensor_bytes = share_or(limits->tensor_bytes, all_bytes, 4);
+    divide(options, ret);
     snprintf(ret->text, sizeof ret->text,
              "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
              " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
              ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
-             ret->tensor_bytes, limits->tensors, limits->tensor_life_s);
+             ret->tensor_bytes, blasd_queue_part(options, limits->tensors), limits->tensor_life_s);
+}
+
+/* Whether a store that is recorded may make way for that of `options`. */
+static int may_adopt(redisContext *redis, const struct blasd_queue_options *options,
+                     const char *own, struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX];
+    const char *argv[] = {"GET", key};
+    redisReply *reply;
+    blasd_link_key(key, options->name, ":store");
+    int rc = blasd_link_ask(redis, 2, argv, &reply, err);
+    if (rc == 0 && reply->type == REDIS_REPLY_STRING && queues_in(reply->str) != queues_in(own))
+        rc = blasd_queue_differs(own, reply->str, err);
+    freeReplyObject(reply);
+    return rc;
 }
 
 int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
                     struct blasd_err *err) {
     struct blasd_link_limits limits;
-    char key[BLASD_LINK_KEY_MAX];
-    const char *identity = blasd_store_identity(options->store);
+    char key[BLASD_LINK_KEY_MAX], own[BLASD_QUEUE_RECORDED];
     redisReply *reply;
     int kept = options->may_lose_jobs ? 0 : blasd_link_check_keeps(redis, err);
     int rc = kept < 0 ? kept : blasd_link_load(redis, &blasd_queue_library, err);
+    blasd_queue_recorded(options, own);
+    if (rc == 0 && adopt) rc = may_adopt(redis, options, own, err);
     if (rc < 0) return rc;
     blasd_link_limits(options, &limits);
     blasd_link_key(key, options->name, "%s", "");
-    const char *argv[] = {"FCALL",  BLASD_QUEUE_FN("open"), "1", key, limits.text,
-                          identity, adopt ? "1" : "0"};
+    const char *argv[] = {"FCALL", BLASD_QUEUE_FN("open"), "1", key, limits.text,
+                          own,     adopt ? "1" : "0"};
     rc = blasd_link_ask(redis, 7, argv, &reply, err);
     if (rc < 0) return rc;
-    if (reply->type != REDIS_REPLY_STRING) {
+    if (reply->type != REDIS_REPLY_STRING)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "Redis gave no name for the blob store");
-    } else if (strcmp(reply->str, identity) != 0) {
-        rc = blasd_fail(
-            err, BLASD_E_internal_error, "store",
-            "This process has the blob store %.60s, but the deployment uses %.60s; start "
-            "it with that one",
-            identity, reply->str);
-    }
+    else if (strcmp(reply->str, own) != 0)
+        rc = blasd_queue_differs(own, reply->str, err);
     freeReplyObject(reply);
     return rc < 0 ? rc : kept;
 }
@@ -84,10 +159,25 @@ static int open_once(const struct blasd_queue_options *options, int timeout_ms, 
 }
 
 int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err) {
-    int rc = open_once(options, 5000, true, err);
+    struct blasd_queue_one one;
+    int rc = 0;
+    for (int i = 0; rc >= 0 && i < blasd_queue_count(options); i++) {
+        blasd_queue_one(options, i, &one);
+        rc = open_once(&one.options, 5000, true, err);
+    }
     return rc < 0 ? rc : 0;
 }
 
 int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err) {
-    return open_once(options, 1000, false, err);
+    struct blasd_queue_one one;
+    struct blasd_err away;
+    int good = -(int)BLASD_E_queue_unavailable;
+    for (int i = 0; i < blasd_queue_count(options); i++) {
+        blasd_queue_one(options, i, &one);
+        int rc = open_once(&one.options, 1000, false, &away);
+        if (rc < 0 && (good < 0 || rc != good)) *err = away;
+        if (rc < 0 && rc != -(int)BLASD_E_queue_unavailable) return rc;
+        if (rc >= 0) good = good < rc ? rc : good;
+    }
+    return good;
 }

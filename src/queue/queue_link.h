@@ -21,11 +21,22 @@ struct blasd_link_limits {
     uint64_t webhooks, puts; /* not among these */
 };
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
+/* What of a limit is this queue's: all parts come to it. */
+uint64_t blasd_queue_part(const struct blasd_queue_options *options, uint64_t limit);
+
+/* What is recorded as the deployment's: its store, and how many queues it has where these are
+ * several. */
+#define BLASD_QUEUE_RECORDED 128
+const char *blasd_queue_recorded(const struct blasd_queue_options *options,
+                                 char text[BLASD_QUEUE_RECORDED]);
+/* Why a process that would record `own` cannot be of the deployment that has `recorded`. Returns
+ * the negative code. */
+int blasd_queue_differs(const char *own, const char *recorded, struct blasd_err *err);
 
 /* Checks that Redis loses no jobs, loads the library, makes the queue's keys and checks that the
  * store is the one the deployment uses (recording it where this is the first to come;
- * internal_error where it is another). `adopt`: record it in any case. As
- * blasd_queue_check_store. */
+ * internal_error where it is another). `adopt`: record it, unless there are more queues or fewer.
+ * As blasd_queue_check_store, for one queue. */
 int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
                     struct blasd_err *err);
 

@@ -17,9 +17,10 @@
 #include <string.h>
 
 #define TIMEOUT_MS 5000
-#define LOCK_MS "10000"     /* longer than a step takes, with a receiver's time to answer */
-#define AT_ONCE "100"       /* entries, of at most a batch entry each */
-#define SUMS_KEPT_S 7948800 /* 92 days */
+#define ONE_OF_SEVERAL_MS 1000 /* others wait meanwhile */
+#define LOCK_MS "10000"        /* longer than a step takes, with a receiver's time to answer */
+#define AT_ONCE "100"          /* entries, of at most a batch entry each */
+#define SUMS_KEPT_S 7948800    /* 92 days */
 #define HOUR_S 3600
 #define SUMS_MOST 4096 /* of a step; a day of a tenant has hours x operations of them */
 
@@ -96,7 +97,10 @@ static int hold(struct blasd_usage_stream *usage, struct blasd_err *err) {
     bool ours = false;
     int code = 0;
     if (usage->redis == NULL)
-        code = blasd_link_connect(&usage->address, TIMEOUT_MS, &usage->redis, err);
+        code = blasd_link_connect(&usage->address,
+                                  blasd_queue_count(&usage->options) > 1 ? ONE_OF_SEVERAL_MS
+                                                                         : TIMEOUT_MS,
+                                  &usage->redis, err);
     if (code == 0) code = take_lock(usage, &ours, err);
     if (code == 0 && !ours)
         code = blasd_fail(err, BLASD_E_invalid_field, "queue",

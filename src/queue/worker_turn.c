@@ -310,7 +310,10 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
         struct blasd_buf *names = jobs == 0 ? &turns->refused : jobs > 1 ? &turns->entries : NULL;
         if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
-        for (int k = 0; k < jobs; k++) claims[*count + k].claimed_us = now;
+        for (int k = 0; k < jobs; k++) {
+            claims[*count + k].claimed_us = now;
+            claims[*count + k].queue = queue->options.number;
+        }
         *count += jobs;
     }
     turns->left += *count;
@@ -373,15 +376,15 @@ bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     return queue->turns.idle && !queue->turns.unsure;
 }
 
-/* Sends the wait, which is kept for the turns to come. */
-static int call_wait(struct blasd_worker_queue *queue, int timeout_ms, redisReply **ret,
-                     struct blasd_err *err) {
+/* Writes the wait, which is kept for the turns to come. */
+static void write_wait(struct blasd_worker_queue *queue, int timeout_ms) {
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
-    char key[BLASD_LINK_KEY_MAX], seconds[24];
-    blasd_link_key(key, queue->name, ":wake:%s", queue->lease.worker);
-    snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
-    const char *const words[] = {seconds, "1", key, "LEFT", "COUNT", REPLY_MOST};
+    blasd_link_key(turns->wait.key, queue->name, ":wake:%s", queue->lease.worker);
+    snprintf(turns->wait.seconds, sizeof turns->wait.seconds, "%d.%03d", timeout_ms / 1000,
+             timeout_ms % 1000);
+    const char *const words[] = {turns->wait.seconds, "1", turns->wait.key, "LEFT", "COUNT",
+                                 REPLY_MOST};
     blasd_caller_command(caller, "BLMPOP");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) blasd_caller_text(caller, words[i]);
     if (turns->wait.ms != timeout_ms) {
@@ -392,7 +395,6 @@ static int call_wait(struct blasd_worker_queue *queue, int timeout_ms, redisRepl
         turns->wait.ms = turns->wait.len > 0 ? timeout_ms : 0;
     }
     caller->spin_ns = turns->busy ? AWAKE_NS : 0;
-    return blasd_caller_call(caller, ret, err);
 }
 
 /* Whether the list's reply has jobs; one that ended a wait before may be ahead of it. */
@@ -403,38 +405,88 @@ static bool has_jobs(const redisReply *reply) {
            list->elements % 2 == 0;
 }
 
-int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err) {
+/* Whether there is something to wait for, and how long: cuts *timeout_ms. */
+static bool may_wait(struct blasd_worker_queue *queue, int *timeout_ms) {
     struct blasd_worker_turns *turns = &queue->turns;
-    struct blasd_caller *caller = &queue->caller;
-    redisReply *reply, *jobs;
-    if (!blasd_worker_queue_is_idle(queue) || timeout_ms <= 0) return 0;
-    blasd_worker_slices_trim(queue);
-    if (turns->led && !caller->ahead) { /* another call has ended it, and may have lost its reply */
+    if (!blasd_worker_queue_is_idle(queue) || *timeout_ms <= 0) return false;
+    if (!queue->caller.ahead) blasd_worker_slices_trim(queue);
+    if (turns->led && !queue->caller.ahead) { /* another call has ended it, and may have lost its
+                                                 reply */
         turns->unsure = true;
-        return 0;
+        return false;
     }
-    if (timeout_ms > WAIT_MOST_MS) timeout_ms = WAIT_MOST_MS;
-    if (turns->soon_ms > 0 && timeout_ms > turns->soon_ms) timeout_ms = turns->soon_ms;
-    int64_t began_ns = blasd_clock_ns();
-    caller->spin_ns = turns->busy ? AWAKE_NS : 0;
-    int rc = caller->ahead ? blasd_caller_collect(caller, &reply, err)
-                           : call_wait(queue, timeout_ms, &reply, err);
-    turns->busy = blasd_clock_ns() - began_ns < SHORT_NS;
-    /* what came to nobody's ears may have gone to an earlier connection of ours, which Redis took
-     * for alive; and what comes over another than the turn went may be of a Redis that does not
-     * know the turn: it is sent again then */
+    if (*timeout_ms > WAIT_MOST_MS) *timeout_ms = WAIT_MOST_MS;
+    if (turns->soon_ms > 0 && *timeout_ms > turns->soon_ms) *timeout_ms = turns->soon_ms;
+    return true;
+}
+
+/* What came to nobody's ears may have gone to an earlier connection of ours, which Redis took for
+ * alive; and what comes over another than the turn went may be of a Redis that does not know the
+ * turn: it is sent again then. Takes the reply, if there is one. */
+static void wait_ended(struct blasd_worker_queue *queue, redisReply *reply) {
+    struct blasd_worker_turns *turns = &queue->turns;
     turns->unsure = true;
     turns->led = false;
-    if (rc != 0) return rc < 0 ? rc : 0;
-    if (has_jobs(reply) && turns->answered_on == caller->connections) {
-        jobs = reply->element[1];
+    if (reply && has_jobs(reply) && turns->answered_on == queue->caller.connections) {
+        redisReply *jobs = reply->element[1];
         reply->element[1] = NULL;
         turns->unsure = false;
         keep_jobs(turns, jobs);
     }
     freeReplyObject(reply);
-    return 0;
+}
+
+int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    struct blasd_caller *caller = &queue->caller;
+    redisReply *reply = NULL;
+    int rc;
+    if (!may_wait(queue, &timeout_ms)) return 0;
+    int64_t began_ns = blasd_clock_ns();
+    caller->spin_ns = turns->busy ? AWAKE_NS : 0;
+    if (caller->ahead) {
+        rc = blasd_caller_collect(caller, &reply, err);
+    } else {
+        write_wait(queue, timeout_ms);
+        rc = blasd_caller_call(caller, &reply, err);
+    }
+    turns->busy = blasd_clock_ns() - began_ns < SHORT_NS;
+    wait_ended(queue, reply);
+    return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_wait_begin(struct blasd_worker_queue *queue, int timeout_ms, int *fd,
+                                  struct blasd_err *err) {
+    struct blasd_caller *caller = &queue->caller;
+    int rc = 0;
+    *fd = -1;
+    if (!may_wait(queue, &timeout_ms)) return 0;
+    if (!caller->ahead) {
+        queue->turns.wait.sent_ns = blasd_clock_ns();
+        write_wait(queue, timeout_ms);
+        rc = blasd_caller_send(caller, err);
+    }
+    if (rc == 0 && !blasd_caller_heard(caller)) {
+        *fd = caller->redis->fd;
+        return 0;
+    }
+    return rc == 0 ? blasd_worker_queue_wait_end(queue, err) : rc;
+}
+
+int blasd_worker_queue_wait_end(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    redisReply *reply = NULL;
+    queue->caller.spin_ns = 0;
+    int rc = blasd_caller_collect(&queue->caller, &reply, err);
+    queue->turns.busy = blasd_clock_ns() - queue->turns.wait.sent_ns < SHORT_NS;
+    wait_ended(queue, reply);
+    return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_probe(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    blasd_caller_command(&queue->caller, "EXISTS");
+    blasd_caller_text(&queue->caller, queue->caller.address.tag);
+    return blasd_caller_do(&queue->caller, err);
 }
 
 /* A line of what begins now: "US NAME ...", of a batch entry of the last claim its name. */
@@ -496,6 +548,11 @@ static int close_turn(struct blasd_worker_queue *queue, struct blasd_err *err) {
     if (!turns->idle && !(turns->unsure && !turns->completion)) return 0;
     turns->unsure = true;
     return turn(queue, NULL, 0, false, NULL, err);
+}
+
+int blasd_worker_queue_wait_give_up(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    int rc = queue->turns.idle ? close_turn(queue, err) : 0;
+    return rc < 0 ? rc : 0;
 }
 
 int blasd_worker_queue_finish(struct blasd_worker_queue *queue,

@@ -70,9 +70,12 @@ static bool parse_login(const char *text, size_t len, struct blasd_link_address 
 }
 
 static int check_name(const char *name, struct blasd_err *err) {
-    size_t len = strlen(name);
-    if (len == 0 || len >= BLASD_LINK_NAME_MAX ||
-        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") != len)
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t len = strlen(name), most = strspn(name, allowed);
+    size_t digits = name[most] == ':' ? strspn(name + most + 1, "0123456789") : 0;
+    if (most > 0 && digits > 0) most += 1 + digits;
+    if (len == 0 || len >= BLASD_LINK_NAME_MAX || most != len)
         return blasd_fail(err, BLASD_E_invalid_field, "queue",
                           "The queue's name must be 1 to %d characters of A-Z a-z 0-9 . _ -",
                           BLASD_LINK_NAME_MAX - 1);

@@ -40,8 +40,8 @@ struct blasd_link_address {
  * TLS
  * ([v6] hosts in brackets; %XX understood in user and password), "redis+sentinel://[user:password@]
  * host[:port][,host[:port]...]/MASTER[/db]", the same with rediss+sentinel://, or "unix:/path"; and
- * the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key.
- * invalid_field. */
+ * the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key; of one
+ * of several with ":NUMBER" behind it. invalid_field. */
 int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
                      struct blasd_err *err);
 /* Writes "{QUEUE}" and then the rest, formatted; longer keys than BLASD_LINK_KEY_MAX are cut, which

@@ -18,6 +18,7 @@ struct active {
     struct blasd_heartbeat *heartbeat;
     struct blasd_item *const *jobs; /* borrowed */
     int count;
+    int queue;      /* that they are of */
     uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
     int64_t began_ns;
     bool computing;
@@ -36,9 +37,16 @@ struct tally {
     double busy_share, jobs_per_s;
 };
 
-/* The lease thread's own. */
+/* At one queue. But for the first four the thread's own. */
 struct lease {
-    struct blasd_worker_queue *queue; /* owned */
+    struct blasd_heartbeat *heartbeat; /* borrowed: it is a part of it */
+    int number;                        /* of the queue */
+    int64_t epoch;                     /* under the lock; 0: no lease */
+    _Atomic int64_t leased_epoch, lost_epoch;
+    _Atomic bool reached; /* Redis answered last */
+    pthread_t thread;
+    struct blasd_worker_queue *queue; /* owned; NULL: not connected yet */
+    int64_t probed_ns, warned_ns;
     int64_t renewed_ns;
     int64_t renewed_epoch; /* the lease that the queue speaks for */
     int64_t swept_ns;      /* when the store was swept last, */
@@ -50,19 +58,18 @@ struct lease {
 
 struct blasd_heartbeat {
     const struct blasd_worker_options *options;
-    pthread_t lease_thread, watchdog_thread;
+    pthread_t watchdog_thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     /* time as the watchdog sees it: it stands still while the process is stopped */
     _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
     int64_t started_ns;
-    struct lease lease;
+    struct lease leases[BLASD_QUEUES_MOST];
+    int queues;
     struct blasd_phases phases; /* counts by itself, without the lock */
-    _Atomic int64_t leased_epoch, lost_epoch;
 
     /* under the lock */
     bool stop;
-    int64_t epoch; /* 0: no lease */
     struct active active[BLASD_SLOTS];
     struct blasd_device_info device;
     char kept[BLASD_KEPT_MOST][BLASD_ID_LEN + 1];
@@ -85,7 +92,7 @@ int64_t blasd_silence_ns(const struct blasd_heartbeat *heartbeat);
 /* Waits for so long, or the end. With the lock. */
 void blasd_heartbeat_wait(struct blasd_heartbeat *heartbeat, int64_t ns);
 
-/* The two threads; `arg` is the heartbeat. */
+/* The threads; `arg` is the lease, and the heartbeat. */
 void *blasd_lease_run(void *arg);
 void *blasd_watchdog_run(void *arg);
 

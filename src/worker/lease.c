@@ -10,33 +10,73 @@
 #include <string.h>
 
 #define RENEW_MOST_NS (1000 * BLASD_MS)
+#define PROBE_NS (500 * BLASD_MS)
+#define WARN_NS (10000 * BLASD_MS)
 #define SWEEP_NS (5000 * BLASD_MS)
 #define SWEEP_SOON_NS (1100 * BLASD_MS) /* while jobs end, and after one that found something */
 
 /* Redis says that a lease is lost: late news of an earlier one is none of the one there is now,
  * which may itself have been given up. */
-static void note_lost(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+static void note_lost(struct lease *lease, int64_t epoch) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
     pthread_mutex_lock(&heartbeat->lock);
-    if (heartbeat->epoch == epoch) atomic_store(&heartbeat->lost_epoch, epoch);
+    if (lease->epoch == epoch) atomic_store(&lease->lost_epoch, epoch);
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+static void renew(struct lease *lease, int64_t epoch) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
     struct blasd_err err = {0};
     bool lost = false;
     char *info = blasd_heartbeat_info(heartbeat);
+    int code;
     if (info == NULL) return;
-    blasd_worker_queue_join(heartbeat->lease.queue, heartbeat->options->name, epoch, 8);
-    heartbeat->lease.renewed_epoch = epoch;
-    if (blasd_worker_queue_renew(heartbeat->lease.queue, info, &lost, &err) != 0)
+    blasd_worker_queue_join(lease->queue, heartbeat->options->name, epoch, 8);
+    lease->renewed_epoch = epoch;
+    code = blasd_worker_queue_renew(lease->queue, info, &lost, &err);
+    atomic_store(&lease->reached, code == 0);
+    if (code != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
     else if (lost)
-        note_lost(heartbeat, epoch);
+        note_lost(lease, epoch);
     free(info);
 }
 
+/* Of the only queue the main thread tells, which waits for it. */
+static void tell_away(struct lease *lease, const struct blasd_queue_one *one,
+                      const struct blasd_err *err) {
+    int64_t now = blasd_clock_ns();
+    bool due = lease->warned_ns == 0 || now - lease->warned_ns > WARN_NS;
+    if (lease->heartbeat->queues == 1 || !due) return;
+    lease->warned_ns = now;
+    blasd_log(BLASD_LOG_WARN, "waiting for Redis: queue %s: %s", one->name, err->detail);
+}
+
+/* Whether there is a connection; makes it, and sees once in a while whether Redis answers where
+ * nothing else does. Called and left with the lock. */
+static bool look_for_redis(struct lease *lease, int64_t now) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
+    struct blasd_queue_one one;
+    struct blasd_err err = {0};
+    int code;
+    if (lease->queue != NULL && (heartbeat->queues == 1 || atomic_load(&lease->reached)))
+        return true;
+    if (lease->probed_ns != 0 && now - lease->probed_ns < PROBE_NS) return lease->queue != NULL;
+    lease->probed_ns = now;
+    pthread_mutex_unlock(&heartbeat->lock);
+    blasd_queue_one(&heartbeat->options->queue, lease->number, &one);
+    code = lease->queue == NULL ? blasd_worker_queue_open(&one.options, &lease->queue, &err)
+                                : blasd_worker_queue_probe(lease->queue, &err);
+    if (code != 0) tell_away(lease, &one, &err);
+    /* what is wrong with it otherwise is for who takes the lease to say */
+    atomic_store(&lease->reached, code != -(int)BLASD_E_queue_unavailable);
+    pthread_mutex_lock(&heartbeat->lock);
+    return lease->queue != NULL;
+}
+
 /* Says what the device has copies of: GET /tensors/ID shows it. */
-static void tell_copies(struct blasd_heartbeat *heartbeat) {
+static void tell_copies(struct lease *lease) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
     char ids[BLASD_KEPT_MOST][BLASD_ID_LEN + 1], device[sizeof heartbeat->device.id];
     struct blasd_err err = {0};
     int count;
@@ -46,27 +86,28 @@ static void tell_copies(struct blasd_heartbeat *heartbeat) {
     memcpy(device, heartbeat->device.id, sizeof device);
     pthread_mutex_unlock(&heartbeat->lock);
     if (count > 0 &&
-        blasd_worker_queue_copies(heartbeat->lease.queue, device,
-                                  (const char(*)[BLASD_ID_LEN + 1]) ids, count, &err) != 0)
+        blasd_worker_queue_copies(lease->queue, device, (const char(*)[BLASD_ID_LEN + 1]) ids,
+                                  count, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot tell what the device keeps: %s", err.detail);
 }
 
 /* Publishes what was counted of jobs, where any have ended since, or the last text is about to
  * expire. */
-static void tell_phases(struct blasd_heartbeat *heartbeat, int64_t now) {
+static void tell_phases(struct lease *lease, int64_t now) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
     int64_t lasts = (int64_t)heartbeat->options->queue.limits->lease_ms * BLASD_MS;
     uint64_t jobs = blasd_phases_jobs(&heartbeat->phases);
     struct blasd_err err = {0};
     struct blasd_buf text;
-    if (jobs == heartbeat->lease.told_jobs && now - heartbeat->lease.told_ns < lasts) return;
+    if (jobs == lease->told_jobs && now - lease->told_ns < lasts) return;
     blasd_buf_init(&text, BLASD_MIB);
     if (blasd_phases_text(&heartbeat->phases, heartbeat->options->otlp, &text) != 0)
         blasd_log(BLASD_LOG_DEBUG, "no memory for the figures of jobs");
-    else if (blasd_worker_queue_figures(heartbeat->lease.queue, text.data, &err) != 0)
+    else if (blasd_worker_queue_figures(lease->queue, text.data, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot publish the figures of jobs: %s", err.detail);
     else
-        heartbeat->lease.told_jobs = jobs;
-    heartbeat->lease.told_ns = now;
+        lease->told_jobs = jobs;
+    lease->told_ns = now;
     blasd_buf_release(&text);
 }
 
@@ -82,7 +123,8 @@ static int64_t remaining_us(const struct blasd_heartbeat *heartbeat, const struc
 
 /* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
  * Called with the lock, which is left while Redis is asked. */
-static void report_progress(struct blasd_heartbeat *heartbeat, struct active *active) {
+static void report_progress(struct lease *lease, struct active *active) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
     uint64_t batch = active->batch;
     int count = active->count;
     int64_t left_us = remaining_us(heartbeat, active);
@@ -96,8 +138,8 @@ static void report_progress(struct blasd_heartbeat *heartbeat, struct active *ac
         ids[i] = copies[i];
     }
     pthread_mutex_unlock(&heartbeat->lock);
-    if (blasd_worker_queue_progress(heartbeat->lease.queue, ids, count,
-                                    atomic_load(&active->progress), left_us, &wanted, &err) != 0)
+    if (blasd_worker_queue_progress(lease->queue, ids, count, atomic_load(&active->progress),
+                                    left_us, &wanted, &err) != 0)
         wanted = true; /* nothing was learnt */
     pthread_mutex_lock(&heartbeat->lock);
     if (!wanted && active->batch == batch) atomic_store(&active->told, BLASD_UNWANTED);
@@ -108,62 +150,65 @@ done:
 
 /* Sweeps the store if that is due: soon where jobs have ended since, or there was something to find
  * the last time. Called and left with the lock. */
-static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
-    bool at_work = heartbeat->tally.jobs != heartbeat->lease.swept_jobs;
-    int64_t every = at_work || heartbeat->lease.sweep_found ? SWEEP_SOON_NS : SWEEP_NS;
+static void sweep(struct lease *lease, int64_t now) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
+    bool at_work = heartbeat->tally.jobs != lease->swept_jobs;
+    int64_t every = at_work || lease->sweep_found ? SWEEP_SOON_NS : SWEEP_NS;
     struct blasd_err err = {0};
     int removed;
-    if (heartbeat->lease.swept_ns != 0 && now - heartbeat->lease.swept_ns < every) return;
-    heartbeat->lease.swept_jobs = heartbeat->tally.jobs;
+    if (lease->swept_ns != 0 && now - lease->swept_ns < every) return;
+    lease->swept_jobs = heartbeat->tally.jobs;
     pthread_mutex_unlock(&heartbeat->lock);
-    removed = at_work ? blasd_worker_queue_sweep_at_work(heartbeat->lease.queue, &err)
-                      : blasd_worker_queue_sweep(heartbeat->lease.queue, &err);
+    removed = at_work ? blasd_worker_queue_sweep_at_work(lease->queue, &err)
+                      : blasd_worker_queue_sweep(lease->queue, &err);
     if (removed < 0) blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
-    heartbeat->lease.sweep_found = removed > 0;
-    heartbeat->lease.swept_ns = blasd_clock_ns();
+    lease->sweep_found = removed > 0;
+    lease->swept_ns = blasd_clock_ns();
     pthread_mutex_lock(&heartbeat->lock);
 }
 
 /* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
  * the lease that was renewed last: of a batch that began under a newer one Redis would say that
  * this worker has no business with it, which must not be taken for a cancellation. */
-static bool report_due(const struct blasd_heartbeat *heartbeat, const struct active *active,
-                       int64_t now) {
-    return active->count > 0 && now - active->began_ns >= BLASD_TICK_NS &&
-           heartbeat->epoch == heartbeat->lease.renewed_epoch;
+static bool report_due(const struct lease *lease, const struct active *active, int64_t now) {
+    return active->count > 0 && active->queue == lease->number &&
+           now - active->began_ns >= BLASD_TICK_NS && lease->epoch == lease->renewed_epoch;
 }
 
 /* One round; called and left with the lock. */
-static void tick(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
-    int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
-    if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
+static void tick(struct lease *lease, int64_t every_ns) {
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
+    int64_t now = blasd_clock_ns(), epoch;
+    if (!look_for_redis(lease, now)) return;
+    epoch = lease->epoch;
+    if (epoch == 0 || blasd_heartbeat_lost(heartbeat, lease->number)) return;
     /* a main thread that stands still must not keep its jobs from other workers */
     if (blasd_main_silence(heartbeat) <= blasd_silence_ns(heartbeat) &&
-        (now - heartbeat->lease.renewed_ns >= every_ns ||
-         epoch != heartbeat->lease.renewed_epoch)) {
-        heartbeat->lease.renewed_ns = now;
+        (now - lease->renewed_ns >= every_ns || epoch != lease->renewed_epoch)) {
+        lease->renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
-        renew(heartbeat, epoch);
-        tell_copies(heartbeat);
-        tell_phases(heartbeat, now);
+        renew(lease, epoch);
+        tell_copies(lease);
+        tell_phases(lease, now);
         pthread_mutex_lock(&heartbeat->lock);
     }
     for (int i = 0; i < BLASD_SLOTS; i++) {
         struct active *active = &heartbeat->active[i];
-        if (report_due(heartbeat, active, now)) report_progress(heartbeat, active);
+        if (report_due(lease, active, now)) report_progress(lease, active);
     }
-    sweep(heartbeat, now);
+    sweep(lease, now);
 }
 
 void *blasd_lease_run(void *arg) {
-    struct blasd_heartbeat *heartbeat = arg;
+    struct lease *lease = arg;
+    struct blasd_heartbeat *heartbeat = lease->heartbeat;
     int64_t every_ns = (int64_t)heartbeat->options->queue.limits->lease_ms * BLASD_MS / 4;
     int64_t tick_ns;
     if (every_ns > RENEW_MOST_NS) every_ns = RENEW_MOST_NS;
     tick_ns = every_ns < BLASD_TICK_NS ? every_ns : BLASD_TICK_NS;
     pthread_mutex_lock(&heartbeat->lock);
     while (!heartbeat->stop) {
-        tick(heartbeat, every_ns);
+        tick(lease, every_ns);
         if (!heartbeat->stop) blasd_heartbeat_wait(heartbeat, tick_ns);
     }
     pthread_mutex_unlock(&heartbeat->lock);

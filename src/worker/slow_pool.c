@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/parallel.h"
+#include "queue/worker_queues.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ struct slow_job {
 struct slow_thread {
     struct blasd_slow_pool *pool; /* borrowed */
     struct blasd_batcher batcher; /* the thread's own */
+    struct blasd_worker_queues queues;
     pthread_t handle;
     bool started;
     pthread_cond_t wake;  /* work, the end */
@@ -88,12 +90,15 @@ static int on_sharers(struct blasd_watch *watch) {
 }
 
 /* Runs a job; called without the lock. */
-static int carry(struct blasd_batcher *batcher, struct slow_job *job, struct blasd_err *err) {
+static int carry(struct slow_thread *thread, struct slow_job *job, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &thread->batcher;
     int code;
-    batcher->lost = blasd_heartbeat_lost(batcher->heartbeat);
+    batcher->number = job->claim.queue;
+    batcher->queue = thread->queues.of[batcher->number];
+    batcher->lost = blasd_heartbeat_lost(batcher->heartbeat, batcher->number);
     if (batcher->lost) return 0; /* the queue has handed this job to others */
     code = blasd_batch_run(batcher, &job->item, &job->group, job->claimed_ns, err);
-    if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat);
+    if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat, batcher->number);
     blasd_worker_queue_tidy(batcher->queue);
     return code;
 }
@@ -174,7 +179,7 @@ static void *run(void *arg) {
         }
         job = thread->job = pop(pool);
         pthread_mutex_unlock(&pool->lock);
-        code = carry(&thread->batcher, job, &err);
+        code = carry(thread, job, &err);
         pthread_mutex_lock(&pool->lock);
         if (thread->fading) pool->fading--;
         thread->fading = false;
@@ -340,20 +345,50 @@ void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+#define ALL (-1)
+
+/* With the lock. Whether the job is of that queue, or of any. */
+static bool is_of(const struct slow_job *job, int number) {
+    return job != NULL && (number == ALL || job->claim.queue == number);
+}
+
+static void drop_waiting(struct blasd_slow_pool *pool, int number) {
+    struct slow_job **at = &pool->first;
+    while (*at != NULL) {
+        struct slow_job *job = *at;
+        if (!is_of(job, number)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        pool->waiting--;
+        pool->bytes -= job->group.bytes;
+        free(job);
+    }
+}
+
+static bool is_running(const struct blasd_slow_pool *pool, int number) {
+    for (int i = 0; i < pool->thread_count; i++)
+        if (is_of(pool->threads[i].job, number)) return true;
+    return false;
+}
+
+bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number) {
+    bool busy;
+    pthread_mutex_lock(&pool->lock);
+    drop_waiting(pool, number);
+    if (may_begin(pool)) wake_threads(pool);
+    busy = is_running(pool, number);
+    pthread_mutex_unlock(&pool->lock);
+    return busy;
+}
+
 int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
                           struct blasd_err *err) {
-    bool busy = true;
-    if (main->lost) blasd_heartbeat_give_up(main->heartbeat);
-    pthread_mutex_lock(&pool->lock);
-    for (const struct slow_job *job = pool->first; job != NULL; job = job->next)
-        pool->bytes -= job->group.bytes;
-    free_jobs(pool->first);
-    pool->first = NULL;
-    pool->waiting = 0;
-    pthread_mutex_unlock(&pool->lock);
+    bool busy = blasd_slow_pool_drop(pool, ALL);
     while (busy) {
         pthread_mutex_lock(&pool->lock);
-        busy = pool->running > 0;
+        busy = is_running(pool, ALL);
         if (busy) await_news(pool, 1000);
         pthread_mutex_unlock(&pool->lock);
         blasd_heartbeat_sign(main->heartbeat);
@@ -361,9 +396,20 @@ int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *ma
     return blasd_slow_pool_failed(pool, err);
 }
 
-void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch) {
+int blasd_slow_pool_reach(struct blasd_slow_pool *pool, int number, struct blasd_err *err) {
+    int code = 0;
+    for (int i = 0; code == 0 && i < pool->thread_count; i++) {
+        struct slow_thread *thread = &pool->threads[i];
+        code =
+            blasd_worker_queues_open(&thread->queues, &thread->batcher.options->queue, number, err);
+    }
+    return code;
+}
+
+void blasd_slow_pool_lease(struct blasd_slow_pool *pool, int number, const char *worker,
+                           int64_t epoch) {
     for (int i = 0; i < pool->thread_count; i++)
-        blasd_worker_queue_join(pool->threads[i].batcher.queue, worker, epoch, i + 1);
+        blasd_worker_queue_join(pool->threads[i].queues.of[number], worker, epoch, i + 1);
 }
 
 /* ---- from beginning to end ---- */
@@ -383,7 +429,7 @@ static void pool_free(struct blasd_slow_pool *pool) {
             watch->spare = NULL;
             watch->sharers = NULL;
         }
-        blasd_worker_queue_free(batcher->queue);
+        blasd_worker_queues_release(&thread->queues);
         if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
         blasd_batcher_release(batcher);
         pthread_cond_destroy(&thread->wake);
@@ -406,8 +452,9 @@ static int thread_open(struct slow_thread *thread, const struct blasd_batcher *m
     watch->spare = on_spare;
     watch->sharers = on_sharers;
     watch->owner = thread;
+    thread->queues.count = blasd_queue_count(&options->queue);
     code = options->backend->device_open(options->ordinal, &batcher->device, err);
-    return code != 0 ? code : blasd_worker_queue_open(&options->queue, &batcher->queue, err);
+    return code;
 }
 
 static void pool_init(struct blasd_slow_pool *pool, const struct blasd_batcher *main) {

@@ -21,8 +21,12 @@ void blasd_slow_pool_close(struct blasd_slow_pool *pool); /* takes NULL */
 
 /* The functions below are the main thread's. */
 
-/* The worker has a new lease; the pool is empty. */
-void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch);
+/* Connects its threads to queue `number`; of that one the pool is empty. Errors as of
+ * blasd_worker_queue_open. */
+int blasd_slow_pool_reach(struct blasd_slow_pool *pool, int number, struct blasd_err *err);
+/* The worker has a new lease there. */
+void blasd_slow_pool_lease(struct blasd_slow_pool *pool, int number, const char *worker,
+                           int64_t epoch);
 /* Whether a group made from `items` belongs here: a job of it takes long, or it must run when
  * nothing else does (`group->quarantined`). */
 bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item *items,
@@ -50,8 +54,10 @@ struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]);
 /* Waits for the pool to have room, for up to `ms`. */
 void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms);
-/* Forgets what waits and lets what runs end; where main->lost it is asked to stop, and none of it
- * is recorded but what has been on its way to Redis. */
+/* Forgets what waits of queue `number`; whether something of it still runs, which was asked to stop
+ * where the lease is given up: none of it is recorded but what has been on its way to Redis. */
+bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number);
+/* The same of all, and waits until nothing runs. */
 int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
                           struct blasd_err *err);
 

@@ -9,6 +9,7 @@
 #include "worker/heartbeat.h"
 #include "worker/measure.h"
 #include "worker/runner.h"
+#include "worker/seats.h"
 #include "worker/slow_pool.h"
 
 #include <stdlib.h>
@@ -21,6 +22,9 @@
  * another, nor be overtaken by a job of higher priority. */
 #define CLAIM_NS (250 * BLASD_MS)
 #define SHARED_NS (2 * BLASD_MS) /* the same where it might be another tenant's */
+/* With several queues: what takes longer than this is not to keep from other workers what comes to
+ * the other queues meanwhile. To let go of these costs a connection each. */
+#define LONG_NS 20e6
 
 #define REFRESH_NS (5000 * BLASD_MS)
 
@@ -36,6 +40,7 @@ static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * BLASD_MS, 60
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
+    struct blasd_seats seats;
     struct blasd_slow_pool *pool; /* owned; NULL: all runs on this thread */
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
@@ -53,64 +58,15 @@ static bool stopping(const struct worker *worker) {
     return worker->options->stopping(worker->options->arg);
 }
 
-/* Opens the queue and the heartbeat; waits for a Redis that is away. */
-static int open_queue(struct worker *worker, struct blasd_err *err) {
+/* Starts what goes on beside the main thread. */
+static int start_threads(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
-    int64_t told_ns = 0;
-    for (;;) {
-        int code = 0;
-        *err = (struct blasd_err){0};
-        if (batcher->heartbeat != NULL) blasd_heartbeat_sign(batcher->heartbeat);
-        if (batcher->queue == NULL)
-            code = blasd_worker_queue_open(&worker->options->queue, &batcher->queue, err);
-        if (code == 0 && batcher->heartbeat == NULL)
-            code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
-        if (code == 0 && worker->options->backend->side_by_side)
-            code = blasd_slow_pool_open(batcher, &worker->pool, err);
-        if (code != -(int)BLASD_E_queue_unavailable) return code;
-        if (stopping(worker)) return code;
-        if (worker->options->alive != NULL) worker->options->alive(worker->options->arg);
-        if (told_ns == 0 || blasd_clock_ns() - told_ns > 10000 * BLASD_MS) {
-            told_ns = blasd_clock_ns();
-            blasd_log(BLASD_LOG_WARN, "waiting for Redis: %s", err->detail);
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 100 * BLASD_MS}, NULL);
-    }
-}
-
-/* Takes a new lease, however long Redis is away. False where the worker is to stop before that, or
- * was refused (then *code is not 0). */
-static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) {
-    struct blasd_batcher *batcher = &worker->batcher;
-    const char *name = worker->options->name;
-    int tries = 0;
-    *code = 0;
-    while (!stopping(worker)) {
-        int64_t epoch = 0;
-        char *info = blasd_heartbeat_info(batcher->heartbeat);
-        blasd_heartbeat_sign(batcher->heartbeat);
-        if (info == NULL) {
-            *code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the worker");
-            return false;
-        }
-        *err = (struct blasd_err){0};
-        *code = blasd_worker_queue_register(
-            batcher->queue, name, worker->options->backend->device_class, info, &epoch, err);
-        free(info);
-        if (*code == 0) {
-            blasd_heartbeat_lease(batcher->heartbeat, epoch);
-            if (worker->pool != NULL) blasd_slow_pool_lease(worker->pool, name, epoch);
-            batcher->lost = false;
-            blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", name, batcher->info.id,
-                      batcher->info.name);
-            return true;
-        }
-        if (*code != -(int)BLASD_E_queue_unavailable) return false;
-        if (tries++ == 0) blasd_log(BLASD_LOG_WARN, "cannot register: %s", err->detail);
-        nanosleep(&(struct timespec){.tv_nsec = (tries < 10 ? tries : 10) * 50 * BLASD_MS}, NULL);
-    }
-    *code = 0;
-    return false;
+    int code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
+    if (code != 0) return code;
+    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    return worker->options->backend->side_by_side
+               ? blasd_slow_pool_open(batcher, &worker->pool, err)
+               : 0;
 }
 
 /* A kernel may want its inputs in other dtypes, and take jobs into one call that are not alike. */
@@ -148,6 +104,18 @@ static void note_demand(struct worker *worker) {
     blasd_worker_queue_demand(worker->batcher.queue, none ? 0 : worker->most, claim_bytes(worker));
 }
 
+/* Whether the first groups are so much that other queues would wait for long. */
+static bool takes_long(const struct worker *worker, int groups) {
+    double ns = 0;
+    if (worker->seats.queues.count == 1) return false;
+    for (int g = 0; g < groups && ns < LONG_NS; g++)
+        for (int i = worker->grouping.groups[g].first; i >= 0 && ns < LONG_NS;
+             i = worker->items[i].next)
+            ns += blasd_heartbeat_estimate_ns(worker->batcher.heartbeat, worker->items[i].job.op,
+                                              &worker->items[i].plan);
+    return ns >= LONG_NS;
+}
+
 /* Runs the groups of a claim but for those that the slow pool takes, which get there first. */
 static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
@@ -157,10 +125,13 @@ static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_er
         if (!give_to_pool(worker, &grouping->groups[g], claimed_ns))
             grouping->groups[kept++] = grouping->groups[g];
     note_demand(worker);
+    if (takes_long(worker, kept))
+        blasd_seats_leave_others(&worker->seats, batcher, batcher->number);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
         code = pool_failed(worker, err);
-        if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat)) break;
+        if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat, batcher->number))
+            break;
         code = blasd_batch_run(batcher, worker->items, &grouping->groups[g], claimed_ns, err);
         if (code != 0 || batcher->lost) break;
     }
@@ -192,7 +163,9 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
 
 /* The next claim is larger or smaller than this one by what this one took. */
 static void adapt(struct worker *worker, int count, int64_t took_ns) {
-    int64_t most_ns = blasd_worker_queue_shared(worker->batcher.queue) ? SHARED_NS : CLAIM_NS;
+    int64_t most_ns = blasd_worker_queue_shared(worker->batcher.queue)
+                          ? SHARED_NS
+                          : CLAIM_NS / worker->seats.queues.count; /* each may hold some */
     if (took_ns > most_ns) {
         worker->most = (int)((double)count * (double)most_ns / (double)took_ns);
         if (worker->most < 1) worker->most = 1;
@@ -350,53 +323,67 @@ static void tell_holdings(struct worker *worker) {
     free(ids);
 }
 
-/* One claim and all its work but for the slow pool's. Negative where the worker must end. */
-static int turn(struct worker *worker, struct blasd_err *err) {
+/* One claim at queue `number` and all its work but for the slow pool's; *count: how many jobs came.
+ * Negative where the worker must end. */
+static int claim_at(struct worker *worker, int number, int *count, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_err problem = {0};
-    int count = 0, code;
     int64_t claimed_ns;
-    if (!look_after_pool(worker, &code, err)) return code;
-    if (!blasd_worker_queue_is_idle(batcher->queue)) {
-        code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
-                                        worker->claims, &count, &batcher->lost, &problem);
-        if (code == 0 && !batcher->lost && blasd_worker_queue_moved(batcher->queue))
-            tell_holdings(worker);
-    }
+    int code;
+    batcher->queue = worker->seats.queues.of[number];
+    batcher->number = number;
+    batcher->lost = false;
+    code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
+                                    worker->claims, count, &batcher->lost, &problem);
+    if (code == 0 && !batcher->lost && blasd_worker_queue_moved(batcher->queue))
+        tell_holdings(worker);
     claimed_ns = blasd_clock_ns();
-    if (code == 0 && count > 0 && !batcher->lost) {
-        code = run_claimed(worker, count, claimed_ns, err);
-        adapt(worker, count, blasd_clock_ns() - claimed_ns);
-        if (code == 0 && measure_due(worker, true)) code = step_cost(worker, true, err);
-        return code;
-    }
-    if (code == 0 && !batcher->lost && measure_due(worker, false))
-        return step_cost(worker, false, err);
-    if (code == 0 && !batcher->lost)
-        code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
     if (code != 0) {
-        blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
-        nanosleep(&(struct timespec){.tv_nsec = 100 * BLASD_MS}, NULL);
+        *count = 0;
+        blasd_seats_miss(&worker->seats, batcher, number, &problem);
+        return 0;
     }
+    if (*count > 0 && !batcher->lost) {
+        code = run_claimed(worker, *count, claimed_ns, err);
+        adapt(worker, *count, blasd_clock_ns() - claimed_ns);
+    }
+    if (batcher->lost) blasd_seats_lose(&worker->seats, batcher, number);
+    return code;
+}
+
+/* Goes through the queues until one has jobs, and does these; where none has waits. Negative where
+ * the worker must end. */
+static int turn(struct worker *worker, struct blasd_err *err) {
+    int count = 0, number, code;
+    if (!look_after_pool(worker, &code, err)) return code;
+    while (count == 0 &&
+           (number = blasd_seats_next(&worker->seats, worker->batcher.heartbeat)) >= 0) {
+        bool held;
+        code = claim_at(worker, number, &count, err);
+        if (code != 0) return code;
+        held = worker->seats.held[number];
+        if (!held || stopping(worker)) return 0;
+        if (!blasd_worker_queue_is_idle(worker->seats.queues.of[number])) break;
+    }
+    if (measure_due(worker, count > 0)) return step_cost(worker, count > 0, err);
+    if (count == 0) blasd_seats_wait(&worker->seats, &worker->batcher, WAIT_MS);
     return 0;
 }
 
 static int work(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     bool told = false;
-    int code = 0;
-    batcher->lost = true; /* no lease yet */
     while (!stopping(worker)) {
+        int code;
         blasd_heartbeat_sign(batcher->heartbeat);
-        if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
-        if (batcher->lost) {
-            if (told) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");
-            if (worker->pool != NULL) code = blasd_slow_pool_empty(worker->pool, batcher, err);
-            if (code != 0) return code;
-            if (!take_lease(worker, &code, err)) return code;
-            if (!told) worker->options->ready(worker->options->arg);
-            told = true;
+        code = blasd_seats_care(&worker->seats, batcher, worker->pool, err);
+        if (code != 0) return code;
+        if (!blasd_seats_any(&worker->seats)) {
+            nanosleep(&(struct timespec){.tv_nsec = 20 * BLASD_MS}, NULL);
+            continue;
         }
+        if (!told) worker->options->ready(worker->options->arg);
+        told = true;
         refresh(worker);
         code = turn(worker, err);
         if (code != 0) return code;
@@ -432,6 +419,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     struct blasd_err ignored;
     int code, drained = 0;
     raise_descriptors();
+    blasd_seats_init(&worker.seats, options);
     blasd_batcher_init(batcher, options->queue.limits);
     batcher->options = options;
     code = make_rooms(&worker, err);
@@ -441,13 +429,11 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     watch_memory(&worker, true);
     code = backend->device_info(batcher->device, false, &batcher->info, err);
     if (code != 0) goto done;
-    code = open_queue(&worker, err);
-    if (code == -(int)BLASD_E_queue_unavailable) code = 0; /* told to stop while it waited */
-    if (code != 0 || batcher->heartbeat == NULL) goto done;
-    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    code = start_threads(&worker, err);
+    if (code != 0) goto done;
     begin_cost(&worker);
     code = work(&worker, err);
-    if (code != 0) batcher->lost = true; /* what the slow pool runs is to stop */
+    if (code != 0) blasd_heartbeat_give_up_all(batcher->heartbeat); /* the slow pool is to stop */
     if (worker.pool != NULL) drained = blasd_slow_pool_empty(worker.pool, batcher, &ignored);
     if (code == 0 && drained != 0) {
         code = drained;
@@ -458,11 +444,10 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code != -(int)BLASD_E_device_error) note_end(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
-    /* where this does not arrive the lease lapses by itself */
-    blasd_worker_queue_release(batcher->queue, &ignored);
+    blasd_seats_give_back(&worker.seats);
 done:
     blasd_heartbeat_stop(batcher->heartbeat);
-    blasd_worker_queue_free(batcher->queue);
+    blasd_seats_release(&worker.seats);
     blasd_parallel_dismiss();
     watch_memory(&worker, false);
     if (batcher->device != NULL) backend->device_close(batcher->device);

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,8 @@ def keys(redis):
         found |= {key.decode(errors="replace") for key in page}
         if cursor == b"0":
             break
-    return sorted({":".join(key.split(":")[:2]) for key in found} - {"{blasd}:gone"})  # which is two numbers, for good
+    short = {re.match(r"(\{[^}]*\})?:?[^:]*", key).group() for key in found}
+    return sorted(key for key in short if not key.endswith("}:gone"))  # which is two numbers, for good
 
 
 def unused(path):
@@ -121,7 +123,7 @@ class Run:
             self.keys.append(made.stdout.decode().strip())
         if self.keys:
             options += ["--keys", str(file)]
-        self.service = Service(folder / "service", "--workers", str(arguments.workers), *options, *arguments.option,
+        self.service = Service(folder / "service", "--workers", str(arguments.workers), "--queues", str(arguments.queues), *options, *arguments.option,
                                env=self.clock.environment())
         self.service.headers = self.tenants()[0]
         self.disk = faults.Disk.mount(self.service, arguments.disk) if arguments.disk else None
@@ -167,7 +169,8 @@ class Run:
     def totals(self):
         """What Redis counted: {op: (submitted, ended)}."""
         redis = Redis(self.service)
-        words = [word.decode() for word in redis("HGETALL", "{blasd}:totals")]
+        tags = ["{blasd}"] + [f"{{blasd:{number}}}" for number in range(1, self.arguments.queues)]
+        words = [word.decode() for tag in tags for word in redis("HGETALL", f"{tag}:totals")]
         redis.close()
         counted = {}
         for name, value in zip(words[::2], words[1::2]):
@@ -247,6 +250,7 @@ def parse(words):
     parser.add_argument("--faults", type=lambda text: text.split(","), default=None)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--tenants", type=int, default=2, help="1: without keys")
+    parser.add_argument("--queues", type=int, default=1, help="whose homes the tenants are")
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--rate", type=float, default=250, help="jobs a second, at most")
     parser.add_argument("--graphs", action="store_true", help="no other jobs than graphs")

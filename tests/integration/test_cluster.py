@@ -42,14 +42,15 @@ def make(tmp_path):
 class Cluster:
     """Masters that share the slots, each with as many replicas; `home` is where api and workers belong."""
 
-    def __init__(self, make, masters=3, replicas=0, node_timeout_ms=15000, more=()):
+    def __init__(self, make, masters=3, replicas=0, node_timeout_ms=15000, more=(), full_coverage="yes"):
         count = masters * (1 + replicas)
         self.ports, buses = free_ports(count), free_ports(count)
         self.home, self.nodes = make("home"), [make(f"node{i}") for i in range(count)]
         for node, port, bus in zip(self.nodes, self.ports, buses):
             node.port = port
             node.options = ("--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(bus),
-                            "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0", *more)
+                            "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0",
+                            "--cluster-require-full-coverage", full_coverage, *more)
             if more:
                 node.options = ("--tls-port", *node.options[1:])
             node.up(*node.options)
@@ -83,10 +84,10 @@ class Cluster:
         found = [node for node in self.alive() if said == {node.id.encode()}]
         return found[0] if found else None
 
-    def move(self):
-        """The queue's slot to another master; returns that."""
+    def move(self, target=None):
+        """The queue's slot to that master, or to another one; returns it."""
         source = wait_for(self.owner)
-        target = next(node for node in self.alive() if node is not source and node.ask("ROLE")[0] == b"master")
+        target = target or next(node for node in self.alive() if node is not source and node.ask("ROLE")[0] == b"master")
         target.ask("CLUSTER", "SETSLOT", self.slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", self.slot, "MIGRATING", target.id)
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", self.slot, 100):

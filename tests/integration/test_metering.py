@@ -13,7 +13,7 @@ import uuid
 
 import numpy as np
 import pytest
-from service import BLASD, Service, safetensors, TYPES, wait_for
+from service import BLASD, QUEUES, Service, safetensors, TYPES, wait_for
 from test_tenants import keys
 
 
@@ -29,7 +29,8 @@ class Meter:
     def __init__(self, service, to, *options, env=None):
         self.log = open(service.folder / "meter-log", "ab")
         self.process = subprocess.Popen([BLASD, "meter", "--redis", redis_of(service), "--to", to, *options],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(env or {})})
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env={**os.environ, "BLASD_QUEUES": str(QUEUES), **(env or {})})
 
         Meter.made.append(self)
 
@@ -224,11 +225,16 @@ def redis_cli(service, *words):
 
 
 def test_a_stream_of_redis_and_the_end_of_it(make_service):
+    """Of several queues each has its own."""
     service = make_service()
+    tags = ["{blasd}"] + [f"{{blasd:{n}}}" for n in range(1, QUEUES)]
+
+    def rows():
+        return [row for tag in tags for row in redis_cli(service, "XRANGE", f"{tag}:cloudevents", "-", "+")]
     with metered(service, "redis") as meter:
         ids = some_jobs(service, 12)
-        wait_for(lambda: len(redis_cli(service, "XRANGE", "{blasd}:cloudevents", "-", "+")) >= len(ids))
-        events = [json.loads(fields[1]) for _, fields in redis_cli(service, "XRANGE", "{blasd}:cloudevents", "-", "+")]
+        wait_for(lambda: len(rows()) >= len(ids))
+        events = [json.loads(fields[1]) for _, fields in rows()]
         check_against_documents(service, events, ids)
         second = Meter(service, "redis")
         assert second.process.wait(60) == 1 and "another process" in (service.folder / "meter-log").read_text()
@@ -239,8 +245,9 @@ def test_a_stream_of_redis_and_the_end_of_it(make_service):
     last = Meter(service, "redis", "--end").ready()
     assert last.process.wait(60) == 0
     some_jobs(service, 2)
-    assert redis_cli(service, "XLEN", "{blasd}:cloudevents") == len(ids) + len(more)
-    assert redis_cli(service, "EXISTS", "{blasd}:metered") == 0 and redis_cli(service, "XLEN", "{blasd}:usage") == 0
+    assert len(rows()) == len(ids) + len(more)
+    for tag in tags:
+        assert redis_cli(service, "EXISTS", f"{tag}:metered") == 0 and redis_cli(service, "XLEN", f"{tag}:usage") == 0
 
 
 def test_tenants_see_their_own(tmp_path):

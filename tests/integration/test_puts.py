@@ -12,7 +12,7 @@ import urllib.parse
 import blasd
 import numpy as np
 import pytest
-from service import API, BLASD, TYPES, Redis, Service, npy, safetensors, wait_for
+from service import API, BLASD, ONE_QUEUE, TYPES, Redis, Service, npy, safetensors, wait_for
 from test_tenants import keys
 from test_urls import signed, store  # noqa: F401  (a fixture)
 
@@ -386,7 +386,7 @@ def test_a_job_that_is_forgotten_is_not_put_any_more(putting, server):
 def test_room_is_limited_in_all_and_for_one_host(make_service, server):
     other = Server()
     held = threading.Event()
-    service = make_service("--outgoing-hosts", f"{server.base},{other.base}", "--limit", "puts=20")
+    service = make_service("--outgoing-hosts", f"{server.base},{other.base}", "--limit", "puts=20", *ONE_QUEUE)
     server.answers["/held.npy"] = lambda handler: held.wait(60)
     for _ in range(2):  # a tenth of it
         assert post(service, {"c": f"{server.base}/held.npy"}).status == 200
@@ -400,7 +400,7 @@ def test_room_is_limited_in_all_and_for_one_host(make_service, server):
 
 def test_a_tenants_puts_are_its_own(make_service, server, tmp_path):
     path, secret = keys(tmp_path, one={"tenant": "one"}, two={"tenant": "two"})
-    service = make_service("--keys", path, "--outgoing-hosts", server.base, "--limit", "puts=10")
+    service = make_service("--keys", path, "--outgoing-hosts", server.base, "--limit", "puts=10", *ONE_QUEUE)
     service.headers = {"Authorization": f"Bearer {secret['one']}"}
     held = threading.Event()
     server.answers["/tenant-one.npy"] = lambda handler: held.wait(60)
