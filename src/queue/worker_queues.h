@@ -1,7 +1,7 @@
 /* One thread's connections to the queues of a deployment, one to each, and the wait at several.
  *
  * Each connection is a whole one (worker_queue.h) that knows of no other; one that cannot be made
- * yet is missing. Read next: ../worker/seats.h. */
+ * yet is missing. Read next: ../worker/registrations.h. */
 #ifndef BLASD_QUEUE_WORKER_QUEUES_H
 #define BLASD_QUEUE_WORKER_QUEUES_H
 

@@ -8,8 +8,8 @@
 #include "worker/group.h"
 #include "worker/heartbeat.h"
 #include "worker/measure.h"
+#include "worker/registrations.h"
 #include "worker/runner.h"
-#include "worker/seats.h"
 #include "worker/slow_pool.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * BLASD_MS, 60
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
-    struct blasd_seats seats;
+    struct blasd_registrations registered;
     struct blasd_slow_pool *pool; /* owned; NULL: all runs on this thread */
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
@@ -107,7 +107,7 @@ static void note_demand(struct worker *worker) {
 /* Whether the first groups are so much that other queues would wait for long. */
 static bool takes_long(const struct worker *worker, int groups) {
     double ns = 0;
-    if (worker->seats.queues.count == 1) return false;
+    if (worker->registered.queues.count == 1) return false;
     for (int g = 0; g < groups && ns < LONG_NS; g++)
         for (int i = worker->grouping.groups[g].first; i >= 0 && ns < LONG_NS;
              i = worker->items[i].next)
@@ -126,7 +126,7 @@ static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_er
             grouping->groups[kept++] = grouping->groups[g];
     note_demand(worker);
     if (takes_long(worker, kept))
-        blasd_seats_leave_others(&worker->seats, batcher, batcher->number);
+        blasd_registrations_leave_others(&worker->registered, batcher, batcher->number);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
         code = pool_failed(worker, err);
@@ -165,7 +165,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
 static void adapt(struct worker *worker, int count, int64_t took_ns) {
     int64_t most_ns = blasd_worker_queue_shared(worker->batcher.queue)
                           ? SHARED_NS
-                          : CLAIM_NS / worker->seats.queues.count; /* each may hold some */
+                          : CLAIM_NS / worker->registered.queues.count; /* each may hold some */
     if (took_ns > most_ns) {
         worker->most = (int)((double)count * (double)most_ns / (double)took_ns);
         if (worker->most < 1) worker->most = 1;
@@ -330,7 +330,7 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
     struct blasd_err problem = {0};
     int64_t claimed_ns;
     int code;
-    batcher->queue = worker->seats.queues.of[number];
+    batcher->queue = worker->registered.queues.of[number];
     batcher->number = number;
     batcher->lost = false;
     code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
@@ -340,14 +340,14 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
     claimed_ns = blasd_clock_ns();
     if (code != 0) {
         *count = 0;
-        blasd_seats_miss(&worker->seats, batcher, number, &problem);
+        blasd_registrations_miss(&worker->registered, batcher, number, &problem);
         return 0;
     }
     if (*count > 0 && !batcher->lost) {
         code = run_claimed(worker, *count, claimed_ns, err);
         adapt(worker, *count, blasd_clock_ns() - claimed_ns);
     }
-    if (batcher->lost) blasd_seats_lose(&worker->seats, batcher, number);
+    if (batcher->lost) blasd_registrations_lose(&worker->registered, batcher, number);
     return code;
 }
 
@@ -356,17 +356,17 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
 static int turn(struct worker *worker, struct blasd_err *err) {
     int count = 0, number, code;
     if (!look_after_pool(worker, &code, err)) return code;
-    while (count == 0 &&
-           (number = blasd_seats_next(&worker->seats, worker->batcher.heartbeat)) >= 0) {
+    while (count == 0 && (number = blasd_registrations_next(&worker->registered,
+                                                            worker->batcher.heartbeat)) >= 0) {
         bool held;
         code = claim_at(worker, number, &count, err);
         if (code != 0) return code;
-        held = worker->seats.held[number];
+        held = worker->registered.held[number];
         if (!held || stopping(worker)) return 0;
-        if (!blasd_worker_queue_is_idle(worker->seats.queues.of[number])) break;
+        if (!blasd_worker_queue_is_idle(worker->registered.queues.of[number])) break;
     }
     if (measure_due(worker, count > 0)) return step_cost(worker, count > 0, err);
-    if (count == 0) blasd_seats_wait(&worker->seats, &worker->batcher, WAIT_MS);
+    if (count == 0) blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS);
     return 0;
 }
 
@@ -376,9 +376,9 @@ static int work(struct worker *worker, struct blasd_err *err) {
     while (!stopping(worker)) {
         int code;
         blasd_heartbeat_sign(batcher->heartbeat);
-        code = blasd_seats_care(&worker->seats, batcher, worker->pool, err);
+        code = blasd_registrations_care(&worker->registered, batcher, worker->pool, err);
         if (code != 0) return code;
-        if (!blasd_seats_any(&worker->seats)) {
+        if (!blasd_registrations_any(&worker->registered)) {
             nanosleep(&(struct timespec){.tv_nsec = 20 * BLASD_MS}, NULL);
             continue;
         }
@@ -419,7 +419,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     struct blasd_err ignored;
     int code, drained = 0;
     raise_descriptors();
-    blasd_seats_init(&worker.seats, options);
+    blasd_registrations_init(&worker.registered, options);
     blasd_batcher_init(batcher, options->queue.limits);
     batcher->options = options;
     code = make_rooms(&worker, err);
@@ -444,10 +444,10 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code != -(int)BLASD_E_device_error) note_end(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
-    blasd_seats_give_back(&worker.seats);
+    blasd_registrations_give_back(&worker.registered);
 done:
     blasd_heartbeat_stop(batcher->heartbeat);
-    blasd_seats_release(&worker.seats);
+    blasd_registrations_release(&worker.registered);
     blasd_parallel_dismiss();
     watch_memory(&worker, false);
     if (batcher->device != NULL) backend->device_close(batcher->device);
