@@ -153,6 +153,25 @@ void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *wor
                     blasd_cost_launch_s(cost));
 }
 
+static void adopt_curve(struct blasd_cost_curve *curve, const struct blasd_cost_curve *learnt) {
+    int measured = curve->measured;
+    double known = curve->count > 0 ? curve->points[curve->count - 1].flops : 0;
+    for (int i = 0; i < learnt->count; i++) {
+        const struct blasd_cost_point *point = &learnt->points[i];
+        if (point->flops >= NEAR * known)
+            blasd_cost_add(curve, point->flops, point->alone_s, point->each_s);
+    }
+    curve->measured = measured;
+}
+
+void blasd_cost_adopt(struct blasd_cost *cost, const struct blasd_cost *learnt) {
+    for (int op = 0; op < BLASD_OPS_MOST; op++) {
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
+            adopt_curve(&cost->curves[op][p], &learnt->curves[op][p]);
+        if (learnt->early[op] > 0) cost->early[op] = learnt->early[op];
+    }
+}
+
 double blasd_cost_launch_s(const struct blasd_cost *cost) {
     double least = 0;
     for (int op = 0; op < BLASD_OPS_MOST; op++)

@@ -95,6 +95,9 @@ bool blasd_cost_predict_steps(const struct blasd_cost *cost, const struct blasd_
  * Does nothing where the device has not been measured. */
 void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds);
 
+/* Takes over what `learnt` has of larger sizes than are known here, and of work that ends early. */
+void blasd_cost_adopt(struct blasd_cost *cost, const struct blasd_cost *learnt);
+
 /* For people: the least that any call takes, and the best rate of any operation, in operations a
  * second. 0: not known. */
 double blasd_cost_launch_s(const struct blasd_cost *cost);

@@ -27,7 +27,7 @@ static json_t *points_json(const struct blasd_cost_curve *curve) {
 }
 
 json_t *blasd_cost_json(const struct blasd_cost *cost) {
-    json_t *curves = json_object();
+    json_t *curves = json_object(), *early = json_object();
     for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++) {
         json_t *of_op = json_object();
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
@@ -36,11 +36,14 @@ json_t *blasd_cost_json(const struct blasd_cost *cost) {
                                     points_json(&cost->curves[op][p]));
         if (json_object_size(of_op) > 0) json_object_set(curves, blasd_ops[op]->name, of_op);
         json_decref(of_op);
+        if (cost->early[op] > 0)
+            json_object_set_new(early, blasd_ops[op]->name, figure(cost->early[op]));
     }
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "copy_gbytes_s", figure(cost->copy_bytes_s / 1e9),
-                     "upload_gbytes_s", figure(cost->upload_bytes_s / 1e9), "download_gbytes_s",
-                     figure(cost->download_bytes_s / 1e9), "launch_us",
-                     figure(blasd_cost_launch_s(cost) * 1e6), "curves", curves);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o}", "copy_gbytes_s", figure(cost->copy_bytes_s / 1e9),
+        "upload_gbytes_s", figure(cost->upload_bytes_s / 1e9), "download_gbytes_s",
+        figure(cost->download_bytes_s / 1e9), "launch_us", figure(blasd_cost_launch_s(cost) * 1e6),
+        "curves", curves, "ends_early", early);
 }
 
 char *blasd_cost_write(const struct blasd_cost *cost) {
@@ -71,6 +74,17 @@ static bool read_curves(const json_t *curves, struct blasd_cost *ret) {
     return true;
 }
 
+static bool read_early(const json_t *early, struct blasd_cost *ret) {
+    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++) {
+        const json_t *part = json_object_get(early, blasd_ops[op]->name);
+        double value = json_number_value(part);
+        if (part == NULL) continue;
+        if (!(value > 0 && value <= 1)) return false;
+        ret->early[op] = value;
+    }
+    return true;
+}
+
 /* 0 where it is not there; -1 where it is no rate. */
 static double read_rate(const json_t *root, const char *name) {
     const json_t *member = json_object_get(root, name);
@@ -84,7 +98,8 @@ bool blasd_cost_read_object(const json_t *root, struct blasd_cost *ret) {
                                .upload_bytes_s = read_rate(root, "upload_gbytes_s"),
                                .download_bytes_s = read_rate(root, "download_gbytes_s")};
     if (json_is_object(curves) && ret->copy_bytes_s > 0 && ret->upload_bytes_s >= 0 &&
-        ret->download_bytes_s >= 0 && read_curves(curves, ret))
+        ret->download_bytes_s >= 0 && read_curves(curves, ret) &&
+        read_early(json_object_get(root, "ends_early"), ret))
         return true;
     *ret = (struct blasd_cost){0};
     return false;

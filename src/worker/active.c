@@ -86,8 +86,17 @@ void blasd_heartbeat_kept(struct blasd_heartbeat *heartbeat, const char (*ids)[B
 }
 
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost) {
+    struct blasd_cost before;
     pthread_mutex_lock(&heartbeat->lock);
+    before = heartbeat->cost;
     heartbeat->cost = *cost;
+    blasd_cost_adopt(&heartbeat->cost, &before);
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
+void blasd_heartbeat_learnt(struct blasd_heartbeat *heartbeat, struct blasd_cost *ret) {
+    pthread_mutex_lock(&heartbeat->lock);
+    *ret = heartbeat->cost;
     pthread_mutex_unlock(&heartbeat->lock);
 }
 

@@ -1,5 +1,7 @@
-/* DIR/DEVICE keeps the costs as JSON. DIR/DEVICE.tries says how often measuring began and has not
- * ended. */
+/* DIR/DEVICE keeps the costs as JSON, DIR/DEVICE.learnt what jobs have added to them, which goes
+ * when the device is measured anew. DIR/DEVICE.tries says how often measuring began and has not
+ * ended.
+ */
 #include "worker/cost_file.h"
 
 #include "base/file.h"
@@ -14,6 +16,7 @@
 
 #define NAME_MOST 64
 #define TRIES ".tries"
+#define LEARNT ".learnt"
 #define TRIES_MOST '3'
 
 /* All that the figures depend on. */
@@ -33,28 +36,25 @@ static void make_name(const struct blasd_device_info *info, const char *what,
         if (*at == ':') *at = '.';
 }
 
-bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
-                          const char *version, struct blasd_cost *ret) {
+static bool load(const char *dir, const struct blasd_device_info *info, const char *what,
+                 const char *version, struct blasd_cost *ret) {
     char name[NAME_MOST], key[BLASD_KEPT_KEY], *text;
     bool good;
-    *ret = (struct blasd_cost){0};
-    if (dir == NULL) return false;
-    make_name(info, "", name);
+    make_name(info, what, name);
     make_key(info, version, key);
     text = blasd_kept_load(dir, name, key, BLASD_COST_TEXT_MOST);
     if (text == NULL) return false;
-    good = blasd_cost_read(text, strlen(text), ret, NULL) == 0 && blasd_cost_known(ret);
+    good = blasd_cost_read(text, strlen(text), ret, NULL) == 0;
     free(text);
     return good;
 }
 
-int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, const char *version,
-                         const struct blasd_cost *cost, struct blasd_err *err) {
+static int save(const char *dir, const struct blasd_device_info *info, const char *what,
+                const char *version, const struct blasd_cost *cost, struct blasd_err *err) {
     char name[NAME_MOST], key[BLASD_KEPT_KEY], *text;
     int code = 0;
-    if (dir == NULL) return 0;
     text = blasd_cost_write(cost);
-    make_name(info, "", name);
+    make_name(info, what, name);
     make_key(info, version, key);
     if (text == NULL)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the measured costs");
@@ -63,6 +63,43 @@ int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, 
                           dir, name, strerror(errno));
     free(text);
     return code;
+}
+
+static void remove_file(const char *dir, const struct blasd_device_info *info, const char *what) {
+    char path[PATH_MAX], name[NAME_MOST];
+    make_name(info, what, name);
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) < PATH_MAX) unlink(path);
+}
+
+bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
+                          const char *version, struct blasd_cost *ret) {
+    struct blasd_cost learnt;
+    *ret = (struct blasd_cost){0};
+    if (dir == NULL || !load(dir, info, "", version, ret) || !blasd_cost_known(ret)) return false;
+    if (load(dir, info, LEARNT, version, &learnt)) blasd_cost_adopt(ret, &learnt);
+    return true;
+}
+
+int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, const char *version,
+                         const struct blasd_cost *cost, struct blasd_err *err) {
+    if (dir == NULL) return 0;
+    remove_file(dir, info, LEARNT);
+    return save(dir, info, "", version, cost, err);
+}
+
+int blasd_cost_file_learnt(const char *dir, const struct blasd_device_info *info,
+                           const char *version, const struct blasd_cost *cost,
+                           struct blasd_err *err) {
+    struct blasd_cost learnt = *cost;
+    if (dir == NULL) return 0;
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
+            struct blasd_cost_curve *curve = &learnt.curves[op][p];
+            curve->count -= curve->measured;
+            memmove(curve->points, curve->points + curve->measured,
+                    (size_t)curve->count * sizeof *curve->points);
+        }
+    return save(dir, info, LEARNT, version, &learnt, err);
 }
 
 bool blasd_cost_file_begin(const char *dir, const struct blasd_device_info *info) {
@@ -78,7 +115,5 @@ bool blasd_cost_file_begin(const char *dir, const struct blasd_device_info *info
 }
 
 void blasd_cost_file_end(const char *dir, const struct blasd_device_info *info) {
-    char path[PATH_MAX], name[NAME_MOST];
-    make_name(info, TRIES, name);
-    if (dir != NULL && snprintf(path, sizeof path, "%s/%s", dir, name) < PATH_MAX) unlink(path);
+    if (dir != NULL) remove_file(dir, info, TRIES);
 }

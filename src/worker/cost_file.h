@@ -7,7 +7,7 @@
 #include "core/cost.h"
 #include "core/kernel.h"
 
-/* Reads what `dir` holds for the device. False where there is nothing, it is of another device,
+/* Reads what `dir` holds for the device, with what jobs have taught. False where there is nothing, it is of another device,
  * library or version, too old, or cannot be read. */
 bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
                           const char *version, struct blasd_cost *ret);
@@ -15,6 +15,12 @@ bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
  * not at all. */
 int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, const char *version,
                          const struct blasd_cost *cost, struct blasd_err *err);
+
+/* Writes, beside what was measured, what has come to it from jobs since: it is read with that, and
+ * goes with it. */
+int blasd_cost_file_learnt(const char *dir, const struct blasd_device_info *info,
+                           const char *version, const struct blasd_cost *cost,
+                           struct blasd_err *err);
 
 /* Notes that measuring begins. False where it began so often before without an end that it is
  * better left: it may be what ends the worker. */

@@ -258,6 +258,18 @@ static void begin_cost(struct worker *worker) {
     worker->idle_ns = worker->measure_ns = blasd_clock_ns();
 }
 
+/* What jobs have taught, for the next start. */
+static void keep_learnt(const struct worker *worker) {
+    const struct blasd_worker_options *options = worker->options;
+    struct blasd_cost cost;
+    struct blasd_err err = {0};
+    blasd_heartbeat_learnt(worker->batcher.heartbeat, &cost);
+    if (options->measure && blasd_cost_known(&cost) &&
+        blasd_cost_file_learnt(options->kept_in, &worker->batcher.info, options->version, &cost,
+                               &err) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+}
+
 /* Measuring was survived so far. */
 static void note_end(const struct worker *worker) {
     if (worker->measure != NULL)
@@ -442,6 +454,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     blasd_slow_pool_close(worker.pool);
     worker.pool = NULL;
     if (code != -(int)BLASD_E_device_error) note_end(&worker);
+    if (code == 0) keep_learnt(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
     blasd_registrations_give_back(&worker.registered);

@@ -107,6 +107,26 @@ def start_with(service, cpu=CPU, card=CARD):
     return service
 
 
+def test_what_jobs_teach_is_known_after_a_new_start(with_card):
+    service = with_card().start()
+    wait_for(lambda: measured(service), "both devices measured")
+    wait_for((service.folder / "data" / "measured" / "cpu.0").exists, "a file for cpu.0")
+
+    def largest():
+        return max(row[0] for row in devices(service)["cpu"]["cost"]["curves"]["matmul"]["float64"])
+    before = largest()
+    n = math.ceil((before * 4 / 2) ** (1 / 3))  # four times the work of what was measured
+    ask = json.dumps({"op": "matmul", "inputs": {"a": {"eye": n}, "b": {"eye": n}}, "device": "cpu", "results": []})
+    answer = service.request("POST", "/jobs?wait=60", ask, {"Content-Type": "application/json"})
+    assert answer.status == 200 and answer.json()["state"] == "succeeded", answer.body
+    wait_for(lambda: largest() > 3 * before, "the job has told")
+    learnt = largest()
+    service.stop()
+    service.start()
+    wait_for(lambda: measured(service), "both devices known again")
+    assert largest() == learnt
+
+
 def sent(service):
     """Jobs queued for the CPU, and for the card."""
     metrics = service.metrics()

@@ -226,6 +226,29 @@ static void jobs_that_run_go_on_from_what_was_measured(void **state) {
         assert_true(curve->points[i].flops > curve->points[i - 1].flops);
 }
 
+static void what_was_learnt_is_added_to_what_is_measured_anew(void **state) {
+    struct blasd_cost before = device(), cost = device();
+    struct blasd_cost_curve *curve = &cost.curves[1][BLASD_COST_FLOAT64];
+    int measured = curve->measured;
+    (void)state;
+    learn(&before, 1, 1e9, 0.1);
+    learn(&before, 3, 1e9, 1);
+    before.early[1] = 0.5;
+    curve->points[measured - 1].alone_s *= 2;
+    blasd_cost_adopt(&cost, &before);
+    assert_int_equal(curve->measured, measured);
+    assert_int_equal(curve->count, measured + 1); /* what was measured stands */
+    assert_true(curve->points[measured - 1].alone_s >
+                before.curves[1][BLASD_COST_FLOAT64].points[measured - 1].alone_s);
+    assert_near(predict(&cost, 1e9, 1, 0).alone_s, 0.1 + BLASD_COST_JOB_S);
+    assert_true(cost.early[1] == 0.5);
+    assert_int_equal(cost.curves[3][BLASD_COST_FLOAT64].measured, 0);
+    blasd_cost_adopt(&cost, &before); /* nothing twice */
+    assert_int_equal(curve->count, measured + 1);
+    learn(&cost, 1, 1e9, 0.05);
+    assert_near(predict(&cost, 1e9, 1, 0).alone_s, 0.05 + BLASD_COST_JOB_S);
+}
+
 /* Nobody wrote samples for it. */
 static void an_operation_that_came_later(void **state) {
     struct blasd_cost cost = device(), none = {0};
@@ -307,6 +330,7 @@ int main(void) {
         cmocka_unit_test(steps_one_after_the_other),
         cmocka_unit_test(figures_for_people),
         cmocka_unit_test(jobs_that_run_go_on_from_what_was_measured),
+        cmocka_unit_test(what_was_learnt_is_added_to_what_is_measured_anew),
         cmocka_unit_test(an_operation_that_came_later),
         cmocka_unit_test(what_ends_early_as_a_rule),
     };

@@ -20,9 +20,11 @@ static void there_and_back(void **state) {
         assert_true(blasd_cost_add(&cost.curves[0][0], pow(10, i + 3), pow(10, i - 6), 5e-7));
         assert_true(blasd_cost_add(&cost.curves[3][1], i + 1, 1e-12 * (i + 1), 1e-12));
     }
+    cost.early[1] = 0.125;
     text = blasd_cost_write(&cost);
     assert_non_null(text);
     assert_int_equal(blasd_cost_read(text, strlen(text), &read, NULL), 0);
+    assert_true(read.early[1] == 0.125 && read.early[0] == 0);
     assert_true(fabs(read.copy_bytes_s - cost.copy_bytes_s) <= 1e-3 * cost.copy_bytes_s);
     assert_true(read.upload_bytes_s == 25e9 && read.download_bytes_s == 0);
     for (int op = 0; op < BLASD_OPS_MOST; op++)
@@ -46,11 +48,13 @@ static void all_that_can_be_fits(void **state) {
     struct blasd_cost cost = {.copy_bytes_s = 12.3456789e9};
     char *text;
     (void)state;
-    for (int op = 0; op < BLASD_OPS_MOST; op++)
+    for (int op = 0; op < BLASD_OPS_MOST; op++) {
+        cost.early[op] = 0.0123456789;
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
             for (int i = 0; i < BLASD_COST_POINTS; i++)
                 assert_true(blasd_cost_add(&cost.curves[op][p], 1.2345678e100 * (i + 1),
                                            1.23456789e-7 * (i + 1), 1.23456789e-9));
+    }
     text = blasd_cost_write(&cost);
     assert_non_null(text);
     assert_true(strlen(text) <= BLASD_COST_TEXT_MOST);
@@ -74,6 +78,9 @@ static void what_is_refused(void **state) {
         "{\"copy_gbytes_s\":1,\"curves\":[]}",
         "{\"copy_gbytes_s\":1,\"upload_gbytes_s\":-1,\"curves\":{}}",
         "{\"copy_gbytes_s\":1,\"download_gbytes_s\":\"fast\",\"curves\":{}}",
+        "{\"copy_gbytes_s\":1,\"curves\":{},\"ends_early\":{\"matmul\":0}}",
+        "{\"copy_gbytes_s\":1,\"curves\":{},\"ends_early\":{\"matmul\":1.5}}",
+        "{\"copy_gbytes_s\":1,\"curves\":{},\"ends_early\":{\"matmul\":\"1\"}}",
         WITH("[[1,1]]"),
         WITH("[[1,1,1,1]]"),
         WITH("[[1,1,\"1\"]]"),

@@ -164,6 +164,8 @@ static int teardown_folder(void **state) {
     (void)state;
     snprintf(path, sizeof path, "%s/cuda.1", dir);
     unlink(path);
+    snprintf(path, sizeof path, "%s/cuda.1.learnt", dir);
+    unlink(path);
     rmdir(dir);
     return rmdir(folder); /* nothing else may be left */
 }
@@ -207,6 +209,40 @@ static void kept_and_found(void **state) {
     other = known;
     snprintf(other.id, sizeof other.id, "cuda:2");
     assert_false(blasd_cost_file_load(dir, &other, "1.0", &read));
+}
+
+/* What jobs have taught stays with the measurement that it came to, and goes with it. */
+static void what_was_learnt(void **state) {
+    const struct blasd_cost_work large = {.flops = 1e9, .items = 1},
+                                 short_of = {.flops = 1e9, .items = 1, .ends_early = true};
+    struct blasd_cost cost = some_cost(), read;
+    struct blasd_device_info other = known;
+    (void)state;
+    blasd_cost_learn(&cost, &large, 2);
+    blasd_cost_learn(&cost, &short_of, 0.5);
+    assert_int_equal(blasd_cost_file_learnt(dir, &known, "1.0", &cost, &err), 0);
+    assert_false(blasd_cost_file_load(dir, &known, "1.0", &read)); /* it is nothing by itself */
+    assert_int_equal(blasd_cost_file_save(dir, &known, "1.0", &cost, &err), 0);
+    cost = some_cost();
+    assert_int_equal(blasd_cost_file_save(dir, &known, "1.0", &cost, &err), 0);
+    assert_true(blasd_cost_file_load(dir, &known, "1.0", &read));
+    assert_int_equal(read.curves[0][0].count, 1);
+    blasd_cost_learn(&cost, &large, 2);
+    blasd_cost_learn(&cost, &short_of, 0.5);
+    assert_int_equal(blasd_cost_file_learnt(dir, &known, "1.0", &cost, &err), 0);
+    assert_true(blasd_cost_file_load(dir, &known, "1.0", &read));
+    assert_int_equal(read.curves[0][0].count, 2);
+    assert_int_equal(read.curves[0][0].measured, 1); /* so that it may still become less */
+    assert_true(read.curves[0][0].points[1].flops == 1e9);
+    assert_true(fabs(read.curves[0][0].points[1].alone_s - 2) < 1e-5);
+    assert_true(fabs(read.early[0] - 0.25) < 1e-3);
+    snprintf(other.libraries, sizeof other.libraries, "v2");
+    assert_false(blasd_cost_file_load(dir, &other, "1.0", &read));
+    cost = some_cost();
+    assert_int_equal(blasd_cost_file_save(dir, &known, "1.0", &cost, &err), 0);
+    assert_true(blasd_cost_file_load(dir, &known, "1.0", &read));
+    assert_int_equal(read.curves[0][0].count, 1); /* measured anew: nothing is left of it */
+    assert_int_equal(blasd_cost_file_learnt(NULL, &known, "1.0", &cost, &err), 0);
 }
 
 static void files_that_are_not_right(void **state) {
@@ -289,6 +325,7 @@ int main(void) {
         cmocka_unit_test_setup(a_device_that_tells_its_phases, setup),
         cmocka_unit_test_setup(a_kernel_that_fails, setup),
         FILES(kept_and_found),
+        FILES(what_was_learnt),
         FILES(files_that_are_not_right),
         FILES(places_that_are_not_right),
         FILES(measuring_that_ends_the_worker),
