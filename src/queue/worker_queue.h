@@ -97,6 +97,9 @@ bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue);
 /* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
 bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue);
+/* After a wait shorter than SHORT the next one begins with so long a time awake. */
+#define BLASD_WAIT_SHORT_NS (600 * INT64_C(1000))
+#define BLASD_WAIT_AWAKE_NS (400 * INT64_C(1000))
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);

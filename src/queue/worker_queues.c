@@ -8,10 +8,6 @@
 #include <poll.h>
 #include <sched.h>
 
-/* After a wait that was shorter the next one begins awake, for a while: as for one queue. */
-#define SHORT_NS (600 * INT64_C(1000))
-#define AWAKE_NS (400 * INT64_C(1000))
-
 int blasd_worker_queues_open(struct blasd_worker_queues *all,
                              const struct blasd_queue_options *options, int number,
                              struct blasd_err *err) {
@@ -26,17 +22,18 @@ void blasd_worker_queues_release(struct blasd_worker_queues *all) {
     *all = (struct blasd_worker_queues){0};
 }
 
-/* Waits for one of them. */
+/* Waits for one of them, at first awake where waits are short: as for one queue. */
 static void poll_all(struct blasd_worker_queues *all, struct pollfd *fds, int count,
                      int timeout_ms) {
     int64_t began_ns = blasd_clock_ns();
     int ready = 0;
     if (all->busy)
-        while ((ready = poll(fds, (nfds_t)count, 0)) == 0 && blasd_clock_ns() - began_ns < AWAKE_NS)
+        while ((ready = poll(fds, (nfds_t)count, 0)) == 0 &&
+               blasd_clock_ns() - began_ns < BLASD_WAIT_AWAKE_NS)
             sched_yield();
     if (ready == 0) ready = poll(fds, (nfds_t)count, timeout_ms);
     for (int i = 0; ready < 0 && i < count; i++) fds[i].revents = 0;
-    all->busy = ready > 0 && blasd_clock_ns() - began_ns < SHORT_NS;
+    all->busy = ready > 0 && blasd_clock_ns() - began_ns < BLASD_WAIT_SHORT_NS;
 }
 
 int blasd_worker_queues_wait(struct blasd_worker_queues *all, const bool *wanted, int timeout_ms,

@@ -2,6 +2,7 @@
  *
  *   worker_queue.c  its connection's beginning and end, and its lease
  *   worker_turn.c   how it ends jobs and comes by others
+ *   worker_wait.c   how it waits for them
  *   worker_blob.c   blobs, whole, and sweeps
  *   worker_slice.c  payloads of middling size, in segments
  */
@@ -15,6 +16,7 @@
 #include "store/segment.h"
 
 #define BLASD_WORKER_NAME_MAX 128 /* bytes of a worker's name with its zero */
+#define BLASD_WAIT_MOST_MS 3000   /* the connection gives up on Redis after five seconds */
 
 /* Under which name and lease this connection speaks. */
 struct blasd_worker_lease {
@@ -82,5 +84,7 @@ void blasd_worker_leased(struct blasd_worker_queue *queue, const char *name);
 void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
 /* worker_turn.c: a new lease, or none: nothing is held, nothing is on its way. */
 void blasd_worker_turns_reset(struct blasd_worker_turns *turns);
+/* A turn's reply, or that in the list, without the digits: kept where it has jobs, else freed. */
+void blasd_worker_turns_keep(struct blasd_worker_turns *turns, redisReply *reply);
 
 #endif

@@ -7,8 +7,8 @@
  * come fast the wait is sent in one write with the turn, and Redis ends it at once if there were
  * jobs.
  *
- * This file must not know what frames and records hold. Read next: functions/workers.lua (turn),
- * functions/recovery.lua (serve). */
+ * This file must not know what frames and records hold. Read next: worker_wait.c,
+ * functions/workers.lua (turn), functions/recovery.lua (serve). */
 #include "queue/record_frame.h"
 #include "queue/worker_side.h"
 
@@ -20,12 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLY_MOST "16400" /* elements: more than any reply has */
-#define CLAIM_MOST 8192    /* jobs in one claim: Redis does nothing else meanwhile */
-#define WAIT_MOST_MS 3000  /* the connection gives up on Redis after five seconds */
-/* After a wait shorter than SHORT_NS the next one begins with so long a time awake. */
-#define SHORT_NS (600 * INT64_C(1000))
-#define AWAKE_NS (400 * INT64_C(1000))
+#define CLAIM_MOST 8192 /* jobs in one claim: Redis does nothing else meanwhile */
 /* A worker that was slower than this asks anew, for it may want less than it wanted before. */
 #define ASK_AGAIN_NS (50 * INT64_C(1000000))
 
@@ -148,8 +143,7 @@ static void add_completions(struct blasd_worker_queue *queue,
 
 /* The turn. */
 
-/* A turn's reply, or that in the list, without the digits: kept where it has jobs. */
-static void keep_jobs(struct blasd_worker_turns *turns, redisReply *reply) {
+void blasd_worker_turns_keep(struct blasd_worker_turns *turns, redisReply *reply) {
     const redisReply *now = reply->element[0];
     turns->idle = false;
     turns->watched = now->type == REDIS_REPLY_STRING && strstr(now->str, " watched") != NULL;
@@ -168,7 +162,9 @@ static int read_soon(const redisReply *reply) {
     const redisReply *now = reply->element[0];
     const char *soon = now->type == REDIS_REPLY_STRING ? strstr(now->str, " soon ") : NULL;
     long long us = soon ? strtoll(soon + 6, NULL, 10) : 0;
-    return us <= 0 ? 0 : us < WAIT_MOST_MS * 1000LL ? (int)((us + 999) / 1000) : WAIT_MOST_MS;
+    return us <= 0                            ? 0
+           : us < BLASD_WAIT_MOST_MS * 1000LL ? (int)((us + 999) / 1000)
+                                              : BLASD_WAIT_MOST_MS;
 }
 
 /* Sends a turn, or the last one again where its reply is not known. It wants jobs if `wants`. The
@@ -213,7 +209,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     turns->answered_on = caller->connections;
     blasd_buf_reset(&turns->refused);
     turns->soon_ms = read_soon(reply);
-    keep_jobs(turns, reply);
+    blasd_worker_turns_keep(turns, reply);
     turns->idle = wants && turns->next == NULL;
     turns->led = turns->idle && caller->ahead;
     if (!turns->idle && caller->ahead) { /* it is over, too */
@@ -374,113 +370,6 @@ bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
 
 bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     return queue->turns.idle && !queue->turns.unsure;
-}
-
-/* Writes the wait, which is kept for the turns to come. */
-static void write_wait(struct blasd_worker_queue *queue, int timeout_ms) {
-    struct blasd_worker_turns *turns = &queue->turns;
-    struct blasd_caller *caller = &queue->caller;
-    blasd_link_key(turns->wait.key, queue->name, ":wake:%s", queue->lease.worker);
-    snprintf(turns->wait.seconds, sizeof turns->wait.seconds, "%d.%03d", timeout_ms / 1000,
-             timeout_ms % 1000);
-    const char *const words[] = {turns->wait.seconds, "1", turns->wait.key, "LEFT", "COUNT",
-                                 REPLY_MOST};
-    blasd_caller_command(caller, "BLMPOP");
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) blasd_caller_text(caller, words[i]);
-    if (turns->wait.ms != timeout_ms) {
-        redisFreeCommand(turns->wait.text);
-        turns->wait.text = NULL;
-        turns->wait.len = (int)redisFormatCommandArgv(&turns->wait.text, (int)caller->words.count,
-                                                      caller->words.argv, caller->words.lens);
-        turns->wait.ms = turns->wait.len > 0 ? timeout_ms : 0;
-    }
-    caller->spin_ns = turns->busy ? AWAKE_NS : 0;
-}
-
-/* Whether the list's reply has jobs; one that ended a wait before may be ahead of it. */
-static bool has_jobs(const redisReply *reply) {
-    const redisReply *list =
-        reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 ? reply->element[1] : NULL;
-    return list && list->type == REDIS_REPLY_ARRAY && list->elements >= 4 &&
-           list->elements % 2 == 0;
-}
-
-/* Whether there is something to wait for, and how long: cuts *timeout_ms. */
-static bool may_wait(struct blasd_worker_queue *queue, int *timeout_ms) {
-    struct blasd_worker_turns *turns = &queue->turns;
-    if (!blasd_worker_queue_is_idle(queue) || *timeout_ms <= 0) return false;
-    if (!queue->caller.ahead) blasd_worker_slices_trim(queue);
-    if (turns->led && !queue->caller.ahead) { /* another call has ended it, and may have lost its
-                                                 reply */
-        turns->unsure = true;
-        return false;
-    }
-    if (*timeout_ms > WAIT_MOST_MS) *timeout_ms = WAIT_MOST_MS;
-    if (turns->soon_ms > 0 && *timeout_ms > turns->soon_ms) *timeout_ms = turns->soon_ms;
-    return true;
-}
-
-/* What came to nobody's ears may have gone to an earlier connection of ours, which Redis took for
- * alive; and what comes over another than the turn went may be of a Redis that does not know the
- * turn: it is sent again then. Takes the reply, if there is one. */
-static void wait_ended(struct blasd_worker_queue *queue, redisReply *reply) {
-    struct blasd_worker_turns *turns = &queue->turns;
-    turns->unsure = true;
-    turns->led = false;
-    if (reply && has_jobs(reply) && turns->answered_on == queue->caller.connections) {
-        redisReply *jobs = reply->element[1];
-        reply->element[1] = NULL;
-        turns->unsure = false;
-        keep_jobs(turns, jobs);
-    }
-    freeReplyObject(reply);
-}
-
-int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err) {
-    struct blasd_worker_turns *turns = &queue->turns;
-    struct blasd_caller *caller = &queue->caller;
-    redisReply *reply = NULL;
-    int rc;
-    if (!may_wait(queue, &timeout_ms)) return 0;
-    int64_t began_ns = blasd_clock_ns();
-    caller->spin_ns = turns->busy ? AWAKE_NS : 0;
-    if (caller->ahead) {
-        rc = blasd_caller_collect(caller, &reply, err);
-    } else {
-        write_wait(queue, timeout_ms);
-        rc = blasd_caller_call(caller, &reply, err);
-    }
-    turns->busy = blasd_clock_ns() - began_ns < SHORT_NS;
-    wait_ended(queue, reply);
-    return rc < 0 ? rc : 0;
-}
-
-int blasd_worker_queue_wait_begin(struct blasd_worker_queue *queue, int timeout_ms, int *fd,
-                                  struct blasd_err *err) {
-    struct blasd_caller *caller = &queue->caller;
-    int rc = 0;
-    *fd = -1;
-    if (!may_wait(queue, &timeout_ms)) return 0;
-    if (!caller->ahead) {
-        queue->turns.wait.sent_ns = blasd_clock_ns();
-        write_wait(queue, timeout_ms);
-        rc = blasd_caller_send(caller, err);
-    }
-    if (rc == 0 && !blasd_caller_heard(caller)) {
-        *fd = caller->redis->fd;
-        return 0;
-    }
-    return rc == 0 ? blasd_worker_queue_wait_end(queue, err) : rc;
-}
-
-int blasd_worker_queue_wait_end(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    redisReply *reply = NULL;
-    queue->caller.spin_ns = 0;
-    int rc = blasd_caller_collect(&queue->caller, &reply, err);
-    queue->turns.busy = blasd_clock_ns() - queue->turns.wait.sent_ns < SHORT_NS;
-    wait_ended(queue, reply);
-    return rc < 0 ? rc : 0;
 }
 
 int blasd_worker_queue_probe(struct blasd_worker_queue *queue, struct blasd_err *err) {
