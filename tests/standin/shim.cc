@@ -91,6 +91,7 @@ struct warp *warps = blocks[0].warps;
 struct context home; /* of the scheduler */
 const void *home_bottom;
 size_t home_size;
+bool from_home;                 /* whoever runs was gone to from there */
 int threads, current, together; /* together: blocks that run at once; 0: one after the other */
 uint64_t random_state;
 const std::function<void()> *body;
@@ -148,10 +149,6 @@ void go(struct context *from, struct context *to, bool last, const void *bottom,
 #endif
 }
 
-void leave(bool last) {
-    go(&fibers[current].context, &home, last, home_bottom, home_size);
-}
-
 void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void fail(const char *fmt, ...) {
     va_list args;
@@ -177,7 +174,8 @@ int next_ready() {
     int *ready = now->ready, picked;
     if (blasd_shim_seed == 1) return ready[(now->first + --now->ready_count) % MOST_THREADS];
     if (blasd_shim_seed > 1) {
-        int other = (now->first + (int)(draw() % (uint64_t)now->ready_count)) % MOST_THREADS;
+        int other =
+            (now->first + (int)((draw() >> 32) * (uint64_t)now->ready_count >> 32)) % MOST_THREADS;
         picked = ready[other];
         ready[other] = ready[now->first];
         ready[now->first] = picked;
@@ -186,6 +184,20 @@ int next_ready() {
     now->first = (now->first + 1) % MOST_THREADS;
     now->ready_count--;
     return picked;
+}
+
+/* From the thread that runs to the next one that can, or home where there is none. */
+void leave(bool last) {
+    struct fiber *me = &fibers[current], *next;
+    if (now->ready_count == 0 || failure[0] != '\0') {
+        go(&me->context, &home, last, home_bottom, home_size);
+        return;
+    }
+    current = next_ready();
+    next = &fibers[current];
+    threadIdx = next->index;
+    from_home = false;
+    if (next != me) go(&me->context, &next->context, last, next->stack, STACK);
 }
 
 /* Every thread that has not ended waits at the barrier: they all go on. */
@@ -261,7 +273,13 @@ void thread_over() {
 
 extern "C" void blasd_shim_enter(void) {
 #ifdef SHIM_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &home_bottom, &home_size);
+    const void *bottom;
+    size_t size;
+    __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
+    if (from_home) {
+        home_bottom = bottom;
+        home_size = size;
+    }
 #endif
     (*body)();
     thread_over();
@@ -355,6 +373,7 @@ void run_block() {
     while (now->ready_count > 0 && failure[0] == '\0') {
         current = next_ready();
         threadIdx = fibers[current].index;
+        from_home = true;
         go(&home, &fibers[current].context, false, fibers[current].stack, STACK);
     }
     if (now->alive > now->at_grid_barrier && failure[0] == '\0')
