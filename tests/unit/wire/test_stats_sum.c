@@ -70,8 +70,8 @@ static void test_rows_of_one_hour_are_one(void **state) {
     static const char *const texts[] = {
         "{\"rows\":[{\"tenant\":\"t\",\"hour\":7,\"op\":\"solve\",\"jobs\":1,\"flops\":0.5}]}",
         "{\"rows\":{}}",
-        "{\"rows\":[{\"tenant\":\"u\",\"hour\":7,\"op\":\"solve\",\"jobs\":4,\"flops\":1.5},"
-        "{\"tenant\":\"t\",\"hour\":7,\"op\":\"solve\",\"jobs\":2,\"flops\":0.25}]}"};
+        ("{\"rows\":[{\"tenant\":\"u\",\"hour\":7,\"op\":\"solve\",\"jobs\":4,\"flops\":1.5},"
+         "{\"tenant\":\"t\",\"hour\":7,\"op\":\"solve\",\"jobs\":2,\"flops\":0.25}]}")};
     (void)state;
     check(texts, 3,
           "{\"rows\":[{\"tenant\":\"t\",\"hour\":7,\"op\":\"solve\",\"jobs\":3,\"flops\":0.75},"
