@@ -86,7 +86,7 @@ def test_the_last_lines_name_what_failed_and_where(tmp_path):
     (tmp_path / "test_three.py").write_text(THREE_THAT_FAIL)
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--tb=short", "-n", "1", "-p", "no:cacheprovider", "-p", "conftest", "-c",
                            ROOT / "tests" / "pytest.ini", "--rootdir", tmp_path, "--basetemp", tmp_path / "temp", tmp_path / "test_three.py"],
-                          cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "CI": "1"})
+                          cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "CI": "1", "PYTEST_ADDOPTS": ""})
     told = done.stdout.splitlines()
     assert done.returncode == 1 and told[-1].startswith("2 failed, 1 error"), done.stdout + done.stderr
     assert told[-8:-1] == [told[-8], "FAILED test_three.py::test_with_much_to_tell", "    line 10: AssertionError: not ended; log:",
