@@ -38,7 +38,7 @@ static inline int blasd_queue_count(const struct blasd_queue_options *options) {
 /* The options of one of them. */
 struct blasd_queue_one {
     struct blasd_queue_options options;
-    char name[64]; /* options.name points here */
+    char name[80]; /* options.name points here; one that is too long is refused, not cut */
 };
 void blasd_queue_one(const struct blasd_queue_options *all, int number,
                      struct blasd_queue_one *ret);
