@@ -207,9 +207,10 @@ struct blasd_front_queue {
     struct blasd_async_link replies;
     bool closing, in_flush;
     struct blasd_queue_view view;
-    struct front_submit *batch;   /* being collected; NULL: none */
-    struct front_entries entries; /* of that batch */
-    struct tensors_call *asking;  /* for tensors, being collected; NULL: none */
+    const struct blasd_queue_view *served; /* of all queues, or `view`: a worker serves them all */
+    struct front_submit *batch;            /* being collected; NULL: none */
+    struct front_entries entries;          /* of that batch */
+    struct tensors_call *asking;           /* for tensors, being collected; NULL: none */
     struct front_standing standing;
     struct front_calls calls;
     struct front_listings listings;

@@ -409,6 +409,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->rules.replicas = options->limits->wait_replicas;
     queue->rules.replicas_ms = options->limits->wait_replicas_ms;
     queue->view.trouble = &queue->standing.trouble;
+    queue->served = &queue->view;
     no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;
     queue->view.bytes_limit = queue->limits.queue_bytes;
@@ -521,6 +522,11 @@ void blasd_front_queue_tag(const struct blasd_front_queue *queue,
     key = blasd_id_key_for(&key, "tag");
     tag[0] = '\0';
     if (!front_alone(principal)) *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
+}
+
+void blasd_front_queue_served(struct blasd_front_queue *queue,
+                              const struct blasd_queue_view *served) {
+    queue->served = served;
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {

@@ -146,6 +146,10 @@ struct blasd_queue_view {
     uint64_t kept, kept_limit; /* bytes of results that were promised */
 };
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
+/* Borrows the view of all queues that this one is of: a worker which one of them knows serves the
+ * others too, that may not have heard of it yet. */
+void blasd_front_queue_served(struct blasd_front_queue *queue,
+                              const struct blasd_queue_view *served);
 
 /* A new id for a job that is to be submitted. */
 void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_principal *principal,

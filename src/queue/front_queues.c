@@ -19,6 +19,8 @@ int blasd_front_queues_open(const struct blasd_queue_options *options, struct bl
     for (; code == 0 && all->count < blasd_queue_count(options); all->count += code == 0) {
         blasd_queue_one(options, all->count, &one);
         code = blasd_front_queue_open(&one.options, loop, hooks, &all->of[all->count], err);
+        if (code == 0 && one.options.queues > 1)
+            blasd_front_queue_served(all->of[all->count], &all->view);
     }
     if (code == 0)
         *ret = all;
@@ -38,6 +40,7 @@ void blasd_front_queues_flush(struct blasd_front_queues *all) {
     if (all->taken) all->turn = (all->turn + 1) % all->count;
     all->taken = false;
     for (int i = 0; i < all->count; i++) blasd_front_queue_flush(all->of[i]);
+    (void)blasd_front_queues_view(all);
 }
 
 int blasd_front_queues_number(const struct blasd_front_queues *all, const char *id) {

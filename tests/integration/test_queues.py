@@ -95,11 +95,28 @@ def test_a_queue_that_takes_no_jobs_is_passed_over(make_service):
     redis("SET", f"{TAGS[home]}:refused", "a full disk")
     wait_for(lambda: (answer := post(service, 1, "/jobs")).status == 202 and queue_of(answer.json()["id"]) != home)
     assert {queue_of(post(service, i).json()["id"]) for i in range(6)} == {0, 1, 2} - {home}
-    assert service.request("GET", "/health/ready").status == 200
+    wait_for(lambda: service.request("GET", "/health/ready").status == 200)  # the others may not have told of the worker yet
     keyed = post(service, 1, headers={"Idempotency-Key": "k"})  # which may be at home alone
     assert keyed.status in (503, 507) and "a full disk" in keyed.json()["detail"], keyed.body
     redis("DEL", f"{TAGS[home]}:refused")
     wait_for(lambda: queue_of(post(service, 1, "/jobs").json()["id"]) == home)
+    redis.close()
+
+
+def test_a_worker_that_one_queue_knows_serves_all(make_service):
+    """A worker registers with one after the other, and a front end hears of it once a second from each."""
+    service = make_service(*THREE)
+    redis = Redis(service)
+    with service.worker_held():
+        redis("DEL", "{blasd:1}:workers")
+        time.sleep(1.5)  # until the front end has asked
+        assert int(redis("HLEN", "{blasd:1}:workers") or 0) == 0
+        jobs = [post(service, i, "/jobs", device="cpu") for i in range(3)]
+        waited = [service.request("POST", "/jobs?wait=0.1", body(i, device="cpu"), JSON) for i in range(6)]
+        assert {a.status for a in jobs + waited} == {202}, [a.body for a in jobs + waited]
+        assert 1 in {queue_of(a.json()["id"]) for a in waited}
+    for answer in jobs + waited:
+        assert until(service, answer.json()["id"], ("succeeded",))
     redis.close()
 
 

@@ -368,6 +368,19 @@ static void test_no_such_device(void **state) {
     assert_int_equal(work_once(env), 2);
 }
 
+/* Another queue of the deployment has heard of a worker before this one. */
+static void test_device_of_another_queue(void **state) {
+    static const struct blasd_queue_view all = {.workers_of[BLASD_DEVICE_CPU] = 1};
+    struct env *env = *state;
+    UNTIL(env, env->queue->view.available);
+    blasd_front_queue_served(env->queue, &all);
+    submit(env, (struct want){.device = BLASD_DEVICE_CPU});
+    submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
+    UNTIL(env, env->answered == 2);
+    assert_int_equal(env->seen[0].code, BLASD_OK);
+    assert_int_equal(env->seen[1].code, BLASD_E_no_such_device);
+}
+
 /* Where workers are started as work comes, what is asked for waits for one. */
 static void test_device_to_come(void **state) {
     struct env *env = env_new(NULL);
@@ -539,6 +552,7 @@ int main(void) {
         TEST(test_idempotency),
         TEST(test_idempotency_race),
         TEST(test_no_such_device),
+        TEST(test_device_of_another_queue),
         cmocka_unit_test(test_device_to_come),
         cmocka_unit_test(test_queue_full),
         TEST(test_deadline),

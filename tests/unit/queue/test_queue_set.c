@@ -102,6 +102,7 @@ static void test_the_parts_of_a_limit_come_to_it(void **state) {
 static void test_names_and_what_is_recorded(void **state) {
     struct blasd_queue_one one;
     char alone[BLASD_QUEUE_RECORDED], three[BLASD_QUEUE_RECORDED];
+    char name[BLASD_LINK_NAME_MAX];
     struct blasd_link_address address;
     struct blasd_err err;
     (void)state;
@@ -116,6 +117,13 @@ static void test_names_and_what_is_recorded(void **state) {
     assert_string_equal(address.tag, "{q:2}");
     assert_int_not_equal(blasd_link_parse("redis://h", "q:", &address, &err), 0);
     assert_int_not_equal(blasd_link_parse("redis://h", "q:2:3", &address, &err), 0);
+    memset(name, 'q', sizeof name - 1); /* refused, for two queues whose numbers are cut are one */
+    name[sizeof name - 1] = '\0';
+    options.name = name;
+    blasd_queue_one(&options, 2, &one);
+    assert_string_equal(one.options.name + sizeof name - 1, ":2");
+    assert_int_not_equal(blasd_link_parse("redis://h", one.options.name, &address, &err), 0);
+    options.name = "q";
     blasd_queue_differs(alone, blasd_queue_recorded(&options, three), &err);
     assert_non_null(strstr(err.detail, "counts 1 queues, but the deployment has 3"));
     blasd_queue_differs(three, "dir:other queues=3", &err);
