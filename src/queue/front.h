@@ -158,7 +158,7 @@ struct front_listings {
     struct blasd_timer list_timer;
 };
 
-/* How things stand with Redis. */
+/* How things stand with Redis, and with the workers. */
 struct front_standing {
     bool ready;         /* `calls.commands` speaks with the functions, the store is the right one */
     bool writable;      /* the last probe was taken */
@@ -169,7 +169,8 @@ struct front_standing {
     bool rewatch_later; /* that failed: try again with the next tick */
     bool view_known;    /* a tick was answered */
     bool troubled;      /* `trouble` says more than that there was no answer yet */
-    struct blasd_err trouble; /* why no job is taken, where none is */
+    struct blasd_err trouble;              /* why no job is taken, where none is */
+    const struct blasd_queue_view *served; /* borrowed: of all queues, which a worker serves */
 };
 
 /* Housekeeping. */
@@ -207,10 +208,9 @@ struct blasd_front_queue {
     struct blasd_async_link replies;
     bool closing, in_flush;
     struct blasd_queue_view view;
-    const struct blasd_queue_view *served; /* of all queues, or `view`: a worker serves them all */
-    struct front_submit *batch;            /* being collected; NULL: none */
-    struct front_entries entries;          /* of that batch */
-    struct tensors_call *asking;           /* for tensors, being collected; NULL: none */
+    struct front_submit *batch;   /* being collected; NULL: none */
+    struct front_entries entries; /* of that batch */
+    struct tensors_call *asking;  /* for tensors, being collected; NULL: none */
     struct front_standing standing;
     struct front_calls calls;
     struct front_listings listings;

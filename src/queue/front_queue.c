@@ -409,7 +409,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->rules.replicas = options->limits->wait_replicas;
     queue->rules.replicas_ms = options->limits->wait_replicas_ms;
     queue->view.trouble = &queue->standing.trouble;
-    queue->served = &queue->view;
+    queue->standing.served = &queue->view;
     no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;
     queue->view.bytes_limit = queue->limits.queue_bytes;
@@ -526,7 +526,7 @@ void blasd_front_queue_tag(const struct blasd_front_queue *queue,
 
 void blasd_front_queue_served(struct blasd_front_queue *queue,
                               const struct blasd_queue_view *served) {
-    queue->served = served;
+    queue->standing.served = served;
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {
