@@ -1,4 +1,4 @@
-/* One line a message, written at once, so that lines of several processes do not mix. */
+/* One line a message, written in one call, so that lines of several processes do not mix. */
 #include "base/log.h"
 
 #include "base/clock.h"
@@ -28,10 +28,14 @@ void blasd_log_json(void) {
 }
 
 /* What a pipe takes at once, so that lines do not mix; what would be longer is cut. */
+#define LINE_MOST 4096
 struct line {
-    char text[4096];
+    char text[LINE_MOST];
     size_t len;
 };
+
+/* Lines of this thread that are not written yet. */
+static _Thread_local struct line collected;
 
 #define ROOM_KEPT 64 /* for what closes a line */
 
@@ -41,15 +45,8 @@ static void put(struct line *line, const char *text, size_t len) {
     line->len += len;
 }
 
-__attribute__((format(printf, 2, 3))) static void put_format(struct line *line, const char *fmt,
-                                                             ...) {
-    size_t room = sizeof line->text - line->len;
-    va_list args;
-    int len;
-    va_start(args, fmt);
-    len = vsnprintf(line->text + line->len, room, fmt, args);
-    va_end(args);
-    line->len += (size_t)len < room ? (size_t)len : room;
+static void put_text(struct line *line, const char *text) {
+    put(line, text, strlen(text));
 }
 
 /* Bytes of the UTF-8 sequence that begins here; 0: there is none. */
@@ -66,15 +63,26 @@ static size_t sequence(const unsigned char *at) {
     return len;
 }
 
+/* Bytes from here on that stand for themselves. */
+static size_t plain_run(const unsigned char *at, size_t room) {
+    size_t len = 0;
+    while (len < room && at[len] >= ' ' && at[len] < 0x7f && at[len] != '"' && at[len] != '\\')
+        len++;
+    return len;
+}
+
 static void put_string(struct line *line, const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
     put(line, "\"", 1);
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
-        size_t len = sequence(at);
-        if (line->len > sizeof line->text - ROOM_KEPT) break;
+    while (*at != '\0' && line->len + ROOM_KEPT <= sizeof line->text) {
+        size_t len = plain_run(at, sizeof line->text - ROOM_KEPT + 1 - line->len);
+        put(line, (const char *)at, len);
+        at += len;
+        if (len > 0 || *at == '\0') continue;
+        len = sequence(at);
+        if (*at == '"' || *at == '\\') put(line, "\\", 1);
         if (len == 0 || *at < ' ' || *at == 0x7f)
             put(line, "?", 1);
-        else if (*at == '"' || *at == '\\')
-            put_format(line, "\\%c", *at);
         else
             put(line, (const char *)at, len);
         at += len == 0 ? 1 : len;
@@ -92,42 +100,63 @@ static void put_plain(struct line *line, const char *text) {
 static void put_field(struct line *line, const struct blasd_log_field *field, const char *between) {
     if (field->value == NULL || line->len > sizeof line->text - 4 * ROOM_KEPT) return;
     if (!json) {
-        put_format(line, "%s%s=", between, field->name);
+        put_text(line, between);
+        put_text(line, field->name);
+        put(line, "=", 1);
         put_plain(line, field->value);
         return;
     }
-    put_format(line, ",\"%s\":", field->name);
+    put(line, ",\"", 2);
+    put_text(line, field->name);
+    put(line, "\":", 2);
     if (field->number)
-        put(line, field->value, strlen(field->value));
+        put_text(line, field->value);
     else
         put_string(line, field->value);
 }
 
-static void write_line(enum blasd_log_level level, const char *message,
-                       const struct blasd_log_field *fields, int count) {
+/* Who says what, when. */
+static void put_head(struct line *line, enum blasd_log_level level, const char *message) {
     static const char *names[] = {"error", "warn", "info", "debug"};
-    struct line line = {.len = 0};
-    const char *between = ": ";
-    char when[BLASD_TIME_TEXT];
+    char when[BLASD_TIME_TEXT], head[BLASD_TIME_TEXT + 160];
     blasd_clock_text(blasd_clock_wall_us(), when);
-    if (json) {
-        put_format(&line,
-                   "{\"time\":\"%s\",\"level\":\"%s\",\"process\":\"%s\",\"pid\":%d,"
-                   "\"message\":",
-                   when, names[level], process_name, (int)getpid());
-        put_string(&line, message);
-    } else {
-        put_format(&line, "%s %s[%d] %s: ", when, process_name, (int)getpid(), names[level]);
-        put_plain(&line, message);
-    }
+    if (json)
+        snprintf(head, sizeof head,
+                 "{\"time\":\"%s\",\"level\":\"%s\",\"process\":\"%.60s\",\"pid\":%d,\"message\":",
+                 when, names[level], process_name, (int)getpid());
+    else
+        snprintf(head, sizeof head, "%s %.60s[%d] %s: ", when, process_name, (int)getpid(),
+                 names[level]);
+    put_text(line, head);
+    (json ? put_string : put_plain)(line, message);
+}
+
+static void compose(struct line *line, enum blasd_log_level level, const char *message,
+                    const struct blasd_log_field *fields, int count) {
+    const char *between = ": ";
+    line->len = 0;
+    put_head(line, level, message);
     for (int i = 0; i < count; i++) {
-        put_field(&line, &fields[i], between);
+        put_field(line, &fields[i], between);
         if (fields[i].value != NULL) between = " ";
     }
-    if (json) put(&line, "}", 1);
-    if (line.len == sizeof line.text) line.len--;
-    line.text[line.len++] = '\n';
-    if (write(STDERR_FILENO, line.text, line.len) < 0) return; /* nobody left to tell */
+    if (json) put(line, "}", 1);
+    if (line->len == sizeof line->text) line->len--;
+    line->text[line->len++] = '\n';
+}
+
+void blasd_log_flush(void) {
+    size_t len = collected.len;
+    collected.len = 0;
+    if (len > 0 && write(STDERR_FILENO, collected.text, len) < 0) return; /* nobody left to tell */
+}
+
+static void write_line(enum blasd_log_level level, const char *message,
+                       const struct blasd_log_field *fields, int count) {
+    struct line line;
+    compose(&line, level, message, fields, count);
+    blasd_log_flush(); /* which were before it */
+    if (write(STDERR_FILENO, line.text, line.len) < 0) return;
 }
 
 void blasd_log(enum blasd_log_level level, const char *fmt, ...) {
@@ -143,6 +172,15 @@ void blasd_log(enum blasd_log_level level, const char *fmt, ...) {
 void blasd_log_event(enum blasd_log_level level, const char *event,
                      const struct blasd_log_field *fields, int count) {
     if (level <= least) write_line(level, event, fields, count);
+}
+
+void blasd_log_collect(enum blasd_log_level level, const char *event,
+                       const struct blasd_log_field *fields, int count) {
+    struct line line;
+    if (level > least) return;
+    compose(&line, level, event, fields, count);
+    if (line.len > sizeof collected.text - collected.len) blasd_log_flush();
+    put(&collected, line.text, line.len);
 }
 
 void blasd_log_job_most(uint64_t a_second) {

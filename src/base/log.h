@@ -25,6 +25,13 @@ struct blasd_log_field {
 void blasd_log_event(enum blasd_log_level level, const char *event,
                      const struct blasd_log_field *fields, int count);
 
+/* The same for an event of which there are as many as requests: lines of this thread, in their
+ * order, are written a page at a time, at blasd_log_flush at the latest, and before any line of the
+ * thread that is written at once. */
+void blasd_log_collect(enum blasd_log_level level, const char *event,
+                       const struct blasd_log_field *fields, int count);
+void blasd_log_flush(void);
+
 /* The same for an event that a client can cause as often as it likes: in each second so many are
  * written, and how many were left out is said afterwards. Any thread may call these. */
 void blasd_log_job_event(enum blasd_log_level level, const char *event,

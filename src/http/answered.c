@@ -81,7 +81,7 @@ void http_log_access(const struct http_exchange *exchange, unsigned status) {
     snprintf(code, sizeof code, "%u", status);
     snprintf(ms, sizeof ms, "%.3f", (double)(blasd_clock_ns() - exchange->began_ns) / 1e6);
     snprintf(received, sizeof received, "%" PRIu64, exchange->body.seen);
-    blasd_log_event(BLASD_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
+    blasd_log_collect(BLASD_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
 }
 
 void http_request_answered(struct http_exchange *exchange) {

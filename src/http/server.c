@@ -261,6 +261,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     http_shared_file_turn(loop);
     set_parking(loop);
     blasd_front_queues_flush(loop->queues);
+    blasd_log_flush();
 }
 
 /* Whether there is a request under way, or what is left of one. */
@@ -299,6 +300,7 @@ static void *run_loop(void *arg) {
         if (end == 0) end = blasd_clock_ns() + LAST_MOMENTS_NS;
         if (blasd_clock_ns() >= end) break;
     }
+    blasd_log_flush();
     return NULL;
 }
 

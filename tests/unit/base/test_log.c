@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -94,6 +95,29 @@ static void an_event_has_fields(void **state) {
     assert_non_null(strstr(text, " info: job refused: id=s1?2 status=404 client=a \"b\"\n"));
 }
 
+/* As many as requests: in their order, and in front of what is written at once. */
+static void lines_that_are_collected(void **state) {
+    struct stat written;
+    int sent = 0;
+    (void)state;
+    catch ();
+    blasd_log_collect(BLASD_LOG_INFO, "first", fields, 4);
+    blasd_log_collect(BLASD_LOG_DEBUG, "not at this level", fields, 4);
+    assert_true(fstat(file, &written) == 0 && written.st_size == 0);
+    blasd_log_event(BLASD_LOG_INFO, "second", NULL, 0);
+    for (written.st_size = 0; written.st_size < 40000; sent++) { /* a page at a time */
+        off_t before = written.st_size;
+        blasd_log_collect(BLASD_LOG_INFO, "request", fields, 4);
+        assert_int_equal(fstat(file, &written), 0);
+        assert_true(written.st_size - before <= 4096);
+    }
+    blasd_log_flush();
+    blasd_log_flush();
+    assert_int_equal(lines(), sent + 2);
+    assert_true(strstr(text, "first") < strstr(text, "second"));
+    assert_true(strstr(text, "second") < strstr(text, "request"));
+}
+
 /* Last, for there is no way back. */
 static void json_lines(void **state) {
     char longest[9000];
@@ -123,11 +147,9 @@ static void json_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_is_one_line),
-        cmocka_unit_test(an_event_has_fields),
-        cmocka_unit_test(what_is_too_much_is_counted),
-        cmocka_unit_test(none_at_all),
-        cmocka_unit_test(json_lines),
+        cmocka_unit_test(a_message_is_one_line),       cmocka_unit_test(an_event_has_fields),
+        cmocka_unit_test(what_is_too_much_is_counted), cmocka_unit_test(none_at_all),
+        cmocka_unit_test(lines_that_are_collected),    cmocka_unit_test(json_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
