@@ -19,7 +19,7 @@
 #define TIMEOUT_MS 5000
 #define ONE_OF_SEVERAL_MS 1000 /* others wait meanwhile */
 #define LOCK_MS "10000"        /* longer than a step takes, with a receiver's time to answer */
-#define AT_ONCE "100"          /* entries, of at most a batch entry each */
+#define AT_ONCE_MOST 100       /* entries, of at most a batch entry each */
 #define SUMS_KEPT_S 7948800    /* 92 days */
 #define HOUR_S 3600
 #define SUMS_MOST 4096 /* of a step; a day of a tenant has hours x operations of them */
@@ -41,6 +41,7 @@ struct blasd_usage_stream {
     redisReply *entries; /* read and not settled, or NULL */
     struct sum *sums;
     int sum_count;
+    int sent; /* commands whose replies are not read */
 };
 
 static int ask(struct blasd_usage_stream *usage, redisReply **ret, struct blasd_err *err, int argc,
@@ -60,9 +61,36 @@ static int ask(struct blasd_usage_stream *usage, redisReply **ret, struct blasd_
     return code;
 }
 
+/* Sends a command with those that follow; await says how all went. */
+static int send_later(struct blasd_usage_stream *usage, struct blasd_err *err, int argc,
+                      const char *const *argv) {
+    if (redisAppendCommandArgv(usage->redis, argc, (const char **)(void *)argv, NULL) != REDIS_OK)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for what is told to Redis");
+    usage->sent++;
+    return 0;
+}
+
+#define SEND(usage, err, ...)                                                                      \
+    send_later(usage, err, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),                 \
+               (const char *[]){__VA_ARGS__})
+
+/* The reply to the last of what was sent; the first error of any. After one the connection is of no
+ * more use. */
+static int await(struct blasd_usage_stream *usage, redisReply **last, struct blasd_err *err) {
+    int code = 0;
+    *last = NULL;
+    while (code == 0 && usage->sent > 0) {
+        freeReplyObject(*last);
+        code = blasd_link_reply(usage->redis, last, err);
+        usage->sent--;
+    }
+    return code;
+}
+
 static void hang_up(struct blasd_usage_stream *usage) {
     if (usage->redis != NULL) redisFree(usage->redis);
     usage->redis = NULL;
+    usage->sent = 0;
 }
 
 #define KEY(to, ...)                                                                               \
@@ -224,12 +252,14 @@ int blasd_usage_read(struct blasd_usage_stream *usage,
                      int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
                      void *arg, struct blasd_err *err) {
     KEY(stream, ":usage");
+    char most[16];
     int jobs = 0, code = hold(usage, err);
+    snprintf(most, sizeof most, "%d", AT_ONCE_MOST);
     freeReplyObject(usage->entries);
     usage->entries = NULL;
     usage->sum_count = 0;
     if (code == 0)
-        code = ask(usage, &usage->entries, err, 6, "XRANGE", stream, "-", "+", "COUNT", AT_ONCE);
+        code = ask(usage, &usage->entries, err, 6, "XRANGE", stream, "-", "+", "COUNT", most);
     if (code != 0) {
         hang_up(usage);
         return code;
@@ -249,14 +279,14 @@ static int add_figure(struct blasd_usage_stream *usage, const char *key, const s
     if (by == 0) return 0;
     snprintf(field, sizeof field, "%" PRId64 " %s %s", sum->hour, sum->op, what);
     snprintf(number, sizeof number, "%" PRIu64, by);
-    return ask(usage, NULL, err, 4, "HINCRBY", key, field, number);
+    return SEND(usage, err, "HINCRBY", key, field, number);
 }
 
 static int add_sum(struct blasd_usage_stream *usage, const struct sum *sum, struct blasd_err *err) {
     KEY(key, ":usage:%s:%" PRId64, sum->tenant, sum->hour / 24);
     KEY(tenants, ":usage_tenants");
     char field[BLASD_NAME_MAX + 48], number[32], kept[24];
-    int code = ask(usage, NULL, err, 3, "SADD", tenants, sum->tenant);
+    int code = SEND(usage, err, "SADD", tenants, sum->tenant);
     if (code == 0) code = add_figure(usage, key, sum, "jobs", sum->jobs, err);
     if (code == 0) code = add_figure(usage, key, sum, "failed", sum->failed, err);
     if (code == 0) code = add_figure(usage, key, sum, "device_us", sum->device_us, err);
@@ -265,27 +295,35 @@ static int add_sum(struct blasd_usage_stream *usage, const struct sum *sum, stru
     snprintf(field, sizeof field, "%" PRId64 " %s flops", sum->hour, sum->op);
     snprintf(number, sizeof number, "%.17g", sum->flops);
     snprintf(kept, sizeof kept, "%d", SUMS_KEPT_S);
-    if (code == 0) code = ask(usage, NULL, err, 4, "HINCRBYFLOAT", key, field, number);
-    if (code == 0) code = ask(usage, NULL, err, 3, "EXPIRE", key, kept);
+    if (code == 0) code = SEND(usage, err, "HINCRBYFLOAT", key, field, number);
+    if (code == 0) code = SEND(usage, err, "EXPIRE", key, kept);
     return code;
 }
 
-/* All that belongs to one step, queued between MULTI and EXEC. */
-static int queue_step(struct blasd_usage_stream *usage, char *const *events, int count,
-                      struct blasd_err *err) {
+/* XDEL of all entries that were read. */
+static int delete_entries(struct blasd_usage_stream *usage, const char *stream,
+                          struct blasd_err *err) {
+    const char *argv[2 + AT_ONCE_MOST] = {"XDEL", stream};
+    int argc = 2;
+    for (size_t i = 0; i < usage->entries->elements && i < AT_ONCE_MOST; i++)
+        argv[argc++] = usage->entries->element[i]->element[0]->str;
+    return argc == 2 ? 0 : send_later(usage, err, argc, argv);
+}
+
+/* All that belongs to one step, from MULTI to EXEC. */
+static int send_step(struct blasd_usage_stream *usage, char *const *events, int count,
+                     struct blasd_err *err) {
     KEY(stream, ":usage");
     KEY(lock, ":meter");
     KEY(cloudevents, ":cloudevents");
-    int code = ask(usage, NULL, err, 1, "MULTI");
-    for (size_t i = 0; code == 0 && i < usage->entries->elements; i++)
-        code =
-            ask(usage, NULL, err, 3, "XDEL", stream, usage->entries->element[i]->element[0]->str);
+    int code = SEND(usage, err, "MULTI");
+    if (code == 0) code = delete_entries(usage, stream, err);
     for (int i = 0; code == 0 && i < usage->sum_count; i++)
         code = add_sum(usage, &usage->sums[i], err);
     for (int i = 0; code == 0 && events != NULL && i < count; i++)
-        code = ask(usage, NULL, err, 5, "XADD", cloudevents, "*", "event", events[i]);
-    if (code == 0) code = ask(usage, NULL, err, 3, "PEXPIRE", lock, LOCK_MS);
-    return code;
+        code = SEND(usage, err, "XADD", cloudevents, "*", "event", events[i]);
+    if (code == 0) code = SEND(usage, err, "PEXPIRE", lock, LOCK_MS);
+    return code == 0 ? SEND(usage, err, "EXEC") : code;
 }
 
 int blasd_usage_settle(struct blasd_usage_stream *usage, char *const *events, int count,
@@ -294,8 +332,8 @@ int blasd_usage_settle(struct blasd_usage_stream *usage, char *const *events, in
     bool done = false;
     int code;
     if (usage->entries == NULL) return 0;
-    code = queue_step(usage, events, count, err);
-    if (code == 0) code = ask(usage, &reply, err, 1, "EXEC");
+    code = send_step(usage, events, count, err);
+    if (code == 0) code = await(usage, &reply, err);
     if (code == 0) done = reply->type == REDIS_REPLY_ARRAY;
     freeReplyObject(reply);
     freeReplyObject(usage->entries);

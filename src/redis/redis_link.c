@@ -229,9 +229,8 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
 
 /* Asking */
 
-int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
-                   struct blasd_err *err) {
-    redisReply *reply = redisCommandArgv(redis, argc, (const char **)(void *)argv, NULL);
+/* Takes over what came, which may be NULL. */
+static int judge(redisContext *redis, redisReply *reply, redisReply **ret, struct blasd_err *err) {
     *ret = NULL;
     if (!reply)
         return blasd_fail(err, BLASD_E_queue_unavailable, "", "Redis cannot be reached: %.100s",
@@ -243,6 +242,17 @@ int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redis
     }
     *ret = reply;
     return 0;
+}
+
+int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
+                   struct blasd_err *err) {
+    return judge(redis, redisCommandArgv(redis, argc, (const char **)(void *)argv, NULL), ret, err);
+}
+
+int blasd_link_reply(redisContext *redis, redisReply **ret, struct blasd_err *err) {
+    void *reply = NULL;
+    if (redisGetReply(redis, &reply) != REDIS_OK) reply = NULL;
+    return judge(redis, reply, ret, err);
 }
 
 /* Whether it keeps what it is given */

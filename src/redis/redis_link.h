@@ -73,6 +73,8 @@ int blasd_link_error(const char *text, struct blasd_err *err);
 /* Runs one command; an error reply or a broken connection becomes an error. *ret: new. */
 int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
                    struct blasd_err *err);
+/* The same for the next reply to what was appended to `redis` by redisAppendCommandArgv. */
+int blasd_link_reply(redisContext *redis, redisReply **ret, struct blasd_err *err);
 /* What the reply to INFO says: internal_error where that Redis keeps no file or may evict keys;
  * BLASD_LINK_UNSURE where it is not allowed. */
 #define BLASD_LINK_UNSURE 1
