@@ -56,8 +56,8 @@ $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 
 .PHONY: run-suites test-unit test-sanitized test-integration
-# every suite runs, whatever became of the one before it
-SUITES = test-unit test-sanitized test-integration
+# Every suite runs, whatever became of the one before it; the sanitized programs, which never wait, beside those that do.
+SUITES = test-unit test-integration --beside test-sanitized
 run-suites:
 	+@MAKE="$(MAKE)" tests/run-suites.sh $(SUITES)
 

@@ -56,6 +56,10 @@ def test_help_names_targets_that_exist():
 def test_a_suite_that_fails_does_not_hide_the_next():
     done = make(ROOT, "NVCC=", "SUITES=no-such-suite help", "run-suites")
     assert done.returncode != 0 and "make demo" in done.stdout and "failed: no-such-suite" in done.stdout
+    beside = make(ROOT, "NVCC=", "SUITES=help --beside no-such-suite", "run-suites")
+    assert beside.returncode != 0 and "make demo" in beside.stdout and beside.stdout.endswith("failed: no-such-suite\n"), beside.stdout
+    good = make(ROOT, "NVCC=", "SUITES=check-nothing help --beside check-nothing", "run-suites", "--eval=check-nothing: ; @echo nothing")
+    assert good.returncode == 0 and good.stdout.splitlines()[-1] == make(ROOT, "NVCC=", "help").stdout.splitlines()[-1], good.stdout
 
 
 THREE_THAT_FAIL = """
