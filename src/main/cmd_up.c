@@ -266,7 +266,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                 : cpus >= 8         ? (int)cpus / 4
                                     : 1;
     int status = BLASD_EXIT_FAILED, mark = -1;
-    if (own_redis && private_redis_init(&redis, dir, settings->durable,
+    if (own_redis && private_redis_init(&redis, dir, common->queue, settings->durable,
                                         common->limits.disk_reserve_bytes, err) != 0)
         return status;
     if (own_redis) common->redis = redis.url;

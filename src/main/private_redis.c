@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/file.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
 
@@ -29,6 +30,8 @@
 #define REFUSED_MS 5000 /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
+#define OWN_USER "user " PRIVATE_REDIS_USER " on >"
+#define CONFIG_MOST 65536
 
 /* A directory for the socket alone, for data directories whose path is too long for one. */
 static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
@@ -70,6 +73,32 @@ static int put_path(FILE *file, const char *option, const char *path) {
     return 0;
 }
 
+/* The password of the start before, should its file be used again; else a new one. */
+static void choose_password(struct private_redis *redis) {
+    size_t len;
+    char *text = blasd_file_read(redis->config, CONFIG_MOST, &len);
+    const char *user = text == NULL ? NULL : strstr(text, "\n" OWN_USER);
+    size_t most = sizeof redis->password - 1;
+    if (user != NULL) user += strlen("\n" OWN_USER);
+    if (user != NULL && strspn(user, "0123456789abcdef") == most)
+        memcpy(redis->password, user, most);
+    else
+        blasd_random_hex(redis->password, most);
+    free(text);
+}
+
+/* What the parts may do: to the queue's keys and channels what its functions do, and nothing to
+ * Redis itself, its files or the network, whatever has taken a part over. `blasd up` alone may
+ * more. */
+static void put_users(const struct private_redis *redis, FILE *file) {
+    const char *name = redis->queue;
+    fprintf(file,
+            "user default on nopass ~{%s}* ~{%s:* &{%s}* &{%s:* -@all +@read +@write +@pubsub "
+            "+@blocking +@connection +@transaction -@admin -@dangerous -@scripting +fcall +time "
+            "+function|list +function|load +info\n" OWN_USER "%s ~* &* +@all\n",
+            name, name, name, name, redis->password);
+}
+
 static int write_options(const struct private_redis *redis, FILE *file) {
     int failed;
     fputs("# Written by `blasd up` at each start.\n", file);
@@ -88,6 +117,7 @@ static int write_options(const struct private_redis *redis, FILE *file) {
             "auto-aof-rewrite-min-size %llu\nrdbcompression no\nlatency-tracking no\n"
             "client-output-buffer-limit pubsub 0 0 0\n",
             (unsigned long long)blasd_aof_room_rewrite_bytes(&redis->room));
+    put_users(redis, file);
     return failed | ferror(file);
 }
 
@@ -111,10 +141,11 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
     return 0;
 }
 
-int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
-                       uint64_t reserve, struct blasd_err *err) {
+int private_redis_init(struct private_redis *redis, const struct data_dir *dir, const char *queue,
+                       bool durable, uint64_t reserve, struct blasd_err *err) {
     static char program[] = "redis-server";
-    *redis = (struct private_redis){.dir = dir, .durable = durable, .synced_bytes = -1};
+    *redis =
+        (struct private_redis){.dir = dir, .queue = queue, .durable = durable, .synced_bytes = -1};
     blasd_aof_room_open(&redis->room, dir->path, reserve);
     if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
         (int)sizeof redis->socket) {
@@ -126,6 +157,7 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir, 
     snprintf(redis->config, sizeof redis->config, "%s/redis.conf", dir->path);
     redis->argv[0] = program;
     redis->argv[1] = redis->config;
+    choose_password(redis);
     return write_config(redis, err);
 }
 
@@ -219,6 +251,8 @@ static void log_space(struct private_redis *redis) {
                   redis->dir->path);
 }
 
+#define SIGN_IN "AUTH " PRIVATE_REDIS_USER " %s\r\n"
+
 static void ask_rewrite(struct private_redis *redis);
 
 /* A rewrite that was under way already when the pause began leaves what was written during it, and
@@ -246,7 +280,8 @@ static void asked(struct probe *probe) {
 static void ask_rewrite(struct private_redis *redis) {
     redis->rewrites++;
     redis->copying = true;
-    redis->teller.question = "BGREWRITEAOF\r\n";
+    snprintf(redis->words, sizeof redis->words, SIGN_IN "BGREWRITEAOF\r\n", redis->password);
+    redis->teller.question = redis->words;
     redis->teller.answer = ""; /* an error says that one is under way already */
     redis->teller.every_ns = 0;
     redis->teller.good = asked;
@@ -320,7 +355,8 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop,
     redis->told_ns = now;
     redis->teller.loop = loop;
     probe_stop(&redis->teller);
-    snprintf(redis->words, sizeof redis->words, "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n",
+    snprintf(redis->words, sizeof redis->words,
+             SIGN_IN "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n", redis->password,
              pause ? "" : "CLIENT UNPAUSE\r\n", rewrite);
     for (int i = 0; i < blasd_queue_count(queue); i++) tell_queue(redis, queue, i);
     if (pause) {

@@ -11,8 +11,13 @@
 
 #include <stdbool.h>
 
+/* Who may do anything to it; anybody else what a part needs. */
+#define PRIVATE_REDIS_USER "blasd-up"
+
 struct private_redis {
     const struct data_dir *dir; /* borrowed */
+    const char *queue;          /* borrowed: the queue's name */
+    char password[33];          /* of that user: in redis.conf, which no part can read */
     bool durable;               /* Redis syncs each write itself */
     char socket[108];           /* path of the unix socket */
     char socket_dir[108];       /* made for the socket where the data directory's path is too long;
@@ -37,9 +42,10 @@ struct private_redis {
     char words[400 + 200 * BLASD_QUEUES_MOST];
 };
 
-/* Chooses paths and writes redis.conf; starts nothing. `reserve`: the limit disk_reserve_bytes. */
-int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
-                       uint64_t reserve, struct blasd_err *err);
+/* Chooses paths and writes redis.conf; starts nothing. `queue`: its name, borrowed; `reserve`: the
+ * limit disk_reserve_bytes. */
+int private_redis_init(struct private_redis *redis, const struct data_dir *dir, const char *queue,
+                       bool durable, uint64_t reserve, struct blasd_err *err);
 /* To be called before each start: sets right the end of its file, should it have been killed while
  * it wrote. */
 void private_redis_repair(struct private_redis *redis);

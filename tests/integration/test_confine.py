@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from service import BLASD, children, command_line
+from service import BLASD, Redis, children, command_line
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
@@ -93,3 +93,20 @@ def test_an_intruder_gets_little(make_service, tmp_path, confined):
         works(service)
     else:
         assert "inside: a shell" in service.log_text()
+
+
+@pytest.mark.parametrize("words", [
+    "FLUSHALL", "CONFIG SET dir /tmp", "CONFIG GET *", "REPLICAOF 127.0.0.1 1", "MIGRATE 127.0.0.1 1 {blasd}:store 0 9", "MONITOR", "SHUTDOWN",
+    "ACL LIST", "EVAL return(1) 0", "DEBUG SLEEP 0", "CLIENT KILL TYPE normal", "MODULE LOAD /tmp/x.so", "GET others", "SET others 1",
+    "PUBLISH others 1", "KEYS *", "BGREWRITEAOF", "CLIENT LIST", "CLIENT PAUSE 1", "FUNCTION FLUSH", "FUNCTION DELETE blasd", "AUTH blasd-up 0"])
+def test_who_has_taken_a_part_over_has_the_queue_alone(make_service, words):
+    """On the socket of the private Redis, as api and worker are, nothing but the queue's keys can be had: no other key, no file, no
+    network, no other connection."""
+    service = make_service()
+    part, own = Redis(service, own=False), Redis(service)
+    with pytest.raises(AssertionError, match="NOPERM|WRONGPASS|not allowed"):
+        part(*words.split())
+    assert part("GET", "{blasd}:store") == own("GET", "{blasd}:store") != b""
+    works(service)
+    part.close()
+    own.close()
