@@ -110,3 +110,18 @@ def test_who_has_taken_a_part_over_has_the_queue_alone(make_service, words):
     works(service)
     part.close()
     own.close()
+
+
+def test_the_password_outlives_the_service(make_service):
+    """Where the disk is full the configuration of the start before is used again, and that has to be known then."""
+    service = make_service()
+    config = service.folder / "data" / "redis.conf"
+    line = re.search(r"^user blasd-up on >[0-9a-f]{32} .*$", config.read_text(), re.M).group()
+    assert config.stat().st_mode & 0o077 == 0
+    service.stop()
+    service.start()
+    assert line in config.read_text().splitlines()
+    service.stop()
+    config.write_text(config.read_text().replace(line, "user blasd-up on >short ~* &* +@all"))
+    service.start()
+    assert Redis(service)("ACL", "WHOAMI") == b"blasd-up" and ">short" not in config.read_text()
