@@ -73,8 +73,6 @@ static void publish(const struct batch *batch, const struct blasd_system *system
     blasd_solve_put(task, BLASD_SOLVE_BACKWARD_ERROR, item, system->error, 0);
     blasd_solve_put(task, BLASD_SOLVE_STEPS, item, 0, system->steps);
     blasd_solve_put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
-    if (system->info > 0 && batch->solve.batch_rank == 0)
-        blasd_solve_refuse(task, system->info, system->singular);
     batch->flags[at] = (system->singular ? BLASD_SOLVE_SINGULAR : 0) |
                        (system->unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
                        (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0);
@@ -199,6 +197,9 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
         if (tasks[t].err.code != BLASD_OK) continue;
         code = blasd_solve_recheck(&tasks[t], &batch->solve,
                                    batch->flags + t * batch->solve.batch_count, err);
+        if (code == 0 && blasd_solve_refused(&tasks[t], &batch->solve,
+                                             batch->flags[t * batch->solve.batch_count]))
+            continue;
         if (code == 0) code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads, err);
         if (code != 0) goto done;
         blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,

@@ -174,7 +174,7 @@ static void copy_matrix(struct blasd_engine *e) {
 }
 
 /* LDL' with pauses: what sytrf does with its panels, lasyf and, at the end, sytf2. */
-static bool factor_symmetric(struct blasd_engine *e) {
+static bool factor_ldlt(struct blasd_engine *e) {
     lapack_int n = e->n, block = WORK_PANEL, done = 0, info = 0;
     copy_matrix(e);
     e->info = 0;
@@ -208,6 +208,14 @@ static bool factor_lu(struct blasd_engine *e) {
     if (by_panels(e)) return factor_lu_panels(e);
     e->info = LAPACK(getrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->pivots);
     return true;
+}
+
+/* Where rounding makes a pivot 0 that LU, with all rows to choose from, may not have, LU it is. */
+static bool factor_symmetric(struct blasd_engine *e) {
+    if (!factor_ldlt(e)) return false;
+    if (e->info == 0) return true;
+    e->method = BLASD_SOLVED_LU;
+    return factor_lu(e);
 }
 
 /* Where Cholesky fails the matrix is singular only if LU says so too. */
