@@ -314,41 +314,6 @@ static void take_x(struct look *look, const struct blasd_tensor *x, int64_t at, 
     memset(look->low, 0, (size_t)look->n * sizeof *look->low);
 }
 
-/* Whether x in some column is far from where these factors lead. */
-static bool x_is_far(struct look *look, int64_t x_at, int64_t b_at) {
-    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
-    const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
-    for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
-        long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
-        for (int64_t i = 0; i < look->n; i++)
-            look->b[i] =
-                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
-        take_x(look, x, x_at + k, look->solve->columns);
-        residual(look, true);
-        substitute(look, look->r, d);
-        look->work += 2 * (double)(look->n * look->n);
-        for (int64_t i = 0; i < look->n; i++) {
-            greatest_d = fmaxl(greatest_d, fabsl(d[i]));
-            greatest_x = fmaxl(greatest_x, fabsl(look->x[i]));
-        }
-        if (isfinite(greatest_x) && !(greatest_d <= LOST * greatest_x)) return true;
-    }
-    return false;
-}
-
-/* Whether x need have no digit though nothing said so: A is singular, or may be but for the last
- * digits of its elements, or x is far from its solution. Factors of A in its own precision then
- * have a pivot that is rounding alone, and know nothing of its inverse: where other elements of x
- * are far larger than what comes of that, no condition that is estimated with them shows it. */
-static bool hidden_doubt(struct look *look, int64_t x_at, int64_t b_at) {
-    bool regular = false;
-    for (int how = AS_IT_STANDS; how <= SCALED && !regular; how++) {
-        take_factors(look, how);
-        regular = look->regular && pivots_stand(look);
-    }
-    return blasd_wanted() && (!regular || x_is_far(look, x_at, b_at));
-}
-
 /* Puts look->x in place of what is there. */
 static void put_x(struct look *look, const struct blasd_tensor *x, int64_t at, int64_t step) {
     for (int64_t i = 0; i < look->n; i++) {
@@ -368,6 +333,52 @@ static bool round_x(struct look *look) {
         finite = finite && isfinite(look->x[i]);
     }
     return finite;
+}
+
+/* Whether x in some column is far from where these factors lead; what is not quite there gets it.
+ */
+static bool x_is_far(struct look *look, int64_t item, int64_t x_at, int64_t b_at) {
+    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
+    const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
+    double *error = look->task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data, now;
+    bool far = false;
+    for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
+        long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
+        for (int64_t i = 0; i < look->n; i++)
+            look->b[i] =
+                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
+        take_x(look, x, x_at + k, look->solve->columns);
+        residual(look, true);
+        substitute(look, look->r, d);
+        look->work += 2 * (double)(look->n * look->n);
+        for (int64_t i = 0; i < look->n; i++) {
+            greatest_d = fmaxl(greatest_d, fabsl(d[i]));
+            greatest_x = fmaxl(greatest_x, fabsl(look->x[i]));
+        }
+        if (!isfinite(greatest_x) || greatest_d <= 4 * last_digit(look) * greatest_x) continue;
+        far = far || !(greatest_d <= LOST * greatest_x);
+        look->work += AGAIN_WORK * (double)(look->n * look->n);
+        solve(look, look->sizes);
+        far = far || !look->still; /* no factors lead there */
+        if (!look->still || !round_x(look)) continue;
+        put_x(look, x, x_at + k, look->solve->columns);
+        off(look, &now);
+        error[item] = fmax(error[item], now);
+    }
+    return far;
+}
+
+/* Whether x need have no digit though nothing said so: A is singular, or may be but for the last
+ * digits of its elements, or x is far from its solution. Factors of A in its own precision then
+ * have a pivot that is rounding alone, and know nothing of its inverse: where other elements of x
+ * are far larger than what comes of that, no condition that is estimated with them shows it. */
+static bool hidden_doubt(struct look *look, int64_t item, int64_t x_at, int64_t b_at) {
+    bool regular = false;
+    for (int how = AS_IT_STANDS; how <= SCALED && !regular; how++) {
+        take_factors(look, how);
+        regular = look->regular && pivots_stand(look);
+    }
+    return blasd_wanted() && (!regular || x_is_far(look, item, x_at, b_at));
 }
 
 /* look->x once more, by the way of factors `how`. Returns what off() says of it. */
@@ -590,7 +601,8 @@ static bool look_at_system(struct look *look, int64_t item, int64_t a_at, int64_
         look->layout.assume != BLASD_ASSUME_LOWER_TRIANGULAR &&
         look->layout.assume != BLASD_ASSUME_UPPER_TRIANGULAR) {
         if (!ready(look, a_at)) return false;
-        if (hidden_doubt(look, item * s->n * s->columns, b_at)) *flags |= BLASD_SOLVE_DOUBTFUL;
+        if (hidden_doubt(look, item, item * s->n * s->columns, b_at))
+            *flags |= BLASD_SOLVE_DOUBTFUL;
     }
     for (int64_t k = 0; k < s->columns; k++) {
         int64_t x_at = item * s->n * s->columns + k, at = b_at + k * look->layout.b_column;
