@@ -24,13 +24,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_UNKNOWNS 1024 /* of a system that is looked at */
-#define MOST_WORK 0x1p27   /* elements of matrices that are gone through, for each job */
-#define AGAIN_WORK 60      /* how often that is, when a column is solved again */
-#define LOST 0x1p-4        /* of a row's size: with a larger error no digit need be right */
-#define BETTER 0x1p-4      /* what is computed again must be, against what was there */
-#define RIM 0x1p30 /* normal numbers below the least of them times this may have lost some */
-#define STEPS 6    /* of refinement */
+#define MOST_WORK 0x1p27 /* elements of matrices that are gone through, for each job */
+#define AGAIN_WORK 60    /* how often that is, when a column is solved again */
+#define LOST 0x1p-4      /* of a row's size: with a larger error no digit need be right */
+#define BETTER 0x1p-4    /* what is computed again must be, against what was there */
+#define RIM 0x1p30       /* normal numbers below the least of them times this may have lost some */
+#define STEPS 6          /* of refinement */
 #define HALF 0x1.00000001p32L /* splits a long double's 64 bits */
 
 struct look {
@@ -457,7 +456,7 @@ bool blasd_solve_is_even(const struct blasd_task *task, const struct blasd_solve
 }
 
 static bool worth_a_look(const struct look *look) {
-    return look->n <= MOST_UNKNOWNS && look->work <= MOST_WORK;
+    return look->n <= BLASD_RECHECK_N && look->work <= MOST_WORK;
 }
 
 /* The matrix from a_at on is at hand. False: no memory. */
