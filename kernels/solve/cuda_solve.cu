@@ -365,7 +365,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
             code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
         if (code == 0 && blasd_solve_refused(task, &plan->solve, plan->flags[t * items])) continue;
-        if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, err);
+        if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, 0, 1, err);
         if (code != 0) return code;
         notes = blasd_cuda_notes(job, t);
         if (notes != NULL) {
