@@ -140,6 +140,7 @@ static int least_squares(struct room *room, const struct regression_data *data,
     int code = make_factor(room, data, &doubled, progress, err);
     if (code == 0) code = blasd_regression_rank(shape, &room->factor, fit, err);
     if (code == 0) code = blasd_regression_singular(shape, &room->factor, fit, err);
+    if (code == 0 && !blasd_wanted()) code = blasd_cpu_stopped(err);
     if (code != 0) return code;
     room->how = fit->truncated         ? "truncated singular value decomposition"
                 : fit->rank < shape->q ? "complete orthogonal decomposition"
