@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 void blasd_cholesky_scale(int64_t n, double *a, bool upper, int *d) {
-    for (int64_t j = 0; upper && j < n; j++)
+    int64_t done = 0;
+    for (int64_t j = 0; upper && j < n && blasd_wanted_after(&done, 8 * n); j++)
         for (int64_t i = j + 1; i < n; i++) a[j * n + i] = a[i * n + j];
     for (int64_t i = 0; i < n; i++) {
         int exponent = 0;
@@ -16,7 +17,7 @@ void blasd_cholesky_scale(int64_t n, double *a, bool upper, int *d) {
         d[i] = -((exponent - 1) - ((exponent - 1) & 1)) / 2;
         if (!(a[i * n + i] > 0)) d[i] = 0;
     }
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 8 * n); j++)
         for (int64_t i = j; i < n; i++)
             if (d[i] + d[j] != 0) a[j * n + i] = ldexp(a[j * n + i], d[i] + d[j]);
 }
@@ -28,8 +29,8 @@ static void put_info(const struct blasd_task *task, int64_t item, int64_t info) 
 void blasd_cholesky_answer(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
                            double *l, const int *d) {
     const bool upper = task->job->params[BLASD_CHOLESKY_UPPER].b;
-    int64_t n = stack->n;
-    for (int64_t j = 0; j < n; j++)
+    int64_t n = stack->n, done = 0;
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 8 * n); j++)
         for (int64_t i = 0; i < n; i++)
             l[j * n + i] = i < j ? 0 : d[i] != 0 ? ldexp(l[j * n + i], -d[i]) : l[j * n + i];
     blasd_stack_store(&task->outputs[BLASD_CHOLESKY_L], item, n, n, l, n, upper, 0);

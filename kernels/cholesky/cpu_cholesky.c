@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* || a - l l' || / || a || of the scaled matrix; l has been rounded to the dtype of the result.
  * Only the lower triangle of a is read, and overwritten. */
@@ -20,9 +21,10 @@ static double residual(const struct blasd_lapack *how, int64_t n, double *a, con
                                                  .lda = (int)n,
                                                  .ldb = (int)n,
                                                  .ldc = (int)n};
+    int64_t done = 0;
     double norm;
     if (n == 0) return 0;
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 8 * n); j++)
         for (int64_t i = 0; i < j; i++) a[j * n + i] = a[i * n + j];
     norm = blasd_stack_norm(n * n, a);
     blasd_lapack_multiply(how, &product);
@@ -45,7 +47,7 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
     d = (int *)(void *)(l + square);
     blasd_stack_copy(&task->inputs[BLASD_CHOLESKY_A], item, n, n, false, a);
     blasd_cholesky_scale(n, a, task->job->params[BLASD_CHOLESKY_UPPER].b, d);
-    for (int64_t i = 0; i < square; i++) l[i] = a[i];
+    if (blasd_wanted()) memcpy(l, a, (size_t)square * sizeof *l);
     info = blasd_lapack_cholesky(&first, (int)n, l);
     if (info == BLASD_LAPACK_NO_MEMORY) blasd_stack_no_memory(task);
     if (info > 0) blasd_cholesky_refuse(task, stack, item, info);

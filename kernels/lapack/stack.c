@@ -89,12 +89,12 @@ void blasd_stack_figure(struct blasd_plan *plan, int output, const struct blasd_
 void blasd_stack_copy(const struct blasd_tensor *input, int64_t item, int64_t m, int64_t n,
                       bool trans, double *to) {
     const double *from = (const double *)input->data + item * m * n;
-    int64_t rows = trans ? n : m, columns = trans ? m : n; /* of `to` */
+    int64_t rows = trans ? n : m, columns = trans ? m : n, done = 0; /* of `to` */
     if ((input->order == BLASD_COLUMN_MAJOR) != trans) {
         memcpy(to, from, (size_t)(m * n) * sizeof *to);
         return;
     }
-    for (int64_t i = 0; i < rows; i += BLOCK)
+    for (int64_t i = 0; i < rows && blasd_wanted_after(&done, BLOCK * columns); i += BLOCK)
         for (int64_t j = 0; j < columns; j += BLOCK)
             for (int64_t q = j; q < columns && q < j + BLOCK; q++)
                 for (int64_t p = i; p < rows && p < i + BLOCK; p++)
@@ -137,13 +137,14 @@ bool blasd_stack_store(const struct blasd_tensor *output, int64_t item, int64_t 
                        const double *from, int64_t ld, bool trans, int e) {
     int64_t rows = trans ? n : m, columns = trans ? m : n; /* of the output */
     int64_t down = trans ? ld : 1, across = trans ? 1 : ld;
+    int64_t done = 0;
     bool finite = true;
     if (columns == 1) { /* as one row: longer */
         across = down;
         columns = rows;
         rows = 1;
     }
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && blasd_wanted_after(&done, columns); i++) {
         int64_t at = (item * rows + i) * columns;
         if (output->dtype == BLASD_float32)
             finite &= store_single(columns, from + i * down, across, (float *)output->data + at, e);

@@ -140,6 +140,7 @@ static int least_squares(struct room *room, const struct regression_data *data,
     int code = make_factor(room, data, &doubled, progress, err);
     if (code == 0) code = blasd_regression_rank(shape, &room->factor, fit, err);
     if (code == 0) code = blasd_regression_singular(shape, &room->factor, fit, err);
+    if (code == 0 && !blasd_wanted()) code = blasd_cpu_stopped(err);
     if (code != 0) return code;
     room->how = fit->truncated         ? "truncated singular value decomposition"
                 : fit->rank < shape->q ? "complete orthogonal decomposition"
@@ -331,6 +332,15 @@ static void warn(const struct run *run) {
 }
 
 /* Runs everything: small problems dealt out, large ones one by one. */
+/* The same of what a problem with many coefficients takes in LAPACK's long calls: factors, and
+ * singular values. */
+static double long_work(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q, least = n < q ? n : q;
+    if (shape->way == WAY_SMALL || shape->method == METHOD_GD) return 0;
+    if (shape->method == METHOD_OLS) return (n < q ? 20 : 8) * least * least * q;
+    return 4 * least * least * (n < q ? n + q : q);
+}
+
 static int run_all(struct run *run, int devices, struct blasd_watch *watch, struct blasd_err *err) {
     double work = problem_work(run->shape), all = work * (double)run->problems;
     bool dealt = run->problems > 1 && work < PIECE_WORK;
@@ -344,8 +354,13 @@ static int run_all(struct run *run, int devices, struct blasd_watch *watch, stru
         code = room_init(&run->rooms[i], run->shape, err);
     if (code != 0) return code;
     if (!dealt) {
+        all += long_work(run->shape) * (double)run->problems;
+        if (run->shape->way == WAY_WIDE) all -= (work - 2000) * (double)run->problems;
         run->progress = (struct blasd_cpu_progress){.watch = watch, .total = all};
-        return fit_range(run, &run->rooms[0], 0, run->problems, &run->progress, err);
+        blasd_regression_dense_tells(&run->progress);
+        code = fit_range(run, &run->rooms[0], 0, run->problems, &run->progress, err);
+        blasd_regression_dense_tells(NULL);
+        return code;
     }
     run->group =
         PIECE_WORK / work < (double)run->problems ? (int64_t)(PIECE_WORK / work) : run->problems;

@@ -41,6 +41,10 @@ struct regression_dense {
 };
 
 extern const struct regression_dense blasd_regression_lapack, blasd_regression_own;
+struct blasd_cpu_progress;
+/* From now on LAPACK's long calls on this thread tell `progress` (borrowed) how far they are; NULL:
+ * nobody. */
+void blasd_regression_dense_tells(struct blasd_cpu_progress *progress);
 /* LAPACK's geqrf in calls that are not long, of as many operations as this; for tests to change.
  * `work` as dormqr wants it for 512 columns. */
 int blasd_regression_qr(int m, int n, double *a, int lda, double *tau, double *work, int work_len);

@@ -1,18 +1,45 @@
 /* dense.h with OpenBLAS and LAPACKE. What would be a long call of a library is made of shorter
- * ones, between which the work may end; the arithmetic is LAPACK's own. Those that are left whole:
- * geqp3, orgqr, gesdd and svd. */
+ * ones, between which the work may end, and tells how far it is; the arithmetic is LAPACK's own.
+ * Read next: kernels/lapack/lapack.h. */
 #include "kernels/regression/dense.h"
 
 #include "core/wanted.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/lapack/lapack.h"
 
 #include <cblas.h>
 #include <lapacke.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 double blasd_regression_long_call = 5e9; /* operations: some tenths of a second */
 
-#define PANEL 128 /* columns that are factored or inverted at once */
-#define STRIP 512 /* columns or rows that follow at once */
+#define PANEL 128  /* columns that are factored or inverted at once */
+#define STRIP 512  /* columns or rows that follow at once */
+#define PIVOTED 32 /* columns of a panel with pivoting, as geqp3 has them */
+
+static _Thread_local struct blasd_cpu_progress *told; /* borrowed; NULL: nobody asks */
+
+void blasd_regression_dense_tells(struct blasd_cpu_progress *progress) {
+    told = progress;
+}
+
+/* Whether to go on after so many operations. */
+static bool step(double flops) {
+    return told == NULL ? blasd_wanted() : blasd_cpu_step(told, flops);
+}
+
+/* For calls of kernels/lapack of so many operations. */
+static struct blasd_lapack by_lapack(double flops) {
+    struct blasd_lapack how = {.threads = 1};
+    if (told == NULL || !(told->total > 0)) return how;
+    how.watch = told->watch;
+    how.from = fmin(told->done / told->total, 1);
+    told->done += flops;
+    how.to = fmin(told->done / told->total, 1);
+    return how;
+}
 
 static bool is_long(double flops) {
     return flops > blasd_regression_long_call;
@@ -22,15 +49,23 @@ static int least_of(int a, int b) {
     return a < b ? a : b;
 }
 
+/* A panel of geqp3, which LAPACKE does not declare. */
+void dlaqps_(const int *m, const int *n, const int *offset, const int *nb, int *kb, double *a,
+             const int *lda, int *jpvt, double *tau, double *vn1, double *vn2, double *auxv,
+             double *f, const int *ldf);
+
 static double *at(const double *a, int lda, int i, int j) {
     return (double *)(uintptr_t)a + (int64_t)j * lda + i;
 }
 
-int blasd_regression_qr(int m, int n, double *a, int lda, double *tau, double *work, int work_len) {
+/* tells: as all do whose caller does not. */
+static int qr(int m, int n, double *a, int lda, double *tau, double *work, int work_len,
+              bool tells) {
     int least = least_of(m, n), info = 0;
     if (!is_long(2.0 * m * n * least))
         return LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m, n, a, lda, tau, work, work_len);
-    for (int j = 0; info == 0 && j < least && blasd_wanted(); j += PANEL) {
+    for (int j = 0; info == 0 && j < least; j += PANEL) {
+        if (!step(tells ? 4.0 * (m - j) * (n - j) * PANEL : 0)) break;
         int width = least_of(PANEL, least - j);
         info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m - j, width, at(a, lda, j, j), lda, tau + j,
                                    work, work_len);
@@ -42,34 +77,117 @@ int blasd_regression_qr(int m, int n, double *a, int lda, double *tau, double *w
     return info;
 }
 
-static int geqp3(int m, int n, double *a, int lda, int *pivot, double *tau) {
-    return LAPACKE_dgeqp3(LAPACK_COL_MAJOR, m, n, a, lda, pivot, tau);
+/* What LAPACK's geqp3 does with its panels, of which each is a call. */
+static int pivoted_panels(int m, int n, double *a, int lda, int *pivot, double *tau, double *room) {
+    int least = least_of(m, n), block, width = PIVOTED;
+    double *norms = room, *before = room + n, *along = room + 2 * (int64_t)n;
+    double *f = along + PIVOTED;
+    for (int j = 0; j < n; j++) {
+        pivot[j] = j + 1;
+        norms[j] = before[j] = cblas_dnrm2(m, at(a, lda, 0, j), 1);
+    }
+    for (int j = 0; j < least && step(8.0 * (m - j) * (n - j) * width); j += width) {
+        int columns = n - j;
+        block = least_of(PIVOTED, least - j);
+        dlaqps_(&m, &columns, &j, &block, &width, at(a, lda, 0, j), &lda, pivot + j, tau + j,
+                norms + j, before + j, along, f, &columns);
+        if (width < 1) return -1;
+    }
+    return 0;
 }
+
+static int geqp3(int m, int n, double *a, int lda, int *pivot, double *tau) {
+    double *room;
+    int info;
+    if (!is_long(4.0 * m * n * least_of(m, n)))
+        return LAPACKE_dgeqp3(LAPACK_COL_MAJOR, m, n, a, lda, pivot, tau);
+    room = malloc(((size_t)n * (PIVOTED + 2) + PIVOTED) * sizeof *room);
+    info = room == NULL ? -1 : pivoted_panels(m, n, a, lda, pivot, tau, room);
+    free(room);
+    return info;
+}
+int blasd_regression_qr(int m, int n, double *a, int lda, double *tau, double *work, int work_len) {
+    return qr(m, n, a, lda, tau, work, work_len, false);
+}
+
 static int geqrf(int m, int n, double *a, int lda, double *tau) {
     int work_len = 64 * (n > STRIP ? n : STRIP) + 8192, info; /* dormqr's largest block, and more */
     double *work;
     if (!is_long(2.0 * m * n * least_of(m, n)))
         return LAPACKE_dgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, tau);
     work = malloc((size_t)work_len * sizeof *work);
-    info = work == NULL ? -1 : blasd_regression_qr(m, n, a, lda, tau, work, work_len);
+    info = work == NULL ? -1 : qr(m, n, a, lda, tau, work, work_len, true);
     free(work);
     return info;
 }
 static int ormqr(int m, int n, int k, const double *a, int lda, const double *tau, double *c,
                  int ldc) {
     int strip = is_long(4.0 * m * n * k) ? STRIP : n > 0 ? n : 1, info = 0;
-    for (int j = 0; info == 0 && j < n && blasd_wanted(); j += strip)
+    for (int j = 0; info == 0 && j < n && step(4.0 * m * k * strip); j += strip)
         info = LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', m, least_of(strip, n - j), k, a, lda, tau,
                               at(c, ldc, 0, j), ldc);
     return info;
 }
 static int orgqr(int m, int n, double *a, int lda, const double *tau) {
-    return LAPACKE_dorgqr(LAPACK_COL_MAJOR, m, n, n, a, lda, tau);
+    double flops = 4.0 * m * n * n, *q;
+    struct blasd_lapack how;
+    int info;
+    if (!is_long(flops)) return LAPACKE_dorgqr(LAPACK_COL_MAJOR, m, n, n, a, lda, tau);
+    q = calloc((size_t)m * (size_t)n, sizeof *q);
+    if (q == NULL) return -1;
+    how = by_lapack(flops);
+    for (int j = 0; j < n; j++) q[(int64_t)j * m + j] = 1;
+    info = blasd_lapack_q(&how, false, m, n, n, a, lda, tau, q, m);
+    for (int j = 0; j < n; j++) memcpy(at(a, lda, 0, j), q + (int64_t)j * m, (size_t)m * sizeof *q);
+    free(q);
+    return info;
 }
+
+/* to (n x m) = a', of a (m x n). */
+static void turn(int m, int n, const double *a, int lda, double *to) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < m; i++) to[(int64_t)i * n + j] = *at(a, lda, i, j);
+}
+
+static double *square(int m, int n) {
+    return malloc((size_t)m * (size_t)n * sizeof(double) + 1);
+}
+
+/* Singular values, and vectors where left is not NULL, of a tall matrix or a wide one, turned. */
+static int svd_pieces(int m, int n, double *a, int lda, double *values, double *left, double *vt) {
+    int most = m > n ? m : n, least = least_of(m, n), info = -1;
+    struct blasd_lapack how = by_lapack(4.0 * m * n * least * (left == NULL ? 1 : 4));
+    double *tall = square(m, n), *u = NULL, *v = NULL;
+    if (left != NULL) u = square(most, least);
+    if (left != NULL) v = square(least, least);
+    if (tall == NULL || (left != NULL && (u == NULL || v == NULL))) goto done;
+    if (m < n)
+        turn(m, n, a, lda, tall);
+    else
+        for (int j = 0; j < n; j++)
+            memcpy(tall + (int64_t)j * m, at(a, lda, 0, j), (size_t)m * sizeof *a);
+    info = blasd_lapack_svd(&how, most, least, tall, values, u, least, v);
+    if (info != 0 || left == NULL) goto done;
+    if (m < n) {
+        turn(m, m, v, m, left);
+        turn(n, m, u, n, vt);
+    } else {
+        memcpy(left, u, (size_t)m * (size_t)n * sizeof *u);
+        memcpy(vt, v, (size_t)n * (size_t)n * sizeof *v);
+    }
+done:
+    free(tall);
+    free(u);
+    free(v);
+    return info;
+}
+
 static int gesdd(int m, int n, double *a, int lda, double *values) {
+    if (is_long(4.0 * m * n * least_of(m, n))) return svd_pieces(m, n, a, lda, values, NULL, NULL);
     return LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, lda, values, NULL, 1, NULL, 1);
 }
 static int svd(int m, int n, double *a, double *values, double *left, double *vt) {
+    if (is_long(8.0 * m * n * least_of(m, n))) return svd_pieces(m, n, a, m, values, left, vt);
     return LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'S', m, n, a, m, values, left, m, vt, least_of(m, n));
 }
 static void trsm_call(bool right, bool upper, bool trans, int m, int n, const double *a, int lda,

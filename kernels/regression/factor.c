@@ -197,6 +197,7 @@ static int natural_rank(const struct regression_shape *shape,
         if (condition * tolerance(factor, q) < 1) return 0;
     }
     code = pivoted_init(&pivoted, shape, factor, err);
+    if (code == 0 && !blasd_wanted()) code = blasd_cpu_stopped(err);
     if (code == 0) {
         fit->rank = pivoted.rank + (skip == 1 && factor->r[0] != 0);
         if (fit->rank < q) code = blasd_regression_deficient(shape, factor, &pivoted, fit, err);

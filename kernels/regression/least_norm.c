@@ -220,6 +220,7 @@ int blasd_regression_deficient(const struct regression_shape *shape,
     if (code == 0 && (independent_rows(pivoted, shape, factor, &p) != 0 ||
                       (p.rank > 0 && least_norm(shape->dense, &p) != 0)))
         code = no_memory(err);
+    if (code == 0 && !blasd_wanted()) code = blasd_cpu_stopped(err);
     if (code == 0) {
         solve_norm(shape->dense, &p);
         put_deficient(shape, factor, p.rank, p.b, p.inverse, p.features, fit);

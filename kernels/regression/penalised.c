@@ -64,6 +64,8 @@ static int least_norm(const double *a, const double *qr, const double *tau, cons
     return info;
 }
 
+static const struct regression_dense *const lapack = &blasd_regression_lapack;
+
 /* One unit for all columns: the least-norm solution of [M root] [b; v] = g, whose v is what is left
  * over. [M root]' = Q R; its rows are features, and those of the penalty where the features begin
  * to be smaller. Where they differ much in size, only pivoting of the columns keeps what is small
@@ -83,9 +85,8 @@ static int ridge_wide(const struct regression_part *part, double root, const str
         pivot[i] = order[0].size <= GRADED * order[p - 1].size ? (int)i + 1 : 0;
     }
     memcpy(qr, a, (size_t)(n * m) * sizeof *a);
-    info = pivot[0] == 0
-               ? LAPACKE_dgeqp3(LAPACK_COL_MAJOR, (int)n, (int)m, qr, (int)n, pivot, room + 2 * n)
-               : LAPACKE_dgeqrf(LAPACK_COL_MAJOR, (int)n, (int)m, qr, (int)n, room + 2 * n);
+    info = pivot[0] == 0 ? lapack->geqp3((int)n, (int)m, qr, (int)n, pivot, room + 2 * n)
+                         : lapack->geqrf((int)n, (int)m, qr, (int)n, room + 2 * n);
     for (int64_t l = 0; l < t && info == 0 && blasd_wanted(); l++) {
         double *v = g + l * n;
         info = least_norm(a, qr, room + 2 * n, pivot, n, m, part->g + l * m, v, room);
@@ -159,10 +160,9 @@ int blasd_regression_ridge_triangle(const struct regression_shape *shape,
     }
     for (int64_t l = 0; l < t; l++)
         for (int64_t i = 0; i < q; i++) g[l * rows + i] = factor->z[i * t + l];
-    info = LAPACKE_dgeqrf(LAPACK_COL_MAJOR, (int)rows, (int)q, a, (int)rows, tau);
+    info = lapack->geqrf((int)rows, (int)q, a, (int)rows, tau);
     if (info == 0 && t > 0)
-        info = LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', (int)rows, (int)t, (int)q, a, (int)rows,
-                              tau, g, (int)rows);
+        info = lapack->ormqr((int)rows, (int)t, (int)q, a, (int)rows, tau, g, (int)rows);
     for (int64_t i = 0; i < q; i++) {
         for (int64_t j = i; j < q; j++) factor->r[i * q + j] = a[j * rows + i];
         for (int64_t l = 0; l < t; l++) factor->z[i * t + l] = g[l * rows + i];

@@ -32,6 +32,8 @@
 #define U 0x1p-53
 #define TINY 0x1p-1022 /* more than what underflow takes, however often it happens below */
 #define BLOCK 64       /* terms of a product that are summed at once: gamma grows with them */
+#define LONG_N 512     /* from here on a matrix is inverted piece by piece, so that one can stop */
+#define PANEL 128      /* columns of a piece */
 
 struct certificate {
     int64_t n;
@@ -40,6 +42,7 @@ struct certificate {
     double alpha;                   /* a norm of G; not below 1: nothing is proven */
     int *row_scale, *column_scale;  /* owned: n each */
     lapack_int *pivots;             /* owned */
+    double from, to;                /* of the job's progress, for this system */
 };
 
 static double gamma_of(double terms) {
@@ -118,11 +121,16 @@ static void sum_sizes(const double *m, const double *v, int64_t n, double *sum) 
     }
 }
 
+/* Whether to go on; `share` of a system's work is done. */
+static bool step(const struct certificate *c, double share) {
+    return blasd_wanted_at(c->from + (c->to - c->from) * share);
+}
+
 /* product := R A, by blocks of terms; returns how many roundings one element has seen. */
 static double multiply(struct certificate *c) {
     lapack_int n = (lapack_int)c->n, block = n > 2 * BLOCK ? BLOCK : n;
     memset(c->product, 0, (size_t)c->n * (size_t)c->n * sizeof *c->product);
-    for (lapack_int k = 0; k < n && blasd_wanted(); k += block) {
+    for (lapack_int k = 0; k < n && step(c, 0.5 + 0.5 * k / n); k += block) {
         lapack_int terms = n - k < block ? n - k : block;
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, n, n, terms, 1,
                     c->inverse + (int64_t)k * n, n, c->matrix + k, n, 0, c->part, n);
@@ -131,17 +139,73 @@ static double multiply(struct certificate *c) {
     return block + (double)n / block + 2;
 }
 
+/* ---- the inverse of a large matrix, piece by piece ---- */
+
+static double *at(double *matrix, lapack_int n, lapack_int i, lapack_int j) {
+    return matrix + (int64_t)j * n + i;
+}
+
+/* LU in c->inverse. False: a pivot is 0, or nobody wants it any more. */
+static bool factor_pieces(struct certificate *c) {
+    lapack_int n = (lapack_int)c->n;
+    double *lu = c->inverse;
+    for (lapack_int j = 0; j < n; j += PANEL) {
+        lapack_int width = n - j < PANEL ? n - j : PANEL, end = j + width;
+        if (LAPACKE_dgetrf_work(LAPACK_COL_MAJOR, n - j, width, at(lu, n, j, j), n,
+                                c->pivots + j) != 0)
+            return false;
+        for (lapack_int i = j; i < end; i++) c->pivots[i] += j;
+        LAPACKE_dlaswp_work(LAPACK_COL_MAJOR, j, lu, n, j + 1, end, c->pivots, 1);
+        for (lapack_int k = end; k < n; k += PANEL) {
+            lapack_int columns = n - k < PANEL ? n - k : PANEL;
+            LAPACKE_dlaswp_work(LAPACK_COL_MAJOR, columns, at(lu, n, 0, k), n, j + 1, end,
+                                c->pivots, 1);
+            cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasUnit, width,
+                        columns, 1, at(lu, n, j, j), n, at(lu, n, j, k), n);
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, n - end, columns, width, -1,
+                        at(lu, n, end, j), n, at(lu, n, j, k), n, 1, at(lu, n, end, k), n);
+            if (!step(c, 0.17 * (1 - pow((double)(n - j) / n, 3)))) return false;
+        }
+    }
+    return true;
+}
+
+/* c->inverse := the inverse of what its factors are of, by rows: so what it leaves of R A = I, of
+ * which G is, is as small as a solution's residual. */
+static bool invert_pieces(struct certificate *c) {
+    lapack_int n = (lapack_int)c->n;
+    double *lu = c->inverse, *rows = c->product;
+    memset(rows, 0, (size_t)n * (size_t)n * sizeof *rows);
+    for (lapack_int j = 0; j < n && step(c, 0.17 + 0.33 * j / n); j += PANEL) {
+        lapack_int width = n - j < PANEL ? n - j : PANEL;
+        for (lapack_int i = j; i < j + width; i++) *at(rows, n, i, i) = 1;
+        cblas_dtrsm(CblasColMajor, CblasLeft, CblasUpper, CblasTrans, CblasNonUnit, n - j, width, 1,
+                    at(lu, n, j, j), n, at(rows, n, j, j), n);
+        cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasTrans, CblasUnit, n, width, 1, lu, n,
+                    at(rows, n, 0, j), n);
+        LAPACKE_dlaswp_work(LAPACK_COL_MAJOR, width, at(rows, n, 0, j), n, 1, n, c->pivots, -1);
+    }
+    for (lapack_int j = 0; j < n; j++)
+        for (lapack_int i = 0; i < n; i++) *at(c->inverse, n, i, j) = *at(rows, n, j, i);
+    return blasd_wanted();
+}
+
+/* The inverse in c->inverse. False: there is none, or nobody wants it any more. */
+static bool make_inverse(struct certificate *c) {
+    lapack_int n = (lapack_int)c->n, work = n < 64 ? n * n : n * 64;
+    memcpy(c->inverse, c->matrix, (size_t)c->n * (size_t)c->n * sizeof *c->inverse);
+    if (n >= LONG_N) return factor_pieces(c) && invert_pieces(c);
+    return LAPACKE_dgetrf_work(LAPACK_COL_MAJOR, n, n, c->inverse, n, c->pivots) == 0 &&
+           LAPACKE_dgetri_work(LAPACK_COL_MAJOR, n, c->inverse, n, c->pivots, c->product, work) ==
+               0 &&
+           blasd_wanted();
+}
+
 /* The inverse and what it leaves: c->g bounds the rows of |G|, c->alpha its norm. */
 static void invert(struct certificate *c) {
-    lapack_int n = (lapack_int)c->n;
-    lapack_int work = n < 64 ? n * n : n * 64;
     double roundings;
     c->alpha = INFINITY;
-    memcpy(c->inverse, c->matrix, (size_t)c->n * (size_t)c->n * sizeof *c->inverse);
-    if (LAPACKE_dgetrf_work(LAPACK_COL_MAJOR, n, n, c->inverse, n, c->pivots) != 0) return;
-    if (LAPACKE_dgetri_work(LAPACK_COL_MAJOR, n, c->inverse, n, c->pivots, c->product, work) != 0)
-        return;
-    if (!blasd_wanted()) return;
+    if (!make_inverse(c)) return;
     roundings = multiply(c);
     /* |I - R A| e: what is seen, and what rounding may have hidden */
     for (int64_t i = 0; i < c->n; i++) c->product[i * c->n + i] -= 1;
@@ -238,6 +302,7 @@ struct certify {
     struct blasd_solve_layout layout;
     struct certificate certificates[BLASD_PARALLEL_MAX];
     int64_t unproven;
+    double from, to; /* of the batch's progress */
 };
 
 static void drop(struct certificate *c) {
@@ -283,6 +348,8 @@ static bool certify_system(void *arg, int64_t at, int slot) {
     blasd_walk_operand(&walk, 1, s->b_rank, s->b_batch);
     blasd_walk_seek(&walk, at);
     c->alpha = INFINITY;
+    c->from = job->from + (job->to - job->from) * (double)at / (double)s->batch_count;
+    c->to = job->from + (job->to - job->from) * (double)(at + 1) / (double)s->batch_count;
     load(c, &job->task->inputs[BLASD_SOLVE_A], walk.offset[0] * s->n * s->n, &job->layout);
     if (info[at] == 0 && scale(c)) invert(c);
     for (int64_t k = 0; k < s->columns && blasd_wanted(); k++) {
@@ -303,7 +370,7 @@ static bool certify_system(void *arg, int64_t at, int slot) {
 }
 
 int blasd_solve_certify(struct blasd_task *task, const struct blasd_solve *s, int threads,
-                        struct blasd_err *err) {
+                        double from, double to, struct blasd_err *err) {
     struct certify *job;
     struct blasd_parallel loop = {.piece = certify_system, .to = 1, .count = s->batch_count};
     int code = 0;
@@ -313,6 +380,8 @@ int blasd_solve_certify(struct blasd_task *task, const struct blasd_solve *s, in
     if (job == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to certify in");
     job->task = task;
     job->solve = s;
+    job->from = from;
+    job->to = to;
     job->layout = blasd_solve_layout(s, &task->inputs[BLASD_SOLVE_A], &task->inputs[BLASD_SOLVE_B]);
     loop.arg = job;
     loop.threads = threads < s->batch_count ? threads : (int)s->batch_count;

@@ -7,8 +7,8 @@
 
 /* Fills the output `error_bound` of a task whose other outputs are there, where it was asked for;
  * warns of systems that it cannot prove anything about. Needs the operands in host memory. Threads:
- * at most so many. blasd_wanted stops it. */
+ * at most so many. blasd_wanted stops it, and is told its progress, from `from` to `to`. */
 int blasd_solve_certify(struct blasd_task *task, const struct blasd_solve *s, int threads,
-                        struct blasd_err *err);
+                        double from, double to, struct blasd_err *err);
 
 #endif

@@ -144,3 +144,33 @@ static bool some_doubtful(struct blasd_engine *e, const struct blasd_block *bloc
     e->unit_exponent = 0;
     return !(blasd_engine_norm_inverse(e, apply_condition) < DOUBT);
 }
+
+/* Adds to e->sum the sizes of what was subtracted from each pivot, and the pivots to e->v. */
+static void sum_pivots(struct blasd_engine *e) {
+    bool lu = e->method == BLASD_SOLVED_LU;
+    int64_t n = e->n, done = 0;
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 4 * (n - j)); j++) {
+        const REAL *column = at(e->factors, n, 0, j), *row = at(e->factors, n, j, 0);
+        double own = fabs((double)column[j]);
+        e->v[j] = lu || e->method == BLASD_SOLVED_QR ? own : own * own;
+        if (e->method == BLASD_SOLVED_QR) {
+            for (int64_t i = 0; i < j; i++) e->sum[j] += fabs((double)column[i]);
+            continue;
+        }
+        for (int64_t k = j + 1; k < n; k++)
+            e->sum[k] += fabs((double)column[k] * (double)(lu ? row[k * n] : column[k]));
+    }
+}
+
+/* Whether some pivot may be rounding alone: then the factors know nothing of the inverse, and no
+ * condition that is estimated with them shows what a singular block hides beside elements of x that
+ * are far larger. For systems that recheck.c, which asks the same of better factors, leaves. */
+static bool pivots_may_be_rounding(struct blasd_engine *e) {
+    double lost = 4 * sqrt((double)e->n) * (double)UNIT;
+    if (e->method == BLASD_SOLVED_LDLT || e->method == BLASD_SOLVED_TRIANGULAR) return false;
+    memset(e->sum, 0, (size_t)e->n * sizeof *e->sum);
+    sum_pivots(e);
+    for (lapack_int k = 0; k < e->n; k++)
+        if (!(e->v[k] > lost * (e->v[k] + e->sum[k]))) return true;
+    return false;
+}

@@ -19,6 +19,7 @@
 #define PIECE_WORK 3e5    /* work, in operations or so, of a piece: a tenth of a millisecond */
 #define THREADS_WORK 5e6  /* below this a second thread costs more than it brings */
 #define MOST_IN_PIECE 512 /* systems */
+#define SOLVED 0.2        /* of the progress, where what was solved is certified */
 
 /* What one thread works with. */
 struct bench {
@@ -73,8 +74,6 @@ static void publish(const struct batch *batch, const struct blasd_system *system
     blasd_solve_put(task, BLASD_SOLVE_BACKWARD_ERROR, item, system->error, 0);
     blasd_solve_put(task, BLASD_SOLVE_STEPS, item, 0, system->steps);
     blasd_solve_put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
-    if (system->info > 0 && batch->solve.batch_rank == 0)
-        blasd_solve_refuse(task, system->info, system->singular);
     batch->flags[at] = (system->singular ? BLASD_SOLVE_SINGULAR : 0) |
                        (system->unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
                        (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0);
@@ -90,6 +89,7 @@ static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_sy
                    "no memory to solve in");
         return true;
     }
+    if (batch->solve.certify) all /= SOLVED;
     return blasd_engine_run(bench->engine, system, batch->watch, (double)at / all,
                             (double)(at + 1) / all);
 }
@@ -191,6 +191,7 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     batch->watch = loop.threads == 1 ? watch : NULL;
     loop.arg = batch;
     loop.count = batch->pieces;
+    if (batch->solve.certify) loop.to = SOLVED;
     if (!blasd_parallel_run(&loop)) {
         code = blasd_cpu_stopped(err);
         goto done;
@@ -199,7 +200,13 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
         if (tasks[t].err.code != BLASD_OK) continue;
         code = blasd_solve_recheck(&tasks[t], &batch->solve,
                                    batch->flags + t * batch->solve.batch_count, err);
-        if (code == 0) code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads, err);
+        if (code == 0 && blasd_solve_refused(&tasks[t], &batch->solve,
+                                             batch->flags[t * batch->solve.batch_count]))
+            continue;
+        if (code == 0)
+            code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads,
+                                       loop.to + (1 - loop.to) * t / count,
+                                       loop.to + (1 - loop.to) * (t + 1) / count, err);
         if (code != 0) goto done;
         blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
                            batch->flags + t * batch->solve.batch_count, NULL);

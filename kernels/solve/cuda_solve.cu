@@ -355,22 +355,17 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code = 0;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
-        int64_t info;
         int *notes;
         if (plan->way == WAY_NOTHING) {
             blasd_solve_answer_empty(task, &plan->solve);
-            continue;
-        }
-        info = *(const int64_t *)task->outputs[BLASD_SOLVE_INFO].data;
-        if (plan->solve.batch_rank == 0 && info != 0) {
-            blasd_solve_refuse(task, info, (plan->flags[t] & BLASD_SOLVE_SINGULAR) != 0);
             continue;
         }
         if (plan->solve.certify || !is_even(task, &plan->solve))
             code = blasd_cuda_bring_outputs(job, t, err);
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
             code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
-        if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, err);
+        if (code == 0 && blasd_solve_refused(task, &plan->solve, plan->flags[t * items])) continue;
+        if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, 0, 1, err);
         if (code != 0) return code;
         notes = blasd_cuda_notes(job, t);
         if (notes != NULL) {

@@ -89,6 +89,8 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
         if (!refactor(e, system->a)) return false; /* QR may have left nothing */
         for (lapack_int c = 0; c < block->k && blasd_wanted(); c++)
             NAME(residual)(e, e->x, e->b, e->r, &c, 1);
+        if (e->n > BLASD_RECHECK_N && !system->doubtful)
+            system->doubtful = pivots_may_be_rounding(e);
         if (!some_doubtful(e, block)) continue;
         for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
             system->doubtful = doubtful(e, block, c);

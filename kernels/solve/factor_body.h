@@ -173,8 +173,13 @@ static void copy_matrix(struct blasd_engine *e) {
     memcpy(e->factors, e->matrix, (size_t)e->n * (size_t)e->n * sizeof(REAL));
 }
 
+/* Whether to go on once factors are made up to column j. */
+static bool factor_step(struct blasd_engine *e, lapack_int j) {
+    return blasd_engine_step(e, 0.9 * (1 - pow((double)(e->n - j) / (double)e->n, 3)));
+}
+
 /* LDL' with pauses: what sytrf does with its panels, lasyf and, at the end, sytf2. */
-static bool factor_symmetric(struct blasd_engine *e) {
+static bool factor_ldlt(struct blasd_engine *e) {
     lapack_int n = e->n, block = WORK_PANEL, done = 0, info = 0;
     copy_matrix(e);
     e->info = 0;
@@ -183,7 +188,7 @@ static bool factor_symmetric(struct blasd_engine *e) {
                                 e->work_size);
         return true;
     }
-    for (lapack_int k = 0; k < n && blasd_wanted(); k += done) {
+    for (lapack_int k = 0; k < n && factor_step(e, k); k += done) {
         lapack_int rest = n - k;
         if (rest > block) {
             FORTRAN(lasyf)
@@ -208,6 +213,14 @@ static bool factor_lu(struct blasd_engine *e) {
     if (by_panels(e)) return factor_lu_panels(e);
     e->info = LAPACK(getrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->pivots);
     return true;
+}
+
+/* Where rounding makes a pivot 0 that LU, with all rows to choose from, may not have, LU it is. */
+static bool factor_symmetric(struct blasd_engine *e) {
+    if (!factor_ldlt(e)) return false;
+    if (e->info == 0) return true;
+    e->method = BLASD_SOLVED_LU;
+    return factor_lu(e);
 }
 
 /* Where Cholesky fails the matrix is singular only if LU says so too. */
@@ -239,7 +252,7 @@ static bool factor_qr(struct blasd_engine *e) {
     lapack_int n = e->n, panel = n < BLOCKED_N ? n : PANEL;
     REAL *tau = e->tau;
     copy_matrix(e);
-    for (lapack_int j = 0; j < n && blasd_wanted(); j += panel) {
+    for (lapack_int j = 0; j < n && factor_step(e, j); j += panel) {
         lapack_int width = n - j < panel ? n - j : panel;
         LAPACK(geqrf)
         (LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n, tau + j, e->work,

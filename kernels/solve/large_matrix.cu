@@ -479,6 +479,23 @@ int large_matrix_doubtful(struct solve_large *l, int c, bool *ret, struct blasd_
     return 0;
 }
 
+/* Whether a pivot may be rounding alone, which the conditions estimated with it do not show, as in
+ * engine_body.h. */
+int large_matrix_pivots(struct solve_large *l, bool *ret, struct blasd_err *err) {
+    int lu = l->state.method == BLASD_SOLVED_LU;
+    double lost = 4 * sqrt((double)l->n) * unit_of(l);
+    dim3 blocks = spread(l, (l->n + 255) / 256);
+    *ret = false;
+    if (!lu && l->state.method != BLASD_SOLVED_CHOLESKY) return 0;
+    TRY(l->single ? blasd_launch(large_pivots<float>, blocks, dim3(256), 0, l->job->stream, err,
+                                 l->n, OF(const float, l->factors), lu, l->sizes)
+                  : blasd_launch(large_pivots<double>, blocks, dim3(256), 0, l->job->stream, err,
+                                 l->n, OF(const double, l->factors), lu, l->sizes));
+    TRY(size_row(l, 0, l->v, err));
+    for (int k = 0; k < l->n; k++) *ret = *ret || !(l->v[k] > lost);
+    return 0;
+}
+
 static int factor(struct solve_large *l, struct blasd_err *err) {
     switch (l->batch.shape.assume) {
     case BLASD_ASSUME_GENERAL:

@@ -9,25 +9,27 @@
  * doubles, and refined with residuals in twice that; and where that is not enough, scaled; what has
  * the smallest w is the answer.
  *
- * Only columns are looked at whose elements differ much; and matrices that may be singular where
- * nothing has said so. Read next: README.md. */
+ * Only columns are looked at whose elements differ much; matrices that may be singular where
+ * nothing has said so; and matrices of which it was said, for a pivot became 0, that need not be.
+ * Read next: README.md. */
 #include "kernels/solve/recheck.h"
 
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/solve/estimate.h"
+#include "kernels/solve/solve_report.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_UNKNOWNS 1024 /* of a system that is looked at */
-#define MOST_WORK 0x1p27   /* elements of matrices that are gone through, for each job */
-#define AGAIN_WORK 60      /* how often that is, when a column is solved again */
-#define LOST 0x1p-4        /* of a row's size: with a larger error no digit need be right */
-#define BETTER 0x1p-4      /* what is computed again must be, against what was there */
-#define RIM 0x1p30 /* normal numbers below the least of them times this may have lost some */
-#define STEPS 6    /* of refinement */
+#define MOST_WORK 0x1p27 /* elements of matrices that are gone through, for each job */
+#define AGAIN_WORK 60    /* how often that is, when a column is solved again */
+#define LOST 0x1p-4      /* of a row's size: with a larger error no digit need be right */
+#define BETTER 0x1p-4    /* what is computed again must be, against what was there */
+#define RIM 0x1p30       /* normal numbers below the least of them times this may have lost some */
+#define STEPS 6          /* of refinement */
 #define HALF 0x1.00000001p32L /* splits a long double's 64 bits */
 
 struct look {
@@ -43,7 +45,8 @@ struct look {
     bool loaded, graded;                         /* whose elements differ much */
     enum { NOT_FACTORED, AS_IT_STANDS, SCALED } factored;
     bool regular;
-    bool sure; /* x came to rest: corrections fell below its last digit */
+    bool sure;  /* x came to rest: corrections fell below its last digit */
+    bool still; /* or below that of its largest element */
     double work;
 };
 
@@ -195,6 +198,20 @@ static void substitute(const struct look *look, const long double *r, long doubl
     for (int64_t j = 0; j < n; j++) d[j] = ldexpl(d[j], look->column_scale[j]);
 }
 
+/* d := inverse(A') r. Destroys r. */
+static void substitute_transposed(const struct look *look, long double *r, long double *d) {
+    const long double *lu = look->factors;
+    int64_t n = look->n;
+    for (int64_t j = 0; j < n; j++) {
+        r[j] = ldexpl(r[j], look->column_scale[j]);
+        for (int64_t i = 0; i < j; i++) r[j] -= lu[j * n + i] * r[i];
+        r[j] /= lu[j * n + j];
+    }
+    for (int64_t j = n - 1; j >= 0; j--)
+        for (int64_t i = j + 1; i < n; i++) r[j] -= lu[j * n + i] * r[i];
+    for (int64_t i = 0; i < n; i++) d[look->rows[i]] = ldexpl(r[i], look->row_scale[look->rows[i]]);
+}
+
 /* What rounding leaves out of x y (Dekker). */
 static long double product_error(long double x, long double y, long double product) {
     long double a = x * HALF, b = y * HALF, x1, y1, x2, y2;
@@ -250,17 +267,20 @@ static double off(struct look *look, double *error) {
 /* look->x from the factors, to the last digits that the dtype of the answer has. */
 static void solve(struct look *look, long double *d) {
     long double last = INFINITY;
-    look->sure = false;
+    look->sure = look->still = false;
     memset(look->low, 0, (size_t)look->n * sizeof *look->low);
     substitute(look, look->b, look->x);
     for (int step = 0; step < STEPS && blasd_wanted(); step++) {
-        long double most = 0;
+        long double most = 0, greatest_d = 0, greatest_x = 0;
         residual(look, true);
         substitute(look, look->r, d);
         for (int64_t i = 0; i < look->n; i++) {
             long double size = fabsl(d[i]) / fabsl(look->x[i]);
             if (d[i] != 0 && !(size <= most)) most = size;
+            if (!(fabsl(d[i]) <= greatest_d)) greatest_d = fabsl(d[i]);
+            greatest_x = fmaxl(greatest_x, fabsl(look->x[i]));
         }
+        look->still = greatest_d <= 0x1p-56L * greatest_x;
         if (!(most < last / 2) && !(most <= 0x1p-60L)) break;
         for (int64_t i = 0; i < look->n; i++) {
             long double by = look->low[i] + d[i], next = look->x[i] + by;
@@ -293,41 +313,6 @@ static void take_x(struct look *look, const struct blasd_tensor *x, int64_t at, 
     memset(look->low, 0, (size_t)look->n * sizeof *look->low);
 }
 
-/* Whether x in some column is far from where these factors lead. */
-static bool x_is_far(struct look *look, int64_t x_at, int64_t b_at) {
-    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
-    const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
-    for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
-        long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
-        for (int64_t i = 0; i < look->n; i++)
-            look->b[i] =
-                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
-        take_x(look, x, x_at + k, look->solve->columns);
-        residual(look, true);
-        substitute(look, look->r, d);
-        look->work += 2 * (double)(look->n * look->n);
-        for (int64_t i = 0; i < look->n; i++) {
-            greatest_d = fmaxl(greatest_d, fabsl(d[i]));
-            greatest_x = fmaxl(greatest_x, fabsl(look->x[i]));
-        }
-        if (isfinite(greatest_x) && !(greatest_d <= LOST * greatest_x)) return true;
-    }
-    return false;
-}
-
-/* Whether x need have no digit though nothing said so: A is singular, or may be but for the last
- * digits of its elements, or x is far from its solution. Factors of A in its own precision then
- * have a pivot that is rounding alone, and know nothing of its inverse: where other elements of x
- * are far larger than what comes of that, no condition that is estimated with them shows it. */
-static bool hidden_doubt(struct look *look, int64_t x_at, int64_t b_at) {
-    bool regular = false;
-    for (int how = AS_IT_STANDS; how <= SCALED && !regular; how++) {
-        take_factors(look, how);
-        regular = look->regular && pivots_stand(look);
-    }
-    return blasd_wanted() && (!regular || x_is_far(look, x_at, b_at));
-}
-
 /* Puts look->x in place of what is there. */
 static void put_x(struct look *look, const struct blasd_tensor *x, int64_t at, int64_t step) {
     for (int64_t i = 0; i < look->n; i++) {
@@ -347,6 +332,52 @@ static bool round_x(struct look *look) {
         finite = finite && isfinite(look->x[i]);
     }
     return finite;
+}
+
+/* Whether x in some column is far from where these factors lead; what is not quite there gets it.
+ */
+static bool x_is_far(struct look *look, int64_t item, int64_t x_at, int64_t b_at) {
+    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
+    const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
+    double *error = look->task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data, now;
+    bool far = false;
+    for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
+        long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
+        for (int64_t i = 0; i < look->n; i++)
+            look->b[i] =
+                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
+        take_x(look, x, x_at + k, look->solve->columns);
+        residual(look, true);
+        substitute(look, look->r, d);
+        look->work += 2 * (double)(look->n * look->n);
+        for (int64_t i = 0; i < look->n; i++) {
+            greatest_d = fmaxl(greatest_d, fabsl(d[i]));
+            greatest_x = fmaxl(greatest_x, fabsl(look->x[i]));
+        }
+        if (!isfinite(greatest_x) || greatest_d <= 4 * last_digit(look) * greatest_x) continue;
+        far = far || !(greatest_d <= LOST * greatest_x);
+        look->work += AGAIN_WORK * (double)(look->n * look->n);
+        solve(look, look->sizes);
+        far = far || !look->still; /* no factors lead there */
+        if (!look->still || !round_x(look)) continue;
+        put_x(look, x, x_at + k, look->solve->columns);
+        off(look, &now);
+        error[item] = fmax(error[item], now);
+    }
+    return far;
+}
+
+/* Whether x need have no digit though nothing said so: A is singular, or may be but for the last
+ * digits of its elements, or x is far from its solution. Factors of A in its own precision then
+ * have a pivot that is rounding alone, and know nothing of its inverse: where other elements of x
+ * are far larger than what comes of that, no condition that is estimated with them shows it. */
+static bool hidden_doubt(struct look *look, int64_t item, int64_t x_at, int64_t b_at) {
+    bool regular = false;
+    for (int how = AS_IT_STANDS; how <= SCALED && !regular; how++) {
+        take_factors(look, how);
+        regular = look->regular && pivots_stand(look);
+    }
+    return blasd_wanted() && (!regular || x_is_far(look, item, x_at, b_at));
 }
 
 /* look->x once more, by the way of factors `how`. Returns what off() says of it. */
@@ -425,7 +456,7 @@ bool blasd_solve_is_even(const struct blasd_task *task, const struct blasd_solve
 }
 
 static bool worth_a_look(const struct look *look) {
-    return look->n <= MOST_UNKNOWNS && look->work <= MOST_WORK;
+    return look->n <= BLASD_RECHECK_N && look->work <= MOST_WORK;
 }
 
 /* The matrix from a_at on is at hand. False: no memory. */
@@ -433,6 +464,123 @@ static bool ready(struct look *look, int64_t a_at) {
     blasd_task_make_inputs(look->task);
     if (look->matrix == NULL && !make(look)) return false;
     if (!look->loaded) load(look, a_at);
+    return true;
+}
+
+/* ---- matrices that were called singular ---- */
+
+/* v := inverse(A) norm v, or with the transposed inverse; in double, of which it may be beyond. */
+static bool apply_inverse(void *arg, double *v, bool transposed) {
+    struct look *look = arg;
+    long double *r = look->r, *d = look->lost;
+    for (int64_t i = 0; i < look->n; i++) r[i] = v[i];
+    if (transposed)
+        substitute_transposed(look, r, d);
+    else
+        substitute(look, r, d);
+    for (int64_t i = 0; i < look->n; i++) v[i] = (double)(d[i] * look->norm);
+    return blasd_wanted();
+}
+
+/* v := F inverse(A') v, or inverse(A) F v, F = look->sizes: what the equations may be off. */
+static bool apply_errors(void *arg, double *v, bool transposed) {
+    struct look *look = arg;
+    long double *r = look->r, *d = look->lost;
+    for (int64_t i = 0; i < look->n; i++) r[i] = transposed ? v[i] * look->sizes[i] : v[i];
+    if (transposed)
+        substitute(look, r, d);
+    else
+        substitute_transposed(look, r, d);
+    for (int64_t i = 0; i < look->n; i++)
+        v[i] = (double)(transposed ? d[i] : d[i] * look->sizes[i]);
+    return blasd_wanted();
+}
+
+/* Whether errors of the last digit in A and b leave no digit of look->x, which is what it is, as
+ * off() left it: as the engine asks (condition_body.h), but with these factors. */
+static bool x_may_be_any(struct look *look, double *v) {
+    long double size = 0;
+    for (int64_t i = 0; i < look->n; i++) size = fmaxl(size, fabsl(look->x[i]));
+    if (!(size > 0) || !isfinite(size)) return false;
+    for (int64_t i = 0; i < look->n; i++) look->sizes[i] *= last_digit(look) / size;
+    return !(blasd_norm_inverse(look->n, v, v + look->n, apply_errors, look) < LOST);
+}
+
+/* 1 / (norm of A, norm of its inverse), both the largest sum of a column. */
+static double rcond_of(struct look *look, double *v) {
+    double inverse;
+    look->norm = 0; /* from here on that one */
+    for (int64_t j = 0; j < look->n; j++) {
+        long double sum = 0;
+        for (int64_t i = 0; i < look->n; i++) sum += fabsl(look->matrix[j * look->n + i]);
+        look->norm = fmaxl(look->norm, sum);
+    }
+    inverse = blasd_norm_inverse(look->n, v, v + look->n, apply_inverse, look);
+    return inverse > 1 ? 1 / inverse : inverse > 0 ? 1 : 0;
+}
+
+/* Every column of x by the factors at hand; the worst of their backward errors. False: one of them
+ * need have no digit. */
+static bool solve_all(struct look *look, int64_t x_at, int64_t b_at, double *v, double *worst) {
+    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
+    const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
+    for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
+        double error;
+        for (int64_t i = 0; i < look->n; i++)
+            look->b[i] =
+                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
+        look->work += AGAIN_WORK * (double)(look->n * look->n);
+        solve(look, look->sizes);
+        if (!look->still || !(off(look, &error) < LOST) || x_may_be_any(look, v)) return false;
+        if (!round_x(look))
+            error = INFINITY;
+        else
+            off(look, &error);
+        put_x(look, x, x_at + k, look->solve->columns);
+        *worst = fmax(*worst, error);
+    }
+    return true;
+}
+
+static void forget_x(struct look *look, int64_t x_at) {
+    const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
+    for (int64_t i = 0; i < look->n; i++) look->x[i] = (long double)NAN;
+    for (int64_t k = 0; k < look->solve->columns; k++)
+        put_x(look, x, x_at + k, look->solve->columns);
+}
+
+/* Whether a system that has no solution may have one. What is to be positive definite must be more
+ * than regular; a triangle's pivots are what was sent. */
+static bool may_have_one(const struct look *look, int flags) {
+    return (flags & BLASD_SOLVE_SINGULAR) != 0 && worth_a_look(look) &&
+           (look->layout.assume == BLASD_ASSUME_GENERAL ||
+            look->layout.assume == BLASD_ASSUME_SYMMETRIC);
+}
+
+/* A system without a solution, for a pivot became 0: its solution, where factors in long double say
+ * that rounding alone made it 0. False: no memory. */
+static bool solve_singular(struct look *look, int64_t item, int64_t a_at, int64_t b_at,
+                           int *flags) {
+    int64_t x_at = item * look->n * look->solve->columns;
+    double worst = 0, *v;
+    look->loaded = false;
+    if (!ready(look, a_at)) return false;
+    v = blasd_cpu_alloc(2 * (size_t)look->n, sizeof *v);
+    if (v == NULL) return false;
+    for (int how = AS_IT_STANDS; how <= SCALED && (*flags & BLASD_SOLVE_SINGULAR) != 0; how++) {
+        take_factors(look, how);
+        if (!look->regular || !pivots_stand(look)) continue;
+        if (solve_all(look, x_at, b_at, v, &worst)) {
+            *flags &= ~BLASD_SOLVE_SINGULAR;
+            blasd_solve_put(look->task, BLASD_SOLVE_INFO, item, 0, 0);
+            blasd_solve_put(look->task, BLASD_SOLVE_RCOND, item, rcond_of(look, v), 0);
+            blasd_solve_put(look->task, BLASD_SOLVE_BACKWARD_ERROR, item, worst, 0);
+            blasd_solve_put(look->task, BLASD_SOLVE_METHOD, item, 0, BLASD_SOLVED_LU);
+        } else {
+            forget_x(look, x_at);
+        }
+    }
+    free(v);
     return true;
 }
 
@@ -452,7 +600,8 @@ static bool look_at_system(struct look *look, int64_t item, int64_t a_at, int64_
         look->layout.assume != BLASD_ASSUME_LOWER_TRIANGULAR &&
         look->layout.assume != BLASD_ASSUME_UPPER_TRIANGULAR) {
         if (!ready(look, a_at)) return false;
-        if (hidden_doubt(look, item * s->n * s->columns, b_at)) *flags |= BLASD_SOLVE_DOUBTFUL;
+        if (hidden_doubt(look, item, item * s->n * s->columns, b_at))
+            *flags |= BLASD_SOLVE_DOUBTFUL;
     }
     for (int64_t k = 0; k < s->columns; k++) {
         int64_t x_at = item * s->n * s->columns + k, at = b_at + k * look->layout.b_column;
@@ -493,7 +642,10 @@ int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, in
     blasd_walk_operand(&walk, 1, s->b_rank, s->b_batch);
     for (int64_t item = 0; item < s->batch_count && room; item++) {
         if (!blasd_wanted_after(&done, 4 * s->n * s->columns)) break;
-        if (info[item] == 0)
+        if (info[item] != 0 && may_have_one(&look, flags[item]))
+            room = solve_singular(&look, item, walk.offset[0] * s->n * s->n,
+                                  walk.offset[1] * s->n * s->columns, flags + item);
+        if (room && info[item] == 0)
             room = look_at_system(&look, item, walk.offset[0] * s->n * s->n,
                                   walk.offset[1] * s->n * s->columns, flags + item);
         blasd_walk_next(&walk);

@@ -9,7 +9,8 @@
 /* Looks at x of a task whose outputs are there, each right-hand side by itself: elements that are
  * lost beside larger ones are computed again, with BLASD_SOLVE_LOST in the system's flags where
  * that does not help; backward_error counts what is lost below the range of the dtype, with
- * BLASD_SOLVE_VANISHED. Needs the operands in host memory. blasd_wanted stops it. */
+ * BLASD_SOLVE_VANISHED. A system whose pivot rounding alone made 0 gets its solution. Needs the
+ * operands in host memory. blasd_wanted stops it. */
 int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, int *flags,
                         struct blasd_err *err);
 /* Whether it would find nothing to look at, where the finite elements of x have sizes, but for

@@ -39,6 +39,8 @@ enum {
     BLASD_SOLVE_VANISHED = 16    /* x lies below the range of its dtype */
 };
 
+#define BLASD_RECHECK_N 1024 /* unknowns of a system that recheck.c looks at */
+
 struct blasd_solve {
     int64_t n, columns; /* of a; of b and x */
     bool vector;        /* b has one dimension */

@@ -251,6 +251,7 @@ static __device__ __noinline__ int factor_ldlt(const Team &team, matrix_view<T> 
         if (count == 1) {
             if (d == 0) {
                 if (info == 0) info = k + 1;
+                team.sync(); /* f may be something else next */
                 continue;
             }
             for (int i = k + 1 + team.rank(); i < n; i += team.size()) {

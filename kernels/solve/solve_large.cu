@@ -273,7 +273,8 @@ static int look_for_doubt(struct solve_large *l, const struct large_block *block
                           struct blasd_err *err) {
     /* factors in float32 that converge say that x has its digits */
     if (!(l->state.rcond < 2 * l->n * unit_of(l)) || l->narrow) return 0;
-    TRY(residuals(l, block, err));
+    if (!*ret) TRY(large_matrix_pivots(l, ret, err));
+    if (!*ret) TRY(residuals(l, block, err));
     for (int c = 0; c < block->k && !*ret; c++)
         if (std::isfinite(block->error[c])) TRY(large_matrix_doubtful(l, c, ret, err));
     return 0;

@@ -134,6 +134,20 @@ __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) atomicMax(ret, (unsigned long long)__double_as_longlong(most));
 }
 
+/* Each pivot's part of what it is the rest of, from factors of LU or, lower, Cholesky. */
+template <class T>
+__global__ void __launch_bounds__(256) large_pivots(int n, const T *f, int lu, double *ret) {
+    for (int k = (int)(blockIdx.x * 256 + threadIdx.x); k < n; k += (int)gridDim.x * 256) {
+        double own = size_of((double)f[(int64_t)k * (n + 1)]), sum = 0;
+        if (!lu) own *= own;
+        for (int j = 0; j < k; j++) {
+            double left = (double)f[(int64_t)j * n + k];
+            sum += size_of(left * (lu ? (double)f[(int64_t)k * n + j] : left));
+        }
+        ret[k] = own / (own + sum);
+    }
+}
+
 /* ---- float32 copies, for factors in mixed precision ---- */
 
 template <class T>

@@ -26,6 +26,13 @@ void blasd_solve_refuse(struct blasd_task *task, int64_t info, bool singular) {
                    "the leading minor of order %lld is not positive", (long long)info);
 }
 
+bool blasd_solve_refused(struct blasd_task *task, const struct blasd_solve *s, int flags) {
+    int64_t info = *(const int64_t *)task->outputs[BLASD_SOLVE_INFO].data;
+    if (s->batch_rank > 0 || info == 0) return false;
+    blasd_solve_refuse(task, info, (flags & BLASD_SOLVE_SINGULAR) != 0);
+    return true;
+}
+
 /* What the user should know of a job's systems, and how they were solved, in words. */
 void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
                         const int *flags, const char *how) {

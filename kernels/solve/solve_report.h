@@ -10,6 +10,8 @@ void blasd_solve_put(const struct blasd_task *task, int output, int64_t item, do
                      int64_t whole);
 /* The error of a job whose only system has no solution. */
 void blasd_solve_refuse(struct blasd_task *task, int64_t info, bool singular);
+/* Refuses a job that has but one system, which has no solution. Whether it did. */
+bool blasd_solve_refused(struct blasd_task *task, const struct blasd_solve *s, int flags);
 /* No unknowns: nothing to solve, and nothing wrong. */
 void blasd_solve_answer_empty(struct blasd_task *task, const struct blasd_solve *s);
 /* Warnings and the method's name, from the outputs and the flags of each system. how: what the

@@ -347,6 +347,9 @@ template <class Team, class T> struct solver {
         case BLASD_ASSUME_SYMMETRIC:
             state.method = BLASD_SOLVED_LDLT;
             state.info = factor_ldlt(team, room.f, n(), room.order, room.beside);
+            if (state.info == 0) break;
+            load(); /* LU has all rows to choose from */
+            state.info = factor_general();
             break;
         case BLASD_ASSUME_POSITIVE_DEFINITE:
             minor = factor_cholesky(team, room.f, n());

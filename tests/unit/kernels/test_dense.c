@@ -79,8 +79,10 @@ static void singular_values_are_lapacks(void **state) {
         double a[2][MOST * MOST], values[2][MOST];
         fill(a[0], m * n);
         memcpy(a[1], a[0], sizeof *a);
+        blasd_regression_long_call = s % 2 == 0 ? 0 : 1e18; /* in parts */
         assert_int_equal(own->gesdd(m, n, a[0], m, values[0]), 0);
         assert_int_equal(lapack->gesdd(m, n, a[1], m, values[1]), 0);
+        blasd_regression_long_call = 5e9;
         for (int i = 0; i < least; i++) CLOSE(values[0][i], values[1][i], 1e-13 * values[1][0]);
     }
 }
@@ -156,6 +158,54 @@ static void run_routine(int which, bool in_parts, double *a, double *b, double *
     memcpy(out, a, (size_t)SIDE * SIDE * sizeof *out);
 }
 
+/* a (SIDE x n or n x SIDE) of rank 200, taken apart, whole and in parts: the same values, pivots
+ * that fall, and what the parts make is a again. */
+static void decompositions_in_parts(void **state) {
+    double usual = blasd_regression_long_call;
+    (void)state;
+    for (int which = 0; which < 4; which++) {
+        int m = which % 2 == 0 ? SIDE : 300, n = which % 2 == 0 ? 300 : SIDE, least = 300;
+        size_t count = (size_t)SIDE * SIDE;
+        double *a = calloc(3 * count, sizeof *a), *b = a + count, *c = b + count;
+        double *left = calloc(2 * count, sizeof *a), *vt = left + count, values[2][SIDE];
+        double tau[SIDE], worst = 0;
+        int pivot[SIDE] = {0};
+        assert_true(a != NULL && left != NULL);
+        fill(left, m * 200);
+        fill(vt, 200 * n);
+        lapack->gemm(false, false, m, n, 200, left, m, vt, 200, a, m);
+        memcpy(b, a, count * sizeof *a);
+        memcpy(c, a, count * sizeof *a);
+        blasd_regression_long_call = 1e18;
+        assert_int_equal(lapack->gesdd(m, n, b, m, values[0]), 0);
+        blasd_regression_long_call = 0;
+        if (which < 2) { /* c = U S V' */
+            assert_int_equal(lapack->svd(m, n, c, values[1], left, vt), 0);
+            for (int i = 0; i < least; i++) CLOSE(values[1][i], values[0][i], 1e-11);
+            for (int j = 0; j < n; j++)
+                for (int i = 0; i < least; i++) vt[j * least + i] *= values[1][i];
+            lapack->gemm(false, false, m, n, least, left, m, vt, least, b, m);
+        } else { /* c P = Q R */
+            assert_int_equal(lapack->geqp3(m, n, c, m, pivot, tau), 0);
+            memset(vt, 0, count * sizeof *a);
+            for (int j = 0; j < n; j++)
+                for (int i = 0; i <= j && i < least; i++)
+                    vt[(pivot[j] - 1) * least + i] = c[j * m + i];
+            for (int i = 1; i < least; i++)
+                assert_true(fabs(c[i * m + i]) <= fabs(c[(i - 1) * m + i - 1]) + 1e-10);
+            CLOSE(c[200 * m + 200], 0, 1e-9);
+            assert_true(fabs(c[199 * m + 199]) > 1e-3);
+            assert_int_equal(lapack->orgqr(m, least, c, m, tau), 0);
+            lapack->gemm(false, false, m, n, least, c, m, vt, least, b, m);
+        }
+        for (int i = 0; i < m * n; i++) worst = fmax(worst, fabs(b[i] - a[i]));
+        CLOSE(worst, 0, 1e-10);
+        free(a);
+        free(left);
+    }
+    blasd_regression_long_call = usual;
+}
+
 /* What would be a long call is made of short ones, with the same result. */
 static void calls_in_parts_are_lapacks(void **state) {
     double *m[6]; /* a and b, as they are and for either run; whole, in parts */
@@ -200,6 +250,7 @@ int main(void) {
         cmocka_unit_test(singular_values_are_lapacks),
         cmocka_unit_test(triangles_are_lapacks),
         cmocka_unit_test(products_are_lapacks),
+        cmocka_unit_test(decompositions_in_parts),
         cmocka_unit_test(calls_in_parts_are_lapacks),
         cmocka_unit_test(lengths_neither_overflow_nor_vanish),
     };

@@ -386,15 +386,64 @@ static void a_warning_comes_where_no_digit_is_sure(void **state) {
     }
 }
 
+/* An arrow, symmetric, whose diagonal is graded: regular, and known to the last digit; but what the
+ * eliminated rows leave of the others is rounding, and a pivot 0. It is solved, or doubted. Alone
+ * and in a stack, where a singular one stays what it is. */
+static void what_rounding_made_singular_is_not_refused(void **state) {
+    static const char *const structures[] = {"symmetric", "general"};
+    int said = 0;
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        enum blasd_dtype dtype = round % 4 == 3 ? BLASD_float32 : BLASD_float64;
+        int64_t n = 4 + round % 13, at = round % (n - 1), stack = round % 3 == 0 ? 3 : 1;
+        int step = dtype == BLASD_float32 ? 90 / (int)n : 400 / (int)n;
+        struct trial *t = trial_new("solve");
+        int64_t shape[] = {stack, n, n}, columns[] = {stack, n, 1};
+        int rank = stack > 1 ? 3 : 2, skip = stack > 1 ? 0 : 1;
+        void *a = trial_input(t, "a", dtype, BLASD_ROW_MAJOR, rank, shape + skip);
+        void *b = trial_input(t, "b", dtype, BLASD_ROW_MAJOR, rank, columns + skip);
+        trial_set_choice(t, "assume_a", structures[round / 2 % 2]);
+        for (int64_t s = 0; s < stack; s++)
+            for (int64_t i = 0; i < n; i++) {
+                double tip = (double)(1 + (i + round) % 5);
+                double diagonal = ldexp(1, -step * (int)((i * 7 + round) % n));
+                if (s == 1) { /* the singular one */
+                    for (int64_t j = 0; j < n; j++) trial_put(a, dtype, (s * n + i) * n + j, 1);
+                    trial_put(b, dtype, s * n + i, 1);
+                } else if (i < n - 1) { /* x: that of `at`, and the last, 1 */
+                    trial_put(a, dtype, (s * n + i) * n + i, diagonal);
+                    trial_put(a, dtype, (s * n + i) * n + n - 1, tip);
+                    trial_put(a, dtype, (s * n + n - 1) * n + i, tip);
+                    trial_put(b, dtype, s * n + i, i == at ? tip - 7 : tip);
+                    if (i == at) trial_put(b, dtype, s * n + n - 1, -7 / diagonal * tip);
+                }
+            }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        if (warned(t, "digit")) said++;
+        for (int64_t s = 0; s < stack; s++) {
+            double diagonal = ldexp(1, -step * (int)((at * 7 + round) % n));
+            int64_t info = (int64_t)trial_value(trial_output(t, "info"), s);
+            assert_int_equal(info != 0, s == 1);
+            for (int64_t i = 0; i < n && s != 1 && !warned(t, "digit"); i++) {
+                double wish = i == at ? -7 / diagonal : i == n - 1 ? 1 : 0;
+                assert_true(fabs(x_at(t, s * n + i) - wish) <= 7 / diagonal / 16);
+            }
+        }
+        trial_free(t);
+    }
+    assert_true(said <= 36);
+}
+
 /* A singular system beside elements of x that are far larger than what rounding made of its own:
  * what is left of its pivot is rounding alone, so that factors know nothing of its inverse. */
 static void a_singular_block_is_doubted_beside_a_large_x(void **state) {
     int solved = 0;
     (void)state;
-    for (int round = 0; round < 8 * SIZES; round++) {
+    for (int round = 0; round < 8 * SIZES + 4; round++) {
         enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
         bool definite = round / 2 % 2 == 0;
-        int64_t n = sizes[round / 8] + 2, columns = round / 4 % 2 * 3 + 1;
+        int64_t n = round < 8 * SIZES ? sizes[round / 8] + 2 : 1026,
+                columns = round / 4 % 2 * 3 + 1;
         double scale = dtype == BLASD_float32 ? 0x1p40 : 0x1p70;
         void *a, *b;
         struct trial *t = system_of(n, columns, dtype, &a, &b);
@@ -680,6 +729,7 @@ int main(void) {
         cmocka_unit_test(a_warning_looks_at_x_not_at_rcond),
         cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
         cmocka_unit_test(what_pivots_hide_is_doubted),
+        cmocka_unit_test(what_rounding_made_singular_is_not_refused),
         cmocka_unit_test(a_singular_block_is_doubted_beside_a_large_x),
         cmocka_unit_test(what_cancels_in_a_definite_matrix_is_doubted),
         cmocka_unit_test(what_a_sum_loses_is_counted),

@@ -179,6 +179,7 @@ static void long_jobs_look_up_often(void **state) {
         {"solve", "a=10000,6,6 b=10000,6,1", "", true},
         {"solve", "a=1,50,50 b=3000,50,1", "", true},
         {"solve", "a=500,500 b=500,100", "", true},
+        {"solve", "a=600,600 b=600", "certify=t", true},
         {"regression", "x=1500,6 y=1500,60", "", true},
         {"regression", "x=4000,60 y=4000,3", "cov_type=HC1", true},
         {"regression", "x=60,800 y=60", "", true},
