@@ -180,6 +180,24 @@ def test_a_future_is_cancelled(client, service):
     assert copy.id == job.id and copy.cancelled()
 
 
+def test_who_waits_for_a_failure_is_told_of_it(client, service):
+    """concurrent.futures.FIRST_EXCEPTION, and asyncio's futures around a job."""
+    running = client.submit("regression", **slow(service))
+    bad = client.submit("solve", a=np.ones((2, 2)), b=np.ones(2))
+    done, left = concurrent.futures.wait([running, bad], timeout=600, return_when=concurrent.futures.FIRST_EXCEPTION)
+    assert done == {bad} and left == {running}
+    cancelling = threading.Thread(target=running.cancel)
+    cancelling.start()
+    done, left = concurrent.futures.wait([running], timeout=600, return_when=concurrent.futures.FIRST_EXCEPTION)
+    cancelling.join()
+    assert done == {running} and running.cancelled()
+
+    async def main():
+        job = await asyncio.to_thread(client.submit, "matmul", a=[[2.0]], b=[[3.0]])
+        return (await asyncio.wrap_future(job))["c"]
+    assert asyncio.run(main()) == 6
+
+
 def test_map_keeps_order_and_bounds(client):
     taken = []
 
@@ -707,8 +725,15 @@ def test_results_are_shown(client):
     assert "R-squared" in text and text.splitlines()[-4].split()[0] == "const" and "x2" in text
     assert "height" in fit.summary(["weight", "height"]) and isinstance(fit, blasd.RegressionResult)
     assert "coef: float64[2]" in repr(fit) and "<table>" in fit._repr_html_()
+    assert "[0.025" in text and "ols, " in text
     ridge = client.regression(x, x[:, 0], method="ridge")
-    assert "const" in str(ridge)
+    assert "const" in str(ridge) and f"ridge, {ridge.execution['method']}" in str(ridge) and "ols" not in str(ridge)
+    half = {"x": x, "y": fit["coef"] @ x.T + RNG.standard_normal(50), "params": {"level": 0.5}}
+    job = client.submit("regression", **half)
+    for one in (client.run("regression", **half), next(client.map("regression", [half])), job.result(), pickle.loads(pickle.dumps(job)).result()):
+        assert "[0.25" in str(one) and "0.75]" in str(one)
+    later = str(client.job(job.id).result())  # nothing of the request is known here
+    assert "[low" in later and "0.975" not in later and "ols" not in later and "qr" in later
     stack = client.regression(RNG.standard_normal((2, 9, 2)), RNG.standard_normal((2, 9)))
     with pytest.raises(ValueError):
         stack.summary()

@@ -241,6 +241,17 @@ def test_clients_and_jobs_are_pickled(client, sharing):
     assert "blob" in shared.run("matmul", a=np.eye(400), b=np.eye(400)).job["outputs"]["c"]
 
 
+def test_an_async_client_in_use_is_pickled(service):
+    async def main():
+        async with blasd.AsyncClient(service.url) as client:
+            await client.ops()
+            job = pickle.loads(pickle.dumps(await client.submit("matmul", a=[[2.0]], b=[[3.0]])))
+            async with pickle.loads(pickle.dumps(client)) as other:
+                assert other.url == client.url and (await other.ops())
+            return (await job)["c"]
+    assert asyncio.run(main()) == 6
+
+
 def test_a_client_is_unpickled_where_nothing_is_shared(client, sharing, monkeypatch):
     """On another machine, say: the arrays are sent."""
     data = pickle.dumps(blasd.Client(sharing.url, share=True))

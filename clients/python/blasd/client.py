@@ -131,7 +131,7 @@ class Client(Operations):
         arrays = self._calls.checked(op, params, inputs)
         document = self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
-        return Job(self, document)
+        return Job(self, document, params or {})
 
     def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64, progress: bool = False,
             **options: Any) -> Iterator[Result]:
