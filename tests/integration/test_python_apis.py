@@ -238,7 +238,8 @@ def test_methods_have_the_parameters_of_their_operations(client):
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     new = {"name": "spread", "summary": "x, spread", "doc": "One.\nTwo.",
-           "inputs": [{"name": "x", "doc": "Numbers.", "shape": "(n,)", "optional": False}],
+           "inputs": [{"name": "x", "doc": "Numbers.", "shape": "(n,)", "optional": False, "dtypes": ["float64"],
+                       "min_rank": 1, "max_rank": 1}],
            "params": [{"name": "how", "type": "choice", "doc": "The way.", "choices": ["far", "near"], "default": "far"}]}
     made = types.ModuleType("blasd.operations_made")
     exec(generate.text_of([*json.loads((ROOT / "api" / "operations.json").read_text())["ops"], new]), made.__dict__)
@@ -346,16 +347,30 @@ def test_ctrl_c_cancels(client, service, way, jobs):
 # --- what a client is told --------------------------------------------------------------------------------------------
 
 
-def test_out(client):
+def test_out(client, monkeypatch):
     a = RNG.standard_normal((5, 4))
     place = np.empty((5, 5))
     assert client.matmul(a, a.T, out=place) is place and np.allclose(place, a @ a.T)
     coef = np.empty(3)
     fit = client.regression(a[:, :3], a[:, 3], out={"coef": coef})
     assert fit["coef"] is coef and np.array_equal(coef, client.regression(a[:, :3], a[:, 3])["coef"])
-    for wrong in (np.empty((5, 4)), np.empty((5, 5), "i4")):
-        with pytest.raises(blasd.InputError, match="out"):
+    for wrong in (np.empty((5, 5), "i4"), {"c": np.empty((5, 4))}):
+        with pytest.raises(blasd.InputError, match="out") as caught:
             client.matmul(a, a.T, out=wrong)
+        assert np.allclose(client.job(caught.value.job["id"]).result()["c"], a @ a.T), "the result is not lost"
+    turned = np.empty((5, 5), order="F")
+    assert client.matmul(a, a.T, out=turned) is turned and np.allclose(turned, a @ a.T)
+    stack, x = np.stack([np.eye(5)] * 3), RNG.standard_normal((5, 2))
+    places = [("matmul", {"a": stack, "b": x}, (3, 5, 2)), ("matmul", {"a": x, "b": stack[0], "params": {"transpose_a": True}}, (2, 5)),
+              ("matmul", {"a": x[:, 0], "b": stack}, (3, 5)), ("solve", {"a": stack, "b": x[:, 0]}, (3, 5)),
+              ("solve", {"a": stack, "b": x}, (3, 5, 2)), ("matmul", {"a": x[:, 0], "b": x[:, 0]}, ()), ("cholesky", {"a": stack}, (3, 5, 5))]
+    for op, job, shape in places:
+        client.run(op, out=np.empty(shape), **job)
+    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
+    for op, job, shape in places:
+        with pytest.raises(blasd.InputError, match="out"):
+            client.run(op, out=np.empty((1, *shape)), **job)
+    monkeypatch.undo()
     with pytest.raises(blasd.InputError, match="no output"):
         client.run("matmul", a=a, b=a.T, out={"d": place})
 
@@ -453,7 +468,18 @@ BAD = [("matmul", dict(a=np.ones((2, 3)), b=np.ones((2, 3)))), ("matmul", dict(a
        ("solve", dict(a=np.eye(3), b=np.ones(2))), ("solve", dict(a=np.eye(3), b=np.ones((2, 2)))),
        ("solve", dict(a=np.ones((2, 3, 3)), b=np.ones((4, 3, 1)))), ("distance", dict(x=np.ones((3, 2)), y=np.ones((3, 4)))),
        ("regression", dict(x=np.ones((5, 2)), y=np.ones(4))), ("regression", dict(x=np.ones((5, 2)), y=np.ones((4, 2)))),
-       ("regression", dict(x=np.ones((5, 2)), y=np.ones((1, 5, 2, 2))))]
+       ("regression", dict(x=np.ones((5, 2)), y=np.ones((1, 5, 2, 2)))), ("matmul", dict(a=np.ones(()), b=np.ones(1))),
+       ("matmul", dict(a=np.eye(2), b=np.eye(2), c=np.eye(3))), ("matmul", dict(a=np.ones(2), b=np.ones((2, 3)), c=np.ones((1, 3)))),
+       ("cholesky", dict(a=np.ones((2, 3)))), ("cholesky", dict(a=np.ones(3))), ("eigh", dict(a=np.ones((4, 2, 3)))),
+       ("eigh", dict(a=1j * np.eye(2))), ("svd", dict(a=np.ones(3))), ("qr", dict(a=np.ones((1,) * 9))),
+       ("lstsq", dict(a=np.ones((3, 2)), b=np.ones(4))), ("lstsq", dict(a=np.ones((3, 2)), b=np.ones((4, 1)))),
+       ("lstsq", dict(a=np.ones((2, 3, 2)), b=np.ones((3, 3, 1)))), ("distance", dict(x=np.ones(3))),
+       ("distance", dict(x=np.ones((2, 3, 2)), y=np.ones((3, 3, 2)))), ("distance", dict(x=np.ones((3, 2)), w=np.ones(3))),
+       ("distance", dict(x=np.ones((3, 2)), V=np.ones(1), params={"metric": "seuclidean"})),
+       ("distance", dict(x=np.ones((3, 2)), VI=np.ones((2, 3)), params={"metric": "mahalanobis"})),
+       ("regression", dict(x=np.ones(5), y=np.ones(5))), ("regression", dict(x=np.ones((5, 2)), y=np.ones(5), sample_weight=np.ones(4))),
+       ("regression", dict(x=np.ones((2, 5, 2)), y=np.ones((3, 5)))), ("regression", dict(x=np.ones((5, 2), complex), y=np.ones(5))),
+       ("regression", dict(x=np.ones((2, 5, 2)), y=np.ones((2, 5)), sample_weight=np.ones((3, 5))))]
 
 
 @pytest.mark.parametrize("op, job", BAD)
@@ -471,6 +497,10 @@ def test_shapes_that_fit_pass(client):
     for op, job in (("matmul", dict(a=np.ones((2, 1, 3, 4)), b=np.ones((5, 4, 2)))), ("matmul", dict(a=np.ones(3), b=np.ones(3))),
                     ("matmul", dict(a=np.ones(3), b=np.ones((3, 2)), params={"transpose_a": True})),
                     ("solve", dict(a=np.stack([np.eye(3)] * 2), b=np.ones(3))), ("distance", dict(x=np.ones((3, 2)))),
+                    ("matmul", dict(a=np.ones((2, 3)), b=np.ones(3), c=1.0)), ("lstsq", dict(a=np.ones((2, 3, 2)), b=np.ones(3))),
+                    ("lstsq", dict(a=np.ones((2, 3)), b=np.ones((4, 2, 1)))), ("distance", dict(x=np.ones((3, 2)), w=np.ones(2))),
+                    ("distance", dict(x=np.ones((1, 3, 2)), y=np.ones((2, 3, 2)))), ("cholesky", dict(a=np.stack([np.eye(2)] * 2))),
+                    ("regression", dict(x=RNG.standard_normal((2, 5, 2)), y=np.ones((2, 5)), sample_weight=np.ones(5))),
                     ("regression", dict(x=RNG.standard_normal((2, 5, 2)), y=np.ones((2, 5))))):
         client.run(op, **job)
 

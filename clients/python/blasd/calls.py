@@ -21,7 +21,7 @@ from .arrays import Array, inputs_of
 from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
 from .results import Result, result_of
-from .shapes import check_shapes
+from .shapes import check_shapes, output_shape
 from .tensors import Reference, Tensor, split
 
 log = logging.getLogger("blasd")
@@ -118,8 +118,8 @@ class Calls:
         """A job from its submission to its result; the job is cancelled when the time is over. graph: its steps and
         results as JSON texts, where it is one."""
         end = math.inf if timeout is None else time.monotonic() + timeout
-        check_places(out)
         arrays = self.checked(op, params, inputs)
+        check_places(out, output_shape(op, known(arrays), params or {}) if isinstance(out, np.ndarray) else None)
         document: Document
         while True:
             wait = max(0.001, min(end - time.monotonic(), 0.5 if watch else LONGEST_WAIT))
@@ -154,8 +154,7 @@ class Calls:
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sent, others = split(inputs)
         arrays: dict[str, Any] = {**inputs_of(sent), **others}
-        if not any(isinstance(value, Reference) for value in others.values()):  # whose shapes the service knows
-            check_shapes(op, arrays, params or {})
+        check_shapes(op, known(arrays), params or {})
         return arrays
 
     def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
@@ -339,13 +338,20 @@ def at_least_one(in_flight: int) -> None:
         raise ValueError(f"in_flight must be at least 1, not {in_flight!r}")
 
 
-def check_places(out: Any) -> None:
-    """What no result can be written to fails before anything is sent."""
+def known(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Those whose shapes are known here: of a reference the service alone knows it."""
+    return {name: value for name, value in arrays.items() if not isinstance(value, Reference)}
+
+
+def check_places(out: Any, shape: tuple[int, ...] | None) -> None:
+    """What no result can be written to fails before anything is sent. shape: that of the first output, where it is known."""
     for place in () if out is None else out.values() if isinstance(out, Mapping) else (out,):
         if not isinstance(place, np.ndarray):
             raise InputError("out", f"a {type(place).__name__} is no NumPy array", "invalid_field")
         if not place.flags.writeable:
             raise InputError("out", "the array is read-only", "invalid_field")
+    if isinstance(out, np.ndarray) and shape is not None and out.shape != shape:
+        raise InputError("out", f"it has shape {out.shape}, the result will have {shape}", "invalid_field")
 
 
 def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
@@ -354,12 +360,18 @@ def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
         return result
     places = out if isinstance(out, Mapping) else {next(iter(result)): out}
     for name, place in places.items():
-        if name not in result:
-            raise InputError("out", f"the job has no output {name}; it has {', '.join(result)}", "invalid_field")
-        value = result[name]
+        value = result.get(name)
+        if value is None:
+            raise _unwritten(result, f"the job has no output {name}; it has {', '.join(result)}")
         if place.shape != value.shape or not np.can_cast(value.dtype, place.dtype, "same_kind"):
-            raise InputError("out", f"it has shape {place.shape} and dtype {place.dtype}, {name} has {value.shape} and "
-                                    f"{value.dtype}", "shape_mismatch")
+            raise _unwritten(result, f"it has shape {place.shape} and dtype {place.dtype}, {name} has {value.shape} and {value.dtype}")
         place[...] = value
         result[name] = place
     return result
+
+
+def _unwritten(result: Result, detail: str) -> Error:
+    """The error has the job, whose result can still be fetched."""
+    error = InputError("out", detail, "invalid_field")
+    error.job = result.job
+    return error

@@ -135,8 +135,8 @@ class JobFailed(Error):
 class InputError(InvalidInput, TypeError):
     """An input that cannot be sent without a change, found before anything was sent."""
 
-    def __init__(self, field: str, detail: str, code: str = "invalid_tensor") -> None:
-        title, advice = _WORDS.get(code, ("", ""))
+    def __init__(self, field: str, detail: str, code: str = "invalid_tensor", words: tuple[str, str] | None = None) -> None:
+        title, advice = _WORDS.get(code, ("", "")) if words is None else words
         super().__init__(code, detail, status=422, field=field, title=title, advice=advice)
 
 
