@@ -324,9 +324,38 @@ try:
         client.run("regression", **job)
     elif sys.argv[2] == "map":
         list(client.map("regression", [job] * 3, in_flight=3))
+    else:
+        blasd.calls.LONGEST_WAIT = 0.1  # the connection's end tells the service no more that nobody waits
+        if sys.argv[2] == "ends":
+            for result in client.map("regression", [{**job, "params": {"method": "gd", "iterations": 1}}, job, job]):
+                client.jobs()[0].wait(0.5)
+                raise SystemExit
+        list(client.map("regression", [job] * 3, in_flight=3))
 except KeyboardInterrupt:
+    if sys.argv[2] == "later":
+        raise
     print("interrupted")
 """
+
+
+def test_a_program_that_ends_leaves_no_job(client, service):
+    program = subprocess.run([sys.executable, "-W", "ignore", "-c", INTERRUPTED, service.url, "ends"], capture_output=True, text=True, env=OWN,
+                             timeout=600, check=False)
+    assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
+    assert sorted(job.state for job in client.jobs(label="by=ends")) == ["cancelled", "cancelled", "succeeded"]
+
+
+def test_ctrl_c_cancels_jobs_of_long_ago(client, service):
+    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, "later"], stderr=subprocess.PIPE, env=OWN)
+    try:
+        wait_for(lambda: program.poll() is not None or (len(client.jobs(label="by=later")) == 3 and
+                                                        client.jobs(label="by=later", state="running")), "they run")
+        time.sleep(0.5)  # so that all are asked for by their ids
+        program.send_signal(signal.SIGINT)
+        program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert {job.state for job in client.jobs(label="by=later")} == {"cancelled"}
 
 
 @pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])

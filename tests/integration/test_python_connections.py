@@ -55,6 +55,10 @@ def test_errors_are_pythons_kinds_too(client):
     with pytest.raises(concurrent.futures.CancelledError, match="cancelled"):
         job.result()
     assert isinstance(job.exception(), blasd.Cancelled)
+    for wrong in (lambda: client.matmul(np.eye(2), np.eye(3)), lambda: client.distance(np.eye(2), metric="none")):
+        with pytest.raises(ValueError, match="inputs.b|params.metric") as caught:
+            wrong()
+        assert isinstance(pickle.loads(pickle.dumps(caught.value)), blasd.InvalidInput)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     for ask in both(url):

@@ -76,8 +76,8 @@ class QueueFull(Unavailable):
     codes = frozenset({"queue_full", "results_full"})
 
 
-class InvalidInput(Error):
-    """The request is wrong: `field` says where, `advice` what to do."""
+class InvalidInput(Error, ValueError):
+    """The request is wrong: `field` says where, `advice` what to do. Python's ValueError, too."""
 
     codes = frozenset({"method_not_allowed", "not_acceptable", "headers_too_large"})
     statuses = frozenset({400, 413, 415, 422})
