@@ -742,7 +742,7 @@ def test_scipys_signatures(default):
         ours.cdist(x, y, lambda u, v: 0)
 
 
-def test_scikit_learns_own_checks(default):
+def test_scikit_learns_own_checks(client, default):
     """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
     pytest.importorskip("sklearn")
     import blasd.sklearn as ours
@@ -774,6 +774,13 @@ def test_scikit_learns_own_checks(default):
         for a, b in zip(mine.radius_neighbors(query, 1.5, sort_results=True)[1],
                         other.radius_neighbors(query, 1.5, sort_results=True)[1]):
             assert np.array_equal(a, b)
+    many = RNG.standard_normal((2000, 2))
+    for radius, most in ((0.01, 64 * 2000), (10.0, 2000 * 2000)):  # as few as there are take no room for all; and all
+        mine, other = ours.NearestNeighbors(radius=radius).fit(many), sklearn.neighbors.NearestNeighbors(radius=radius).fit(many)
+        for a, b in zip(mine.radius_neighbors(return_distance=False), other.radius_neighbors(return_distance=False)):
+            assert sorted(a) == sorted(b)
+        newest = max(client.jobs(op="distance"), key=lambda job: job.document["created_at"])
+        assert newest.document["outputs"]["index"]["shape"] <= [most]
     assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
 
 

@@ -187,7 +187,7 @@ class Client(Operations):
 
     def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None, since: Any = None,
              before: Any = None, label: str | None = None) -> list[Job]:
-        """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then the newest.
+        """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then, roughly, the newest.
         `since` and `before` are times, as `created_at` in job documents or in seconds since 1970; `label` is
         "NAME=VALUE", or "NAME" for any value."""
         documents = self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before, label=label))
