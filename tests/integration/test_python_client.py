@@ -517,6 +517,18 @@ def test_other_warnings_are_shown_too(client):
     assert found and "singular" in str(found[0].message)
 
 
+def test_warnings_of_many_jobs_are_shown_where_their_results_are_taken(client):
+    """Not in the thread that has them in flight; an input's come with the result, too."""
+    jobs = [{"a": [[1.0, 1], [1, 1 + 1e-15]], "b": [1.0, 1]}, {"a": [[2**53 + 1, 0.5], [0, 1]], "b": [1.0, 1]}, {"a": np.eye(2), "b": np.ones(2)}]
+    found = said(lambda: list(client.map("solve", jobs)))
+    assert {w.filename for w in found} == {__file__} and any("singular" in str(w.message) for w in found)
+    assert any("2^53" in str(w.message) for w in found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", blasd.JobWarning)
+        with pytest.raises(blasd.JobWarning, match="singular"):
+            list(client.map("solve", jobs))
+
+
 # --- a job is sent once -----------------------------------------------------------------------------------------------
 
 

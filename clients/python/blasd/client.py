@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from . import named
-from .arrays import Array
+from .arrays import Array, kept_warnings, warn
 from .bars import JobBar, JobsBar
 from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
 from .graphs import Graph, Steps
@@ -260,17 +260,19 @@ class _Background:
         asyncio.run_coroutine_threadsafe(look(), self.loop)
 
     def map(self, op: str, jobs: Iterable[Mapping[str, Any]], in_flight: int, options: Mapping[str, Any]) -> Iterator[Result]:
-        waiting: collections.deque[concurrent.futures.Future[Result]] = collections.deque()
+        waiting: collections.deque[concurrent.futures.Future[tuple[Result, list[str]]]] = collections.deque()
         source = iter(jobs)
         mine: set[asyncio.Task[Any]] = set()
 
-        async def run(job: Mapping[str, Any]) -> Result:
+        async def run(job: Mapping[str, Any]) -> tuple[Result, list[str]]:
             task = asyncio.current_task()
             assert task is not None
+            texts: list[str] = []
+            kept_warnings.set(texts)
             mine.add(task)
             self._in_flight.add(task)
             try:
-                return await self.client.run(op, **{**options, **job})
+                return await self.client.run(op, **{**options, **job}), texts
             finally:
                 mine.discard(task)
                 self._in_flight.discard(task)
@@ -280,8 +282,10 @@ class _Background:
                     waiting.append(asyncio.run_coroutine_threadsafe(run(job), self.loop))
                 if not waiting:
                     return
-                result = waiting[0].result()
+                result, texts = waiting[0].result()
                 waiting.popleft()
+                for text in texts:
+                    warn(text)
                 yield result
         finally:
             if waiting:
