@@ -191,6 +191,10 @@ def test_who_waits_for_a_failure_is_told_of_it(client, service):
     done, left = concurrent.futures.wait([running], timeout=600, return_when=concurrent.futures.FIRST_EXCEPTION)
     cancelling.join()
     assert done == {running} and running.cancelled()
+    late = client.submit("regression", **slow(service))
+    with pytest.raises(blasd.Timeout, match="after 0.1 s"):
+        late.exception(0.1)
+    assert late.cancel() and isinstance(late.exception(), blasd.Cancelled)
 
     async def main():
         job = await asyncio.to_thread(client.submit, "matmul", a=[[2.0]], b=[[3.0]])

@@ -115,19 +115,22 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
     def result(self, timeout: float | None = None) -> Result:
         """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
         if not self.wait(timeout):
-            raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
+            raise self._late(timeout)
         return self._client._do(self._client._calls.result(self.document, self._params))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What `result` would raise of a job that failed; None of one that succeeded."""
+        """What `result` would raise of a job that failed; None of one that succeeded, whose outputs are not fetched."""
+        if not self.wait(timeout):
+            raise self._late(timeout)
         try:
-            if not self.wait(timeout) or self.state != "succeeded":
-                self.result(0)
-            return None
+            if self.state != "succeeded":
+                self.result()
         except Error as error:
-            if not self.ended:
-                raise
             return error
+        return None
+
+    def _late(self, timeout: float | None) -> Timeout:
+        return Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
 
     def done(self) -> bool:
         """Whether it has ended; asks the service."""
