@@ -1,11 +1,13 @@
 #!/bin/bash
 # Tries the wheels as a user would: in bare roots of Debian 12 and 13 with nothing but Python, from `pip install` to the
-# first answer. Needs root, debootstrap and a network. Build them first on the older one: `make wheels`.
+# first answer. Needs root, debootstrap and a network. Where there are none they are built here: `make wheels` on the
+# older release makes those that serve for both.
 #   deploy/test-wheels.sh [RELEASE …]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/install-packages.sh image
 [ $# -gt 0 ] || set -- bookworm trixie
+ls build/wheels/*.whl >/dev/null 2>&1 || ${MAKE:-make} wheels
 . deploy/bare-roots.sh
 for release in "$@"; do
     open_root "$release"

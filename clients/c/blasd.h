@@ -290,9 +290,9 @@ typedef void (*blasd_done_fn)(void *arg, uint64_t job, struct blasd_reply *reply
                               const struct blasd_problem *problem);
 
 /* As blasd_client_run, but returns at once: 0 and the job's number among those of `async`, from 1
- * on
- * (`job` may be NULL), or -1 where it cannot be sent at all; `done` is not called then. The request
- * is copied but for its arrays' data and `shared`, which must stay until `done` is called. */
+ * on (`job` may be NULL), or -1 where it cannot be sent at all; `done` is not called then. The
+ * request is copied but for its arrays' data and `shared`, which must stay until `done` is
+ * called. */
 int blasd_async_submit(struct blasd_async *async, const struct blasd_request *request,
                        double timeout_seconds, blasd_done_fn done, void *arg, uint64_t *job,
                        struct blasd_problem *problem);

@@ -76,11 +76,13 @@ void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
 
 void blasd_problem_parse(struct blasd_problem *problem, long status, const void *body, size_t len) {
     json_t *document = body == NULL ? NULL : json_loadb(body, len, 0, NULL);
-    if (json_is_object(document))
+    if (json_is_object(document)) {
         blasd_problem_from(problem, document);
-    else
+    } else { /* of a proxy before the service, which may be busy */
         blasd_problem_set(problem, "bad_answer", "HTTP %ld: %.*s", status,
                           (int)(len < 200 ? len : 200), body == NULL ? "" : (const char *)body);
+        problem->retry = status == 429 || (status >= 502 && status <= 504);
+    }
     problem->status = (int)status;
     json_decref(document);
 }

@@ -90,7 +90,9 @@ void cli_print_job(const json_t *job);
 void cli_print_kept(const json_t *job);
 /* What a job would do. */
 void cli_print_dry_run(const json_t *document);
-/* One job in a row of a table, without the line's end; cut to `width` columns. */
+/* One job in a row of a table, without the line's end. */
+#define CLI_JOB_ID 41       /* columns of the id, which stands first */
+#define CLI_JOB_COLUMNS 101 /* up to the time it took */
 void cli_format_job(const json_t *job, char *out, size_t room);
 extern const char cli_job_heads[];
 void cli_format_bytes(double bytes, char out[16]);

@@ -303,7 +303,7 @@ void cli_format_job(const json_t *job, char *out, size_t room) {
     if (total[0] == '\0')
         snprintf(total, sizeof total, "%.3f",
                  json_number_value(json_object_get(timing, "total_ms")));
-    snprintf(out, room, "%-41s %-12.12s %-10s %-8s %-8.8s %4.0f%% %11s  %s",
+    snprintf(out, room, "%-*s %-12.12s %-10s %-8s %-8.8s %4.0f%% %11s  %s", CLI_JOB_ID,
              cli_plain(text_of(job, "id"), id, sizeof id),
              cli_plain(text_of(job, "op"), op, sizeof op),
              cli_plain(text_of(job, "state"), state, sizeof state),

@@ -13,6 +13,7 @@
 
 #define SILENCE_S 10.0
 #define MOST_JOBS 100
+#define SHORTEST_ID 12
 
 static const char top_usage[] =
     "usage: blasd top [-n SECONDS]\n"
@@ -112,16 +113,21 @@ static void put(void *arg, const char *line) {
 
 static void put_jobs(struct frame *frame) {
     struct top *top = frame->top;
-    char row[512], line[520];
+    /* in narrow terminals ids give way to what changes: the ends that tell one from another stay */
+    int most = CLI_JOB_ID + top->columns - CLI_JOB_COLUMNS - 2;
+    int width = most > CLI_JOB_ID ? CLI_JOB_ID : most < SHORTEST_ID ? SHORTEST_ID : most;
+    bool cut = width < CLI_JOB_ID;
+    char row[512], line[560];
     size_t i;
     json_t *job;
-    snprintf(line, sizeof line, "  %s", cli_job_heads);
+    snprintf(line, sizeof line, "  %-*s%s", width, "ID", cli_job_heads + CLI_JOB_ID);
     put(frame, line);
     json_array_foreach(top->jobs, i, job) {
         const char *id = json_string_value(json_object_get(job, "id"));
         bool chosen = !top->once && id != NULL && strcmp(id, top->chosen) == 0;
         cli_format_job(job, row, sizeof row);
-        snprintf(line, sizeof line, "%s%s", chosen ? "> " : "  ", row);
+        snprintf(line, sizeof line, "%s%s%s", chosen ? "> " : "  ", cut ? ".." : "",
+                 row + (cut ? CLI_JOB_ID - width + 2 : 0));
         frame->chosen = chosen;
         put(frame, line);
         frame->chosen = false;

@@ -125,8 +125,12 @@ if TYPE_CHECKING:
     from .calls import Labels, Progress
     from .results import Result
 
-# the inputs of the operations, in the order in which they may be given without their names
-INPUTS: dict[str, tuple[str, ...]] = {
+# what inputs may be made of
+'''
+
+PORTS = '''# the inputs of the operations, in the order in which they may be given without their names: the shape in words, the least and
+# the most dimensions, and the dtypes
+PORTS: dict[str, dict[str, tuple[str, int, int, tuple[str, ...]]]] = {
 '''
 
 CLASS = '''
@@ -140,15 +144,18 @@ class {name}:
 '''
 
 
-def tuple_of(names: list[str]) -> str:
-    return f"({', '.join(map(json.dumps, names))}{',' if len(names) == 1 else ''})"
-
-
 def text_of(ops: list[dict[str, Any]]) -> str:
     by_name = {op["name"]: op for op in ops}
     methods = {name: NUMPY.get(name, {}).get("op", name) for name in sorted({*by_name, *NUMPY})}
-    text = HEAD + "".join(f"    {json.dumps(name)}: {tuple_of([port['name'] for port in op['inputs']])},\n"
-                          for name, op in by_name.items()) + "}\n"
+    kinds = dict.fromkeys(tuple(port["dtypes"]) for op in ops for port in op["inputs"])
+    names = {kind: f"_KIND{number}" for number, kind in enumerate(kinds, 1)}
+    text = HEAD + "".join(wrapped(f"{name} = (", [json.dumps(dtype) for dtype in kind], ",)") + "\n" for kind, name in names.items())
+    text += PORTS
+    for name, op in by_name.items():
+        ports = [f"{json.dumps(port['name'])}: ({json.dumps(port['shape'])}, {port['min_rank']}, {port['max_rank']}, "
+                 f"{names[tuple(port['dtypes'])]})" for port in op["inputs"]]
+        text += wrapped(f"    {json.dumps(name)}: {{", ports, "},") + "\n"
+    text += "}\nINPUTS: dict[str, tuple[str, ...]] = {op: tuple(ports) for op, ports in PORTS.items()}\n"
     text += '''
 
 def given(**values: Any) -> dict[str, Any]:

@@ -4,8 +4,14 @@
 set -eu
 shell=$1 blasd=$2 here=$(dirname "$0")
 options() { "$blasd" "$1" --help 2>&1 | grep -o -E '^ +(-[a-z], |    )?--[a-z-]+' | grep -o -E -e '--[a-z-]+' | sort -u | tr '\n' ' '; }
-# words behind the command, of one that has several ways: "blasd keys add NAME"
-verbs() { "$blasd" "$1" --help 2>&1 | sed -n "s/^\\(usage:\\|      \\) blasd $1 \\([a-z]*\\)\\( .*\\|\\)\$/\\2/p" | tr '\n' ' '; }
+# words behind the command, of one that has several ways, "blasd keys add NAME", and of jobs the operations
+verbs() {
+    case $1 in
+        run|submit) ls "$here"/../../kernels/*/op_*.c | sed 's|.*/op_||; s|\.c$||' | sort | tr '\n' ' ' ;;
+        *) usages "$1" ;;
+    esac
+}
+usages() { "$blasd" "$1" --help 2>&1 | sed -n "s/^\\(usage:\\|      \\) blasd $1 \\([a-z]*\\)\\( .*\\|\\)\$/\\2/p" | tr '\n' ' '; }
 names=$("$here/commands.sh" "$blasd" | cut -d' ' -f1 | tr '\n' ' ')
 if [ "$shell" = zsh ]; then
     echo '#compdef blasd'

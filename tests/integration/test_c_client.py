@@ -160,6 +160,17 @@ def test_retry_after_is_honoured(status):
     assert len(times) == 2 and times[1] - times[0] >= 0.99
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_proxy_that_is_busy_is_asked_again(status):
+    """Its answer is no problem document."""
+    with Pretender(lambda request, number: (status, {"Content-Type": "text/html"}, b"<html>") if number == 0 else succeeded()) as pretender:
+        assert run(PROBE, "once", 60, PROBE_RETRIES="1", url=pretender.url).stdout == "4\n"
+        assert len(pretender.seen) == 2
+    with Pretender(lambda request, number: (status, {"Content-Type": "text/html"}, b"<html>")) as pretender:
+        done = run(PROBE, "once", 60, url=pretender.url, status=1)
+    assert done.stderr.startswith(f"bad_answer {status}") and len(pretender.seen) == 1
+
+
 def test_a_service_that_says_nothing_is_given_up_in_time():
     silent = threading.Event()
     with Pretender(lambda request, number: silent.wait(60) and None) as pretender:

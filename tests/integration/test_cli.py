@@ -314,6 +314,19 @@ def test_top_fits_its_terminal_and_outlives_the_service(make_service, terminal):
     assert termios.tcgetattr(top.slave) == top.before
 
 
+def test_top_shows_how_far_jobs_are_on_eighty_columns(make_service, files, terminal):
+    """Ids give way; which job is meant is asked with all of its id."""
+    service = make_service()
+    job = run(service.url, "submit", "matmul", *files).stdout.strip()
+    assert run(service.url, "get", job, "--wait", "60").returncode == 0
+    total = service.request("GET", f"/jobs/{job}").json()["timing"]["total_ms"]
+    top = terminal("top", "--url", service.url, "-n", "0.2", columns=80)
+    screen = top.read(rf"\.\.{job[-16:]} .*\x1b\[J")
+    assert re.search(rf"  ID +OP .* DONE +TOTAL ms\r\n.*{job[-16:]} matmul +succeeded .* cpu:0 +100% +{total:.3f}\r?\n?", screen, re.S)
+    top.type("jc")
+    top.read(f"cancel {job}\\? y")
+
+
 def test_top_without_a_terminal(service):
     said = run(service.url, "top").stdout
     assert "cpu:0" in said and "\x1b" not in said

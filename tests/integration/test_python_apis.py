@@ -180,6 +180,28 @@ def test_a_future_is_cancelled(client, service):
     assert copy.id == job.id and copy.cancelled()
 
 
+def test_who_waits_for_a_failure_is_told_of_it(client, service):
+    """concurrent.futures.FIRST_EXCEPTION, and asyncio's futures around a job."""
+    running = client.submit("regression", **slow(service))
+    bad = client.submit("solve", a=np.ones((2, 2)), b=np.ones(2))
+    done, left = concurrent.futures.wait([running, bad], timeout=600, return_when=concurrent.futures.FIRST_EXCEPTION)
+    assert done == {bad} and left == {running}
+    cancelling = threading.Thread(target=running.cancel)
+    cancelling.start()
+    done, left = concurrent.futures.wait([running], timeout=600, return_when=concurrent.futures.FIRST_EXCEPTION)
+    cancelling.join()
+    assert done == {running} and running.cancelled()
+    late = client.submit("regression", **slow(service))
+    with pytest.raises(blasd.Timeout, match="after 0.1 s"):
+        late.exception(0.1)
+    assert late.cancel() and isinstance(late.exception(), blasd.Cancelled)
+
+    async def main():
+        job = await asyncio.to_thread(client.submit, "matmul", a=[[2.0]], b=[[3.0]])
+        return (await asyncio.wrap_future(job))["c"]
+    assert asyncio.run(main()) == 6
+
+
 def test_map_keeps_order_and_bounds(client):
     taken = []
 
@@ -220,7 +242,8 @@ def test_methods_have_the_parameters_of_their_operations(client):
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     new = {"name": "spread", "summary": "x, spread", "doc": "One.\nTwo.",
-           "inputs": [{"name": "x", "doc": "Numbers.", "shape": "(n,)", "optional": False}],
+           "inputs": [{"name": "x", "doc": "Numbers.", "shape": "(n,)", "optional": False, "dtypes": ["float64"],
+                       "min_rank": 1, "max_rank": 1}],
            "params": [{"name": "how", "type": "choice", "doc": "The way.", "choices": ["far", "near"], "default": "far"}]}
     made = types.ModuleType("blasd.operations_made")
     exec(generate.text_of([*json.loads((ROOT / "api" / "operations.json").read_text())["ops"], new]), made.__dict__)
@@ -305,9 +328,38 @@ try:
         client.run("regression", **job)
     elif sys.argv[2] == "map":
         list(client.map("regression", [job] * 3, in_flight=3))
+    else:
+        blasd.calls.LONGEST_WAIT = 0.1  # the connection's end tells the service no more that nobody waits
+        if sys.argv[2] == "ends":
+            for result in client.map("regression", [{**job, "params": {"method": "gd", "iterations": 1}}, job, job]):
+                client.jobs()[0].wait(0.5)
+                raise SystemExit
+        list(client.map("regression", [job] * 3, in_flight=3))
 except KeyboardInterrupt:
+    if sys.argv[2] == "later":
+        raise
     print("interrupted")
 """
+
+
+def test_a_program_that_ends_leaves_no_job(client, service):
+    program = subprocess.run([sys.executable, "-W", "ignore", "-c", INTERRUPTED, service.url, "ends"], capture_output=True, text=True, env=OWN,
+                             timeout=600, check=False)
+    assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
+    assert sorted(job.state for job in client.jobs(label="by=ends")) == ["cancelled", "cancelled", "succeeded"]
+
+
+def test_ctrl_c_cancels_jobs_of_long_ago(client, service):
+    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, "later"], stderr=subprocess.PIPE, env=OWN)
+    try:
+        wait_for(lambda: program.poll() is not None or (len(client.jobs(label="by=later")) == 3 and
+                                                        client.jobs(label="by=later", state="running")), "they run")
+        time.sleep(0.5)  # so that all are asked for by their ids
+        program.send_signal(signal.SIGINT)
+        program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert {job.state for job in client.jobs(label="by=later")} == {"cancelled"}
 
 
 @pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])
@@ -328,16 +380,30 @@ def test_ctrl_c_cancels(client, service, way, jobs):
 # --- what a client is told --------------------------------------------------------------------------------------------
 
 
-def test_out(client):
+def test_out(client, monkeypatch):
     a = RNG.standard_normal((5, 4))
     place = np.empty((5, 5))
     assert client.matmul(a, a.T, out=place) is place and np.allclose(place, a @ a.T)
     coef = np.empty(3)
     fit = client.regression(a[:, :3], a[:, 3], out={"coef": coef})
     assert fit["coef"] is coef and np.array_equal(coef, client.regression(a[:, :3], a[:, 3])["coef"])
-    for wrong in (np.empty((5, 4)), np.empty((5, 5), "i4")):
-        with pytest.raises(blasd.InputError, match="out"):
+    for wrong in (np.empty((5, 5), "i4"), {"c": np.empty((5, 4))}):
+        with pytest.raises(blasd.InputError, match="out") as caught:
             client.matmul(a, a.T, out=wrong)
+        assert np.allclose(client.job(caught.value.job["id"]).result()["c"], a @ a.T), "the result is not lost"
+    turned = np.empty((5, 5), order="F")
+    assert client.matmul(a, a.T, out=turned) is turned and np.allclose(turned, a @ a.T)
+    stack, x = np.stack([np.eye(5)] * 3), RNG.standard_normal((5, 2))
+    places = [("matmul", {"a": stack, "b": x}, (3, 5, 2)), ("matmul", {"a": x, "b": stack[0], "params": {"transpose_a": True}}, (2, 5)),
+              ("matmul", {"a": x[:, 0], "b": stack}, (3, 5)), ("solve", {"a": stack, "b": x[:, 0]}, (3, 5)),
+              ("solve", {"a": stack, "b": x}, (3, 5, 2)), ("matmul", {"a": x[:, 0], "b": x[:, 0]}, ()), ("cholesky", {"a": stack}, (3, 5, 5))]
+    for op, job, shape in places:
+        client.run(op, out=np.empty(shape), **job)
+    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
+    for op, job, shape in places:
+        with pytest.raises(blasd.InputError, match="out"):
+            client.run(op, out=np.empty((1, *shape)), **job)
+    monkeypatch.undo()
     with pytest.raises(blasd.InputError, match="no output"):
         client.run("matmul", a=a, b=a.T, out={"d": place})
 
@@ -435,7 +501,18 @@ BAD = [("matmul", dict(a=np.ones((2, 3)), b=np.ones((2, 3)))), ("matmul", dict(a
        ("solve", dict(a=np.eye(3), b=np.ones(2))), ("solve", dict(a=np.eye(3), b=np.ones((2, 2)))),
        ("solve", dict(a=np.ones((2, 3, 3)), b=np.ones((4, 3, 1)))), ("distance", dict(x=np.ones((3, 2)), y=np.ones((3, 4)))),
        ("regression", dict(x=np.ones((5, 2)), y=np.ones(4))), ("regression", dict(x=np.ones((5, 2)), y=np.ones((4, 2)))),
-       ("regression", dict(x=np.ones((5, 2)), y=np.ones((1, 5, 2, 2))))]
+       ("regression", dict(x=np.ones((5, 2)), y=np.ones((1, 5, 2, 2)))), ("matmul", dict(a=np.ones(()), b=np.ones(1))),
+       ("matmul", dict(a=np.eye(2), b=np.eye(2), c=np.eye(3))), ("matmul", dict(a=np.ones(2), b=np.ones((2, 3)), c=np.ones((1, 3)))),
+       ("cholesky", dict(a=np.ones((2, 3)))), ("cholesky", dict(a=np.ones(3))), ("eigh", dict(a=np.ones((4, 2, 3)))),
+       ("eigh", dict(a=1j * np.eye(2))), ("svd", dict(a=np.ones(3))), ("qr", dict(a=np.ones((1,) * 9))),
+       ("lstsq", dict(a=np.ones((3, 2)), b=np.ones(4))), ("lstsq", dict(a=np.ones((3, 2)), b=np.ones((4, 1)))),
+       ("lstsq", dict(a=np.ones((2, 3, 2)), b=np.ones((3, 3, 1)))), ("distance", dict(x=np.ones(3))),
+       ("distance", dict(x=np.ones((2, 3, 2)), y=np.ones((3, 3, 2)))), ("distance", dict(x=np.ones((3, 2)), w=np.ones(3))),
+       ("distance", dict(x=np.ones((3, 2)), V=np.ones(1), params={"metric": "seuclidean"})),
+       ("distance", dict(x=np.ones((3, 2)), VI=np.ones((2, 3)), params={"metric": "mahalanobis"})),
+       ("regression", dict(x=np.ones(5), y=np.ones(5))), ("regression", dict(x=np.ones((5, 2)), y=np.ones(5), sample_weight=np.ones(4))),
+       ("regression", dict(x=np.ones((2, 5, 2)), y=np.ones((3, 5)))), ("regression", dict(x=np.ones((5, 2), complex), y=np.ones(5))),
+       ("regression", dict(x=np.ones((2, 5, 2)), y=np.ones((2, 5)), sample_weight=np.ones((3, 5))))]
 
 
 @pytest.mark.parametrize("op, job", BAD)
@@ -453,6 +530,10 @@ def test_shapes_that_fit_pass(client):
     for op, job in (("matmul", dict(a=np.ones((2, 1, 3, 4)), b=np.ones((5, 4, 2)))), ("matmul", dict(a=np.ones(3), b=np.ones(3))),
                     ("matmul", dict(a=np.ones(3), b=np.ones((3, 2)), params={"transpose_a": True})),
                     ("solve", dict(a=np.stack([np.eye(3)] * 2), b=np.ones(3))), ("distance", dict(x=np.ones((3, 2)))),
+                    ("matmul", dict(a=np.ones((2, 3)), b=np.ones(3), c=1.0)), ("lstsq", dict(a=np.ones((2, 3, 2)), b=np.ones(3))),
+                    ("lstsq", dict(a=np.ones((2, 3)), b=np.ones((4, 2, 1)))), ("distance", dict(x=np.ones((3, 2)), w=np.ones(2))),
+                    ("distance", dict(x=np.ones((1, 3, 2)), y=np.ones((2, 3, 2)))), ("cholesky", dict(a=np.stack([np.eye(2)] * 2))),
+                    ("regression", dict(x=RNG.standard_normal((2, 5, 2)), y=np.ones((2, 5)), sample_weight=np.ones(5))),
                     ("regression", dict(x=RNG.standard_normal((2, 5, 2)), y=np.ones((2, 5))))):
         client.run(op, **job)
 
@@ -665,7 +746,7 @@ def test_scipys_signatures(default):
         ours.cdist(x, y, lambda u, v: 0)
 
 
-def test_scikit_learns_own_checks(default):
+def test_scikit_learns_own_checks(client, default):
     """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
     pytest.importorskip("sklearn")
     import blasd.sklearn as ours
@@ -697,6 +778,13 @@ def test_scikit_learns_own_checks(default):
         for a, b in zip(mine.radius_neighbors(query, 1.5, sort_results=True)[1],
                         other.radius_neighbors(query, 1.5, sort_results=True)[1]):
             assert np.array_equal(a, b)
+    many = RNG.standard_normal((2000, 2))
+    for radius, most in ((0.01, 64 * 2000), (10.0, 2000 * 2000)):  # as few as there are take no room for all; and all
+        mine, other = ours.NearestNeighbors(radius=radius).fit(many), sklearn.neighbors.NearestNeighbors(radius=radius).fit(many)
+        for a, b in zip(mine.radius_neighbors(return_distance=False), other.radius_neighbors(return_distance=False)):
+            assert sorted(a) == sorted(b)
+        newest = max(client.jobs(op="distance"), key=lambda job: job.document["created_at"])
+        assert newest.document["outputs"]["index"]["shape"] <= [most]
     assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
 
 
@@ -707,8 +795,15 @@ def test_results_are_shown(client):
     assert "R-squared" in text and text.splitlines()[-4].split()[0] == "const" and "x2" in text
     assert "height" in fit.summary(["weight", "height"]) and isinstance(fit, blasd.RegressionResult)
     assert "coef: float64[2]" in repr(fit) and "<table>" in fit._repr_html_()
+    assert "[0.025" in text and "ols, " in text
     ridge = client.regression(x, x[:, 0], method="ridge")
-    assert "const" in str(ridge)
+    assert "const" in str(ridge) and f"ridge, {ridge.execution['method']}" in str(ridge) and "ols" not in str(ridge)
+    half = {"x": x, "y": fit["coef"] @ x.T + RNG.standard_normal(50), "params": {"level": 0.5}}
+    job = client.submit("regression", **half)
+    for one in (client.run("regression", **half), next(client.map("regression", [half])), job.result(), pickle.loads(pickle.dumps(job)).result()):
+        assert "[0.25" in str(one) and "0.75]" in str(one)
+    later = str(client.job(job.id).result())  # nothing of the request is known here
+    assert "[low" in later and "0.975" not in later and "ols" not in later and "qr" in later
     stack = client.regression(RNG.standard_normal((2, 9, 2)), RNG.standard_normal((2, 9)))
     with pytest.raises(ValueError):
         stack.summary()

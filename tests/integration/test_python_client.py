@@ -241,6 +241,17 @@ def test_clients_and_jobs_are_pickled(client, sharing):
     assert "blob" in shared.run("matmul", a=np.eye(400), b=np.eye(400)).job["outputs"]["c"]
 
 
+def test_an_async_client_in_use_is_pickled(service):
+    async def main():
+        async with blasd.AsyncClient(service.url) as client:
+            await client.ops()
+            job = pickle.loads(pickle.dumps(await client.submit("matmul", a=[[2.0]], b=[[3.0]])))
+            async with pickle.loads(pickle.dumps(client)) as other:
+                assert other.url == client.url and (await other.ops())
+            return (await job)["c"]
+    assert asyncio.run(main()) == 6
+
+
 def test_a_client_is_unpickled_where_nothing_is_shared(client, sharing, monkeypatch):
     """On another machine, say: the arrays are sent."""
     data = pickle.dumps(blasd.Client(sharing.url, share=True))
@@ -504,6 +515,18 @@ def test_other_warnings_are_shown_too(client):
     a = np.array([[1.0, 1], [1, 1 + 1e-15]])
     found = said(lambda: client.solve(a, np.ones(2)))
     assert found and "singular" in str(found[0].message)
+
+
+def test_warnings_of_many_jobs_are_shown_where_their_results_are_taken(client):
+    """Not in the thread that has them in flight; an input's come with the result, too."""
+    jobs = [{"a": [[1.0, 1], [1, 1 + 1e-15]], "b": [1.0, 1]}, {"a": [[2**53 + 1, 0.5], [0, 1]], "b": [1.0, 1]}, {"a": np.eye(2), "b": np.ones(2)}]
+    found = said(lambda: list(client.map("solve", jobs)))
+    assert {w.filename for w in found} == {__file__} and any("singular" in str(w.message) for w in found)
+    assert any("2^53" in str(w.message) for w in found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", blasd.JobWarning)
+        with pytest.raises(blasd.JobWarning, match="singular"):
+            list(client.map("solve", jobs))
 
 
 # --- a job is sent once -----------------------------------------------------------------------------------------------

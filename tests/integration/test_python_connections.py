@@ -3,6 +3,7 @@ import asyncio
 import base64
 import builtins
 import concurrent.futures
+import email.utils
 import os
 import pickle
 import socket
@@ -10,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 
 import blasd
 import blasd.protocol
@@ -53,6 +55,10 @@ def test_errors_are_pythons_kinds_too(client):
     with pytest.raises(concurrent.futures.CancelledError, match="cancelled"):
         job.result()
     assert isinstance(job.exception(), blasd.Cancelled)
+    for wrong in (lambda: client.matmul(np.eye(2), np.eye(3)), lambda: client.distance(np.eye(2), metric="none")):
+        with pytest.raises(ValueError, match="inputs.b|params.metric") as caught:
+            wrong()
+        assert isinstance(pickle.loads(pickle.dumps(caught.value)), blasd.InvalidInput)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     for ask in both(url):
@@ -105,6 +111,45 @@ def test_no_timeout(service):
 
 
 # --- patience ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_time_that_is_over_is_not_waited_beyond(monkeypatch):
+    """A service that says nothing: not as long as the client would bear silence, but for the time that the job was given."""
+    monkeypatch.setattr(blasd.protocol, "GRACE", 0.2)
+    one = {"a": [[1.0]], "b": [[1.0]]}
+
+    async def on_a_loop(call):
+        async with blasd.AsyncClient(url, timeout=100_000) as client:
+            return await call(client)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with blasd.Client(url, timeout=100_000) as client:
+            job = blasd.Job(client, {"id": "x", "state": "running", "progress": 0, "op": "matmul"})
+            for wait in (lambda: job.result(0.1), lambda: client.run("matmul", timeout=0.1, **one),
+                         lambda: next(client.map("matmul", [one], timeout=0.1)),
+                         lambda: asyncio.run(on_a_loop(lambda other: other.run("matmul", timeout=0.1, **one)))):
+                with pytest.raises(blasd.Timeout):
+                    wait()
+
+
+@pytest.mark.parametrize("after", ["1", "date"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_proxy_that_is_busy_is_asked_again(status, after):
+    """Its answer is no problem document, and may name a date."""
+    def talk(self, connection):
+        if len(self.requests) > 1:
+            return answer(connection, {"ops": []})
+        when = after if after != "date" else email.utils.formatdate(time.time() + 2, usegmt=True)
+        begins.append(time.monotonic())
+        connection.sendall(f"HTTP/1.1 {status} Busy\r\nRetry-After: {when}\r\nContent-Type: text/html\r\n"
+                           "Content-Length: 13\r\n\r\n<html></html>".encode())
+        return True
+    begins = []
+    for ask in range(2):
+        listener = Listener(talk)
+        assert both(listener.url, retries=1)[ask]() == []
+        assert time.monotonic() - begins[-1] >= 0.9 and len(listener.requests) == 2
+        listener.close()
 
 
 class Clock(asyncio.SelectorEventLoop):

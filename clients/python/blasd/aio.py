@@ -262,7 +262,7 @@ class AsyncPool:
                         connection = self._idle.pop()
                         kept = not connection.closed
                     if not kept:
-                        connection = await asyncio.wait_for(self._connect(), settings.timeout)
+                        connection = await asyncio.wait_for(self._connect(), settings.patience_to_connect(request))
                     assert connection is not None
                     status, headers, body = await connection.exchange(text, pieces, settings.patience(request),
                                                                          self._write_together if small else None)
@@ -305,6 +305,9 @@ class AsyncClient(AsyncOperations):
         self._connections = connections
         self._pool: AsyncPool | None = None
         self.tensors = AsyncTensors(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_pool": None}
 
     def __repr__(self) -> str:
         return f"<blasd.AsyncClient {self.url}>"
@@ -369,7 +372,7 @@ class AsyncClient(AsyncOperations):
         arrays = self._calls.checked(op, params, inputs)
         document = await self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
-        return AsyncJob(self, document)
+        return AsyncJob(self, document, params or {})
 
     async def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64,
                   progress: bool = False, **options: Any) -> AsyncIterator[Result]:

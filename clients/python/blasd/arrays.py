@@ -5,6 +5,7 @@ name, with what to do instead.
 """
 from __future__ import annotations
 
+import contextvars
 import sys
 import types
 import warnings
@@ -22,8 +23,16 @@ class JobWarning(UserWarning):
     """What the service says of a result that it gives all the same (`Result.warnings`), or the client of an input."""
 
 
+# where set, warnings are kept in it: of a job in flight in another thread than that of whoever takes its result
+kept_warnings: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("kept_warnings", default=None)
+
+
 def warn(text: str) -> None:
     """Warns at the line that called into this package."""
+    kept = kept_warnings.get()
+    if kept is not None:
+        kept.append(text)
+        return
     level = 1
     frame: types.FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__package__") == __package__:

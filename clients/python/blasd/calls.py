@@ -21,7 +21,7 @@ from .arrays import Array, inputs_of
 from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
 from .results import Result, result_of
-from .shapes import check_shapes
+from .shapes import check_shapes, output_shape
 from .tensors import Reference, Tensor, split
 
 log = logging.getLogger("blasd")
@@ -97,15 +97,17 @@ class Calls:
                 if attempt >= self.settings.retries or not error.retry or not (unsent or request.safe):
                     raise
                 pause = backoff(attempt, error)
+                if time.monotonic() + pause >= request.end:
+                    raise
                 log.info("%s %s: %s; again in %.2f s", request.method, request.path, error.code, pause)
                 yield Sleep(pause)
                 attempt += 1
 
-    def json(self, method: str, path: str, wait: float = 0.0) -> Talk[Any]:
+    def json(self, method: str, path: str, wait: float = 0.0, end: float = math.inf) -> Talk[Any]:
         headers = {"Accept": "application/json"}
         if self.share is not None:
             headers["Prefer"] = "share"
-        answer = yield from self.ask(Request(method, path, headers, wait=wait))
+        answer = yield from self.ask(Request(method, path, headers, wait=wait, end=end))
         return answer.json()
 
     # --- jobs -------------------------------------------------------------------------------------------------------
@@ -116,13 +118,13 @@ class Calls:
         """A job from its submission to its result; the job is cancelled when the time is over. graph: its steps and
         results as JSON texts, where it is one."""
         end = math.inf if timeout is None else time.monotonic() + timeout
-        check_places(out)
         arrays = self.checked(op, params, inputs)
+        check_places(out, output_shape(op, known(arrays), params or {}) if isinstance(out, np.ndarray) else None)
         document: Document
         while True:
             wait = max(0.001, min(end - time.monotonic(), 0.5 if watch else LONGEST_WAIT))
             try:
-                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph)
+                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end)
                 break
             except Error as error:
                 # a full queue says when to come back; anything else is for the caller
@@ -142,22 +144,22 @@ class Calls:
         except BaseException as error:
             if not isinstance(error, GeneratorExit):  # nobody drives a talk that is closed
                 try:
-                    yield Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"})
+                    yield Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"}, end=time.monotonic())
                 except Error:
                     pass
             raise
-        result = yield from self.result(document)
+        result = yield from self.result(document, params or {})
         return into(result, out)
 
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sent, others = split(inputs)
         arrays: dict[str, Any] = {**inputs_of(sent), **others}
-        if not any(isinstance(value, Reference) for value in others.values()):  # whose shapes the service knows
-            check_shapes(op, arrays, params or {})
+        check_shapes(op, known(arrays), params or {})
         return arrays
 
     def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
-               wait: float, by_file: bool = True, graph: Mapping[str, str] | None = None) -> Talk[Result | Document]:
+               wait: float, by_file: bool = True, graph: Mapping[str, str] | None = None,
+               end: float = math.inf) -> Talk[Result | Document]:
         """A Result where the job has succeeded within the wait, else its document."""
         metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
@@ -180,23 +182,23 @@ class Calls:
             headers.update({"Accept": "application/json", "Body-File": file.name, "Prefer": "share"})
         path = ("/jobs" if graph is None else "/graphs") + ("?" + urllib.parse.urlencode(query) if query else "")
         try:
-            answer = yield from self.ask(Request("POST", path, headers, list(pieces), wait))
+            answer = yield from self.ask(Request("POST", path, headers, list(pieces), wait, end))
         except Error as error:
             if file is None or error.code not in ("sharing_off", "body_file_refused"):
                 raise
             if file.temporary:
                 self.share = None
-            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False)
+            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False, end=end)
             return again
         finally:
             if file is not None and file.temporary:
                 file.close()
         if answer.binary:
-            return result_of(answer.body)
+            return result_of(answer.body, params or {})
         document: Document = answer.json()
         log.debug("%s %s %s", op, document["id"], document["state"])
         if wait > 0 and document["state"] in FINAL and (file is not None or document["state"] != "succeeded"):
-            result = yield from self.result(document)
+            result = yield from self.result(document, params or {})
             return result
         return document
 
@@ -208,39 +210,41 @@ class Calls:
             left = min(step, end - time.monotonic())
             if left <= 0:
                 break
-            document = yield from self.look(document["id"], left, min(end, time.monotonic() + RETRY_S))
+            document = yield from self.look(document["id"], left, end)
             if watch is not None:
                 watch(document)
         return document
 
     def look(self, job_id: str, wait: float, end: float) -> Talk[Document]:
-        """The job after `wait` seconds or its end; a service that cannot answer now is asked again until `end`: the
-        job is safe meanwhile."""
+        """The job after `wait` seconds or its end; a service that cannot answer now is asked again for some seconds, and not
+        after `end`: the job is safe meanwhile."""
+        until = min(end, time.monotonic() + RETRY_S)
         while True:
             try:
-                document: Document = yield from self.refresh(job_id, wait)
+                document: Document = yield from self.refresh(job_id, wait, end)
                 return document
             except Error as error:
-                if not error.retry or time.monotonic() + 0.25 >= end:
+                if not error.retry or time.monotonic() + 0.25 >= until:
                     raise
                 yield Sleep(0.25)
 
-    def refresh(self, job_id: str, wait: float = 0.0) -> Talk[Document]:
+    def refresh(self, job_id: str, wait: float = 0.0, end: float = math.inf) -> Talk[Document]:
         query = f"?wait={wait:.3f}" if wait > 0 else ""
-        document: Document = yield from self.json("GET", f"/jobs/{job_id}{query}", wait)
+        document: Document = yield from self.json("GET", f"/jobs/{job_id}{query}", wait, end)
         return document
 
-    def result(self, document: Document) -> Talk[Result]:
-        """The outputs of a job that has ended: mapped where they can be, else fetched. Raises what it failed with."""
+    def result(self, document: Document, params: Mapping[str, Any] | None = None) -> Talk[Result]:
+        """The outputs of a job that has ended: mapped where they can be, else fetched. Raises what it failed with. params: those
+        of the request, {} included; None: not known here."""
         if document["state"] != "succeeded":
             state = document["state"]
             problem = document.get("error") or {"code": state, "detail": f"the job is {state}"}
             raise Error.from_problem(problem, job=document)
         arrays = None if self.share is None else self.share.map_outputs(document)
         if arrays is not None:
-            return Result.of(arrays, document)
+            return Result.of(arrays, document, params)
         answer = yield from self.ask(Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY}))
-        return result_of(answer.body)
+        return result_of(answer.body, params)
 
     def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
@@ -334,13 +338,20 @@ def at_least_one(in_flight: int) -> None:
         raise ValueError(f"in_flight must be at least 1, not {in_flight!r}")
 
 
-def check_places(out: Any) -> None:
-    """What no result can be written to fails before anything is sent."""
+def known(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Those whose shapes are known here: of a reference the service alone knows it."""
+    return {name: value for name, value in arrays.items() if not isinstance(value, Reference)}
+
+
+def check_places(out: Any, shape: tuple[int, ...] | None) -> None:
+    """What no result can be written to fails before anything is sent. shape: that of the first output, where it is known."""
     for place in () if out is None else out.values() if isinstance(out, Mapping) else (out,):
         if not isinstance(place, np.ndarray):
             raise InputError("out", f"a {type(place).__name__} is no NumPy array", "invalid_field")
         if not place.flags.writeable:
             raise InputError("out", "the array is read-only", "invalid_field")
+    if isinstance(out, np.ndarray) and shape is not None and out.shape != shape:
+        raise InputError("out", f"it has shape {out.shape}, the result will have {shape}", "invalid_field")
 
 
 def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
@@ -349,12 +360,18 @@ def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
         return result
     places = out if isinstance(out, Mapping) else {next(iter(result)): out}
     for name, place in places.items():
-        if name not in result:
-            raise InputError("out", f"the job has no output {name}; it has {', '.join(result)}", "invalid_field")
-        value = result[name]
+        value = result.get(name)
+        if value is None:
+            raise _unwritten(result, f"the job has no output {name}; it has {', '.join(result)}")
         if place.shape != value.shape or not np.can_cast(value.dtype, place.dtype, "same_kind"):
-            raise InputError("out", f"it has shape {place.shape} and dtype {place.dtype}, {name} has {value.shape} and "
-                                    f"{value.dtype}", "shape_mismatch")
+            raise _unwritten(result, f"it has shape {place.shape} and dtype {place.dtype}, {name} has {value.shape} and {value.dtype}")
         place[...] = value
         result[name] = place
     return result
+
+
+def _unwritten(result: Result, detail: str) -> Error:
+    """The error has the job, whose result can still be fetched."""
+    error = InputError("out", detail, "invalid_field")
+    error.job = result.job
+    return error

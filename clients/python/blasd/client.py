@@ -2,27 +2,28 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import collections
+import concurrent.futures
+import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from . import named
-from .arrays import Array
+from .arrays import Array, kept_warnings, warn
 from .bars import JobBar, JobsBar
 from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
 from .graphs import Graph, Steps
 from .jobs import Job
 from .operations import Operations
-from .protocol import Settings, Sleep
+from .protocol import GRACE, Settings, Sleep
 from .results import Result
 from .tensors import Tensors
 from .transport import Pool
-
-if TYPE_CHECKING:
-    import concurrent.futures
 
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ class Client(Operations):
         arrays = self._calls.checked(op, params, inputs)
         document = self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)
-        return Job(self, document)
+        return Job(self, document, params or {})
 
     def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64, progress: bool = False,
             **options: Any) -> Iterator[Result]:
@@ -186,7 +187,7 @@ class Client(Operations):
 
     def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None, since: Any = None,
              before: Any = None, label: str | None = None) -> list[Job]:
-        """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then the newest.
+        """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then, roughly, the newest.
         `since` and `before` are times, as `created_at` in job documents or in seconds since 1970; `label` is
         "NAME=VALUE", or "NAME" for any value."""
         documents = self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before, label=label))
@@ -231,7 +232,9 @@ class _Background:
         self.loop = asyncio.new_event_loop()
         self.client = AsyncClient.__new__(AsyncClient)
         self.client.__dict__.update(url=calls.settings.url, _calls=calls, _wants_share=False, _connections=64, _pool=None)
+        self._in_flight: set[asyncio.Task[Any]] = set()
         threading.Thread(target=self._run, name="blasd", daemon=True).start()
+        atexit.register(self._cancel, self._in_flight)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -240,6 +243,8 @@ class _Background:
 
     def close(self) -> None:
         if self.owner == os.getpid():
+            self._cancel(self._in_flight)
+            atexit.unregister(self._cancel)
             asyncio.run_coroutine_threadsafe(self.client.close(), self.loop).result()
             self.loop.call_soon_threadsafe(self.loop.stop)
 
@@ -255,17 +260,46 @@ class _Background:
         asyncio.run_coroutine_threadsafe(look(), self.loop)
 
     def map(self, op: str, jobs: Iterable[Mapping[str, Any]], in_flight: int, options: Mapping[str, Any]) -> Iterator[Result]:
-        waiting: collections.deque[concurrent.futures.Future[Result]] = collections.deque()
+        waiting: collections.deque[concurrent.futures.Future[tuple[Result, list[str]]]] = collections.deque()
         source = iter(jobs)
+        mine: set[asyncio.Task[Any]] = set()
+
+        async def run(job: Mapping[str, Any]) -> tuple[Result, list[str]]:
+            task = asyncio.current_task()
+            assert task is not None
+            texts: list[str] = []
+            kept_warnings.set(texts)
+            mine.add(task)
+            self._in_flight.add(task)
+            try:
+                return await self.client.run(op, **{**options, **job}), texts
+            finally:
+                mine.discard(task)
+                self._in_flight.discard(task)
         try:
             while True:
                 while len(waiting) < in_flight and (job := next(source, None)) is not None:
-                    waiting.append(asyncio.run_coroutine_threadsafe(self.client.run(op, **{**options, **job}), self.loop))
+                    waiting.append(asyncio.run_coroutine_threadsafe(run(job), self.loop))
                 if not waiting:
                     return
-                result = waiting[0].result()
+                result, texts = waiting[0].result()
                 waiting.popleft()
+                for text in texts:
+                    warn(text)
                 yield result
         finally:
-            for future in waiting:
-                future.cancel()
+            if waiting:
+                self._cancel(mine)
+
+    def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Cancels what is in flight; returns once the service was told, or has let some seconds pass."""
+        async def cancel() -> None:
+            left = list(tasks)
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=GRACE)
+        # at the interpreter's end the loop runs no more, and has nothing in flight
+        if self.owner == os.getpid() and not self.loop.is_closed() and not sys.is_finalizing():
+            with contextlib.suppress(concurrent.futures.TimeoutError):
+                asyncio.run_coroutine_threadsafe(cancel(), self.loop).result(2 * GRACE)

@@ -76,8 +76,8 @@ class QueueFull(Unavailable):
     codes = frozenset({"queue_full", "results_full"})
 
 
-class InvalidInput(Error):
-    """The request is wrong: `field` says where, `advice` what to do."""
+class InvalidInput(Error, ValueError):
+    """The request is wrong: `field` says where, `advice` what to do. Python's ValueError, too."""
 
     codes = frozenset({"method_not_allowed", "not_acceptable", "headers_too_large"})
     statuses = frozenset({400, 413, 415, 422})
@@ -135,8 +135,8 @@ class JobFailed(Error):
 class InputError(InvalidInput, TypeError):
     """An input that cannot be sent without a change, found before anything was sent."""
 
-    def __init__(self, field: str, detail: str, code: str = "invalid_tensor") -> None:
-        title, advice = _WORDS.get(code, ("", ""))
+    def __init__(self, field: str, detail: str, code: str = "invalid_tensor", words: tuple[str, str] | None = None) -> None:
+        title, advice = _WORDS.get(code, ("", "")) if words is None else words
         super().__init__(code, detail, status=422, field=field, title=title, advice=advice)
 
 

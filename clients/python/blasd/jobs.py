@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .calls import FINAL, Document, Progress, watching
@@ -88,16 +88,17 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
     concurrent.futures make a thread of the client's watch it.
     """
 
-    def __init__(self, client: Client, document: Document) -> None:
+    def __init__(self, client: Client, document: Document, params: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._client = client
+        self._params = params
         self.document = document
         self._watched = False
         self._waiters = _Waiters(self._watch)
         self._settle()
 
     def __reduce__(self) -> Any:
-        return Job, (self._client, self.document)
+        return Job, (self._client, self.document, self._params)
 
     def refresh(self, wait: float = 0.0) -> Job:
         """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
@@ -114,18 +115,22 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
     def result(self, timeout: float | None = None) -> Result:
         """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
         if not self.wait(timeout):
-            raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
-        return self._client._do(self._client._calls.result(self.document))
+            raise self._late(timeout)
+        return self._client._do(self._client._calls.result(self.document, self._params))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What `result` would raise of a job that failed; None of one that succeeded."""
+        """What `result` would raise of a job that failed; None of one that succeeded, whose outputs are not fetched."""
+        if not self.wait(timeout):
+            raise self._late(timeout)
         try:
-            self.result(timeout)
-            return None
+            if self.state != "succeeded":
+                self.result()
         except Error as error:
-            if not self.ended:
-                raise
             return error
+        return None
+
+    def _late(self, timeout: float | None) -> Timeout:
+        return Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
 
     def done(self) -> bool:
         """Whether it has ended; asks the service."""
@@ -177,7 +182,12 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
                 return
             self._state = "FINISHED"
             for waiter in self._waiters:
-                waiter.add_result(self)
+                if self.state == "succeeded":
+                    waiter.add_result(self)
+                elif self.state == "cancelled":
+                    waiter.add_cancelled(self)
+                else:
+                    waiter.add_exception(self)
             self._condition.notify_all()
         self._invoke_callbacks()  # type: ignore[attr-defined]
 
@@ -185,8 +195,9 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
 class AsyncJob(_Said):
     """A job that an AsyncClient submitted. `await job` gives its result."""
 
-    def __init__(self, client: AsyncClient, document: Document) -> None:
+    def __init__(self, client: AsyncClient, document: Document, params: Mapping[str, Any] | None = None) -> None:
         self._client = client
+        self._params = params
         self.document = document
 
     def __await__(self) -> Generator[Any, None, Result]:
@@ -206,7 +217,7 @@ class AsyncJob(_Said):
         """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
         if not await self.wait(timeout):
             raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
-        return await self._client._do(self._client._calls.result(self.document))
+        return await self._client._do(self._client._calls.result(self.document, self._params))
 
     async def cancel(self) -> bool:
         """Cancels the job. Returns whether it is cancelled now."""

@@ -11,18 +11,31 @@ if TYPE_CHECKING:
     from .calls import Labels, Progress
     from .results import Result
 
-# the inputs of the operations, in the order in which they may be given without their names
-INPUTS: dict[str, tuple[str, ...]] = {
-    "cholesky": ("a",),
-    "distance": ("x", "y", "w", "V", "VI"),
-    "eigh": ("a",),
-    "lstsq": ("a", "b"),
-    "matmul": ("a", "b", "c"),
-    "qr": ("a",),
-    "regression": ("x", "y", "sample_weight"),
-    "solve": ("a", "b"),
-    "svd": ("a",),
+# what inputs may be made of
+_KIND1 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",)
+_KIND2 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+          "uint8", "bool",)
+_KIND3 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+          "uint8", "bool", "complex128", "complex64",)
+_KIND4 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+          "complex128", "complex64",)
+# the inputs of the operations, in the order in which they may be given without their names: the shape in words, the least and
+# the most dimensions, and the dtypes
+PORTS: dict[str, dict[str, tuple[str, int, int, tuple[str, ...]]]] = {
+    "cholesky": {"a": ("(..., n, n)", 2, 8, _KIND1)},
+    "distance": {"x": ("(..., m, k)", 2, 8, _KIND2), "y": ("(..., n, k)", 2, 8, _KIND2), "w": ("(k,)", 1, 1, _KIND1),
+                 "V": ("(k,)", 1, 1, _KIND1), "VI": ("(k, k)", 2, 2, _KIND1)},
+    "eigh": {"a": ("(..., n, n)", 2, 8, _KIND1)},
+    "lstsq": {"a": ("(..., m, n)", 2, 8, _KIND1), "b": ("(m,) or (..., m, k)", 1, 8, _KIND1)},
+    "matmul": {"a": ("(..., m, k) or (k,)", 1, 8, _KIND3), "b": ("(..., k, n) or (k,)", 1, 8, _KIND3),
+               "c": ("broadcasts to (..., m, n)", 0, 8, _KIND3)},
+    "qr": {"a": ("(..., m, n)", 2, 8, _KIND1)},
+    "regression": {"x": ("(..., n, p)", 2, 8, _KIND1), "y": ("(..., n) or (..., n, t)", 1, 8, _KIND1),
+                   "sample_weight": ("(..., n)", 1, 7, _KIND1)},
+    "solve": {"a": ("(..., n, n)", 2, 8, _KIND4), "b": ("(n,) or (..., n, k)", 1, 8, _KIND4)},
+    "svd": {"a": ("(..., m, n)", 2, 8, _KIND1)},
 }
+INPUTS: dict[str, tuple[str, ...]] = {op: tuple(ports) for op, ports in PORTS.items()}
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import email.utils
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import secrets
 import socket
 import ssl
 import sys
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -25,20 +27,24 @@ import numpy as np
 from .errors import Error
 
 BINARY = "application/x-safetensors"
+GRACE = 5.0  # seconds that an answer may be late
 Piece = Union[bytes, memoryview]
 T = TypeVar("T")
 
 
 @dataclasses.dataclass
 class Request:
-    """One request. `wait`: seconds that the service may hold it beyond the ordinary. `safe`: to be sent again where
-    the connection breaks before the answer, because a second time does no harm."""
+    """One request. `wait`: seconds that the service may hold it beyond the ordinary. `end`: when, of time.monotonic(), nobody
+    waits for the answer any more. `safe`: to be sent again where the connection breaks before the answer, because a second
+    time does no harm. `patience`: see Settings.patience."""
 
     method: str
     path: str
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
     pieces: Sequence[Piece] = ()
     wait: float = 0.0
+    end: float = math.inf
+    patience: float | None = None
 
     @property
     def length(self) -> int:
@@ -136,8 +142,16 @@ class Settings:
         return self.prefix + path
 
     def patience(self, request: Request) -> float | None:
-        """Seconds without a byte either way after which it is given up; None: never."""
-        return None if self.timeout is None else self.timeout + request.wait
+        """Seconds without a byte either way after which it is given up, from now on; None: never."""
+        silence = math.inf if self.timeout is None else self.timeout + request.wait
+        patience = min(silence, max(0.0, request.end - time.monotonic()) + GRACE)
+        request.patience = None if patience == math.inf else patience
+        return request.patience
+
+    def patience_to_connect(self, request: Request) -> float | None:
+        """The same for a connection to be there."""
+        patience = self.patience(request)
+        return patience if patience is None or self.timeout is None else min(patience, self.timeout)
 
     def lost(self, request: Request, error: Exception) -> Error:
         """The error for a request that got no answer."""
@@ -146,7 +160,8 @@ class Settings:
         if not request.safe and not isinstance(error, ConnectionRefusedError):
             advice = "The service may have taken the job: under an idempotency_key it is safe to send it again"
         if isinstance(error, (TimeoutError, socket.timeout)):  # one class from Python 3.10 on
-            return Error("timeout", f"{self.url}: no answer within {self.patience(request):g} s", retry=True, advice=advice)
+            when = "in time" if request.patience is None else f"within {request.patience:.3g} s"
+            return Error("timeout", f"{self.url}: no answer {when}", retry=True, advice=advice)
         return Error("connection_failed", f"{self.url}: {text}", retry=True, advice=advice)
 
 
@@ -184,14 +199,24 @@ def _proxy_for(scheme: str, host: str, port: int) -> tuple[tuple[str, int] | Non
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
-    """The error that an answer says."""
-    after = headers.get("retry-after", "")
+    """The error that an answer says; what is no problem document comes from something before the service."""
     try:
         problem = json.loads(body)
         problem.setdefault("status", status)
     except (ValueError, AttributeError):
-        problem = {"code": "bad_answer", "status": status, "detail": body[:200].decode("utf-8", "replace")}
-    return Error.from_problem(problem, float(after) if after.isdigit() else None)
+        problem = {"code": "bad_answer", "status": status, "detail": body[:200].decode("utf-8", "replace"),
+                   "retry": status in (429, 502, 503, 504)}
+    return Error.from_problem(problem, _seconds(headers.get("retry-after", "")))
+
+
+def _seconds(after: str) -> float | None:
+    """Retry-After, which is a number of seconds or, of some proxies, a date."""
+    if after.isdigit():
+        return float(after)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(after).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
 
 
 def plain(value: Any) -> Any:

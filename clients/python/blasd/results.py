@@ -24,11 +24,13 @@ class Result(dict[str, Array]):
     job: the whole job document. timing: milliseconds by part. execution: device, method, batch_size, …
     tensors: the outputs that the service keeps, by name, each a Tensor.
     warnings: what to know of the result, as texts; each is shown as a JobWarning too.
+    params: the parameters that were given; None of a job that was asked for elsewhere.
     """
 
-    def __init__(self, arrays: Mapping[str, Array], job: dict[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, Array], job: dict[str, Any], params: Mapping[str, Any] | None = None) -> None:
         super().__init__(arrays)
         self.job = job
+        self.params = None if params is None else dict(params)
         self.timing: dict[str, float] = job["timing"]
         self.execution: dict[str, Any] = job["execution"]
         self.tensors = {name: Tensor(output["tensor"]) for name, output in job.get("outputs", {}).items() if "tensor" in output}
@@ -37,9 +39,9 @@ class Result(dict[str, Array]):
             warn(text)
 
     @staticmethod
-    def of(arrays: Mapping[str, Array], job: dict[str, Any]) -> Result:
+    def of(arrays: Mapping[str, Array], job: dict[str, Any], params: Mapping[str, Any] | None = None) -> Result:
         """A Result, of the kind that the operation has."""
-        return (RegressionResult if job.get("op") == "regression" else Result)(arrays, job)
+        return (RegressionResult if job.get("op") == "regression" else Result)(arrays, job, params)
 
     def __repr__(self) -> str:
         outputs = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in self.items())
@@ -67,13 +69,14 @@ class RegressionResult(Result):
         names = [f"x{i + 1}" for i in range(count)] if names is None else list(names)
         if len(names) != count:
             raise ValueError(f"{len(names)} names for {count} features")
-        method = (self.job.get("params") or {}).get("method", "ols")
-        lines = [("method", str(method))]
+        method = [] if self.params is None else [str(self.params.get("method", "ols"))]
+        lines = []
         for name, label, form in _FACTS:
             if name in self:
                 lines.append((label, format(self[name].item(), form)))
         width = 78
-        out = ["Linear regression".center(width).rstrip(), "=" * width]
+        out = ["Linear regression".center(width).rstrip(), "=" * width,
+               f"{'method:':<20}{', '.join([*method, *filter(None, [self.execution.get('method')])])}"]
         half = (len(lines) + 1) // 2
         for i in range(half):
             left, right = lines[i], lines[i + half] if i + half < len(lines) else ("", "")
@@ -92,9 +95,11 @@ class RegressionResult(Result):
             return [f"{'':<16}{'coef':>12}", "-" * 78] + [f"{name[:16]:<16}{value:>12.6g}" for name, value in rows]
         if len(self["stderr"]) == len(coef) + 1:
             names, coef = ["const", *names], np.concatenate([np.reshape(self["intercept"], 1), coef])
-        level = (self.job.get("params") or {}).get("level", 0.95)
-        low = (1 - float(level)) / 2
-        rows_out = [f"{'':<16}{'coef':>12}{'std err':>11}{'t':>10}{'P>|t|':>9}{f'[{low:.3g}':>10}{f'{1 - low:.3g}]':>10}", "-" * 78]
+        low, high = "low", "high"
+        if self.params is not None:
+            outside = (1 - float(self.params.get("level", 0.95))) / 2
+            low, high = f"{outside:.3g}", f"{1 - outside:.3g}"
+        rows_out = [f"{'':<16}{'coef':>12}{'std err':>11}{'t':>10}{'P>|t|':>9}{f'[{low}':>10}{f'{high}]':>10}", "-" * 78]
         for i, name in enumerate(names):
             a, b = self["conf_int"][i]
             rows_out.append(f"{name[:16]:<16}{coef[i]:>12.6g}{self['stderr'][i]:>11.4g}{self['tvalues'][i]:>10.3f}"
@@ -109,10 +114,10 @@ _FACTS = (("r2", "R-squared", ".6g"), ("r2_adj", "adj. R-squared", ".6g"), ("fva
           ("n_iter", "iterations", "d"), ("dual_gap", "dual gap", ".4g"))
 
 
-def result_of(body: memoryview) -> Result:
+def result_of(body: memoryview, params: Mapping[str, Any] | None = None) -> Result:
     """The Result that a binary answer holds; its arrays are views of the body."""
     arrays, metadata = safetensors.unpack(body)
-    return Result.of(arrays, json.loads(metadata["job"]))
+    return Result.of(arrays, json.loads(metadata["job"]), params)
 
 
 def _ms(value: float | None) -> str:

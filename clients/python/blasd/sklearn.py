@@ -6,6 +6,7 @@ scikit-learn's. Needs scikit-learn 1.2 or later (`pip install blasd[sklearn]`).
 """
 from __future__ import annotations
 
+import re
 import warnings
 from numbers import Integral, Real
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .arrays import Array, JobWarning
 from .default import client
+from .errors import InvalidInput
 from .results import Result
 
 __all__ = ["ElasticNet", "GradientDescentRegressor", "Lasso", "LinearRegression", "NearestNeighbors", "Ridge",
@@ -322,9 +324,13 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
                          sort_results: bool = False) -> Any:
         """Arrays, for each point, of the distances and indices of those within the radius; sorted where asked for."""
         check_is_fitted(self)
-        rows = self.n_samples_fit_ if X is None else np.shape(X)[0]
-        result = self._ask(X, output="within", radius=float(self.radius if radius is None else radius),
-                           max_pairs=int(rows) * self.n_samples_fit_)
+        asked: dict[str, Any] = {"output": "within", "radius": float(self.radius if radius is None else radius)}
+        try:
+            result = self._ask(X, **asked)
+        except InvalidInput as error:  # more pairs than there is room for if nothing is said: it tells how many there are
+            if error.field != "params.max_pairs":
+                raise
+            result = self._ask(X, max_pairs=int(re.findall("[0-9]+", error.detail)[-1]), **asked)
         splits = result["row_splits"]
         distances, indices = np.empty(len(splits) - 1, object), np.empty(len(splits) - 1, object)
         for i in range(len(splits) - 1):

@@ -112,6 +112,7 @@ class Pool:
 
     def _send(self, connection: http.client.HTTPConnection, request: Request) -> None:
         if connection.sock is None:
+            connection.timeout = self.settings.patience_to_connect(request)
             connection.connect()
         sock: socket.socket = connection.sock  # type: ignore[assignment]
         sock.settimeout(self.settings.patience(request))
