@@ -225,5 +225,6 @@ void http_event_streams_tick(struct http_loop *first) {
     blasd_front_queues_hear(first->queues, true);
     if (first->streams.wanted_ns == now && first->streams.ticks++ % DEVICES_TICKS == 0 &&
         blasd_front_queues_view(first->queues)->available)
-        blasd_front_queues_stats(first->queues, on_stats, first);
+        blasd_front_queues_figures(first->queues, &(struct blasd_figures_query){0}, on_stats,
+                                   first);
 }

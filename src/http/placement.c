@@ -157,7 +157,7 @@ void http_placement_tick(struct http_loop *loop) {
     memcpy(placement->workers, view->workers_of, sizeof placement->workers);
     placement->asking = true;
     placement->asked_ns = now;
-    blasd_front_queues_stats(loop->queues, on_stats, loop);
+    blasd_front_queues_figures(loop->queues, &(struct blasd_figures_query){0}, on_stats, loop);
 }
 
 /* ---- memory ---- */

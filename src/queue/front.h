@@ -59,6 +59,10 @@ struct front_list {
     struct front_call *head, *tail;
 };
 
+/* What is said where memory has run out, and of an answer that no function of ours gives. */
+void front_no_memory(struct blasd_err *err);
+void front_unknown_answer(struct blasd_err *err);
+
 /* New calls of `size` bytes, zeroed, of which struct front_call is the first part; NULL where
  * memory has run out. */
 void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_fn reply);

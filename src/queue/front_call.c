@@ -22,6 +22,14 @@
 
 #define TICK_APART (5 * BLASD_MS) /* between ticks for deadlines */
 
+void front_no_memory(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
+}
+
+void front_unknown_answer(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_internal_error, "", "the queue's answer is not of a known form");
+}
+
 static void list_add(struct front_list *list, struct front_call *call) {
     call->list = list;
     call->next = NULL;
@@ -113,7 +121,7 @@ void front_call_send(struct front_call *call) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_err err;
     if (call->broken) {
-        blasd_fail(&err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
+        front_no_memory(&err);
         front_call_answer_later(call, &err);
         return;
     }

@@ -66,13 +66,8 @@ void blasd_front_queues_list(struct blasd_front_queues *all,
 void blasd_front_queues_tensor_list(struct blasd_front_queues *all,
                                     const struct blasd_principal *principal, int limit,
                                     const char *cursor, blasd_tensors_fn done, void *arg);
-void blasd_front_queues_stats(struct blasd_front_queues *all, blasd_text_fn done, void *arg);
-void blasd_front_queues_stats_of(struct blasd_front_queues *all,
-                                 const struct blasd_principal *principal, blasd_text_fn done,
-                                 void *arg);
-void blasd_front_queues_figures(struct blasd_front_queues *all, bool tenants, blasd_text_fn done,
+void blasd_front_queues_figures(struct blasd_front_queues *all,
+                                const struct blasd_figures_query *query, blasd_text_fn done,
                                 void *arg);
-void blasd_front_queues_usage(struct blasd_front_queues *all, const char *tenant, int64_t from_day,
-                              int64_t to_day, blasd_text_fn done, void *arg);
 
 #endif

@@ -292,7 +292,7 @@ static void test_list_and_stats(void **state) {
     assert_int_equal(list(env, BLASD_RUNNING, 10).count, 0);
     assert_int_equal(list(env, -1, 10).count, 5);
     assert_int_equal(list(env, BLASD_SUCCEEDED, 10).count, 3); /* without the cancelled one */
-    blasd_front_queue_stats(env->queue, on_text, &got);
+    blasd_front_queue_figures(env->queue, &(struct blasd_figures_query){0}, on_text, &got);
     UNTIL(env, got.answered == 1);
     assert_non_null(strstr(got.record, "\"workers\":{\"w1\":{}},\"queue\":"));
     if (strstr(got.record, "\"echo submitted\":5") == NULL) fail_msg("%s", got.record);
