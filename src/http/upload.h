@@ -23,18 +23,20 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     char labels[BLASD_LABELS_MAX];
-    struct {                      /* to other jobs, and to other hosts */
+    struct {                      /* to other jobs, and to tensors */
         bool awaits;              /* it is to wait for others */
         bool bound;               /* no other queue will do */
         struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
                                    * and has an Idempotency-Key */
-        char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
-        struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
-        int put_count;
         struct http_digest print; /* of a graph with both: what tells its request from others */
         struct blasd_err lost; /* why what it refers to cannot be found, where it may be the request
                                 * of an earlier job all the same */
-    } ties;
+    } references;
+    struct {
+        char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
+        struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
+        int put_count;
+    } delivery;
     bool submitted; /* the queue has the job */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;

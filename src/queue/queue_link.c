@@ -170,12 +170,12 @@ int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct bl
 
 int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err) {
     struct blasd_queue_one one;
-    struct blasd_err away;
+    struct blasd_err unavailable;
     int good = -(int)BLASD_E_queue_unavailable;
     for (int i = 0; i < blasd_queue_count(options); i++) {
         blasd_queue_one(options, i, &one);
-        int rc = open_once(&one.options, 1000, false, &away);
-        if (rc < 0 && (good < 0 || rc != good)) *err = away;
+        int rc = open_once(&one.options, 1000, false, &unavailable);
+        if (rc < 0 && (good < 0 || rc != good)) *err = unavailable;
         if (rc < 0 && rc != -(int)BLASD_E_queue_unavailable) return rc;
         if (rc >= 0) good = good < rc ? rc : good;
     }
