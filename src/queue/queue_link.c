@@ -74,7 +74,8 @@ static uint64_t share_or(uint64_t limit, uint64_t all, uint64_t parts) {
     return all / parts > LEAST_BYTES ? all / parts : LEAST_BYTES;
 }
 
-uint64_t blasd_queue_part(const struct blasd_queue_options *options, uint64_t limit) {
+/* What of a limit is this queue's: all parts come to it. */
+static uint64_t part_of(const struct blasd_queue_options *options, uint64_t limit) {
     uint64_t count = (uint64_t)blasd_queue_count(options);
     return limit / count + ((uint64_t)options->number < limit % count ? 1 : 0);
 }
@@ -83,7 +84,7 @@ static void divide(const struct blasd_queue_options *options, struct blasd_link_
     uint64_t *const of[] = {
         &ret->queue_jobs,   &ret->queue_bytes, &ret->record_bytes, &ret->record_sync_bytes,
         &ret->tensor_bytes, &ret->webhooks,    &ret->puts};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = blasd_queue_part(options, *of[i]);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = part_of(options, *of[i]);
 }
 
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
@@ -105,7 +106,7 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
              " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
              ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
-             ret->tensor_bytes, blasd_queue_part(options, limits->tensors), limits->tensor_life_s);
+             ret->tensor_bytes, part_of(options, limits->tensors), limits->tensor_life_s);
 }
 
 /* Whether a store that is recorded may make way for that of `options`. */
