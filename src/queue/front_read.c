@@ -142,8 +142,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 #define LIST_APART_MAX (100 * BLASD_MS)
 
 struct list_call {
-    struct front_call call;
-    struct list_call *next;
+    struct front_call call; /* its node: in listings.waiting */
     char tenant[BLASD_TENANT_MAX];
     blasd_list_fn done;
     void *arg;
@@ -166,23 +165,15 @@ static bool comes_before(const struct list_call *a, const struct list_call *b, c
 void front_lists_next(struct blasd_timer *timer) {
     struct blasd_front_queue *queue =
         blasd_container_of(timer, struct blasd_front_queue, listings.list_timer);
-    struct list_call **best = &queue->listings.lists, *c;
-    if (*best == NULL || queue->listings.listing) return;
-    for (struct list_call **at = best; *at != NULL; at = &(*at)->next)
-        if (comes_before(*at, *best, queue->listings.last)) best = at;
-    c = *best;
-    *best = c->next;
-    if (c->next == NULL) queue->listings.lists_end = best;
-    list_send(c);
-}
-
-void front_lists_free(struct blasd_front_queue *queue) {
-    struct list_call *next;
-    for (struct list_call *c = queue->listings.lists; c != NULL; c = next) {
-        next = c->next;
-        front_call_free(&c->call);
+    struct list_call *best = NULL;
+    if (queue->listings.listing) return;
+    BLASD_LIST_EACH(node, &queue->listings.waiting) {
+        struct list_call *c = blasd_container_of(node, struct list_call, call.node);
+        if (best == NULL || comes_before(c, best, queue->listings.last)) best = c;
     }
-    queue->listings.lists = NULL;
+    if (best == NULL) return;
+    blasd_list_remove(&best->call.node);
+    list_send(best);
 }
 
 static void list_made(struct blasd_front_queue *queue) {
@@ -256,8 +247,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     if (!queue->listings.listing && queue->listings.list_timer.slot == 0) {
         list_send(c);
     } else {
-        *queue->listings.lists_end = c;
-        queue->listings.lists_end = &c->next;
+        blasd_list_append(&queue->listings.waiting, &c->call.node);
     }
 }
 

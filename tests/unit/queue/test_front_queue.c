@@ -505,7 +505,7 @@ static void test_redis_blob(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
-    UNTIL(env, env->queue->calls.reads.flight.head != NULL);
+    UNTIL(env, !blasd_list_empty(&env->queue->calls.reads.flight));
     blasd_async_link_drop(&env->queue->calls.reads.link, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
