@@ -382,7 +382,7 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
         if (upload->references.sent == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
         memcpy(upload->references.sent, job->inputs, sizeof job->inputs);
-        if (job->op->composed && (rc = http_upload_print(upload, job, err)) != 0) return rc;
+        if (job->op->composed && (rc = http_upload_fingerprint(upload, job, err)) != 0) return rc;
     }
     if (!job->op
              ->composed) { /* many may wait for the answer: what read the body is free for others */

@@ -26,8 +26,8 @@ static void plain_references(const struct http_upload *upload, struct blasd_job 
 
 /* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
  * body came in: it is taken from the job. */
-static int take_print(struct http_upload *upload, const struct blasd_job *job,
-                      struct http_digest *ret, struct blasd_err *err) {
+static int take_fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                            struct http_digest *ret, struct blasd_err *err) {
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
@@ -59,19 +59,19 @@ static int take_print(struct http_upload *upload, const struct blasd_job *job,
     return 0;
 }
 
-int http_upload_print(struct http_upload *upload, const struct blasd_job *job,
-                      struct blasd_err *err) {
-    return take_print(upload, job, &upload->references.print, err);
+int http_upload_fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                            struct blasd_err *err) {
+    return take_fingerprint(upload, job, &upload->references.fingerprint, err);
 }
 
 static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
                        struct blasd_submission *submission, struct blasd_err *err) {
-    struct http_digest print = upload->references.print;
+    struct http_digest fingerprint = upload->references.fingerprint;
     int rc = 0;
     if (!job->op->composed || upload->references.sent == NULL)
-        rc = take_print(upload, job, &print, err);
-    submission->fingerprint = print.hash;
-    submission->fingerprint_more = print.more;
+        rc = take_fingerprint(upload, job, &fingerprint, err);
+    submission->fingerprint = fingerprint.hash;
+    submission->fingerprint_more = fingerprint.more;
     return rc;
 }
 

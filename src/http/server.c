@@ -418,7 +418,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
     const struct blasd_front_queue_hooks hooks = {.on_unseen = http_tell_unseen,
-                                                  .on_told = http_event_streams_told,
+                                                  .on_event = http_event_streams_event,
                                                   .trips = &server->metrics[number].redis,
                                                   .arg = loop};
     int rc;

@@ -28,7 +28,8 @@ struct http_upload {
         bool bound;               /* no other queue will do */
         struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
                                    * and has an Idempotency-Key */
-        struct http_digest print; /* of a graph with both: what tells its request from others */
+        struct http_digest
+            fingerprint;       /* of a graph with both: what tells its request from others */
         struct blasd_err lost; /* why what it refers to cannot be found, where it may be the request
                                 * of an earlier job all the same */
     } references;
@@ -64,8 +65,8 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                        struct blasd_err *err);
 /* Takes the fingerprint of a graph that refers to others, while it says no more than the request
  * did: once it is planned it depends on them. */
-int http_upload_print(struct http_upload *upload, const struct blasd_job *job,
-                      struct blasd_err *err);
+int http_upload_fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                            struct blasd_err *err);
 /* What the job refers to cannot be found, for `why`: asks for the job that its Idempotency-Key
  * names, which was taken in when it could. Where there is none the answer is `why`. Errors as
  * above. */

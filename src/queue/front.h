@@ -37,10 +37,10 @@ typedef void (*front_reply_fn)(struct front_call *call, const redisReply *reply,
 struct front_call {
     struct blasd_list node; /* in one of the lists below */
     struct blasd_front_queue *queue;
-    struct front_lane *lane;  /* the connection that it takes */
-    struct blasd_buf command; /* owned */
-    size_t start;             /* where in `command` the command begins, once it is complete */
-    size_t counted;           /* its bytes in calls.held_bytes */
+    struct front_connection *connection; /* the connection that it takes */
+    struct blasd_buf command;            /* owned */
+    size_t start;   /* where in `command` the command begins, once it is complete */
+    size_t counted; /* its bytes in calls.held_bytes */
     int args;
     bool broken;       /* memory ran out while it was built */
     int tries_left;    /* times it may be sent again after its connection was lost */
@@ -130,7 +130,7 @@ struct front_entries {
 };
 
 /* A connection, and its calls by how far they are. */
-struct front_lane {
+struct front_connection {
     struct blasd_async_link link;
     struct blasd_list again, waiting, flight;
     int64_t heard_ns; /* the last reply */
@@ -141,7 +141,7 @@ struct front_lane {
  * ahead of the file, and a Redis that is killed there forgets what it has acknowledged. Long
  * replies leave some over, so they have a connection without promises. */
 struct front_calls {
-    struct front_lane commands, reads;
+    struct front_connection commands, reads;
     struct blasd_list held, answered;
     uint64_t held_bytes;  /* of the commands of all calls */
     uint64_t seq;         /* of the last call of submit that was sent */

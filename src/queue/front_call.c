@@ -44,7 +44,7 @@ void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_f
     if (call == NULL) return NULL;
     blasd_list_init(&call->node);
     call->queue = queue;
-    call->lane = &queue->calls.commands;
+    call->connection = &queue->calls.commands;
     call->reply = reply;
     call->tries_left = 1;
     blasd_buf_init(&call->command, COMMAND_MAX);
@@ -53,7 +53,7 @@ void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_f
 }
 
 void front_call_reads(struct front_call *call) {
-    call->lane = &call->queue->calls.reads;
+    call->connection = &call->queue->calls.reads;
 }
 
 void front_call_arg2(struct front_call *call, const void *bytes, size_t len, const void *more,
@@ -119,7 +119,7 @@ void front_call_send(struct front_call *call) {
     call->counted = call->command.len;
     queue->calls.held_bytes += call->counted;
     call->until_ns = blasd_clock_ns() + CALL_KEPT;
-    move(call, &call->lane->waiting);
+    move(call, &call->connection->waiting);
 }
 
 void front_call_answer_later(struct front_call *call, const struct blasd_err *err) {
@@ -181,7 +181,7 @@ static void lose(struct front_call *call) {
     if (call->tries_left > 0) {
         call->tries_left--;
         call->until_ns = blasd_clock_ns() + CALL_KEPT;
-        move(call, &call->lane->again); /* connections lose calls in their order */
+        move(call, &call->connection->again); /* connections lose calls in their order */
         return;
     }
     unavailable(queue, &err);
@@ -201,7 +201,7 @@ static void held_lost(struct blasd_front_queue *queue) {
 
 /* The connection went while the call was on it: whether Redis did it is not known. */
 static void call_lost(struct front_call *call) {
-    if (call->lane == &call->queue->calls.commands) held_lost(call->queue);
+    if (call->connection == &call->queue->calls.commands) held_lost(call->queue);
     lose(call);
 }
 
@@ -290,10 +290,10 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         call_lost(call);
         return;
     }
-    call->lane->heard_ns = blasd_clock_ns();
+    call->connection->heard_ns = blasd_clock_ns();
     if (queue->hooks.trips != NULL)
         blasd_histogram_add(queue->hooks.trips, blasd_bounds_us,
-                            (call->lane->heard_ns - call->sent_ns) / 1000);
+                            (call->connection->heard_ns - call->sent_ns) / 1000);
     if (r->type != REDIS_REPLY_ERROR) {
         if (call->acknowledges && queue->rules.replicas > 0)
             hold(call, reply);
@@ -321,19 +321,20 @@ static void set_seq(struct front_call *call) {
 }
 
 /* Sends from one list until the write buffer holds enough. Returns the bytes sent, or 0. */
-static size_t send_some(struct front_lane *lane, const struct blasd_list *list, size_t room) {
+static size_t send_some(struct front_connection *connection, const struct blasd_list *list,
+                        size_t room) {
     struct front_call *call;
     size_t sent = 0;
     while (sent < room && (call = first(list)) != NULL) {
         struct front_calls *calls = &call->queue->calls;
         size_t len = call->command.len - call->start;
         set_seq(call);
-        if (blasd_async_link_send(&lane->link, call->command.data + call->start, len, handle_reply,
-                                  call) != 0)
+        if (blasd_async_link_send(&connection->link, call->command.data + call->start, len,
+                                  handle_reply, call) != 0)
             break;
         call->sent_ns = blasd_clock_ns();
-        if (blasd_list_empty(&lane->flight)) lane->heard_ns = call->sent_ns;
-        move(call, &lane->flight);
+        if (blasd_list_empty(&connection->flight)) connection->heard_ns = call->sent_ns;
+        move(call, &connection->flight);
         if (call->acknowledges && call->queue->rules.replicas > 0) {
             call->asked = calls->asked + 1;
             calls->to_ask = true;
@@ -343,16 +344,16 @@ static size_t send_some(struct front_lane *lane, const struct blasd_list *list, 
     return sent;
 }
 
-static void pump(struct blasd_front_queue *queue, struct front_lane *lane) {
-    while (queue->standing.ready && blasd_async_link_flush(&lane->link)) {
-        size_t sent = send_some(lane, &lane->again, WRITE_AHEAD);
-        if (blasd_list_empty(&lane->again) && sent < WRITE_AHEAD)
-            sent += send_some(lane, &lane->waiting, WRITE_AHEAD - sent);
+static void pump(struct blasd_front_queue *queue, struct front_connection *connection) {
+    while (queue->standing.ready && blasd_async_link_flush(&connection->link)) {
+        size_t sent = send_some(connection, &connection->again, WRITE_AHEAD);
+        if (blasd_list_empty(&connection->again) && sent < WRITE_AHEAD)
+            sent += send_some(connection, &connection->waiting, WRITE_AHEAD - sent);
         if (sent == 0) break;
         ask_replicas(queue);
     }
     /* before it is ready the handshake's own commands are there to be written */
-    if (!queue->standing.ready) (void)blasd_async_link_flush(&lane->link);
+    if (!queue->standing.ready) (void)blasd_async_link_flush(&connection->link);
 }
 
 void front_calls_pump(struct blasd_front_queue *queue) {
@@ -385,14 +386,14 @@ static int64_t list_next_ns(const struct blasd_list *list) {
     return call == NULL ? INT64_MAX : call->until_ns;
 }
 
-static int64_t lane_next_ns(const struct front_lane *lane) {
-    int64_t again = list_next_ns(&lane->again), waiting = list_next_ns(&lane->waiting);
+static int64_t connection_next_ns(const struct front_connection *connection) {
+    int64_t again = list_next_ns(&connection->again), waiting = list_next_ns(&connection->waiting);
     return again < waiting ? again : waiting;
 }
 
 int64_t front_calls_next_ns(const struct blasd_front_queue *queue) {
-    int64_t commands = lane_next_ns(&queue->calls.commands),
-            reads = lane_next_ns(&queue->calls.reads);
+    int64_t commands = connection_next_ns(&queue->calls.commands),
+            reads = connection_next_ns(&queue->calls.reads);
     return commands < reads ? commands : reads;
 }
 
@@ -401,29 +402,29 @@ static void list_free(const struct blasd_list *list) {
     while ((call = first(list)) != NULL) front_call_free(call);
 }
 
-static void lane_init(struct front_lane *lane) {
-    blasd_list_init(&lane->again);
-    blasd_list_init(&lane->waiting);
-    blasd_list_init(&lane->flight);
+static void connection_init(struct front_connection *connection) {
+    blasd_list_init(&connection->again);
+    blasd_list_init(&connection->waiting);
+    blasd_list_init(&connection->flight);
 }
 
 void front_calls_init(struct blasd_front_queue *queue) {
-    lane_init(&queue->calls.commands);
-    lane_init(&queue->calls.reads);
+    connection_init(&queue->calls.commands);
+    connection_init(&queue->calls.reads);
     blasd_list_init(&queue->calls.held);
     blasd_list_init(&queue->calls.answered);
     blasd_list_init(&queue->listings.waiting);
 }
 
-static void lane_free(struct front_lane *lane) {
-    list_free(&lane->again);
-    list_free(&lane->waiting);
-    list_free(&lane->flight);
+static void connection_free(struct front_connection *connection) {
+    list_free(&connection->again);
+    list_free(&connection->waiting);
+    list_free(&connection->flight);
 }
 
 void front_calls_free(struct blasd_front_queue *queue) {
-    lane_free(&queue->calls.commands);
-    lane_free(&queue->calls.reads);
+    connection_free(&queue->calls.commands);
+    connection_free(&queue->calls.reads);
     list_free(&queue->calls.held);
     list_free(&queue->calls.answered);
     list_free(&queue->listings.waiting);

@@ -351,7 +351,7 @@ static bool handshake_stuck(const struct blasd_async_link *link, bool done, int6
 
 /* Drops connections that say nothing: Redis may have stopped, or the network may have gone. */
 static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
-    struct front_lane *commands = &queue->calls.commands, *reads = &queue->calls.reads;
+    struct front_connection *commands = &queue->calls.commands, *reads = &queue->calls.reads;
     bool asked = !blasd_list_empty(&commands->flight) || !blasd_list_empty(&queue->calls.held);
     if ((asked && now - commands->heard_ns > SILENCE_MAX) ||
         handshake_stuck(&queue->calls.commands.link, queue->standing.ready, now)) {

@@ -104,9 +104,9 @@ typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char
  * record_expired. */
 typedef void (*blasd_blob_fn)(void *arg, const struct blasd_err *err, struct blasd_blob *blob);
 
-/* What blasd_front_queue_hear has told of; borrowed during the call. Without tenant: from now on
- * everything is told, and what came before may have been lost. */
-struct blasd_told {
+/* What blasd_front_queue_subscribe has told of; borrowed during the call. Without tenant: from now
+ * on everything is told, and what came before may have been lost. */
+struct blasd_queue_event {
     char tenant[BLASD_TENANT_MAX]; /* whose jobs */
     const char *worker; /* it has begun `jobs` as one batch; NULL: it is not about that */
     uint64_t jobs;      /* that were told at once; where there is no record: or not told,
@@ -120,8 +120,8 @@ struct blasd_front_queue_hooks {
     /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
      * by no worker and no request; each comes to one front end. May be NULL. */
     void (*on_unseen)(void *arg, const char *line, size_t len);
-    /* May be NULL where blasd_front_queue_hear is not called. */
-    void (*on_told)(void *arg, const struct blasd_told *told);
+    /* May be NULL where blasd_front_queue_subscribe is not called. */
+    void (*on_event)(void *arg, const struct blasd_queue_event *told);
     struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
     void *arg;
 };
@@ -235,9 +235,9 @@ struct blasd_figures_query {
 void blasd_front_queue_figures(struct blasd_front_queue *queue,
                                const struct blasd_figures_query *query, blasd_text_fn done,
                                void *arg);
-/* From now on on_told comes with what becomes of jobs of all tenants, wherever they were submitted;
- * or no longer. */
-void blasd_front_queue_hear(struct blasd_front_queue *queue, bool wanted);
+/* From now on on_event comes with what becomes of jobs of all tenants, wherever they were
+ * submitted; or no longer. */
+void blasd_front_queue_subscribe(struct blasd_front_queue *queue, bool wanted);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);

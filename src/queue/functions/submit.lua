@@ -3,7 +3,7 @@
 
 -- Whether two fingerprints are of one request. One of 16 digits is the first half of one of 32, as
 -- the release before this one wrote it.
-local function same_print(a, b)
+local function same_fingerprint(a, b)
     return a == b or #a == 16 and #b == 32 and a == sub(b, 1, 16) or
            #b == 16 and #a == 32 and b == sub(a, 1, 16)
 end
@@ -12,11 +12,11 @@ end
 local function repeated(key, fingerprint, channel, tenant)
     local text = call('GET', key)
     if not text then return nil end
-    local id, print = match(text, '^(%S+) (%S+)$')
+    local id, recorded_fingerprint = match(text, '^(%S+) (%S+)$')
     local meta = metas_alone({id})[1]
     local record = not meta and recorded(id, tenant)
     if not meta and not record then return nil end -- its record has expired, so the key is free
-    if not same_print(print, fingerprint) then return 2 end
+    if not same_fingerprint(recorded_fingerprint, fingerprint) then return 2 end
     if channel == '' then return {id, ''} end
     if meta then
         meta_watch(id, meta, channel)
@@ -105,13 +105,13 @@ local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 -- Idempotency-Key with the value, where its end is told, and what of it is put.
 local function submit_options(id, options, like)
     options = ' ' .. options
-    local head, print, key = match(options, '^(.-) k=([^:]*):(.*)$')
+    local head, fingerprint, key = match(options, '^(.-) k=([^:]*):(.*)$')
     head = head or options
     local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
     local blob, most = find(head, ' [bB]=1') and '1' or '0', match(head, ' m=(%d+)')
-    local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels,
+    local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, fingerprint, like.channels,
                                like.tenant)
     if r then return nil, r end
     if find(head, ' o=1', 1, true) then return nil, 13 end
@@ -132,7 +132,7 @@ local function submit_options(id, options, like)
     if puts == false or puts and not puts_most then return nil, 4 end
     if puts and not Put.fits(like.tenant, puts, puts_most) then return nil, 12 end
     if most then Tensor.quota(like.tenant, most) end
-    return deadline, blob, holds, found, key, key and id .. ' ' .. print, url, puts
+    return deadline, blob, holds, found, key, key and id .. ' ' .. fingerprint, url, puts
 end
 
 -- Whether results that were promised leave no room for more. Jobs that somebody waits for need none

@@ -85,12 +85,13 @@ static void test_thousand_in_a_turn(void **state) {
 }
 
 /* What else comes is read while the answers on that connection wait. */
-static void hold(struct env *env, struct front_lane *lane) {
-    blasd_loop_unwatch(env->loop, &lane->link.watcher);
+static void hold(struct env *env, struct front_connection *connection) {
+    blasd_loop_unwatch(env->loop, &connection->link.watcher);
 }
 
-static void let(struct env *env, struct front_lane *lane) {
-    assert_int_equal(blasd_loop_watch(env->loop, &lane->link.watcher, lane->link.armed), 0);
+static void let(struct env *env, struct front_connection *connection) {
+    assert_int_equal(blasd_loop_watch(env->loop, &connection->link.watcher, connection->link.armed),
+                     0);
 }
 
 static void test_message_first(void **state) {
@@ -128,7 +129,7 @@ static void test_message_first(void **state) {
 /* A promise that goes out behind a long reply may be ahead of Redis' file (struct front_calls). */
 static void test_no_promise_behind_long_replies(void **state) {
     struct env *env = *state;
-    struct front_lane *reads = &env->queue->calls.reads;
+    struct front_connection *reads = &env->queue->calls.reads;
     struct got got[2] = {0};
     struct seen *first = submit(env, (struct want){.watch = false}), *second;
     UNTIL(env, first->answered == 1);
