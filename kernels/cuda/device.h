@@ -9,7 +9,7 @@
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
 #include "kernels/cuda/cuda_op.h"
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 
 #include <pthread.h>
 
