@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 
+import service as harness  # noqa: E402
 from service import BLASD, ROOT, Service, wait_for  # noqa: E402
 
 # A shell that runs the tests in the background, or nohup, has them, and so the services, ignore these.
@@ -54,6 +56,32 @@ def sharing(tmp_path_factory):
     yield shared
     shared.stop()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Operands for the command line: one matrix, under two names."""
+    np.save(tmp_path / "a.npy", np.array([[1.5, 2], [3, 4]]))
+    return [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
+
+
+@pytest.fixture
+def with_card(tmp_path, monkeypatch):
+    """A maker of services whose blasd finds beside it the stand-in of a card that the CUDA backend's own tests use."""
+    folder, made, standin = tmp_path / "bin", [], harness.BLASD.parent / "standin"
+    folder.mkdir()
+    for file in (harness.BLASD, standin / "blasd_cuda.so", standin / "libcuda.so.1"):
+        shutil.copy2(file, folder)
+    monkeypatch.setattr(harness, "BLASD", folder / "blasd")
+
+    def make(*options, **env):
+        one = Service(tmp_path / f"service{len(made)}", *options, env={"LD_LIBRARY_PATH": str(folder), **env})
+        one.bin = folder
+        made.append(one)
+        return one
+    yield make
+    for one in made:
+        one.stop(check=False)
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         if (place->tensor == input_of &&
             comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
             continue;
-        if (place->tensor == output_of && blasd_cuda_stays(slot, t, place->column, *entry))
+        if (place->tensor == output_of && blasd_cuda_make_resident(slot, t, place->column, *entry))
             continue;
         code =
             blasd_cuda_list_add(slot, list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
@@ -99,7 +99,7 @@ static int choose_moves(struct blasd_cuda_slot *slot, struct blasd_err *err) {
         if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &moves);
         /* what is not chosen, the operation moves by itself, from the host; and some look there */
         if ((job->tasks[t].unmade & ~moves.inputs) != 0 ||
-            (job->tasks[t].away & ~(moves.inputs & slot->op->kernel.makes_inputs)) != 0)
+            (job->tasks[t].device_only & ~(moves.inputs & slot->op->kernel.makes_inputs)) != 0)
             blasd_task_make_inputs(&job->tasks[t]);
         for (int i = 0; i < BLASD_MAX_INPUTS; i++)
             if ((moves.inputs >> i & 1) != 0)
@@ -162,8 +162,8 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
     slot->sends = slot->mark_count = 0;
-    slot->staying = NULL;
-    slot->staying_count = 0;
+    slot->residents = NULL;
+    slot->resident_count = 0;
     slot->fetched = 0;
     slot->job_count = slot->joint_count = 0;
     slot->joints = NULL;
@@ -196,7 +196,7 @@ static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (code == 0) code = lay_out(slot, err);
     if (code == 0) code = blasd_cuda_find_jobs(slot, err);
     if (code == 0) code = each_job(slot, slot->op->prepare, err);
-    if (code == 0) code = blasd_cuda_stays_prepare(slot, err);
+    if (code == 0) code = blasd_cuda_residents_prepare(slot, err);
     if (code == 0) code = blasd_cuda_join_launches(slot, err);
     return code;
 }
@@ -253,11 +253,11 @@ static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     int code = calls->event_record(slot->run_from, slot->run, err);
     if (code == 0) code = each_job(slot, slot->op->compute, err);
     if (code == 0) code = blasd_cuda_start_joints(slot, err);
-    if (code == 0) code = blasd_cuda_stays_look(slot, err);
+    if (code == 0) code = blasd_cuda_residents_look(slot, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
-    if (code == 0) code = blasd_cuda_stays_fill(slot, err);
+    if (code == 0) code = blasd_cuda_residents_fill(slot, err);
     if (code == 0) code = blasd_cuda_download(slot, false, err);
     return code;
 }
@@ -331,7 +331,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (code == 0) code = calls->event_wait(slot->down_to, err);
     came_ns = blasd_clock_ns();
     if (code == 0) code = blasd_cuda_store(slot, err);
-    if (code == 0) blasd_cuda_stays_tell(slot);
+    if (code == 0) blasd_cuda_residents_tell(slot);
     if (code == 0) code = each_job(slot, slot->op->finish, err);
     if (code != 0) {
         slot_abandon(slot);
@@ -483,7 +483,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     while (*link != NULL) link = &(*link)->next;
     *link = batch;
     blasd_cuda_energy_begin(batch);
-    for (int t = 0; t < count; t++) blasd_cuda_find_away(device, &tasks[t]);
+    for (int t = 0; t < count; t++) blasd_cuda_find_device_only(device, &tasks[t]);
     blasd_cuda_cut(batch, find_op(tasks->job->op));
     fill_slots(device);
     /* batches that came first go first; this one has its turn before the caller goes on */

@@ -1,15 +1,15 @@
-/* Inputs that stay on the device, so that a tensor which many jobs use goes up once; and outputs
- * that stay there, for steps to come of the same graph.
+/* Inputs that are kept on the device, so that a tensor which many jobs use goes up once; and
+ * resident outputs, for steps to come of the same graph.
  *
  * A copy is filled from where the first such input came to lie, and from then on copied to where
  * the next ones are to lie, within the device. Both are put on the upload stream alone, so they are
  * in order whatever is dropped in between, and kernels may write to their inputs as ever. A copy
  * only saves a transfer: whoever maps a job's inputs has made sure that they still are there.
  *
- * An output that stays may be here alone. It has a home, its place on the host, to which it is
+ * A resident output may be here alone. It has a home, its place on the host, to which it is
  * written before it is dropped. It is filled, and written home, on the download stream, and what it
  * is given the memory of was read on the upload stream before the part that makes it computed. Read
- * next: async_batch.c, where the copies are made, then stays.c. */
+ * next: async_batch.c, where the copies are made, then residents.c. */
 #include "base/hash.h"
 #include "kernels/cuda/device.h"
 
@@ -52,7 +52,7 @@ static int write_home(struct blasd_device *device, struct blasd_cuda_copy *copy,
                       struct blasd_err *err) {
     int code;
     if (copy->home == NULL) return 0;
-    code = blasd_cuda_bring(device, copy->home, copy->memory, copy->bytes, err);
+    code = blasd_cuda_copy_to_host(device, copy->home, copy->memory, copy->bytes, err);
     if (code != 0) return code;
     device->cache.brought += copy->bytes;
     copy->home = NULL;
@@ -166,8 +166,8 @@ void blasd_cuda_cache_settle(struct blasd_device *device) {
     }
 }
 
-bool blasd_cuda_cache_stay(struct blasd_device *device, const struct blasd_key *key,
-                           const void *place, size_t bytes, void *home) {
+bool blasd_cuda_cache_make_resident(struct blasd_device *device, const struct blasd_key *key,
+                                    const void *place, size_t bytes, void *home) {
     struct blasd_cuda_copy *copy = find(&device->cache, key);
     if (key->len == 0 || key->len > BLASD_KEY_MAX || bytes == 0) return false;
     if (copy != NULL && copy->room < bytes) { /* of a part that was tried before */
@@ -191,13 +191,13 @@ int blasd_cuda_cache_fill(struct blasd_device *device, const struct blasd_key *k
     return code;
 }
 
-bool blasd_cuda_cache_away(struct blasd_device *device, const struct blasd_key *key) {
+bool blasd_cuda_cache_device_only(struct blasd_device *device, const struct blasd_key *key) {
     const struct blasd_cuda_copy *copy = find(&device->cache, key);
     return copy != NULL && copy->home != NULL;
 }
 
-int blasd_cuda_cache_bring(struct blasd_device *device, const struct blasd_key *key,
-                           struct blasd_err *err) {
+int blasd_cuda_cache_to_host(struct blasd_device *device, const struct blasd_key *key,
+                             struct blasd_err *err) {
     struct blasd_cuda_copy *copy = find(&device->cache, key);
     return copy == NULL ? 0 : write_home(device, copy, err);
 }

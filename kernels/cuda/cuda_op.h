@@ -62,9 +62,9 @@ struct blasd_cuda_op {
      * that know nothing of each other, so that a large one may come in pieces; 0: it is none. All
      * its tensors have that dimension but for the inputs of `shared`, a bit each. */
     int64_t (*stack)(const struct blasd_task *task, unsigned *shared);
-    /* Outputs, a bit each, that may stay on the device (core/kernel.h): finish looks at them, and
-     * writes them, only after blasd_cuda_bring_outputs. */
-    uint64_t stays;
+    /* Outputs, a bit each, that may be resident on the device (core/kernel.h): finish looks at
+     * them, and writes them, only after blasd_cuda_outputs_to_host. */
+    uint64_t residents;
     /* Optional, with `stack`: all pieces of a task are there, and none has an error. `notes` is
      * what finish has left in blasd_cuda_notes, for each problem; it writes what the task as a
      * whole has to say, which otherwise is what its first piece says. */
@@ -99,16 +99,16 @@ int blasd_cuda_end(struct blasd_async_batch *batch, struct blasd_err *err);
  * of the operation will find; NULL for a task that is whole. */
 int *blasd_cuda_notes(const struct blasd_cuda_job *job, int t);
 
-/* ---- what stays ---- */
+/* ---- resident outputs ---- */
 
-/* In finish: what is seen of an output that stays on the device; NULL: it is on the host. */
+/* In finish: what is seen of an output that is resident; NULL: it is on the host. */
 const struct blasd_seen *blasd_cuda_seen_of(const struct blasd_task *task, int output);
-/* In finish: all outputs of task t are on the host, and stay nowhere. Its inputs are there after
- * blasd_task_make_inputs. */
-int blasd_cuda_bring_outputs(struct blasd_cuda_job *job, int t, struct blasd_err *err);
+/* In finish: all outputs of task t are on the host, and resident nowhere. Its inputs are there
+ * after blasd_task_make_inputs. */
+int blasd_cuda_outputs_to_host(struct blasd_cuda_job *job, int t, struct blasd_err *err);
 /* Before blasd_cuda_begin, for who looks at inputs even then: so that blasd_task_make_inputs brings
  * them. */
-void blasd_cuda_find_away(struct blasd_device *device, struct blasd_task *task);
+void blasd_cuda_find_device_only(struct blasd_device *device, struct blasd_task *task);
 
 /* ---- addresses ---- */
 

@@ -9,7 +9,7 @@
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
 #include "kernels/cuda/cuda_op.h"
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 
 #include <pthread.h>
 
@@ -63,8 +63,8 @@ int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err
 /* Waits for what was put on the stream and stores it. */
 int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err);
 /* To any memory of the host, at once: returns when it is there. */
-int blasd_cuda_bring(struct blasd_device *device, char *to, const char *from, size_t bytes,
-                     struct blasd_err *err);
+int blasd_cuda_copy_to_host(struct blasd_device *device, char *to, const char *from, size_t bytes,
+                            struct blasd_err *err);
 /* Forgets what is in the ring; nothing may be under way. */
 void blasd_cuda_ring_reset(struct blasd_cuda_ring *ring);
 void blasd_cuda_chunk_release(struct blasd_device *device, struct blasd_cuda_chunk *chunk);
@@ -160,18 +160,18 @@ int blasd_cuda_cache_copy(struct blasd_device *device, const struct blasd_key *k
                           size_t bytes, struct blasd_err *err);
 /* The part is on its streams, or has failed. */
 void blasd_cuda_cache_settle(struct blasd_device *device);
-/* An output of that name at `place` is to stay, `home` being its place on the host. False: there is
- * no room. */
-bool blasd_cuda_cache_stay(struct blasd_device *device, const struct blasd_key *key,
-                           const void *place, size_t bytes, void *home);
+/* An output of that name at `place` is to be resident, `home` being its place on the host. False:
+ * there is no room. */
+bool blasd_cuda_cache_make_resident(struct blasd_device *device, const struct blasd_key *key,
+                                    const void *place, size_t bytes, void *home);
 /* Once it is computed: puts the copy on the download stream. */
 int blasd_cuda_cache_fill(struct blasd_device *device, const struct blasd_key *key,
                           struct blasd_err *err);
 /* Whether that is on the device alone. */
-bool blasd_cuda_cache_away(struct blasd_device *device, const struct blasd_key *key);
-/* For the backend's stay_bring and stay_forget. */
-int blasd_cuda_cache_bring(struct blasd_device *device, const struct blasd_key *key,
-                           struct blasd_err *err);
+bool blasd_cuda_cache_device_only(struct blasd_device *device, const struct blasd_key *key);
+/* For the backend's resident_to_host and resident_forget. */
+int blasd_cuda_cache_to_host(struct blasd_device *device, const struct blasd_key *key,
+                             struct blasd_err *err);
 void blasd_cuda_cache_forget(struct blasd_device *device, const struct blasd_key *prefix);
 /* Gives up what can be had again: what is here alone goes to the host first. */
 void blasd_cuda_cache_clear(struct blasd_device *device);
@@ -213,20 +213,21 @@ int blasd_cuda_look(struct blasd_gpu_stream *stream, const struct blasd_gpu_libr
 /* What they say, on the host. */
 struct blasd_seen blasd_cuda_seen(const uint64_t *words);
 
-/* ---- stays.c ---- */
+/* ---- residents.c ---- */
 
-/* An output of a part that stays. */
-struct blasd_cuda_staying {
+/* A resident output of a part. */
+struct blasd_cuda_resident {
     int task, output;
     uint64_t *host, *device; /* what is seen of it */
 };
-/* Whether the output, which is to lie at `place`, stays: then nothing is to be downloaded. */
-bool blasd_cuda_stays(struct blasd_cuda_slot *slot, int task, int output, const void *place);
-/* Room for what is seen; the looks; the copies that stay; telling the tasks. In this order. */
-int blasd_cuda_stays_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err);
-int blasd_cuda_stays_look(struct blasd_cuda_slot *slot, struct blasd_err *err);
-int blasd_cuda_stays_fill(struct blasd_cuda_slot *slot, struct blasd_err *err);
-void blasd_cuda_stays_tell(struct blasd_cuda_slot *slot);
+/* Whether the output, which is to lie at `place`, is resident: then nothing is to be downloaded. */
+bool blasd_cuda_make_resident(struct blasd_cuda_slot *slot, int task, int output,
+                              const void *place);
+/* Room for what is seen; the looks; the copies; telling the tasks. In this order. */
+int blasd_cuda_residents_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err);
+int blasd_cuda_residents_look(struct blasd_cuda_slot *slot, struct blasd_err *err);
+int blasd_cuda_residents_fill(struct blasd_cuda_slot *slot, struct blasd_err *err);
+void blasd_cuda_residents_tell(struct blasd_cuda_slot *slot);
 
 /* ---- mixed_batch.c ---- */
 
@@ -263,10 +264,10 @@ struct blasd_cuda_slot {
     void *pinned; /* owned: for what an operation copies by itself; kept for the next batch */
     size_t pinned_bytes;
     struct blasd_cuda_list up, down;
-    struct blasd_cuda_cursor sent;      /* in `down`: from here on nothing is on its way */
-    struct blasd_cuda_ring ring;        /* of downloads */
-    struct blasd_cuda_staying *staying; /* in scraps */
-    int staying_count;
+    struct blasd_cuda_cursor sent;         /* in `down`: from here on nothing is on its way */
+    struct blasd_cuda_ring ring;           /* of downloads */
+    struct blasd_cuda_resident *residents; /* in scraps */
+    int resident_count;
     uint64_t fetched;         /* bytes that compute had uploaded by itself */
     char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     int output_count;
@@ -310,7 +311,7 @@ struct blasd_device {
     int ordinal, copy_threads;
     struct blasd_gpu_stream *up, *down;
     struct blasd_cuda_ring ring;  /* of uploads */
-    struct blasd_cuda_chunk home; /* by which blasd_cuda_bring goes */
+    struct blasd_cuda_chunk home; /* by which blasd_cuda_copy_to_host goes */
     struct blasd_cuda_slot slots[BLASD_CUDA_SLOTS];
     struct blasd_cuda_cache cache;
     struct blasd_cuda_pinned pinned;

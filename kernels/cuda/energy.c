@@ -13,7 +13,7 @@ static bool read_counter(struct blasd_device *device, int64_t now) {
     struct blasd_cuda_energy *energy = &device->energy;
     double joules;
     if (device->nvml == NULL) return false;
-    if (energy->last.at_ns != 0 && now - energy->last.at_ns < blasd_cuda_habits.energy_ns)
+    if (energy->last.at_ns != 0 && now - energy->last.at_ns < blasd_cuda_tuning.energy_ns)
         return true;
     if (!blasd_nvml_energy(device->nvml, &joules)) return false;
     energy->before = energy->last;

@@ -1,5 +1,5 @@
 /* What the host would look for among the elements of a value, looked for where it lies. Read next:
- * stays.c, who calls this. */
+ * residents.c, who calls this. */
 #include <cmath>
 #include <cstring>
 

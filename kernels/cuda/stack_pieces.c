@@ -100,7 +100,7 @@ static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *w
     struct blasd_err ignored;
     int code;
     *piece = *whole;
-    piece->stays = NULL;
+    piece->residents = NULL;
     piece->job = &cut->job;
     piece->plan = &cut->plan;
     cut->job = *whole->job;
@@ -168,7 +168,8 @@ void blasd_cuda_cut(struct blasd_async_batch *batch, const struct blasd_cuda_op 
         total += piece_count(&batch->tasks[t], cut_of(op, &batch->tasks[t], part_bytes).each);
     if (total == batch->count) return;
     for (int t = 0; t < batch->count; t++) /* pieces are taken from the host */
-        if (batch->tasks[t].away != 0 && batch->tasks[t].bring(&batch->tasks[t], &ignored) != 0)
+        if (batch->tasks[t].device_only != 0 &&
+            batch->tasks[t].to_host(&batch->tasks[t], &ignored) != 0)
             return;
     whole = calloc(1, sizeof *whole);
     if (whole == NULL) return; /* as a whole, then */

@@ -244,8 +244,8 @@ int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     return 0;
 }
 
-int blasd_cuda_bring(struct blasd_device *device, char *to, const char *from, size_t bytes,
-                     struct blasd_err *err) {
+int blasd_cuda_copy_to_host(struct blasd_device *device, char *to, const char *from, size_t bytes,
+                            struct blasd_err *err) {
     const struct blasd_gpu_library *calls = device->calls;
     size_t most = device->sizes.chunk_bytes;
     int code = chunk_ready(device, &device->home, err);

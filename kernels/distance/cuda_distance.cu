@@ -361,7 +361,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         if (state->on_host && pair_on_host(task, &state->shape, state->loop.loop)) {
-            int code = blasd_cuda_bring_outputs(job, t, err);
+            int code = blasd_cuda_outputs_to_host(job, t, err);
             if (code == 0) code = blasd_distance_on_host(task, nullptr, err);
             if (code != 0) return code;
             continue;
@@ -406,6 +406,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_distance = {
     .compute = compute,
     .finish = finish,
     .stack = stack_of,
-    .stays = UINT64_C(1) << OUT_D,
+    .residents = UINT64_C(1) << OUT_D,
     .join = nullptr,
 };

@@ -149,6 +149,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
-    .stays = 0,
+    .residents = 0,
     .join = join,
 };

@@ -326,6 +326,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_lstsq = {
     .compute = compute,
     .finish = finish,
     .stack = nullptr,
-    .stays = 0,
+    .residents = 0,
     .join = nullptr,
 };

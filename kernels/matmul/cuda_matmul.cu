@@ -204,7 +204,7 @@ static int make_on_host(struct blasd_cuda_job *job, int t, const struct product_
     *made = false;
     if (!plan->mm.exact) {
         if ((is_plain(plan) && plan->elements > LOOK_MOST) || is_settled(task, &plan->mm)) return 0;
-        code = blasd_cuda_bring_outputs(job, t, err);
+        code = blasd_cuda_outputs_to_host(job, t, err);
         if (code != 0) return code;
         need = blasd_matmul_need(task, &plan->mm, plan->sum);
     }
@@ -280,6 +280,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
     .compute = compute,
     .finish = finish,
     .stack = stack_of,
-    .stays = 1,
+    .residents = 1,
     .join = nullptr,
 };

@@ -121,7 +121,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         }
         if (blasd_cuda_notes(job, t) != NULL) continue;
         /* elements of R beyond the range are counted */
-        if (r != NULL && r->first_nonfinite >= 0) STACK_TRY(blasd_cuda_bring_outputs(job, t, err));
+        if (r != NULL && r->first_nonfinite >= 0)
+            STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
         blasd_qr_finish(task, &s->qr, blasd_cuda_seen_of(task, BLASD_QR_R) == NULL);
     }
     return 0;
@@ -141,6 +142,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_qr = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
-    .stays = UINT64_C(1) << BLASD_QR_Q | UINT64_C(1) << BLASD_QR_R,
+    .residents = UINT64_C(1) << BLASD_QR_Q | UINT64_C(1) << BLASD_QR_R,
     .join = join,
 };

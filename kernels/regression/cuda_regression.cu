@@ -7,7 +7,7 @@
 
 extern "C" {
 #include "core/wanted.h"
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 #include "kernels/regression/dense.h"
 }
 
@@ -154,7 +154,7 @@ static int launch(struct blasd_cuda_job *job, struct gram_plan *plan, struct bla
  * host in between. It follows from one problem alone, whatever the stack or batch. */
 static bool shares(const struct blasd_cuda_job *job, const struct gram_plan *plan) {
     const struct regression_shape *shape = &plan->shape;
-    if (plan->slices.sliced || plan->gram.q >= blasd_cuda_habits.spread_from) return false;
+    if (plan->slices.sliced || plan->gram.q >= blasd_cuda_tuning.spread_from) return false;
     if (job->tasks[0].plan->flops > MIXED_FLOPS * (double)shape->problems) return false;
     if (plan->outputs.robust && shape->t > SHARED_TARGETS) return false;
     return shape->method == METHOD_OLS || shape->method == METHOD_RIDGE;
@@ -237,6 +237,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_regression = {
     .compute = compute,
     .finish = finish,
     .stack = nullptr,
-    .stays = 0,
+    .residents = 0,
     .join = nullptr,
 };

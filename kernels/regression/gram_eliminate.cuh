@@ -12,7 +12,7 @@
 #define GRAM_THREADS 512
 #define DEPENDENT 0x1p-94
 
-/* Those who work on a problem, whole warps: a block, or from blasd_cuda_habits.spread_from
+/* Those who work on a problem, whole warps: a block, or from blasd_cuda_tuning.spread_from
  * coefficients on the grid. A block would take most of a second for 1024, and a wait for the grid
  * takes about a microsecond: by reasoning, not by measuring. */
 struct gram_block {

@@ -7,7 +7,7 @@
 #include "kernels/regression/gram_share.cuh"
 
 extern "C" {
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 }
 
 #define SWEEPS 40       /* of Jacobi, at most */
@@ -69,7 +69,7 @@ static __device__ inline int64_t next_of(const struct gram_grid &, const Share &
 /* Puts `kernel` on its way: KERNEL<gram_block> or KERNEL<gram_grid> by the number of coefficients
  * alone. What is for the grid is nothing to share. */
 #define LAUNCH(kernel, way, stage, threads, bytes, in, err)                                        \
-    ((in).s.q < blasd_cuda_habits.spread_from                                                      \
+    ((in).s.q < blasd_cuda_tuning.spread_from                                                      \
          ? gram_launch<decltype(in)>(way, stage, kernel<gram_block>, kernel<gram_block>,           \
                                      (in).s.problems, threads, bytes, in, err)                     \
          : blasd_launch_together(kernel<gram_grid, decltype(in)>, (in).s.units,                    \

@@ -10,14 +10,15 @@
  * starts at the coefficients as they were given and is refined until h is what double-double leaves
  * of it; the distance from there to those coefficients is added.
  *
- * What rounding may hide is bounded beforehand, as in kernels/solve/certify.c: gamma for sums in
- * double in any order, 3.01 u^2 for an operation in double-double. Underflow takes less than TINY,
- * for columns, weights and targets have units of their own. Only the data and the coefficients
- * enter: how these were found does not. Read next: README.md, Certified. */
+ * What rounding may hide is bounded beforehand, as in kernels/solve/certify.c (numeric/bounds.h):
+ * gamma for sums in double in any order, 3.01 u^2 for an operation in double-double. Underflow
+ * takes less than TINY, for columns, weights and targets have units of their own. Only the data and
+ * the coefficients enter: how these were found does not. Read next: README.md, Certified. */
 #include "base/err.h"
 #include "core/kernel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/bounds.h"
 #include "kernels/numeric/double_double.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/regression.h"
@@ -26,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define U 0x1p-53
+#define U BOUNDS_U
 #define TINY 0x1p-600
 #define ROOT_TINY 0x1p-300 /* weights may have lost as much as TINY before they were given here */
 #define FAR 0x1p150        /* no scaled number of a problem that can be proven is larger */
@@ -46,14 +47,6 @@ struct proof {
     struct dd *v, *best, *g, *sum;    /* owned: q each */
     double alpha, spread;
 };
-
-static double gamma_of(double terms) {
-    return terms * U / (1 - terms * U) * (1 + 4 * U);
-}
-/* At least the exact value of what `terms` operations on numbers without a sign made. */
-static double up(double value, double terms) {
-    return value * (1 + 4 * (terms + 2) * U);
-}
 
 static void release(struct proof *p) {
     blasd_regression_factor_release(&p->settled);
@@ -123,7 +116,7 @@ static void measure(struct proof *p) {
     }
     for (int64_t j = 0; j < p->q; j++) {
         p->mean[j] /= total;
-        p->length[j] = up(sqrt(up(p->length[j], (double)p->n + 4)) + TINY, 2);
+        p->length[j] = bounds_up(sqrt(bounds_up(p->length[j], (double)p->n + 4)) + TINY, 2);
     }
 }
 
@@ -191,7 +184,7 @@ static void make_gram(struct proof *p, bool wide) {
 static double row_length(const struct proof *p, int64_t j) {
     double sum = 0;
     for (int64_t k = j; k < p->q; k++) sum += p->inverse[k * p->q + j] * p->inverse[k * p->q + j];
-    return up(sqrt(up(sum, (double)p->q + 2)) + TINY, 2);
+    return bounds_up(sqrt(bounds_up(sum, (double)p->q + 2)) + TINY, 2);
 }
 
 /* A bound on the norm of E. B is off by at most `off`, in Frobenius' norm. */
@@ -200,19 +193,20 @@ static double distance(struct proof *p, bool wide) {
     make_gram(p, wide);
     for (int64_t k = 0; k < p->q; k++) trace += p->gram[k * p->q + k];
     terms = 2 * ROWS + (double)p->n / ROWS + 4;
-    trace = up(trace / (1 - gamma_of(terms)), q);
+    trace = bounds_up(trace / (1 - bounds_gamma(terms)), q);
     for (int64_t j = 0; j < p->q; j++) off += p->length[j] * row_length(p, j);
-    off = up(off, q + 2);
-    off = wide ? 8 * U * sqrt(trace) + 8 * (q + 2) * U * U * off : gamma_of(q + 4) * off;
-    off = up(off + ROOT_TINY, 8);
+    off = bounds_up(off, q + 2);
+    off = wide ? 8 * U * sqrt(trace) + 8 * (q + 2) * U * U * off : bounds_gamma(q + 4) * off;
+    off = bounds_up(off + ROOT_TINY, 8);
     for (int64_t k = 0; k < p->q; k++)
         for (int64_t j = 0; j <= k; j++) {
             double e = p->gram[k * p->q + j] - (j == k ? 1 : 0);
             squares += (j == k ? 1 : 2) * e * e;
         }
-    return up(up(sqrt(up(squares, q * q)), 2) + (gamma_of(terms) + 2 * U) * trace +
-                  off * (2 * up(sqrt(trace), 2) + off),
-              16);
+    return bounds_up(bounds_up(sqrt(bounds_up(squares, q * q)), 2) +
+                         (bounds_gamma(terms) + 2 * U) * trace +
+                         off * (2 * bounds_up(sqrt(trace), 2) + off),
+                     16);
 }
 
 /* ---- a target ---- */
@@ -262,18 +256,20 @@ static double project(struct proof *p, double *unsure) {
             double by = p->inverse[k * p->q + j];
             sum = dd_add(sum, dd_scale(p->g[j], by));
             off += fabs(by) *
-                   up(each * p->sizes[j] + 8 * (q + 2) * U * U * fabs(p->g[j].hi) + TINY, n + q);
+                   bounds_up(each * p->sizes[j] + 8 * (q + 2) * U * U * fabs(p->g[j].hi) + TINY,
+                             n + q);
         }
         p->h[k] = dd_round(sum);
-        off = up(off + 2 * U * fabs(p->h[k]), q + 4);
+        off = bounds_up(off + 2 * U * fabs(p->h[k]), q + 4);
         squares += p->h[k] * p->h[k];
         errors += off * off;
         if (!(fabs(p->h[k]) <= most)) most = fabs(p->h[k]);
     }
-    *unsure = up(sqrt(up(errors, q + 2)) + TINY, 4) +
-              8 * (q + 2) * U * U * up(sqrt((1 + p->alpha) * up(p->spread, n + q + 8)), 8);
-    *unsure = up(*unsure, 4);
-    return most < FAR ? up(sqrt(up(squares, q + 2)) + TINY, 4) : INFINITY;
+    *unsure =
+        bounds_up(sqrt(bounds_up(errors, q + 2)) + TINY, 4) +
+        8 * (q + 2) * U * U * bounds_up(sqrt((1 + p->alpha) * bounds_up(p->spread, n + q + 8)), 8);
+    *unsure = bounds_up(*unsure, 4);
+    return most < FAR ? bounds_up(sqrt(bounds_up(squares, q + 2)) + TINY, 4) : INFINITY;
 }
 
 /* Where the coefficients as they were given lie: v, in units. False: out of range. */
@@ -303,7 +299,7 @@ static double refine(struct proof *p, int64_t target) {
         double unsure, length, bound;
         gradient(p, target);
         length = project(p, &unsure);
-        bound = up((length + unsure) / ((1 - p->alpha) * (1 - 4 * U)), 4);
+        bound = bounds_up((length + unsure) / ((1 - p->alpha) * (1 - 4 * U)), 4);
         if (bound < least) {
             least = bound;
             memcpy(p->best, p->v, (size_t)p->q * sizeof *p->v);
@@ -332,9 +328,9 @@ static bool bound_target(struct proof *p, const struct blasd_task *task, int64_t
         int unit = p->settled.exponent[j] - p->settled.exponent[p->q + target];
         double c = blasd_regression_number(&task->outputs[OUT_COEF], first + j - p->skip), bound;
         struct dd off = dd_subtract(dd_from(ldexp(c, unit)), p->best[j]);
-        bound = up(fabs(dd_round(off)), 4) + up(row_length(p, j) * left, 4) + TINY;
+        bound = bounds_up(fabs(dd_round(off)), 4) + bounds_up(row_length(p, j) * left, 4) + TINY;
         /* nextafter: what ldexp may have rounded off below the normal numbers */
-        bound = nextafter(ldexp(up(bound, 4), -unit), INFINITY);
+        bound = nextafter(ldexp(bounds_up(bound, 4), -unit), INFINITY);
         ret[j - p->skip] = isfinite(bound) ? bound : INFINITY;
         proven = proven && isfinite(bound);
     }

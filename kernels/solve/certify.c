@@ -20,7 +20,9 @@
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/bounds.h"
 #include "kernels/numeric/double_double.h"
+#include "kernels/solve/element.h"
 
 #include <cblas.h>
 #include <lapacke.h>
@@ -29,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define U 0x1p-53
+#define U BOUNDS_U
 #define TINY 0x1p-1022 /* more than what underflow takes, however often it happens below */
 #define BLOCK 64       /* terms of a product that are summed at once: gamma grows with them */
 #define LONG_N 512     /* from here on a matrix is inverted piece by piece, so that one can stop */
@@ -45,14 +47,6 @@ struct certificate {
     double from, to;                /* of the job's progress, for this system */
 };
 
-static double gamma_of(double terms) {
-    return terms * U / (1 - terms * U) * (1 + 4 * U);
-}
-/* At least the exact value of what `terms` operations on numbers without a sign made. */
-static double up(double value, int64_t terms) {
-    return value * (1 + 4 * (double)(terms + 2) * U);
-}
-
 static int exponent_of(double value) {
     int exponent = 0;
     (void)frexp(value, &exponent);
@@ -61,24 +55,12 @@ static int exponent_of(double value) {
 
 /* ---- the matrix ---- */
 
-static double element(const struct blasd_tensor *a, int64_t at) {
-    return a->dtype == BLASD_float32 ? (double)((const float *)a->data)[at]
-                                     : ((const double *)a->data)[at];
-}
-
 static void load(struct certificate *c, const struct blasd_tensor *a, int64_t start,
                  const struct blasd_solve_layout *layout) {
     int64_t n = c->n;
-    bool symmetric = layout->assume == BLASD_ASSUME_SYMMETRIC ||
-                     layout->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < n; i++) {
-            int64_t row = symmetric && i > j ? j : i, column = symmetric && i > j ? i : j;
-            bool zero = (layout->assume == BLASD_ASSUME_LOWER_TRIANGULAR && i < j) ||
-                        (layout->assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j);
-            c->matrix[j * n + i] =
-                zero ? 0 : element(a, start + row * layout->a_row + column * layout->a_column);
-        }
+        for (int64_t i = 0; i < n; i++)
+            c->matrix[j * n + i] = solve_matrix_element(layout, a, start, i, j);
 }
 
 /* Rows, then columns, are brought near 1. False: something underflowed. */
@@ -210,13 +192,14 @@ static void invert(struct certificate *c) {
     /* |I - R A| e: what is seen, and what rounding may have hidden */
     for (int64_t i = 0; i < c->n; i++) c->product[i * c->n + i] -= 1;
     sum_sizes(c->matrix, NULL, c->n, c->r);
-    for (int64_t i = 0; i < c->n; i++) c->r[i] = up(c->r[i], c->n);
+    for (int64_t i = 0; i < c->n; i++) c->r[i] = bounds_up(c->r[i], (double)c->n);
     sum_sizes(c->inverse, c->r, c->n, c->unsure);
     sum_sizes(c->product, NULL, c->n, c->g);
     c->alpha = 0;
     for (int64_t i = 0; i < c->n; i++) {
         /* U: of taking 1 away */
-        c->g[i] = up(c->g[i] * (1 + 2 * U) + gamma_of(roundings) * c->unsure[i] + TINY, 2 * c->n);
+        c->g[i] = bounds_up(c->g[i] * (1 + 2 * U) + bounds_gamma(roundings) * c->unsure[i] + TINY,
+                            2 * (double)c->n);
         if (!(c->g[i] <= c->alpha)) c->alpha = c->g[i];
     }
 }
@@ -251,8 +234,8 @@ static bool load_column(struct certificate *c, const struct blasd_tensor *b, int
                         int *by) {
     *by = INT_MIN;
     for (int64_t i = 0; i < c->n; i++) {
-        c->b[i] = element(b, b_at + i * b_step);
-        c->x[i] = element(x, x_at + i * x_step);
+        c->b[i] = solve_element(b, b_at + i * b_step);
+        c->x[i] = solve_element(x, x_at + i * x_step);
         if (!isfinite(c->x[i])) return false;
         if (c->b[i] != 0 && exponent_of(c->b[i]) + c->row_scale[i] > *by)
             *by = exponent_of(c->b[i]) + c->row_scale[i];
@@ -270,24 +253,25 @@ static bool load_column(struct certificate *c, const struct blasd_tensor *b, int
 /* Bounds of the errors of a column's elements. b and x are in c; `sizes`: room for n. */
 static void bound_column(struct certificate *c, int by, double *sizes, double *ret, int64_t step) {
     int64_t n = c->n;
-    double gamma = gamma_of((double)n + 2), most = 0;
+    double gamma = bounds_gamma((double)n + 2), most = 0;
     residual(c->matrix, n, c->b, c->x, c->r, c->unsure, sizes);
     for (int64_t i = 0; i < n; i++) {
         /* what is hidden in r, and what will be in R r, which shall be |R| times this more; the
          * scaled b and x may have lost less than TINY */
-        double hidden = U * fabs(c->r[i]) + gamma * gamma * up(sizes[i], n) + TINY * (double)n;
-        c->unsure[i] = up(hidden + gamma * fabs(c->r[i]), 8);
+        double hidden =
+            U * fabs(c->r[i]) + gamma * gamma * bounds_up(sizes[i], (double)n) + TINY * (double)n;
+        c->unsure[i] = bounds_up(hidden + gamma * fabs(c->r[i]), 8);
     }
     sum_sizes(c->inverse, c->unsure, n, sizes);
     memset(c->b, 0, (size_t)n * sizeof *c->b);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++) c->b[i] += c->inverse[j * n + i] * c->r[j];
     for (int64_t i = 0; i < n; i++) {
-        c->b[i] = up(fabs(c->b[i]) + up(sizes[i], n) + TINY, 2);
+        c->b[i] = bounds_up(fabs(c->b[i]) + bounds_up(sizes[i], (double)n) + TINY, 2);
         if (!(c->b[i] <= most)) most = c->b[i];
     }
     for (int64_t i = 0; i < n; i++) {
-        double bound = up(c->b[i] + c->g[i] * (most / ((1 - c->alpha) * (1 - 8 * U))), 8);
+        double bound = bounds_up(c->b[i] + c->g[i] * (most / ((1 - c->alpha) * (1 - 8 * U))), 8);
         bound = ldexp(bound, c->column_scale[i] + by);
         /* nextafter: what ldexp may have rounded off below the normal numbers */
         ret[i * step] = isfinite(bound) ? nextafter(bound, INFINITY) : INFINITY;

@@ -361,7 +361,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             continue;
         }
         if (plan->solve.certify || !is_even(task, &plan->solve))
-            code = blasd_cuda_bring_outputs(job, t, err);
+            code = blasd_cuda_outputs_to_host(job, t, err);
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
             code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
         if (code == 0 && blasd_solve_refused(task, &plan->solve, plan->flags[t * items])) continue;
@@ -400,7 +400,7 @@ static int begin(struct blasd_device *device, struct blasd_task *tasks, int coun
     batch->tasks = tasks;
     for (int t = 0; t < count; t++)
         if (blasd_dtype_parts(tasks[t].plan->input_dtype[BLASD_SOLVE_A]) > 1) {
-            blasd_cuda_find_away(device, &tasks[t]);
+            blasd_cuda_find_device_only(device, &tasks[t]);
             blasd_task_make_inputs(&tasks[t]); /* the host rearranges them */
         }
     code = blasd_embedding_new(tasks, count, &batch->real, err);
@@ -467,6 +467,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
     .compute = compute,
     .finish = finish,
     .stack = stack_of,
-    .stays = UINT64_C(1) << BLASD_SOLVE_X,
+    .residents = UINT64_C(1) << BLASD_SOLVE_X,
     .join = join,
 };

@@ -16,6 +16,7 @@
 
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/solve/element.h"
 #include "kernels/solve/estimate.h"
 #include "kernels/solve/solve_report.h"
 
@@ -71,11 +72,6 @@ static double spread(const struct look *look) {
     return spread_of(single(look));
 }
 
-static double element(const struct blasd_tensor *tensor, int64_t at) {
-    return tensor->dtype == BLASD_float32 ? (double)((const float *)tensor->data)[at]
-                                          : ((const double *)tensor->data)[at];
-}
-
 static bool make(struct look *look) {
     size_t n = (size_t)look->n, square = n * n;
     look->matrix = blasd_cpu_alloc(2 * square + 6 * n, sizeof *look->matrix);
@@ -96,19 +92,12 @@ static bool make(struct look *look) {
 /* op(a) as its structure has it, from `start` on. */
 static void load(struct look *look, int64_t start) {
     const struct blasd_tensor *a = &look->task->inputs[BLASD_SOLVE_A];
-    const struct blasd_solve_layout *l = &look->layout;
     int64_t n = look->n;
     long double least = INFINITY, most = 0;
-    bool symmetric =
-        l->assume == BLASD_ASSUME_SYMMETRIC || l->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     for (int64_t i = 0; i < n; i++) look->sizes[i] = 0;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++) {
-            int64_t row = symmetric && i > j ? j : i, column = symmetric && i > j ? i : j;
-            bool zero = (l->assume == BLASD_ASSUME_LOWER_TRIANGULAR && i < j) ||
-                        (l->assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j);
-            long double value =
-                zero ? 0 : (long double)element(a, start + row * l->a_row + column * l->a_column);
+            long double value = solve_matrix_element(&look->layout, a, start, i, j);
             look->matrix[j * n + i] = value;
             look->sizes[i] += fabsl(value);
             if (value != 0) least = fminl(least, fabsl(value));
@@ -309,7 +298,7 @@ static bool pivots_stand(const struct look *look) {
 }
 
 static void take_x(struct look *look, const struct blasd_tensor *x, int64_t at, int64_t step) {
-    for (int64_t i = 0; i < look->n; i++) look->x[i] = (long double)element(x, at + i * step);
+    for (int64_t i = 0; i < look->n; i++) look->x[i] = (long double)solve_element(x, at + i * step);
     memset(look->low, 0, (size_t)look->n * sizeof *look->low);
 }
 
@@ -344,8 +333,8 @@ static bool x_is_far(struct look *look, int64_t item, int64_t x_at, int64_t b_at
     for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
         long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
         for (int64_t i = 0; i < look->n; i++)
-            look->b[i] =
-                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
+            look->b[i] = (long double)solve_element(b, b_at + k * look->layout.b_column +
+                                                           i * look->layout.b_row);
         take_x(look, x, x_at + k, look->solve->columns);
         residual(look, true);
         substitute(look, look->r, d);
@@ -397,7 +386,7 @@ static bool look_at(struct look *look, int64_t item, int64_t x_at, int64_t b_at,
     double enough = single(look) ? 0x1p-20 : 0x1p-48, before, now;
     bool sure = false;
     for (int64_t i = 0; i < look->n; i++)
-        look->b[i] = (long double)element(b, b_at + i * look->layout.b_row);
+        look->b[i] = (long double)solve_element(b, b_at + i * look->layout.b_row);
     take_x(look, x, x_at, look->solve->columns);
     before = off(look, &now);
     for (int how = AS_IT_STANDS; how <= SCALED && !(before <= enough); how++) {
@@ -423,7 +412,7 @@ static bool sizes_of(const struct blasd_tensor *x, int64_t at, int64_t step, int
     *least = INFINITY;
     *most = 0;
     for (int64_t i = 0; i < n; i++) {
-        double size = fabs(element(x, at + i * step));
+        double size = fabs(solve_element(x, at + i * step));
         all += 0 * size;
         *zeros = *zeros || size == 0;
         if (size != 0 && size < *least) *least = size;
@@ -434,7 +423,7 @@ static bool sizes_of(const struct blasd_tensor *x, int64_t at, int64_t step, int
 
 static bool all_zero(const struct blasd_tensor *b, int64_t at, int64_t step, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        if (element(b, at + i * step) != 0) return false;
+        if (solve_element(b, at + i * step) != 0) return false;
     return true;
 }
 
@@ -527,8 +516,8 @@ static bool solve_all(struct look *look, int64_t x_at, int64_t b_at, double *v, 
     for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
         double error;
         for (int64_t i = 0; i < look->n; i++)
-            look->b[i] =
-                (long double)element(b, b_at + k * look->layout.b_column + i * look->layout.b_row);
+            look->b[i] = (long double)solve_element(b, b_at + k * look->layout.b_column +
+                                                           i * look->layout.b_row);
         look->work += AGAIN_WORK * (double)(look->n * look->n);
         solve(look, look->sizes);
         if (!look->still || !(off(look, &error) < LOST) || x_may_be_any(look, v)) return false;

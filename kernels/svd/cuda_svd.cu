@@ -178,6 +178,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_svd = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
-    .stays = 0,
+    .residents = 0,
     .join = join,
 };

@@ -61,7 +61,7 @@ struct blasd_cost_step {
     double flops_least; /* what is certain of work.flops; 0: all */
     /* of work.bytes, and of its out_bytes, what a card does not move: values of steps stay there,
      * and what more steps read goes up for the first */
-    double stays_in, stays_out;
+    double resident_in, resident_out;
 };
 
 struct blasd_cost_guess {

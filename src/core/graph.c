@@ -318,18 +318,18 @@ static bool was_sent(struct sent *sent, const struct blasd_source *source) {
 }
 
 /* What need not move where values stay on a card. */
-static void note_stays(struct blasd_graph *graph) {
+static void note_residents(struct blasd_graph *graph) {
     struct sent sent = {.count = 0};
     for (int s = 0; s < graph->step_count; s++) {
         struct blasd_graph_step *step = &graph->steps[s];
         const struct blasd_job *job = &step->job;
-        step->cost.stays_in = step->cost.stays_out = 0;
+        step->cost.resident_in = step->cost.resident_out = 0;
         for (int i = 0; job->op->inputs[i].name != NULL; i++)
             if (was_sent(&sent, &job->inputs[i].source))
-                step->cost.stays_in += (double)blasd_tensor_bytes(&job->inputs[i].tensor);
+                step->cost.resident_in += (double)blasd_tensor_bytes(&job->inputs[i].tensor);
         for (int v = step->first; v < step->first + step->count; v++)
             if (graph->values[v].result < 0)
-                step->cost.stays_out += (double)blasd_tensor_bytes(&graph->values[v].tensor);
+                step->cost.resident_out += (double)blasd_tensor_bytes(&graph->values[v].tensor);
     }
 }
 
@@ -393,7 +393,7 @@ int blasd_graph_plan(struct blasd_graph *graph, struct blasd_err *err) {
     graph->host_only = false;
     code = plan_steps(graph, err);
     if (code == 0) code = place_results(graph, err);
-    if (code == 0) note_stays(graph);
+    if (code == 0) note_residents(graph);
     return code == 0 ? place_values(graph, err) : code;
 }
 

@@ -12,15 +12,15 @@ void blasd_task_reset(struct blasd_task *task) {
     task->upload_us = task->download_us = task->compute_us = 0;
     task->upload_bytes = task->download_bytes = 0;
     task->energy_joules = 0;
-    task->away = 0;
-    task->stays = NULL;
+    task->device_only = 0;
+    task->residents = NULL;
     task->told = NULL;
     task->told_bytes = 0;
 }
 
 void blasd_task_make_inputs(struct blasd_task *task) {
     struct blasd_err err;
-    if (task->away != 0 && task->bring(task, &err) != 0 && task->err.code == BLASD_OK)
+    if (task->device_only != 0 && task->to_host(task, &err) != 0 && task->err.code == BLASD_OK)
         task->err = err;
     for (int i = 0; task->unmade != 0; i++) {
         if ((task->unmade >> i & 1) == 0) continue;

@@ -18,14 +18,14 @@ struct blasd_seen {
         most; /* magnitudes of finite elements but zeros; INFINITY and 0: there are none */
 };
 
-/* An output that jobs to come read as an input of this name: a device may leave it where they will
- * need it. */
-struct blasd_stay {
-    const struct blasd_key *name; /* borrowed; NULL: it is not to stay */
+/* An output that jobs to come read as an input of this name: it may be resident, left on the device
+ * where they will need it. */
+struct blasd_resident {
+    const struct blasd_key *name; /* borrowed; NULL: it may not */
     /* By the kernel: it is on the device alone. The task's memory holds anything until the device
-     * is asked to bring the value, or lacks room for it; it is borrowed until then, or until the
+     * is asked for the value, or lacks room for it; it is borrowed until then, or until the
      * name is forgotten. */
-    bool away;
+    bool device_only;
     struct blasd_seen seen; /* of one that is */
 };
 
@@ -40,18 +40,18 @@ struct blasd_task {
     /* of these, a bit each, those whose memory holds anything yet: the backend makes the elements
      * by the job's rule, there or where it computes. Only of its kernel's makes_inputs */
     unsigned unmade;
-    /* of those, a bit each, that are on the device alone, as what stayed there (blasd_stay): set by
-     * the backend; and how the host comes by them */
-    unsigned away;
-    int (*bring)(struct blasd_task *task, struct blasd_err *err);
-    struct blasd_device *device; /* borrowed; for `bring` */
+    /* of those, a bit each, that are resident on the device alone: set by the backend; and how the
+     * host comes by them */
+    unsigned device_only;
+    int (*to_host)(struct blasd_task *task, struct blasd_err *err);
+    struct blasd_device *device; /* borrowed; for `to_host` */
     /* names of what the inputs hold, each beginning with the id of the tensor or job it is from:
      * inputs of the same name have the same bytes, whenever; NULL: nobody has named it. Borrowed.
      */
     const struct blasd_key *names[BLASD_MAX_INPUTS];
     /* dense, row-major, data aligned to 64 bytes; rank -1: absent. The memory holds anything. */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
-    struct blasd_stay *stays; /* of each output; borrowed; NULL: none is to stay */
+    struct blasd_resident *residents; /* of each output; borrowed; NULL: none may be resident */
 
     struct blasd_err err; /* set its code where this job fails; the others go on */
     char method[BLASD_METHOD_MAX];
@@ -68,7 +68,7 @@ struct blasd_task {
     uint64_t told_bytes;
 };
 
-/* What the kernel fills is as if it had not run, the outputs aside, of which none is to stay. */
+/* What the kernel fills is as if it had not run, the outputs aside, of which none is resident. */
 void blasd_task_reset(struct blasd_task *task);
 /* Makes the elements of inputs that a rule makes and nobody made yet, and brings those that are on
  * the device alone, to the task's memory: before the host looks at them. Where that fails the task
@@ -162,12 +162,12 @@ struct blasd_backend {
     /* Optional. The ids that the names of inputs begin with of which the device keeps a copy, the
      * one used last first; returns how many. */
     int (*device_kept)(const struct blasd_device *device, char (*ids)[BLASD_ID_LEN + 1], int most);
-    /* Optional, both or neither, for a device on which outputs stay (blasd_stay). Brings one to the
-     * memory of its task, if it is not there. Forgets those whose names begin so, and copies of
+    /* Optional, both or neither, for a device with resident outputs (blasd_resident). Copies one to
+     * the memory of its task, if it is not there. Forgets those whose names begin so, and copies of
      * inputs too; with NULL, gives up the memory of what was forgotten, else kept for the next. */
-    int (*stay_bring)(struct blasd_device *device, const struct blasd_key *name,
-                      struct blasd_err *err);
-    void (*stay_forget)(struct blasd_device *device, const struct blasd_key *prefix);
+    int (*resident_to_host)(struct blasd_device *device, const struct blasd_key *name,
+                            struct blasd_err *err);
+    void (*resident_forget)(struct blasd_device *device, const struct blasd_key *prefix);
     /* Optional, both or neither, for a device that copies by itself: memory in which inputs and
      * outputs may lie, from a page's first byte on. It stays mapped, to the same pages, until it is
      * said to go, which is not while a batch that uses it has not ended. Any thread may call them.

@@ -70,5 +70,6 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_load(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queues_stats(exchange->home->queues, on_stats, exchange);
+    blasd_front_queues_figures(exchange->home->queues, &(struct blasd_figures_query){0}, on_stats,
+                               exchange);
 }

@@ -176,6 +176,8 @@ int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
     if (run == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *run = (struct dry_run){exchange, *job, *plan, host_bytes};
     http_exchange_hold(exchange);
-    blasd_front_queues_stats_of(exchange->home->queues, &exchange->caller.principal, on_stats, run);
+    blasd_front_queues_figures(
+        exchange->home->queues,
+        &(struct blasd_figures_query){.tenant = exchange->caller.principal.tenant}, on_stats, run);
     return 0;
 }

@@ -196,7 +196,7 @@ void http_events_get(struct http_exchange *exchange) {
 
 /* The first loop's part. */
 
-void http_event_streams_told(void *arg, const struct blasd_told *told) {
+void http_event_streams_event(void *arg, const struct blasd_queue_event *told) {
     const struct http_loop *first = arg;
     http_events_add(first->server->events, told);
 }
@@ -218,12 +218,13 @@ void http_event_streams_tick(struct http_loop *first) {
         return;
     if (now - first->streams.wanted_ns > LINGER_NS) {
         first->streams.wanted_ns = 0;
-        blasd_front_queues_hear(first->queues, false);
+        blasd_front_queues_subscribe(first->queues, false);
         http_events_forget(events);
         return;
     }
-    blasd_front_queues_hear(first->queues, true);
+    blasd_front_queues_subscribe(first->queues, true);
     if (first->streams.wanted_ns == now && first->streams.ticks++ % DEVICES_TICKS == 0 &&
         blasd_front_queues_view(first->queues)->available)
-        blasd_front_queues_stats(first->queues, on_stats, first);
+        blasd_front_queues_figures(first->queues, &(struct blasd_figures_query){0}, on_stats,
+                                   first);
 }

@@ -11,6 +11,6 @@
 /* In each tick of the first loop: hears, or no longer, and asks how the devices fare. */
 void http_event_streams_tick(struct http_loop *first);
 /* The queue's hook. `arg`: the first loop. */
-void http_event_streams_told(void *arg, const struct blasd_told *told);
+void http_event_streams_event(void *arg, const struct blasd_queue_event *told);
 
 #endif

@@ -170,7 +170,7 @@ static char *job_text(const struct blasd_record *record) {
     return text_of(&buf, blasd_job_document(record, NULL, 0, false, &buf) == 0);
 }
 
-static char *batch_text(const struct blasd_told *told, const struct blasd_record *record) {
+static char *batch_text(const struct blasd_queue_event *told, const struct blasd_record *record) {
     struct blasd_buf buf;
     struct json_out out = {.buf = &buf};
     blasd_buf_init(&buf, TEXT_MOST);
@@ -181,7 +181,7 @@ static char *batch_text(const struct blasd_told *told, const struct blasd_record
 }
 
 static void add_record(struct http_events *events, struct tenant *tenant,
-                       const struct blasd_told *told) {
+                       const struct blasd_queue_event *told) {
     struct blasd_record record;
     struct blasd_err ignored;
     size_t payload_at;
@@ -194,7 +194,7 @@ static void add_record(struct http_events *events, struct tenant *tenant,
     push(events, tenant, "job", job_text(&record), record.op, (int)record.state);
 }
 
-void http_events_add(struct http_events *events, const struct blasd_told *told) {
+void http_events_add(struct http_events *events, const struct blasd_queue_event *told) {
     struct tenant *tenant;
     pthread_mutex_lock(&events->lock);
     if (told->tenant[0] == '\0') {

@@ -23,7 +23,7 @@ struct http_events *http_events_new(size_t kept);
 void http_events_free(struct http_events *events); /* takes NULL */
 
 /* From the thread that hears them: one more, or that there was no hearing for a while. */
-void http_events_add(struct http_events *events, const struct blasd_told *told);
+void http_events_add(struct http_events *events, const struct blasd_queue_event *told);
 /* Forgets all of them: nobody reads, and nobody will go on where he stood. */
 void http_events_forget(struct http_events *events);
 /* Whether what happens is heard, since the last forgetting. */

@@ -124,9 +124,7 @@ struct http_loop {
     int exchange_count;
     struct blasd_list connections; /* every connection of libmicrohttpd's: timeouts.c */
     struct http_admission admission;
-    struct {
-        struct http_shared_file *first, *last;
-    } shared_files; /* shared_files.c */
+    struct blasd_list shared_files; /* shared_files.c */
     struct {
         struct blasd_watcher watcher;
         _Atomic(struct http_remote_inputs *) ended; /* those whose fetch has */

@@ -17,8 +17,8 @@
 #include <string.h>
 
 static void drop_puts(struct http_upload *upload) {
-    for (int i = 0; i < upload->ties.put_count; i++) free(upload->ties.puts[i].url);
-    upload->ties.put_count = 0;
+    for (int i = 0; i < upload->delivery.put_count; i++) free(upload->delivery.puts[i].url);
+    upload->delivery.put_count = 0;
 }
 
 void http_jobs_post_release(struct http_exchange *exchange) {
@@ -30,10 +30,10 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     http_stream_free(upload->unpacker);
     free(upload->job);
     free(upload->steps.of);
-    free(upload->ties.sent);
-    free(upload->ties.notify);
+    free(upload->references.sent);
+    free(upload->delivery.notify);
     drop_puts(upload);
-    free(upload->ties.puts);
+    free(upload->delivery.puts);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
@@ -198,8 +198,8 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->ties.notify == NULL &&
-                 upload->ties.put_count == 0;
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 &&
+                 upload->delivery.notify == NULL && upload->delivery.put_count == 0;
     upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->small) upload->batch_key = plan->key;
 }
@@ -218,8 +218,8 @@ static int check_caller(const struct blasd_identity *caller, const struct blasd_
 /* Whether the job makes what is to be put, and the files that are to be can hold it. */
 static int check_puts(const struct http_upload *upload, const struct blasd_job *job,
                       const struct blasd_plan *plan, struct blasd_err *err) {
-    for (int i = 0; i < upload->ties.put_count; i++) {
-        const struct blasd_put_order *put = &upload->ties.puts[i];
+    for (int i = 0; i < upload->delivery.put_count; i++) {
+        const struct blasd_put_order *put = &upload->delivery.puts[i];
         const struct blasd_tensor *tensor = &plan->outputs[put->output];
         const char *name = job->op->outputs[put->output].name;
         char field[BLASD_NAME_MAX + 8];
@@ -348,7 +348,7 @@ static void close_intake(struct http_upload *upload) {
 
 /* What is referred to may have gone since the request came first. */
 static bool may_be_known(const struct http_exchange *exchange, const struct blasd_err *err) {
-    return exchange->upload->ties.sent != NULL && !exchange->request.query.dry_run &&
+    return exchange->upload->references.sent != NULL && !exchange->request.query.dry_run &&
            !blasd_err_info(err->code)->retry;
 }
 
@@ -378,11 +378,11 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
     if (upload->exchange->request.idempotency_key != NULL) {
-        upload->ties.sent = malloc(sizeof job->inputs);
-        if (upload->ties.sent == NULL)
+        upload->references.sent = malloc(sizeof job->inputs);
+        if (upload->references.sent == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-        memcpy(upload->ties.sent, job->inputs, sizeof job->inputs);
-        if (job->op->composed && (rc = http_upload_print(upload, job, err)) != 0) return rc;
+        memcpy(upload->references.sent, job->inputs, sizeof job->inputs);
+        if (job->op->composed && (rc = http_upload_fingerprint(upload, job, err)) != 0) return rc;
     }
     if (!job->op
              ->composed) { /* many may wait for the answer: what read the body is free for others */
@@ -398,8 +398,8 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     const char *url = blasd_intake_notify(upload->intake);
     char plain[BLASD_OUTGOING_URL];
     int rc;
-    free(upload->ties.notify); /* of a body that is read again */
-    upload->ties.notify = NULL;
+    free(upload->delivery.notify); /* of a body that is read again */
+    upload->delivery.notify = NULL;
     if (url == NULL) return 0;
     if (!options->delivered.webhooks)
         return blasd_fail(err, BLASD_E_url_not_allowed, "notify",
@@ -407,8 +407,8 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
                           "--webhook-secrets");
     rc = blasd_outgoing_check(options->outgoing, url, strlen(url), "notify", plain, err);
     if (rc != 0) return rc;
-    upload->ties.notify = strdup(plain);
-    if (upload->ties.notify != NULL) return 0;
+    upload->delivery.notify = strdup(plain);
+    if (upload->delivery.notify != NULL) return 0;
     return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
 }
 
@@ -425,14 +425,14 @@ static int take_put(struct http_upload *upload, int output, const char *name, co
                           "this service puts nothing: it was started without --outgoing-hosts");
     if ((rc = blasd_outgoing_check(options->outgoing, url, strlen(url), field, plain, err)) != 0)
         return rc;
-    if (upload->ties.puts == NULL)
-        upload->ties.puts = calloc(BLASD_MAX_OUTPUTS, sizeof *upload->ties.puts);
-    if (upload->ties.puts == NULL)
+    if (upload->delivery.puts == NULL)
+        upload->delivery.puts = calloc(BLASD_MAX_OUTPUTS, sizeof *upload->delivery.puts);
+    if (upload->delivery.puts == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    put = &upload->ties.puts[upload->ties.put_count];
+    put = &upload->delivery.puts[upload->delivery.put_count];
     *put = (struct blasd_put_order){.output = output, .url = strdup(plain)};
     if (put->url == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    upload->ties.put_count++;
+    upload->delivery.put_count++;
     return 0;
 }
 

@@ -17,8 +17,8 @@
 static void plain_references(const struct http_upload *upload, struct blasd_job *plain) {
     plain->payload_bytes = 0;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        if (!blasd_source_refers(&upload->ties.sent[i].source)) continue;
-        plain->inputs[i] = upload->ties.sent[i];
+        if (!blasd_source_refers(&upload->references.sent[i].source)) continue;
+        plain->inputs[i] = upload->references.sent[i];
         plain->inputs[i].source.bytes = 0;
         plain->inputs[i].source.kind = BLASD_SOURCE_AWAITED;
     }
@@ -26,8 +26,8 @@ static void plain_references(const struct http_upload *upload, struct blasd_job 
 
 /* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
  * body came in: it is taken from the job. */
-static int take_print(struct http_upload *upload, const struct blasd_job *job,
-                      struct http_digest *ret, struct blasd_err *err) {
+static int take_fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                            struct http_digest *ret, struct blasd_err *err) {
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
@@ -39,16 +39,16 @@ static int take_print(struct http_upload *upload, const struct blasd_job *job,
     plain.most_s = 0;
     memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     plain.trace = (struct blasd_trace){.sampled = false};
-    if (upload->ties.sent != NULL) plain_references(upload, &plain);
+    if (upload->references.sent != NULL) plain_references(upload, &plain);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     if (upload->intake != NULL && (rc = blasd_intake_steps(upload->intake, scratch, err)) != 0)
         return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
-    if (upload->ties.notify != NULL)
-        http_sum_add(&sum, upload->ties.notify, strlen(upload->ties.notify));
-    for (int i = 0; i < upload->ties.put_count; i++) {
-        const struct blasd_put_order *put = &upload->ties.puts[i];
+    if (upload->delivery.notify != NULL)
+        http_sum_add(&sum, upload->delivery.notify, strlen(upload->delivery.notify));
+    for (int i = 0; i < upload->delivery.put_count; i++) {
+        const struct blasd_put_order *put = &upload->delivery.puts[i];
         http_sum_add(&sum, &put->output, sizeof put->output);
         http_sum_add(&sum, put->url, strlen(put->url));
     }
@@ -59,23 +59,24 @@ static int take_print(struct http_upload *upload, const struct blasd_job *job,
     return 0;
 }
 
-int http_upload_print(struct http_upload *upload, const struct blasd_job *job,
-                      struct blasd_err *err) {
-    return take_print(upload, job, &upload->ties.print, err);
+int http_upload_fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                            struct blasd_err *err) {
+    return take_fingerprint(upload, job, &upload->references.fingerprint, err);
 }
 
 static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
                        struct blasd_submission *submission, struct blasd_err *err) {
-    struct http_digest print = upload->ties.print;
+    struct http_digest fingerprint = upload->references.fingerprint;
     int rc = 0;
-    if (!job->op->composed || upload->ties.sent == NULL) rc = take_print(upload, job, &print, err);
-    submission->fingerprint = print.hash;
-    submission->fingerprint_more = print.more;
+    if (!job->op->composed || upload->references.sent == NULL)
+        rc = take_fingerprint(upload, job, &fingerprint, err);
+    submission->fingerprint = fingerprint.hash;
+    submission->fingerprint_more = fingerprint.more;
     return rc;
 }
 
 static void answer_queued(struct http_upload *upload) {
-    struct blasd_record queued = {.state = upload->ties.awaits ? BLASD_WAITING : BLASD_QUEUED,
+    struct blasd_record queued = {.state = upload->references.awaits ? BLASD_WAITING : BLASD_QUEUED,
                                   .priority = upload->priority,
                                   .device = upload->device,
                                   .created_us = upload->created_us,
@@ -157,7 +158,7 @@ static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
-    if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->ties.lost;
+    if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->references.lost;
     exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)]--;
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
@@ -245,7 +246,7 @@ int http_upload_ask(struct http_upload *upload, struct blasd_job *job, const str
     int rc;
     complete(upload, job);
     if ((rc = fingerprint(upload, job, &submission, err)) != 0) return rc;
-    upload->ties.lost = *why;
+    upload->references.lost = *why;
     submit(upload, &submission);
     return 0;
 }
@@ -260,9 +261,9 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                                           .batch_key = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
-                                          .notify = upload->ties.notify,
-                                          .puts = upload->ties.puts,
-                                          .put_count = upload->ties.put_count,
+                                          .notify = upload->delivery.notify,
+                                          .puts = upload->delivery.puts,
+                                          .put_count = upload->delivery.put_count,
                                           .waiter =
                                               upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
@@ -286,7 +287,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
-    upload->ties.awaits = blasd_job_awaits(job) > 0;
+    upload->references.awaits = blasd_job_awaits(job) > 0;
     memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;

@@ -106,7 +106,8 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_devices(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queues_stats(exchange->home->queues, on_stats, exchange);
+    blasd_front_queues_figures(exchange->home->queues, &(struct blasd_figures_query){0}, on_stats,
+                               exchange);
 }
 
 char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all) {

@@ -260,12 +260,13 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 }
 
 void http_metrics_show(struct http_exchange *exchange) {
+    struct blasd_figures_query query = {0};
     if (!blasd_front_queues_view(exchange->home->queues)->available) {
         show(exchange, "", 0);
         return;
     }
+    query.of = exchange->home->server->options->metrics_tenants ? BLASD_FIGURES_TENANTS
+                                                                : BLASD_FIGURES_METRICS;
     http_exchange_hold(exchange);
-    blasd_front_queues_figures(exchange->home->queues,
-                               exchange->home->server->options->metrics_tenants, on_stats,
-                               exchange);
+    blasd_front_queues_figures(exchange->home->queues, &query, on_stats, exchange);
 }

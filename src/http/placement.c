@@ -157,7 +157,7 @@ void http_placement_tick(struct http_loop *loop) {
     memcpy(placement->workers, view->workers_of, sizeof placement->workers);
     placement->asking = true;
     placement->asked_ns = now;
-    blasd_front_queues_stats(loop->queues, on_stats, loop);
+    blasd_front_queues_figures(loop->queues, &(struct blasd_figures_query){0}, on_stats, loop);
 }
 
 /* ---- memory ---- */
@@ -222,8 +222,8 @@ static bool predict_steps(const struct blasd_cost *cost, bool makes_free, bool l
         struct blasd_cost_work *work = &steps[s].work;
         if (makes_free) { /* a card */
             work->made_bytes = 0;
-            work->bytes -= steps[s].stays_in + steps[s].stays_out;
-            work->out_bytes -= steps[s].stays_out;
+            work->bytes -= steps[s].resident_in + steps[s].resident_out;
+            work->out_bytes -= steps[s].resident_out;
         }
         work->least = least;
         if (!least || !(steps[s].flops_least > 0)) continue;

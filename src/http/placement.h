@@ -47,7 +47,7 @@ struct http_loop;
 
 /* Called a few times a second: asks the queue about the workers where that is due. */
 void http_placement_tick(struct http_loop *loop);
-/* Takes in the text of blasd_front_queue_stats. `loops`: how many send jobs as this one does. */
+/* Takes in the text of BLASD_FIGURES_STATS. `loops`: how many send jobs as this one does. */
 void http_placement_learn(struct http_placement *placement, const char *text, size_t len, int loops,
                           int64_t now_ns);
 /* Takes in such a text that came for another reason, where what it tells is not known yet. */

@@ -19,7 +19,7 @@
 #define DIRECTORY "/dev/shm/" /* where POSIX shared memory objects lie on Linux */
 
 struct http_region {
-    struct http_region *next; /* owned */
+    struct blasd_list node; /* in regions->all */
     char name[BLASD_OIP_REGION_MAX], key[KEY_MAX];
     uint64_t offset, bytes;
     struct http_region_owner owner;
@@ -29,6 +29,11 @@ struct http_region {
 
 void http_regions_init(struct http_regions *regions) {
     *regions = (struct http_regions){.lock = PTHREAD_MUTEX_INITIALIZER};
+    blasd_list_init(&regions->all);
+}
+
+static struct http_region *region_of(struct blasd_list *node) {
+    return blasd_container_of(node, struct http_region, node);
 }
 
 static void region_free(struct http_region *region) {
@@ -37,11 +42,7 @@ static void region_free(struct http_region *region) {
 }
 
 void http_regions_release(struct http_regions *regions) {
-    while (regions->first != NULL) {
-        struct http_region *region = regions->first;
-        regions->first = region->next;
-        region_free(region);
-    }
+    BLASD_LIST_EACH(node, &regions->all) region_free(region_of(node));
 }
 
 int http_regions_caller(const struct http_exchange *exchange, struct http_region_owner *ret,
@@ -113,17 +114,18 @@ static bool owns(const struct http_region_owner *caller, const struct http_regio
 static uint64_t count_of(const struct http_regions *regions,
                          const struct http_region_owner *caller) {
     uint64_t count = 0;
-    for (const struct http_region *at = regions->first; at != NULL; at = at->next)
-        count += owns(caller, at);
+    BLASD_LIST_EACH(node, &regions->all) count += owns(caller, region_of(node));
     return count;
 }
 
-/* The caller's region of that name and what points to it, or NULL. Locked. */
-static struct http_region **find(struct http_regions *regions, const char *name,
-                                 const struct http_region_owner *caller) {
-    struct http_region **at = &regions->first;
-    while (*at != NULL && (!owns(caller, *at) || strcmp((*at)->name, name) != 0)) at = &(*at)->next;
-    return *at == NULL ? NULL : at;
+/* The caller's region of that name, or NULL. Locked. */
+static const struct http_region *find(const struct http_regions *regions, const char *name,
+                                      const struct http_region_owner *caller) {
+    BLASD_LIST_EACH(node, &regions->all) {
+        const struct http_region *region = region_of(node);
+        if (owns(caller, region) && strcmp(region->name, name) == 0) return region;
+    }
+    return NULL;
 }
 
 /* --- the table ---------------------------------------------------------------------------------
@@ -158,8 +160,7 @@ int http_regions_add(struct http_regions *regions, const char *name, const char 
         rc = blasd_fail(err, BLASD_E_no_space, "",
                         "no more regions can be registered (limit shared_regions)");
     if (rc == 0) {
-        region->next = regions->first;
-        regions->first = region;
+        blasd_list_add(&regions->all, &region->node);
         regions->count++;
     }
     pthread_mutex_unlock(&regions->lock);
@@ -169,39 +170,35 @@ int http_regions_add(struct http_regions *regions, const char *name, const char 
 
 void http_regions_remove(struct http_regions *regions, const char *name,
                          const struct http_region_owner *caller) {
-    struct http_region **at;
     pthread_mutex_lock(&regions->lock);
-    for (at = &regions->first; *at != NULL;) {
-        struct http_region *region = *at;
-        if (!owns(caller, region) || (name != NULL && strcmp(region->name, name) != 0)) {
-            at = &region->next;
-            continue;
-        }
-        *at = region->next;
+    BLASD_LIST_EACH(node, &regions->all) {
+        struct http_region *region = region_of(node);
+        if (!owns(caller, region) || (name != NULL && strcmp(region->name, name) != 0)) continue;
+        blasd_list_remove(node);
         regions->count--;
         region_free(region);
     }
     pthread_mutex_unlock(&regions->lock);
 }
 
-/* Of the region at `at`, NULL where there is none. Locked. */
-static int open_place(struct http_region **at, const struct blasd_oip_place *place, bool write,
+/* `at` NULL: there is no such region. Locked. */
+static int open_place(const struct http_region *at, const struct blasd_oip_place *place, bool write,
                       int *fd, struct blasd_err *err) {
     char shown[BLASD_SANITIZED_MAX];
     blasd_sanitize(shown, place->region, strlen(place->region));
     if (at == NULL)
         return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_region",
                           "no region '%s' is registered by this caller", shown);
-    if (place->offset > (*at)->bytes || place->bytes > (*at)->bytes - place->offset)
+    if (place->offset > at->bytes || place->bytes > at->bytes - place->offset)
         return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_byte_size",
                           "offset %llu and byte_size %llu go beyond the region '%s', which has "
                           "%llu bytes",
                           (unsigned long long)place->offset, (unsigned long long)place->bytes,
-                          shown, (unsigned long long)(*at)->bytes);
-    if (write && !(*at)->writable)
+                          shown, (unsigned long long)at->bytes);
+    if (write && !at->writable)
         return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_region",
                           "the region '%s' cannot be written to", shown);
-    *fd = fcntl((*at)->fd, F_DUPFD_CLOEXEC, 0);
+    *fd = fcntl(at->fd, F_DUPFD_CLOEXEC, 0);
     if (*fd >= 0) return 0;
     return blasd_fail(err, BLASD_E_no_space, "", "no descriptor is left: %s", strerror(errno));
 }
@@ -209,12 +206,12 @@ static int open_place(struct http_region **at, const struct blasd_oip_place *pla
 int http_regions_open(struct http_regions *regions, const struct blasd_oip_place *place, bool write,
                       const struct http_region_owner *caller, int *fd, uint64_t *at,
                       struct blasd_err *err) {
-    struct http_region **found;
+    const struct http_region *found;
     int rc;
     pthread_mutex_lock(&regions->lock);
     found = find(regions, place->region, caller);
     rc = open_place(found, place, write, fd, err);
-    if (found != NULL && rc == 0) *at = (*found)->offset + place->offset;
+    if (found != NULL && rc == 0) *at = found->offset + place->offset;
     pthread_mutex_unlock(&regions->lock);
     return rc;
 }
@@ -226,7 +223,8 @@ int http_regions_write(struct http_regions *regions, const char *name,
     bool first = true;
     json_out_put(&out, "[");
     pthread_mutex_lock(&regions->lock);
-    for (const struct http_region *at = regions->first; at != NULL; at = at->next) {
+    BLASD_LIST_EACH(node, &regions->all) {
+        const struct http_region *at = region_of(node);
         if (!owns(caller, at) || (name != NULL && strcmp(at->name, name) != 0)) continue;
         json_out_put(&out, "%r{\"name\":%s,\"key\":%s,\"offset\":%u,\"byte_size\":%u}",
                      first ? "" : ",", at->name, at->key, at->offset, at->bytes);

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/list.h"
 #include "core/principal.h"
 #include "oip/oip.h"
 
@@ -29,7 +30,7 @@ struct http_region_owner {
 
 struct http_regions {
     pthread_mutex_t lock;
-    struct http_region *first; /* owned */
+    struct blasd_list all; /* owned */
     int count;
 };
 

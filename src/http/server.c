@@ -219,7 +219,7 @@ static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
     int wait = -1;
     if (turn->resumed || turn->more || turn->rest || turn->tls > 0 ||
-        loop->shared_files.first != NULL)
+        !blasd_list_empty(&loop->shared_files))
         return 0;
     for (int i = 0; i < HTTP_MEMORIES; i++) {
         const struct http_daemon *daemon = &loop->acceptor.daemons[i];
@@ -420,13 +420,14 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
     const struct blasd_front_queue_hooks hooks = {.on_unseen = http_tell_unseen,
-                                                  .on_told = http_event_streams_told,
+                                                  .on_event = http_event_streams_event,
                                                   .trips = &server->metrics[number].redis,
                                                   .arg = loop};
     int rc;
     blasd_list_init(&loop->exchanges);
     blasd_list_init(&loop->connections);
     blasd_list_init(&loop->streams.open);
+    blasd_list_init(&loop->shared_files);
     blasd_list_init(&loop->admission.waiting);
     loop->server = server;
     loop->placement.most_s = (double)server->limits->job_s;

@@ -55,10 +55,7 @@ int http_shared_file_adopt(struct http_exchange *exchange, struct http_body_sink
 }
 
 void http_shared_file_read(struct http_loop *loop, struct http_shared_file *file) {
-    file->next = NULL;
-    *(loop->shared_files.first == NULL ? &loop->shared_files.first
-                                       : &loop->shared_files.last->next) = file;
-    loop->shared_files.last = file;
+    blasd_list_append(&loop->shared_files, &file->node);
 }
 
 /* Reads on in a body. */
@@ -80,11 +77,12 @@ static int read_on(struct http_loop *loop, struct http_shared_file *file, struct
 }
 
 void http_shared_file_turn(struct http_loop *loop) {
-    struct http_shared_file *file = loop->shared_files.first;
+    struct http_shared_file *file;
     struct blasd_err err = {0};
     int rc;
-    if (file == NULL) return;
-    loop->shared_files.first = file->next;
+    if (blasd_list_empty(&loop->shared_files)) return;
+    file = blasd_container_of(loop->shared_files.next, struct http_shared_file, node);
+    blasd_list_remove(&file->node);
     rc = (file->go_on == NULL ? read_on : file->go_on)(loop, file, &err);
     if (rc > 0)
         http_shared_file_read(loop, file); /* behind the others */

@@ -23,8 +23,8 @@ struct http_shared_file {
     struct blasd_intake *intake;
     void (*done)(void *arg, const struct blasd_err *err); /* err NULL: all was read and fed */
     void *arg;
-    uint64_t at; /* bytes read so far */
-    struct http_shared_file *next;
+    uint64_t at;            /* bytes read so far */
+    struct blasd_list node; /* in the loop's shared_files */
 };
 
 /* Takes the file that the request's Body-File names into the sink. malformed_query, sharing_off,

@@ -7,7 +7,7 @@
 
 /* Appends what jobs were submitted and how they ended, in the whole deployment since its queue was
  * made, and a family for each figure that some worker tells, with a row for each worker that does.
- * `stats` is what blasd_front_queue_stats gives; text that is not that adds nothing. 0, or not
+ * `stats` is what BLASD_FIGURES_STATS gives; text that is not that adds nothing. 0, or not
  * where memory has run out. */
 int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out);
 

@@ -23,18 +23,21 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     char labels[BLASD_LABELS_MAX];
-    struct {                      /* to other jobs, and to other hosts */
+    struct {                      /* to other jobs, and to tensors */
         bool awaits;              /* it is to wait for others */
         bool bound;               /* no other queue will do */
         struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
                                    * and has an Idempotency-Key */
-        char *notify;             /* a URL, checked, that is told of its end; owned; NULL: none */
-        struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
-        int put_count;
-        struct http_digest print; /* of a graph with both: what tells its request from others */
+        struct http_digest
+            fingerprint;       /* of a graph with both: what tells its request from others */
         struct blasd_err lost; /* why what it refers to cannot be found, where it may be the request
                                 * of an earlier job all the same */
-    } ties;
+    } references;
+    struct {
+        char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
+        struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
+        int put_count;
+    } delivery;
     bool submitted; /* the queue has the job */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
@@ -62,8 +65,8 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                        struct blasd_err *err);
 /* Takes the fingerprint of a graph that refers to others, while it says no more than the request
  * did: once it is planned it depends on them. */
-int http_upload_print(struct http_upload *upload, const struct blasd_job *job,
-                      struct blasd_err *err);
+int http_upload_fingerprint(struct http_upload *upload, const struct blasd_job *job,
+                            struct blasd_err *err);
 /* What the job refers to cannot be found, for `why`: asks for the job that its Idempotency-Key
  * names, which was taken in when it could. Where there is none the answer is `why`. Errors as
  * above. */

@@ -85,8 +85,8 @@ int http_upload_follow(struct http_upload *upload, const struct blasd_job *job,
     const struct http_exchange *exchange = upload->exchange;
     const struct blasd_front_queues *queues = exchange->home->queues;
     struct blasd_front_queue *queue = blasd_front_queues_home(queues, &exchange->caller.principal);
-    upload->ties.bound = blasd_job_refers(job) || job->keeping.keep != 0;
-    if (!upload->ties.bound) return 0;
+    upload->references.bound = blasd_job_refers(job) || job->keeping.keep != 0;
+    if (!upload->references.bound) return 0;
     for (int i = BLASD_MAX_INPUTS; i-- > 0;)
         if (blasd_source_refers(&job->inputs[i].source))
             queue = blasd_front_queues_of(queues, job->inputs[i].reference.id);
@@ -96,7 +96,7 @@ int http_upload_follow(struct http_upload *upload, const struct blasd_job *job,
 int http_upload_find_room(struct http_upload *upload, struct blasd_err *err) {
     const struct blasd_front_want want = want_of(upload);
     int rc = check_queue(upload->exchange, err);
-    if (rc == 0 || upload->ties.bound || blasd_front_queues_bound(&want)) return rc;
+    if (rc == 0 || upload->references.bound || blasd_front_queues_bound(&want)) return rc;
     struct blasd_front_queue *queue =
         blasd_front_queues_choose(upload->exchange->home->queues, &want);
     if (queue == http_queue(upload->exchange)) return rc;

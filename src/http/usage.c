@@ -75,8 +75,11 @@ static void on_usage(void *arg, const struct blasd_err *err, const char *text, s
 void http_usage(struct http_exchange *exchange) {
     const struct blasd_identity *caller = &exchange->caller;
     struct span span = span_of(&exchange->request.query);
-    const char *tenant = caller->role == BLASD_ROLE_ADMIN ? "" : caller->principal.tenant;
+    const struct blasd_figures_query query = {
+        .of = BLASD_FIGURES_USAGE,
+        .tenant = caller->role == BLASD_ROLE_ADMIN ? "" : caller->principal.tenant,
+        .from_day = span.from / DAY_S,
+        .to_day = span.to > 0 ? (span.to - 1) / DAY_S : 0};
     http_exchange_hold(exchange);
-    blasd_front_queues_usage(exchange->home->queues, tenant, span.from / DAY_S,
-                             span.to > 0 ? (span.to - 1) / DAY_S : 0, on_usage, exchange);
+    blasd_front_queues_figures(exchange->home->queues, &query, on_usage, exchange);
 }

@@ -1,10 +1,10 @@
 /* `blasd api`: the HTTP front end. Read next: ../http/http.h. */
 #include "base/log.h"
 #include "http/http.h"
+#include "main/access.h"
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
-#include "main/doors.h"
 #include "main/listen.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
@@ -26,7 +26,7 @@ static const char usage[] =
     "Takes jobs over HTTP, queues them in Redis, hands their results out, until SIGTERM.\n"
     "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one; unix:PATH is a\n"
     "                         socket, for this user alone where there are no keys\n"
-    "  --loops N              event loops, each a thread; default 1\n" DOOR_USAGE
+    "  --loops N              event loops, each a thread; default 1\n" ACCESS_USAGE
     "  --price TEXT           what a device's time and energy cost, as in\n"
     "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
     "                         have a cost [BLASD_PRICE]\n"
@@ -43,7 +43,7 @@ static const char notes[] =
 
 struct settings {
     struct common_options common;
-    struct door_options doors;
+    struct access_options access;
     const char *listen, *fds;
     int loops;
     bool low_latency, webhooks, puts;
@@ -55,7 +55,7 @@ struct settings {
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
-    int taken = doors_take(&settings->doors, option, value);
+    int taken = access_take(&settings->access, option, value);
     if (taken != 1) return taken;
     switch (option) {
     case 'l': settings->listen = value; return 0;
@@ -72,7 +72,7 @@ static int take_option(void *arg, int option, char *value) {
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
-                                            DOOR_OPTIONS,
+                                            ACCESS_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"listen-fds", required_argument, NULL, 'f'},
                                             {"loops", required_argument, NULL, 'n'},
@@ -100,7 +100,7 @@ static void on_queue(void *arg, const struct blasd_err *trouble) {
     }
     if (settings->ready) blasd_log(BLASD_LOG_INFO, "jobs are taken again");
     if (!settings->ready && !settings->has_supervisor) {
-        listeners_url(&settings->listeners, settings->doors.tls_cert != NULL, url);
+        listeners_url(&settings->listeners, settings->access.tls_cert != NULL, url);
         printf("ready %s\n", url);
         fflush(stdout);
     }
@@ -109,31 +109,31 @@ static void on_queue(void *arg, const struct blasd_err *trouble) {
 
 static void give_up_rights(const struct settings *settings) {
     const struct common_options *common = &settings->common;
-    const struct door_options *doors = &settings->doors;
+    const struct access_options *access = &settings->access;
     const struct listeners *listeners = &settings->listeners;
-    const char *signers = doors->tokens.keys;
+    const char *signers = access->tokens.keys;
     bool remote = signers != NULL && strstr(signers, "://") != NULL;
     const struct confine_files files = {
-        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca,
+        .read = {access->keys, access->tls_cert, access->tls_key, access->client_ca,
                  remote ? NULL : signers, common->outgoing_ca},
         .write = {common_blob_dir(common)},
         .socket = listeners->local ? listeners->host : NULL,
         .network = remote || common->outgoing_hosts != NULL || common_needs_network(common),
-        .memory = settings->doors.share};
+        .memory = settings->access.share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
 }
 
 /* The sockets; whether they may be served; and who may come in, where that is not everybody. */
-static int open_doors(struct settings *settings, struct blasd_auth **auth, struct blasd_err *err) {
-    const struct door_options *doors = &settings->doors;
+static int open_access(struct settings *settings, struct blasd_auth **auth, struct blasd_err *err) {
+    const struct access_options *access = &settings->access;
     int code = settings->fds != NULL ? listeners_adopt(&settings->listeners, settings->fds, err)
                                      : listeners_open(&settings->listeners, settings->listen,
-                                                      settings->loops, doors_closed(doors), err);
-    if (code == 0) code = doors_check(doors, &settings->listeners, err);
-    if (code == 0 && doors_closed(doors))
-        code = blasd_auth_open(doors->keys, doors->tokens.keys == NULL ? NULL : &doors->tokens,
+                                                      settings->loops, access_closed(access), err);
+    if (code == 0) code = access_check(access, &settings->listeners, err);
+    if (code == 0 && access_closed(access))
+        code = blasd_auth_open(access->keys, access->tokens.keys == NULL ? NULL : &access->tokens,
                                auth, err);
     return code;
 }
@@ -141,38 +141,38 @@ static int open_doors(struct settings *settings, struct blasd_auth **auth, struc
 static int open_telemetry(const struct settings *settings, char url[LISTEN_URL],
                           struct blasd_otlp **ret, struct blasd_err *err) {
     const struct common_options *common = &settings->common;
-    listeners_url(&settings->listeners, settings->doors.tls_cert != NULL, url);
+    listeners_url(&settings->listeners, settings->access.tls_cert != NULL, url);
     return telemetry_open(&common->telemetry, common->limits.otlp_spans, "blasd api", url, ret,
                           err);
 }
 
 static int run(struct settings *settings) {
     static const int ends[] = {SIGTERM, SIGINT, 0}, rereads[] = {SIGTERM, SIGINT, SIGHUP, 0};
-    const struct door_options *doors = &settings->doors;
-    const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
+    const struct access_options *access = &settings->access;
+    const struct blasd_tls_files tls = {access->tls_cert, access->tls_key, access->client_ca};
     struct blasd_auth *auth = NULL;
     char url[LISTEN_URL];
     struct blasd_queue_options queue = common_queue(&settings->common);
-    struct blasd_http_options options = {.queue = &queue,
-                                         .allow_hosts = doors->hosts.texts,
-                                         .allow_origins = doors->origins.texts,
-                                         .unusable_devices = settings->unusable.texts,
-                                         .stop_fd =
-                                             signal_pipe_open(doors_reread(doors) ? rereads : ends),
-                                         .tls = doors->tls_cert == NULL ? NULL : &tls,
-                                         .share = doors->share,
-                                         .log = {doors->audit, doors->access_log},
-                                         .metrics_tenants = doors->metrics_tenants,
-                                         .delivered = {settings->webhooks, settings->puts},
-                                         .prices = settings->common.prices,
-                                         .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
-                                         .version = BLASD_VERSION,
-                                         .on_ready = on_ready,
-                                         .on_serving = child_tell_serving,
-                                         .on_queue = on_queue,
-                                         .on_alive = child_tell_alive,
-                                         .on_quiet = child_tell_quiet,
-                                         .arg = settings};
+    struct blasd_http_options options = {
+        .queue = &queue,
+        .allow_hosts = access->hosts.texts,
+        .allow_origins = access->origins.texts,
+        .unusable_devices = settings->unusable.texts,
+        .stop_fd = signal_pipe_open(access_reread(access) ? rereads : ends),
+        .tls = access->tls_cert == NULL ? NULL : &tls,
+        .share = access->share,
+        .log = {access->audit, access->access_log},
+        .metrics_tenants = access->metrics_tenants,
+        .delivered = {settings->webhooks, settings->puts},
+        .prices = settings->common.prices,
+        .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
+        .version = BLASD_VERSION,
+        .on_ready = on_ready,
+        .on_serving = child_tell_serving,
+        .on_queue = on_queue,
+        .on_alive = child_tell_alive,
+        .on_quiet = child_tell_quiet,
+        .arg = settings};
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
     int code;
@@ -180,9 +180,9 @@ static int run(struct settings *settings) {
         blasd_log(BLASD_LOG_ERROR, "cannot wait for signals: %s", strerror(errno));
         return BLASD_EXIT_FAILED;
     }
-    code = open_doors(settings, &auth, &err);
+    code = open_access(settings, &auth, &err);
     if (code == 0) code = common_store_open(&settings->common, &queue.store, &err);
-    if (code == 0 && doors->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
+    if (code == 0 && access->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
     if (code == 0) code = common_check_redis(&queue, &err);
@@ -222,7 +222,7 @@ static void keep_memory(void) {
 int blasd_cmd_api(int argc, char **argv) {
     struct settings settings = {.listen = "127.0.0.1:8080", .loops = 1};
     int status;
-    doors_init(&settings.doors);
+    access_init(&settings.access);
     status = parse(&settings, argc, argv);
     if (status == 0) {
         prctl(PR_SET_NAME, "blasd api");
@@ -232,7 +232,7 @@ int blasd_cmd_api(int argc, char **argv) {
                      ? BLASD_EXIT_FAILED
                      : run(&settings);
     }
-    doors_release(&settings.doors);
+    access_release(&settings.access);
     text_list_release(&settings.unusable);
     return status < 0 ? BLASD_EXIT_OK : status;
 }

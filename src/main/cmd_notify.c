@@ -79,8 +79,8 @@ struct channel {
     struct put_options putting;
     struct lane_sender sender;
     uint64_t life_s;
-    int64_t look_ns; /* when it is to be looked at next */
-    bool away;       /* Redis is, and that was said */
+    int64_t look_ns;  /* when it is to be looked at next */
+    bool unavailable; /* Redis is, and that was said */
 };
 
 /* What it works with. */
@@ -93,13 +93,13 @@ struct work {
     int64_t care_ns, keep_ns; /* when each is due */
 };
 
-/* Says once that Redis is away, and once that it is there. */
+/* Says once that Redis is unavailable, and once that it is there. */
 static void note_redis(struct channel *channel, int code, const struct blasd_err *err) {
-    bool away = code < 0;
-    if (away && !channel->away)
+    bool unavailable = code < 0;
+    if (unavailable && !channel->unavailable)
         blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
-    if (!away && channel->away) blasd_log(BLASD_LOG_INFO, "sending goes on");
-    channel->away = away;
+    if (!unavailable && channel->unavailable) blasd_log(BLASD_LOG_INFO, "sending goes on");
+    channel->unavailable = unavailable;
 }
 
 static int tell_round(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
@@ -108,12 +108,12 @@ static int tell_round(void *arg, const char *lane, const struct blasd_webhook_ou
     struct blasd_err err = {0};
     int given_up =
         blasd_webhooks_done(channel->queue, lane, channel->life_s, outcomes, count, &err);
-    bool away = given_up == -(int)BLASD_E_queue_unavailable;
-    note_redis(channel, away ? given_up : 0, &err);
+    bool unavailable = given_up == -(int)BLASD_E_queue_unavailable;
+    note_redis(channel, unavailable ? given_up : 0, &err);
     if (given_up > 0)
         blasd_log(BLASD_LOG_WARN, "%d %ss for %s were given up", given_up, channel->sender.noun,
                   lane);
-    if (away) return given_up;
+    if (unavailable) return given_up;
     if (given_up < 0) /* telling it again would be no use: the lane is given away once more */
         blasd_log(BLASD_LOG_ERROR, "what became of %ss was not taken: %s", channel->sender.noun,
                   err.detail);

@@ -1,12 +1,12 @@
 /* `blasd up`: the whole service on one machine. This file reads the command line and lays out what
  * is to run; supervisor.c runs it. */
 #include "base/log.h"
+#include "main/access.h"
 #include "main/ask_self.h"
 #include "main/blas_start.h"
 #include "main/blob_dir.h"
 #include "main/commands.h"
 #include "main/data_dir.h"
-#include "main/doors.h"
 #include "main/notice.h"
 #include "main/supervisor.h"
 
@@ -33,7 +33,7 @@ static const char usage[] =
     "                         in a power cut, though never when a process is killed\n"
     "  --loops N              event loops of the front end, each a thread\n"
     "  --blas PATH            workers compute with this library; see docs/devices.md "
-    "[BLASD_BLAS]\n" NOTICE_USAGE DOOR_USAGE
+    "[BLASD_BLAS]\n" NOTICE_USAGE ACCESS_USAGE
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
     "  --price TEXT           what a device's time and energy cost, as in\n"
@@ -58,7 +58,7 @@ struct unusable_devices {
 
 struct settings {
     struct common_options common;
-    struct door_options doors;
+    struct access_options access;
     struct notice_options notice;
     const char *listen, *data, *secrets;
     int workers, loops; /* 0: chosen here */
@@ -68,7 +68,7 @@ struct settings {
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
-    int taken = doors_take(&settings->doors, option, value);
+    int taken = access_take(&settings->access, option, value);
     if (taken != 1) return taken;
     if (notice_take(&settings->notice, option, value) == 0) return 0;
     switch (option) {
@@ -92,7 +92,7 @@ static int take_option(void *arg, int option, char *value) {
 /* 0, an exit status, or -1 after help was printed. */
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
-                                            DOOR_OPTIONS,
+                                            ACCESS_OPTIONS,
                                             NOTICE_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"data", required_argument, NULL, 'd'},
@@ -110,7 +110,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
     int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
     if (notice_check(&settings->notice) != 0) return option_wrong("up");
-    if (settings->doors.share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
+    if (settings->access.share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);
         return option_wrong("up");
@@ -171,7 +171,7 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
     if (settings->secrets != NULL) failed |= text_list_add(words, "--webhooks");
     if (settings->common.outgoing_hosts != NULL) failed |= text_list_add(words, "--puts");
-    failed |= doors_words(&settings->doors, words);
+    failed |= access_words(&settings->access, words);
     for (int i = 0; i < settings->unusable.count; i++)
         failed |=
             text_list_add(words, "--unusable") | text_list_add(words, settings->unusable.texts[i]);
@@ -254,7 +254,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct listeners listeners = {.count = 0};
     struct supervisor up = {.common = common,
                             .listeners = &listeners,
-                            .doors = &settings->doors,
+                            .access = &settings->access,
                             .notice = &settings->notice,
                             .delivers = common->outgoing_hosts != NULL};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
@@ -281,10 +281,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
     }
-    if (listeners_open(&listeners, settings->listen, loops, doors_closed(&settings->doors), err) !=
-        0)
+    if (listeners_open(&listeners, settings->listen, loops, access_closed(&settings->access),
+                       err) != 0)
         return status;
-    if (doors_check(&settings->doors, &listeners, err) != 0) goto done;
+    if (access_check(&settings->access, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs) mark = blob_dir_mark(blobs, dir);
     if (!own_redis) {
@@ -319,7 +319,7 @@ int blasd_cmd_up(int argc, char **argv) {
     struct data_dir dir;
     struct blasd_err err = {0};
     int status;
-    doors_init(&settings.doors);
+    access_init(&settings.access);
     status = parse(&settings, argc, argv);
     if (status == 0) {
         common_log(&settings.common, "blasd up");
@@ -331,6 +331,6 @@ int blasd_cmd_up(int argc, char **argv) {
         }
         if (err.code != BLASD_OK) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
     }
-    doors_release(&settings.doors);
+    access_release(&settings.access);
     return status < 0 ? BLASD_EXIT_OK : status;
 }

@@ -29,7 +29,7 @@ struct notice {
     pthread_t told; /* the thread that is to end */
     struct blasd_buf answer;
     struct curl_slist *headers; /* owned */
-    bool away;                  /* the address did not answer the last time, which was said */
+    bool unavailable;           /* the address did not answer the last time, which was said */
 };
 
 int notice_take(struct notice_options *options, int option, const char *value) {
@@ -118,10 +118,10 @@ static bool url_says(struct notice *notice) {
         fetch_token(notice);
         status = ask(notice, "GET", notice->options.url, notice->headers);
     }
-    if ((status == 0) != notice->away)
+    if ((status == 0) != notice->unavailable)
         blasd_log(BLASD_LOG_WARN, status == 0 ? "the address of --notice-url does not answer"
                                               : "the address of --notice-url answers again");
-    notice->away = status == 0;
+    notice->unavailable = status == 0;
     return status == 200 && (text == NULL || (notice->answer.len > 0 &&
                                               memmem(notice->answer.data, notice->answer.len, text,
                                                      strlen(text)) != NULL));

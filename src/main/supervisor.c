@@ -136,7 +136,7 @@ static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
         if (number == SIGCHLD) {
             reap_all(up);
             advance(up);
-        } else if (number == SIGHUP && doors_reread(up->doors)) {
+        } else if (number == SIGHUP && access_reread(up->access)) {
             child_signal(&up->api_child, SIGHUP);
         } else if (up->shutdown.told++ == 0) {
             blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
@@ -152,7 +152,7 @@ static void on_api_serving(struct child *child) {
     struct supervisor *up = child->arg;
     char url[LISTEN_URL];
     if (up->running || up->shutdown.begun) return;
-    listeners_url(up->listeners, up->doors->tls_cert != NULL, url);
+    listeners_url(up->listeners, up->access->tls_cert != NULL, url);
     up->running = true;
     printf("ready %s\n", url);
     fflush(stdout);

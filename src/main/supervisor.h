@@ -3,8 +3,8 @@
 #ifndef BLASD_MAIN_SUPERVISOR_H
 #define BLASD_MAIN_SUPERVISOR_H
 
+#include "main/access.h"
 #include "main/child.h"
-#include "main/doors.h"
 #include "main/listen.h"
 #include "main/notice.h"
 #include "main/options.h"
@@ -44,7 +44,7 @@ struct supervisor {
     struct private_redis *redis; /* NULL: it is somebody else's */
     struct listeners *listeners;
     const struct notice_options *notice;
-    const struct door_options *doors;
+    const struct access_options *access;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
     bool delivers;      /* somebody is to send webhooks and put outputs */

@@ -53,21 +53,25 @@ static int rank_of(const struct blasd_port *port) {
     return rank > port->max_rank ? port->max_rank : rank;
 }
 
-static void write_dims(struct json_out *out, const struct blasd_port *port) {
-    for (int i = rank_of(port); i > 0; i--) json_out_put(out, i > 1 ? "-1," : "-1");
-}
+/* How a document says what a port takes; %r: what kind of number. */
+struct port_words {
+    const char *kind, *dims;
+};
+static const struct port_words model_words = {"\"datatype\":\"%r\"", "shape"};
+static const struct port_words config_words = {"\"data_type\":\"TYPE_%r\"", "dims"};
 
 /* Those that are always there, or those that are not: a client that sends every input it is told
  * of, and asks for every output, must be right. */
 static void write_ports(struct json_out *out, const char *name, const struct blasd_port *ports,
-                        bool optional) {
+                        bool optional, const struct port_words *words) {
     const char *between = "";
     json_out_put(out, ",%s:[", name);
     for (; ports->name != NULL; ports++) {
         if (ports->optional != optional) continue;
-        json_out_put(out, "%r{\"name\":%s,\"datatype\":\"%r\",\"shape\":[", between, ports->name,
-                     datatypes[dtype_of(ports)]);
-        write_dims(out, ports);
+        json_out_put(out, "%r{\"name\":%s,", between, ports->name);
+        json_out_put(out, words->kind, datatypes[dtype_of(ports)]);
+        json_out_put(out, ",%s:[", words->dims);
+        for (int i = rank_of(ports); i > 0; i--) json_out_put(out, i > 1 ? "-1," : "-1");
         json_out_put(out, "]}");
         between = ",";
     }
@@ -80,27 +84,12 @@ int blasd_oip_model(const struct blasd_op *op, struct blasd_buf *buf) {
     json_out_put(&out,
                  "{\"name\":%s,\"versions\":[\"" BLASD_OIP_VERSION "\"],\"platform\":\"blasd\"",
                  op->name);
-    write_ports(&out, "inputs", op->inputs, false);
-    write_ports(&out, "outputs", op->outputs, false);
-    write_ports(&out, "optional_inputs", op->inputs, true);
-    write_ports(&out, "optional_outputs", op->outputs, true);
+    write_ports(&out, "inputs", op->inputs, false, &model_words);
+    write_ports(&out, "outputs", op->outputs, false, &model_words);
+    write_ports(&out, "optional_inputs", op->inputs, true, &model_words);
+    write_ports(&out, "optional_outputs", op->outputs, true, &model_words);
     json_out_put(&out, "}");
     return document_end(&out, before);
-}
-
-static void write_config_ports(struct json_out *out, const char *name,
-                               const struct blasd_port *ports) {
-    const char *between = "";
-    json_out_put(out, ",%s:[", name);
-    for (; ports->name != NULL; ports++) {
-        if (ports->optional) continue;
-        json_out_put(out, "%r{\"name\":%s,\"data_type\":\"TYPE_%r\",\"dims\":[", between,
-                     ports->name, datatypes[dtype_of(ports)]);
-        write_dims(out, ports);
-        json_out_put(out, "]}");
-        between = ",";
-    }
-    json_out_put(out, "]");
 }
 
 int blasd_oip_config(const struct blasd_op *op, struct blasd_buf *buf) {
@@ -112,8 +101,8 @@ int blasd_oip_config(const struct blasd_op *op, struct blasd_buf *buf) {
                  "{\"name\":%s,\"platform\":\"blasd\",\"backend\":\"blasd\",\"version_policy\":"
                  "{\"latest\":{\"num_versions\":1}},\"max_batch_size\":0",
                  op->name);
-    write_config_ports(&out, "input", op->inputs);
-    write_config_ports(&out, "output", op->outputs);
+    write_ports(&out, "input", op->inputs, false, &config_words);
+    write_ports(&out, "output", op->outputs, false, &config_words);
     json_out_put(&out, "}");
     return document_end(&out, before);
 }

@@ -25,10 +25,10 @@ struct blasd_fetcher {
     CURLM *multi;
     pthread_t thread;
     pthread_mutex_t lock;
-    struct blasd_fetch *come, **last; /* under the lock: in the order of their coming */
-    bool stop;                        /* under the lock */
-    struct blasd_fetch *first;        /* the thread's own: what came, and is not done */
-    int active;                       /* those with a transfer */
+    struct blasd_list come;  /* under the lock: in the order of their coming */
+    bool stop;               /* under the lock */
+    struct blasd_list under; /* the thread's own: what came, and is not done */
+    int active;              /* those with a transfer */
 };
 
 /* --- the answer --- */
@@ -280,8 +280,10 @@ static bool has_room(const struct blasd_fetcher *fetcher, const struct blasd_fet
     int most = (int)fetcher->limits->url_transfers, own = 0;
     if (fetcher->active >= most) return false;
     if (fetch->tenant[0] == '\0') return true;
-    for (const struct blasd_fetch *one = fetcher->first; one != NULL; one = one->next)
+    BLASD_LIST_EACH(node, &fetcher->under) {
+        const struct blasd_fetch *one = blasd_container_of(node, struct blasd_fetch, node);
         own += one->curl != NULL && strcmp(one->tenant, fetch->tenant) == 0;
+    }
     return own < (most + 3) / 4;
 }
 
@@ -298,32 +300,28 @@ static void give_up(struct blasd_fetch *fetch, int64_t now, bool stop) {
 /* Ends and begins what is due; how long nothing else is. */
 static int look(struct blasd_fetcher *fetcher, bool stop) {
     int64_t now = blasd_clock_ns();
-    for (struct blasd_fetch **at = &fetcher->first; *at != NULL;) {
-        struct blasd_fetch *fetch = *at;
+    BLASD_LIST_EACH(node, &fetcher->under) {
+        struct blasd_fetch *fetch = blasd_container_of(node, struct blasd_fetch, node);
         give_up(fetch, now, stop);
         if (fetch->err.code == BLASD_OK && !is_whole(fetch) && fetch->curl == NULL &&
             now >= fetch->again_ns && has_room(fetcher, fetch))
             begin(fetch);
-        if (fetch->err.code == BLASD_OK && !is_whole(fetch)) {
-            at = &fetch->next;
-            continue;
-        }
+        if (fetch->err.code == BLASD_OK && !is_whole(fetch)) continue;
         tear_down(fetch);
-        *at = fetch->next;
+        blasd_list_remove(node);
         fetch->done(fetch, fetch->err.code == BLASD_OK ? NULL : &fetch->err);
     }
-    return fetcher->first == NULL ? 60000 : LOOK_MS;
+    return blasd_list_empty(&fetcher->under) ? 60000 : LOOK_MS;
 }
 
 /* Takes what came, behind what there is; true at the end. */
 static bool take(struct blasd_fetcher *fetcher) {
-    struct blasd_fetch **end = &fetcher->first;
     bool stop;
-    while (*end != NULL) end = &(*end)->next;
     pthread_mutex_lock(&fetcher->lock);
-    *end = fetcher->come;
-    fetcher->come = NULL;
-    fetcher->last = &fetcher->come;
+    BLASD_LIST_EACH(node, &fetcher->come) {
+        blasd_list_remove(node);
+        blasd_list_append(&fetcher->under, node);
+    }
     stop = fetcher->stop;
     pthread_mutex_unlock(&fetcher->lock);
     return stop;
@@ -355,11 +353,9 @@ static void *run(void *arg) {
 
 void blasd_fetch_begin(struct blasd_fetcher *fetcher, struct blasd_fetch *fetch) {
     fetch->fetcher = fetcher;
-    fetch->next = NULL;
     fetch->until_ns = blasd_clock_ns() + (int64_t)fetcher->limits->url_s * 1000 * BLASD_MS;
     pthread_mutex_lock(&fetcher->lock);
-    *fetcher->last = fetch;
-    fetcher->last = &fetch->next;
+    blasd_list_append(&fetcher->come, &fetch->node);
     pthread_mutex_unlock(&fetcher->lock);
     curl_multi_wakeup(fetcher->multi);
 }
@@ -381,7 +377,8 @@ int blasd_fetcher_start(const struct blasd_outgoing *outgoing, const struct blas
     }
     fetcher->outgoing = outgoing;
     fetcher->limits = limits;
-    fetcher->last = &fetcher->come;
+    blasd_list_init(&fetcher->come);
+    blasd_list_init(&fetcher->under);
     pthread_mutex_init(&fetcher->lock, NULL);
     if (pthread_create(&fetcher->thread, NULL, run, fetcher) != 0) {
         curl_multi_cleanup(fetcher->multi);

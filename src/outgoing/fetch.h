@@ -7,6 +7,7 @@
 #define BLASD_OUTGOING_FETCH_H
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "core/principal.h"
 #include "outgoing/outgoing.h"
 
@@ -32,7 +33,7 @@ struct blasd_fetch {
     _Atomic bool unwanted; /* set by anybody, at any time: it ends soon */
 
     /* the fetcher's own */
-    struct blasd_fetch *next;
+    struct blasd_list node; /* in what came, or what is not done */
     struct blasd_fetcher *fetcher;
     CURL *curl; /* NULL: no transfer is under way */
     struct curl_slist *headers;

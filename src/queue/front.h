@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/container.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "queue/front_queue.h"
 #include "queue/queue_link.h"
@@ -35,12 +35,12 @@ typedef void (*front_reply_fn)(struct front_call *call, const redisReply *reply,
 
 /* Embedded as the first member of what each kind of call needs beside it. */
 struct front_call {
-    struct front_call *next, *prev;
-    struct front_list *list; /* the one it is in, or NULL */
+    struct blasd_list node; /* in one of the lists below */
     struct blasd_front_queue *queue;
-    struct front_lane *lane;  /* the connection that it takes */
-    struct blasd_buf command; /* owned */
-    size_t start;             /* where in `command` the command begins, once it is complete */
+    struct front_connection *connection; /* the connection that it takes */
+    struct blasd_buf command;            /* owned */
+    size_t start;   /* where in `command` the command begins, once it is complete */
+    size_t counted; /* its bytes in calls.held_bytes */
     int args;
     bool broken;       /* memory ran out while it was built */
     int tries_left;    /* times it may be sent again after its connection was lost */
@@ -55,9 +55,9 @@ struct front_call {
     void (*release)(struct front_call *call); /* frees what the kind owns; may be NULL */
 };
 
-struct front_list {
-    struct front_call *head, *tail;
-};
+/* What is said where memory has run out, and of an answer that no function of ours gives. */
+void front_no_memory(struct blasd_err *err);
+void front_unknown_answer(struct blasd_err *err);
 
 /* New calls of `size` bytes, zeroed, of which struct front_call is the first part; NULL where
  * memory has run out. */
@@ -84,6 +84,7 @@ void front_call_free(struct front_call *call);
 void front_calls_answer(struct blasd_front_queue *queue);
 void front_calls_pump(struct blasd_front_queue *queue);
 void front_calls_expire(struct blasd_front_queue *queue);
+void front_calls_init(struct blasd_front_queue *queue);
 void front_calls_free(struct blasd_front_queue *queue);
 /* When the first waiting call is to be given up; INT64_MAX: none. */
 int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
@@ -129,9 +130,9 @@ struct front_entries {
 };
 
 /* A connection, and its calls by how far they are. */
-struct front_lane {
+struct front_connection {
     struct blasd_async_link link;
-    struct front_list again, waiting, flight;
+    struct blasd_list again, waiting, flight;
     int64_t heard_ns; /* the last reply */
 };
 
@@ -140,8 +141,8 @@ struct front_lane {
  * ahead of the file, and a Redis that is killed there forgets what it has acknowledged. Long
  * replies leave some over, so they have a connection without promises. */
 struct front_calls {
-    struct front_lane commands, reads;
-    struct front_list held, answered;
+    struct front_connection commands, reads;
+    struct blasd_list held, answered;
     uint64_t held_bytes;  /* of the commands of all calls */
     uint64_t seq;         /* of the last call of submit that was sent */
     uint64_t asked, told; /* questions to the replicas that were sent, and that have ended */
@@ -151,8 +152,8 @@ struct front_calls {
 
 /* One list is made at a time, of the tenants that wait for one in turns. */
 struct front_listings {
-    char last[BLASD_TENANT_MAX];          /* whose was made last */
-    struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
+    char last[BLASD_TENANT_MAX]; /* whose was made last */
+    struct blasd_list waiting;   /* calls, owned: asked for while another list is made */
     bool listing;
     int64_t listed_ns; /* when that was asked for */
     struct blasd_timer list_timer;
@@ -240,7 +241,6 @@ static inline struct blasd_id_key front_id_key(const struct blasd_front_queue *q
 
 /* front_read.c: a fire of list_timer, and what is there at the end. */
 void front_lists_next(struct blasd_timer *timer);
-void front_lists_free(struct blasd_front_queue *queue);
 
 /* front_submit.c */
 void front_batch_close(struct blasd_front_queue *queue);

@@ -22,37 +22,29 @@
 
 #define TICK_APART (5 * BLASD_MS) /* between ticks for deadlines */
 
-static void list_add(struct front_list *list, struct front_call *call) {
-    call->list = list;
-    call->next = NULL;
-    call->prev = list->tail;
-    if (list->tail != NULL)
-        list->tail->next = call;
-    else
-        list->head = call;
-    list->tail = call;
+void front_no_memory(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
 }
 
-static void list_remove(struct front_call *call) {
-    struct front_list *list = call->list;
-    if (list == NULL) return;
-    if (call->prev != NULL)
-        call->prev->next = call->next;
-    else
-        list->head = call->next;
-    if (call->next != NULL)
-        call->next->prev = call->prev;
-    else
-        list->tail = call->prev;
-    call->list = NULL;
-    call->next = call->prev = NULL;
+void front_unknown_answer(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_internal_error, "", "the queue's answer is not of a known form");
+}
+
+static struct front_call *first(const struct blasd_list *list) {
+    return blasd_list_empty(list) ? NULL : blasd_container_of(list->next, struct front_call, node);
+}
+
+static void move(struct front_call *call, struct blasd_list *to) {
+    blasd_list_remove(&call->node);
+    blasd_list_append(to, &call->node);
 }
 
 void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_fn reply) {
     struct front_call *call = calloc(1, size);
     if (call == NULL) return NULL;
+    blasd_list_init(&call->node);
     call->queue = queue;
-    call->lane = &queue->calls.commands;
+    call->connection = &queue->calls.commands;
     call->reply = reply;
     call->tries_left = 1;
     blasd_buf_init(&call->command, COMMAND_MAX);
@@ -61,7 +53,7 @@ void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_f
 }
 
 void front_call_reads(struct front_call *call) {
-    call->lane = &call->queue->calls.reads;
+    call->connection = &call->queue->calls.reads;
 }
 
 void front_call_arg2(struct front_call *call, const void *bytes, size_t len, const void *more,
@@ -113,7 +105,7 @@ void front_call_send(struct front_call *call) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_err err;
     if (call->broken) {
-        blasd_fail(&err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
+        front_no_memory(&err);
         front_call_answer_later(call, &err);
         return;
     }
@@ -124,23 +116,23 @@ void front_call_send(struct front_call *call) {
         return;
     }
     complete(call);
-    queue->calls.held_bytes += call->command.len;
+    call->counted = call->command.len;
+    queue->calls.held_bytes += call->counted;
     call->until_ns = blasd_clock_ns() + CALL_KEPT;
-    list_add(&call->lane->waiting, call);
+    move(call, &call->connection->waiting);
 }
 
 void front_call_answer_later(struct front_call *call, const struct blasd_err *err) {
-    blasd_buf_release(&call->command); /* was not counted in held_bytes */
+    blasd_buf_release(&call->command);
     call->start = 0;
     call->err.code = BLASD_OK;
     if (err != NULL) call->err = *err;
-    list_add(&call->queue->calls.answered, call);
+    move(call, &call->queue->calls.answered);
 }
 
 void front_call_free(struct front_call *call) {
-    if (call->list != NULL && call->list != &call->queue->calls.answered)
-        call->queue->calls.held_bytes -= call->command.len;
-    list_remove(call);
+    call->queue->calls.held_bytes -= call->counted;
+    blasd_list_remove(&call->node);
     if (call->release != NULL) call->release(call);
     freeReplyObject(call->held);
     blasd_buf_release(&call->command);
@@ -154,12 +146,12 @@ static void answer(struct front_call *call, const redisReply *reply, const struc
 }
 
 void front_calls_answer(struct blasd_front_queue *queue) {
-    struct front_call *last = queue->calls.answered.tail;
+    const struct blasd_list *last = queue->calls.answered.prev;
     struct front_call *call;
-    bool end = last == NULL;
-    while (!end && (call = queue->calls.answered.head) != NULL) {
+    bool end = false;
+    while (!end && (call = first(&queue->calls.answered)) != NULL) {
         struct blasd_err err = call->err;
-        end = call == last; /* what the callbacks add comes with the next turn */
+        end = &call->node == last; /* what the callbacks add comes with the next turn */
         answer(call, NULL, err.code == BLASD_OK ? NULL : &err);
     }
 }
@@ -189,8 +181,7 @@ static void lose(struct front_call *call) {
     if (call->tries_left > 0) {
         call->tries_left--;
         call->until_ns = blasd_clock_ns() + CALL_KEPT;
-        list_remove(call);
-        list_add(&call->lane->again, call); /* connections lose calls in their order */
+        move(call, &call->connection->again); /* connections lose calls in their order */
         return;
     }
     unavailable(queue, &err);
@@ -201,7 +192,7 @@ static void lose(struct front_call *call) {
  * behind a later one for one that it knows. */
 static void held_lost(struct blasd_front_queue *queue) {
     struct front_call *call;
-    while ((call = queue->calls.held.head) != NULL) {
+    while ((call = first(&queue->calls.held)) != NULL) {
         freeReplyObject(call->held);
         call->held = NULL;
         lose(call);
@@ -210,7 +201,7 @@ static void held_lost(struct blasd_front_queue *queue) {
 
 /* The connection went while the call was on it: whether Redis did it is not known. */
 static void call_lost(struct front_call *call) {
-    if (call->lane == &call->queue->calls.commands) held_lost(call->queue);
+    if (call->connection == &call->queue->calls.commands) held_lost(call->queue);
     lose(call);
 }
 
@@ -226,8 +217,7 @@ static void hold(struct front_call *call, redisReply *reply) {
     }
     *call->held = *reply;
     *reply = (redisReply){.type = REDIS_REPLY_NIL};
-    list_remove(call);
-    list_add(&call->queue->calls.held, call);
+    move(call, &call->queue->calls.held);
 }
 
 static bool replicas_have_it(struct blasd_front_queue *queue, const redisReply *r,
@@ -259,7 +249,7 @@ static void handle_replicas(redisAsyncContext *ac, void *reply, void *arg) {
     queue->calls.commands.heard_ns = blasd_clock_ns();
     bool good = replicas_have_it(queue, reply, &err);
     if (!good) front_refused(queue, &err);
-    while ((call = queue->calls.held.head) != NULL && call->asked <= queue->calls.told)
+    while ((call = first(&queue->calls.held)) != NULL && call->asked <= queue->calls.told)
         answer(call, good ? call->held : NULL, good ? NULL : &err);
 }
 
@@ -300,10 +290,10 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         call_lost(call);
         return;
     }
-    call->lane->heard_ns = blasd_clock_ns();
+    call->connection->heard_ns = blasd_clock_ns();
     if (queue->hooks.trips != NULL)
         blasd_histogram_add(queue->hooks.trips, blasd_bounds_us,
-                            (call->lane->heard_ns - call->sent_ns) / 1000);
+                            (call->connection->heard_ns - call->sent_ns) / 1000);
     if (r->type != REDIS_REPLY_ERROR) {
         if (call->acknowledges && queue->rules.replicas > 0)
             hold(call, reply);
@@ -331,20 +321,20 @@ static void set_seq(struct front_call *call) {
 }
 
 /* Sends from one list until the write buffer holds enough. Returns the bytes sent, or 0. */
-static size_t send_some(struct front_lane *lane, struct front_list *list, size_t room) {
+static size_t send_some(struct front_connection *connection, const struct blasd_list *list,
+                        size_t room) {
+    struct front_call *call;
     size_t sent = 0;
-    while (list->head != NULL && sent < room) {
-        struct front_call *call = list->head;
+    while (sent < room && (call = first(list)) != NULL) {
         struct front_calls *calls = &call->queue->calls;
         size_t len = call->command.len - call->start;
         set_seq(call);
-        if (blasd_async_link_send(&lane->link, call->command.data + call->start, len, handle_reply,
-                                  call) != 0)
+        if (blasd_async_link_send(&connection->link, call->command.data + call->start, len,
+                                  handle_reply, call) != 0)
             break;
-        list_remove(call);
         call->sent_ns = blasd_clock_ns();
-        if (lane->flight.head == NULL) lane->heard_ns = call->sent_ns;
-        list_add(&lane->flight, call);
+        if (blasd_list_empty(&connection->flight)) connection->heard_ns = call->sent_ns;
+        move(call, &connection->flight);
         if (call->acknowledges && call->queue->rules.replicas > 0) {
             call->asked = calls->asked + 1;
             calls->to_ask = true;
@@ -354,16 +344,16 @@ static size_t send_some(struct front_lane *lane, struct front_list *list, size_t
     return sent;
 }
 
-static void pump(struct blasd_front_queue *queue, struct front_lane *lane) {
-    while (queue->standing.ready && blasd_async_link_flush(&lane->link)) {
-        size_t sent = send_some(lane, &lane->again, WRITE_AHEAD);
-        if (lane->again.head == NULL && sent < WRITE_AHEAD)
-            sent += send_some(lane, &lane->waiting, WRITE_AHEAD - sent);
+static void pump(struct blasd_front_queue *queue, struct front_connection *connection) {
+    while (queue->standing.ready && blasd_async_link_flush(&connection->link)) {
+        size_t sent = send_some(connection, &connection->again, WRITE_AHEAD);
+        if (blasd_list_empty(&connection->again) && sent < WRITE_AHEAD)
+            sent += send_some(connection, &connection->waiting, WRITE_AHEAD - sent);
         if (sent == 0) break;
         ask_replicas(queue);
     }
     /* before it is ready the handshake's own commands are there to be written */
-    if (!queue->standing.ready) (void)blasd_async_link_flush(&lane->link);
+    if (!queue->standing.ready) (void)blasd_async_link_flush(&connection->link);
 }
 
 void front_calls_pump(struct blasd_front_queue *queue) {
@@ -371,14 +361,14 @@ void front_calls_pump(struct blasd_front_queue *queue) {
     pump(queue, &queue->calls.reads);
 }
 
-static void expire_list(struct blasd_front_queue *queue, struct front_list *list, int64_t now) {
-    struct front_call *next;
+static void expire_list(struct blasd_front_queue *queue, const struct blasd_list *list,
+                        int64_t now) {
+    struct front_call *call;
     struct blasd_err err;
-    for (struct front_call *call = list->head; call != NULL; call = next) {
-        if (call->until_ns > now) break; /* the rest came later */
+    /* the rest came later */
+    while ((call = first(list)) != NULL && call->until_ns <= now) {
         unavailable(queue, &err);
         answer(call, NULL, &err);
-        next = list->head; /* the callback may have done anything */
     }
 }
 
@@ -391,34 +381,51 @@ void front_calls_expire(struct blasd_front_queue *queue) {
     expire_list(queue, &calls->reads.waiting, now);
 }
 
-static int64_t list_next_ns(const struct front_list *list) {
-    return list->head == NULL ? INT64_MAX : list->head->until_ns;
+static int64_t list_next_ns(const struct blasd_list *list) {
+    const struct front_call *call = first(list);
+    return call == NULL ? INT64_MAX : call->until_ns;
 }
 
-static int64_t lane_next_ns(const struct front_lane *lane) {
-    int64_t again = list_next_ns(&lane->again), waiting = list_next_ns(&lane->waiting);
+static int64_t connection_next_ns(const struct front_connection *connection) {
+    int64_t again = list_next_ns(&connection->again), waiting = list_next_ns(&connection->waiting);
     return again < waiting ? again : waiting;
 }
 
 int64_t front_calls_next_ns(const struct blasd_front_queue *queue) {
-    int64_t commands = lane_next_ns(&queue->calls.commands),
-            reads = lane_next_ns(&queue->calls.reads);
+    int64_t commands = connection_next_ns(&queue->calls.commands),
+            reads = connection_next_ns(&queue->calls.reads);
     return commands < reads ? commands : reads;
 }
 
-static void list_free(struct front_list *list) {
-    while (list->head != NULL) front_call_free(list->head);
+static void list_free(const struct blasd_list *list) {
+    struct front_call *call;
+    while ((call = first(list)) != NULL) front_call_free(call);
 }
 
-static void lane_free(struct front_lane *lane) {
-    list_free(&lane->again);
-    list_free(&lane->waiting);
-    list_free(&lane->flight);
+static void connection_init(struct front_connection *connection) {
+    blasd_list_init(&connection->again);
+    blasd_list_init(&connection->waiting);
+    blasd_list_init(&connection->flight);
+}
+
+void front_calls_init(struct blasd_front_queue *queue) {
+    connection_init(&queue->calls.commands);
+    connection_init(&queue->calls.reads);
+    blasd_list_init(&queue->calls.held);
+    blasd_list_init(&queue->calls.answered);
+    blasd_list_init(&queue->listings.waiting);
+}
+
+static void connection_free(struct front_connection *connection) {
+    list_free(&connection->again);
+    list_free(&connection->waiting);
+    list_free(&connection->flight);
 }
 
 void front_calls_free(struct blasd_front_queue *queue) {
-    lane_free(&queue->calls.commands);
-    lane_free(&queue->calls.reads);
+    connection_free(&queue->calls.commands);
+    connection_free(&queue->calls.reads);
     list_free(&queue->calls.held);
     list_free(&queue->calls.answered);
+    list_free(&queue->listings.waiting);
 }

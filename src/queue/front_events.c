@@ -10,7 +10,7 @@
 
 #define HEAD_MOST 256 /* bytes of "TENANT SKIPPED WORKER\n" */
 
-static void tell_record_frames(struct blasd_front_queue *queue, struct blasd_told *told,
+static void tell_record_frames(struct blasd_front_queue *queue, struct blasd_queue_event *told,
                                const char *bytes, size_t len) {
     told->first = true;
     while (len >= BLASD_RECORD_FRAME_HEAD) {
@@ -18,7 +18,7 @@ static void tell_record_frames(struct blasd_front_queue *queue, struct blasd_tol
         if (record_len > len - BLASD_RECORD_FRAME_HEAD) return;
         told->record = bytes + BLASD_RECORD_FRAME_HEAD;
         told->len = record_len;
-        queue->hooks.on_told(queue->hooks.arg, told);
+        queue->hooks.on_event(queue->hooks.arg, told);
         told->first = false;
         bytes += BLASD_RECORD_FRAME_HEAD + record_len;
         len -= BLASD_RECORD_FRAME_HEAD + record_len;
@@ -28,7 +28,7 @@ static void tell_record_frames(struct blasd_front_queue *queue, struct blasd_tol
 static void tell(struct blasd_front_queue *queue, const char *bytes, size_t len) {
     const char *end = memchr(bytes, '\n', len < HEAD_MOST ? len : HEAD_MOST);
     char head[HEAD_MOST + 1], worker[HEAD_MOST + 1];
-    struct blasd_told told = {.worker = worker};
+    struct blasd_queue_event told = {.worker = worker};
     unsigned long long skipped;
     if (end == NULL) return;
     memcpy(head, bytes, (size_t)(end - bytes));
@@ -37,7 +37,7 @@ static void tell(struct blasd_front_queue *queue, const char *bytes, size_t len)
     if (strcmp(worker, "-") == 0) told.worker = NULL;
     told.jobs = (uint64_t)skipped;
     if (skipped > 0) {
-        queue->hooks.on_told(queue->hooks.arg, &told);
+        queue->hooks.on_event(queue->hooks.arg, &told);
         return;
     }
     len -= (size_t)(end + 1 - bytes);
@@ -55,8 +55,8 @@ static void handle_event(redisAsyncContext *ac, void *reply, void *arg) {
     (void)ac;
     if (queue->closing || r == NULL || r->type != REDIS_REPLY_ARRAY || r->elements != 3) return;
     if (strcmp(r->element[0]->str, "subscribe") == 0) {
-        const struct blasd_told begins = {.record = NULL};
-        queue->hooks.on_told(queue->hooks.arg, &begins);
+        const struct blasd_queue_event begins = {.record = NULL};
+        queue->hooks.on_event(queue->hooks.arg, &begins);
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
                r->element[2]->type == REDIS_REPLY_STRING && queue->standing.hearing) {
         tell(queue, r->element[2]->str, r->element[2]->len);
@@ -71,7 +71,7 @@ void front_events_subscribe(struct blasd_front_queue *queue, const char *command
     blasd_async_link_send_args(&queue->replies, 2, args, lens, handle_event, queue);
 }
 
-void blasd_front_queue_hear(struct blasd_front_queue *queue, bool wanted) {
+void blasd_front_queue_subscribe(struct blasd_front_queue *queue, bool wanted) {
     if (queue->standing.hearing == wanted) return;
     queue->standing.hearing = wanted;
     if (queue->standing.subscribed)

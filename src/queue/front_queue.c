@@ -351,14 +351,14 @@ static bool handshake_stuck(const struct blasd_async_link *link, bool done, int6
 
 /* Drops connections that say nothing: Redis may have stopped, or the network may have gone. */
 static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
-    struct front_lane *commands = &queue->calls.commands, *reads = &queue->calls.reads;
-    bool asked = commands->flight.head != NULL || queue->calls.held.head != NULL;
+    struct front_connection *commands = &queue->calls.commands, *reads = &queue->calls.reads;
+    bool asked = !blasd_list_empty(&commands->flight) || !blasd_list_empty(&queue->calls.held);
     if ((asked && now - commands->heard_ns > SILENCE_MAX) ||
         handshake_stuck(&queue->calls.commands.link, queue->standing.ready, now)) {
         trouble(queue, "Redis does not answer");
         blasd_async_link_drop(&queue->calls.commands.link, "Redis does not answer");
     }
-    if (reads->flight.head != NULL && now - reads->heard_ns > SILENCE_MAX)
+    if (!blasd_list_empty(&reads->flight) && now - reads->heard_ns > SILENCE_MAX)
         blasd_async_link_drop(&reads->link, "Redis does not answer");
     if (handshake_stuck(&queue->replies, queue->standing.subscribed, now))
         blasd_async_link_drop(&queue->replies, "Redis does not answer");
@@ -425,6 +425,7 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     *ret = NULL;
     if (queue == NULL) return blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
     result = front_init(queue, options, err);
+    front_calls_init(queue);
     front_entries_init(&queue->entries, options->limits->claim_jobs);
     queue->slices.segments = blasd_segments_new(options->store);
     queue->slices.views = blasd_views_new(options->store);
@@ -444,7 +445,6 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     queue->ticks.deadline_timer.fire = deadline_fire;
     queue->calls.expire_timer.fire = expire_fire;
     queue->listings.list_timer.fire = front_lists_next;
-    queue->listings.lists_end = &queue->listings.lists;
     queue->replies = (struct blasd_async_link){.loop = loop,
                                                .address = &queue->address,
                                                .on_up = replies_up,
@@ -475,7 +475,6 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     blasd_async_link_close(&queue->replies);
     front_batch_free(queue);
     front_asking_free(queue);
-    front_lists_free(queue);
     front_calls_free(queue);
     front_waiters_free(queue);
     blasd_segments_free(queue->slices.segments);
@@ -496,9 +495,10 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_calls_expire(queue);
     front_calls_pump(queue);
     (void)blasd_async_link_flush(&queue->replies);
-    next = queue->calls.answered.head != NULL || queue->batch != NULL || queue->asking != NULL
-               ? 0
-               : front_calls_next_ns(queue);
+    next =
+        !blasd_list_empty(&queue->calls.answered) || queue->batch != NULL || queue->asking != NULL
+            ? 0
+            : front_calls_next_ns(queue);
     if (next == INT64_MAX)
         blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
     else if (queue->calls.expire_timer.slot == 0 || queue->calls.expire_timer.at_ns != next)

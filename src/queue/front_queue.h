@@ -104,9 +104,9 @@ typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char
  * record_expired. */
 typedef void (*blasd_blob_fn)(void *arg, const struct blasd_err *err, struct blasd_blob *blob);
 
-/* What blasd_front_queue_hear has told of; borrowed during the call. Without tenant: from now on
- * everything is told, and what came before may have been lost. */
-struct blasd_told {
+/* What blasd_front_queue_subscribe has told of; borrowed during the call. Without tenant: from now
+ * on everything is told, and what came before may have been lost. */
+struct blasd_queue_event {
     char tenant[BLASD_TENANT_MAX]; /* whose jobs */
     const char *worker; /* it has begun `jobs` as one batch; NULL: it is not about that */
     uint64_t jobs;      /* that were told at once; where there is no record: or not told,
@@ -120,8 +120,8 @@ struct blasd_front_queue_hooks {
     /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
      * by no worker and no request; each comes to one front end. May be NULL. */
     void (*on_unseen)(void *arg, const char *line, size_t len);
-    /* May be NULL where blasd_front_queue_hear is not called. */
-    void (*on_told)(void *arg, const struct blasd_told *told);
+    /* May be NULL where blasd_front_queue_subscribe is not called. */
+    void (*on_event)(void *arg, const struct blasd_queue_event *told);
     struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
     void *arg;
 };
@@ -212,24 +212,32 @@ struct blasd_list_query {
 void blasd_front_queue_list(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_list_query *query, blasd_list_fn done, void *arg);
-/* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
- * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
-void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
-/* The same with "own":{CLASS:jobs of this tenant that are queued or claimed,…}. */
-void blasd_front_queue_stats_of(struct blasd_front_queue *queue,
-                                const struct blasd_principal *principal, blasd_text_fn done,
-                                void *arg);
-/* The same with what only GET /metrics asks for: how long what waits has waited, what workers count
- * (worker/phases.h), and, where `tenants`, what each tenant has. */
-void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
+/* Which figures of a queue. */
+enum blasd_figures {
+    /* {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},"workers":{NAME:INFO,…},
+     * "queue":{…counts by class and priority…}}; where a tenant is named with "own":{CLASS:its jobs
+     * that are queued or claimed,…} */
+    BLASD_FIGURES_STATS,
+    /* the same with what only GET /metrics asks for: how long what waits has waited, and what
+     * workers count (worker/phases.h); */
+    BLASD_FIGURES_METRICS,
+    BLASD_FIGURES_TENANTS, /* and with what each tenant has */
+    /* {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these days since
+     * 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "" */
+    BLASD_FIGURES_USAGE,
+};
+struct blasd_figures_query {
+    enum blasd_figures of;
+    const char *tenant; /* NULL: of none */
+    int64_t from_day, to_day;
+};
+/* They come as a JSON object. */
+void blasd_front_queue_figures(struct blasd_front_queue *queue,
+                               const struct blasd_figures_query *query, blasd_text_fn done,
                                void *arg);
-/* A JSON object {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these
- * days since 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "". */
-void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
-                             int64_t to_day, blasd_text_fn done, void *arg);
-/* From now on on_told comes with what becomes of jobs of all tenants, wherever they were submitted;
- * or no longer. */
-void blasd_front_queue_hear(struct blasd_front_queue *queue, bool wanted);
+/* From now on on_event comes with what becomes of jobs of all tenants, wherever they were
+ * submitted; or no longer. */
+void blasd_front_queue_subscribe(struct blasd_front_queue *queue, bool wanted);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);

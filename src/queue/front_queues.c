@@ -121,8 +121,8 @@ const struct blasd_queue_view *blasd_front_queues_view(struct blasd_front_queues
     return sum;
 }
 
-void blasd_front_queues_hear(struct blasd_front_queues *all, bool wanted) {
-    for (int i = 0; i < all->count; i++) blasd_front_queue_hear(all->of[i], wanted);
+void blasd_front_queues_subscribe(struct blasd_front_queues *all, bool wanted) {
+    for (int i = 0; i < all->count; i++) blasd_front_queue_subscribe(all->of[i], wanted);
 }
 
 void blasd_front_queues_tag(const struct blasd_front_queues *all,

@@ -56,7 +56,7 @@ const struct blasd_queue_view *blasd_front_queues_view(struct blasd_front_queues
 /* The calls of front_queue.h of the same names, for all queues. Of several: a page has a part from
  * each of them, newest first; figures are added up over those that answer; use (and lists) are told
  * whole or not at all. What a list is asked with stays until the answer. */
-void blasd_front_queues_hear(struct blasd_front_queues *all, bool wanted);
+void blasd_front_queues_subscribe(struct blasd_front_queues *all, bool wanted);
 void blasd_front_queues_tag(const struct blasd_front_queues *all,
                             const struct blasd_principal *principal,
                             char tag[BLASD_TENANT_TAG + 1]);
@@ -66,13 +66,8 @@ void blasd_front_queues_list(struct blasd_front_queues *all,
 void blasd_front_queues_tensor_list(struct blasd_front_queues *all,
                                     const struct blasd_principal *principal, int limit,
                                     const char *cursor, blasd_tensors_fn done, void *arg);
-void blasd_front_queues_stats(struct blasd_front_queues *all, blasd_text_fn done, void *arg);
-void blasd_front_queues_stats_of(struct blasd_front_queues *all,
-                                 const struct blasd_principal *principal, blasd_text_fn done,
-                                 void *arg);
-void blasd_front_queues_figures(struct blasd_front_queues *all, bool tenants, blasd_text_fn done,
+void blasd_front_queues_figures(struct blasd_front_queues *all,
+                                const struct blasd_figures_query *query, blasd_text_fn done,
                                 void *arg);
-void blasd_front_queues_usage(struct blasd_front_queues *all, const char *tenant, int64_t from_day,
-                              int64_t to_day, blasd_text_fn done, void *arg);
 
 #endif

@@ -18,19 +18,11 @@ struct record_call {
     char id[BLASD_ID_LEN + 1];
 };
 
-static void unknown_answer(struct blasd_err *err) {
-    blasd_fail(err, BLASD_E_internal_error, "", "the queue's answer is not of a known form");
-}
-
-static void no_memory(struct blasd_err *err) {
-    blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
-}
-
 /* NULL and `err` where memory has run out. */
 static void *new_call(struct blasd_front_queue *queue, size_t size, front_reply_fn reply,
                       struct blasd_err *err) {
     void *call = front_call_new(queue, size, reply);
-    if (call == NULL) no_memory(err);
+    if (call == NULL) front_no_memory(err);
     return call;
 }
 
@@ -76,7 +68,7 @@ static void record_reply(struct front_call *call, const redisReply *reply,
             blasd_fail(&own, BLASD_E_record_expired, "id", "the record of job %s has expired",
                        c->id);
         else
-            unknown_answer(&own);
+            front_unknown_answer(&own);
         c->done(c->arg, &own, NULL, 0);
     }
 }
@@ -150,8 +142,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 #define LIST_APART_MAX (100 * BLASD_MS)
 
 struct list_call {
-    struct front_call call;
-    struct list_call *next;
+    struct front_call call; /* its node: in listings.waiting */
     char tenant[BLASD_TENANT_MAX];
     blasd_list_fn done;
     void *arg;
@@ -174,23 +165,15 @@ static bool comes_before(const struct list_call *a, const struct list_call *b, c
 void front_lists_next(struct blasd_timer *timer) {
     struct blasd_front_queue *queue =
         blasd_container_of(timer, struct blasd_front_queue, listings.list_timer);
-    struct list_call **best = &queue->listings.lists, *c;
-    if (*best == NULL || queue->listings.listing) return;
-    for (struct list_call **at = best; *at != NULL; at = &(*at)->next)
-        if (comes_before(*at, *best, queue->listings.last)) best = at;
-    c = *best;
-    *best = c->next;
-    if (c->next == NULL) queue->listings.lists_end = best;
-    list_send(c);
-}
-
-void front_lists_free(struct blasd_front_queue *queue) {
-    struct list_call *next;
-    for (struct list_call *c = queue->listings.lists; c != NULL; c = next) {
-        next = c->next;
-        front_call_free(&c->call);
+    struct list_call *best = NULL;
+    if (queue->listings.listing) return;
+    BLASD_LIST_EACH(node, &queue->listings.waiting) {
+        struct list_call *c = blasd_container_of(node, struct list_call, call.node);
+        if (best == NULL || comes_before(c, best, queue->listings.last)) best = c;
     }
-    queue->listings.lists = NULL;
+    if (best == NULL) return;
+    blasd_list_remove(&best->call.node);
+    list_send(best);
 }
 
 static void list_made(struct blasd_front_queue *queue) {
@@ -216,7 +199,7 @@ static void list_reply(struct front_call *call, const redisReply *reply,
             blasd_fail(&own, BLASD_E_malformed_query, "cursor",
                        "cursor is not one that a page of GET /jobs gave");
         else
-            unknown_answer(&own);
+            front_unknown_answer(&own);
         err = &own;
     }
     if (err != NULL) {
@@ -226,7 +209,7 @@ static void list_reply(struct front_call *call, const redisReply *reply,
     records = calloc(reply->elements, sizeof *records);
     lens = calloc(reply->elements, sizeof *lens);
     if (records == NULL || lens == NULL) {
-        no_memory(&own);
+        front_no_memory(&own);
         c->done(c->arg, &own, "", NULL, NULL, 0);
     } else {
         for (size_t i = 1; i < reply->elements; i++) {
@@ -264,8 +247,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     if (!queue->listings.listing && queue->listings.list_timer.slot == 0) {
         list_send(c);
     } else {
-        *queue->listings.lists_end = c;
-        queue->listings.lists_end = &c->next;
+        blasd_list_append(&queue->listings.waiting, &c->call.node);
     }
 }
 
@@ -280,7 +262,7 @@ static void text_reply(struct front_call *call, const redisReply *reply,
     struct text_call *c = blasd_container_of(call, struct text_call, call);
     struct blasd_err own;
     if (err == NULL && (reply == NULL || reply->type != REDIS_REPLY_STRING)) {
-        unknown_answer(&own);
+        front_unknown_answer(&own);
         err = &own;
     }
     if (err != NULL)
@@ -289,53 +271,29 @@ static void text_reply(struct front_call *call, const redisReply *reply,
         c->done(c->arg, NULL, reply->str, reply->len);
 }
 
-static struct text_call *text_call_new(struct blasd_front_queue *queue, blasd_text_fn done,
-                                       void *arg) {
+void blasd_front_queue_figures(struct blasd_front_queue *queue,
+                               const struct blasd_figures_query *query, blasd_text_fn done,
+                               void *arg) {
+    static const char *const more[] = {
+        [BLASD_FIGURES_METRICS] = "figures", [BLASD_FIGURES_TENANTS] = "tenants"};
     struct blasd_err err;
     struct text_call *c = new_call(queue, sizeof *c, text_reply, &err);
     if (c == NULL) {
         done(arg, &err, NULL, 0);
-        return NULL;
+        return;
     }
     c->done = done;
     c->arg = arg;
     front_call_reads(&c->call);
-    return c;
-}
-
-/* `more`: "", or what asks for more than the usual. `tenant`: NULL, or whose own jobs to count. */
-static void ask_stats(struct blasd_front_queue *queue, const char *more, const char *tenant,
-                      blasd_text_fn done, void *arg) {
-    struct text_call *c = text_call_new(queue, done, arg);
-    if (c == NULL) return;
-    front_call_function(&c->call, "stats");
-    front_call_text(&c->call, more);
-    if (tenant != NULL) front_call_text(&c->call, tenant);
-    front_call_send(&c->call);
-}
-
-void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
-    ask_stats(queue, "", NULL, done, arg);
-}
-
-void blasd_front_queue_stats_of(struct blasd_front_queue *queue,
-                                const struct blasd_principal *principal, blasd_text_fn done,
-                                void *arg) {
-    ask_stats(queue, "", principal->tenant, done, arg);
-}
-
-void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
-                               void *arg) {
-    ask_stats(queue, tenants ? "tenants" : "figures", NULL, done, arg);
-}
-
-void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
-                             int64_t to_day, blasd_text_fn done, void *arg) {
-    struct text_call *c = text_call_new(queue, done, arg);
-    if (c == NULL) return;
-    front_call_function(&c->call, "usage");
-    front_call_text(&c->call, tenant);
-    front_call_number(&c->call, (uint64_t)from_day);
-    front_call_number(&c->call, (uint64_t)to_day);
+    if (query->of == BLASD_FIGURES_USAGE) {
+        front_call_function(&c->call, "usage");
+        front_call_text(&c->call, query->tenant);
+        front_call_number(&c->call, (uint64_t)query->from_day);
+        front_call_number(&c->call, (uint64_t)query->to_day);
+    } else {
+        front_call_function(&c->call, "stats");
+        front_call_text(&c->call, query->of == BLASD_FIGURES_STATS ? "" : more[query->of]);
+        if (query->tenant != NULL) front_call_text(&c->call, query->tenant);
+    }
     front_call_send(&c->call);
 }

@@ -478,7 +478,7 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
     struct item *item = submit == NULL ? NULL : item_new(submit);
     if (item == NULL) {
         if (submit != NULL && submit != queue->batch) front_call_free(&submit->call);
-        blasd_fail(&err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
+        front_no_memory(&err);
         done(arg, &err, submission->job->id, false);
         return;
     }

@@ -1,5 +1,6 @@
 /* What is asked of all queues: lists, figures, use. A question goes to each, or to those that are
  * there, and is answered once all have answered. Read next: ../wire/stats_sum.h. */
+#include "queue/front.h"
 #include "queue/front_set.h"
 #include "wire/stats_sum.h"
 
@@ -31,14 +32,18 @@ struct question {
     bool partly; /* what some answer will do */
     struct blasd_err err;
     struct part part[BLASD_QUEUES_MOST];
-    struct blasd_buf bytes;           /* of texts, or records: one after the other */
-    size_t *lens;                     /* owned: of each */
-    struct blasd_stored_tensor *rows; /* owned: of a list of tensors */
-    int count;                        /* of either */
+    struct blasd_buf bytes; /* of texts, records, or tensors: one after the other */
+    size_t *lens;           /* owned: of each */
+    int count;
+    /* of lists: */
+    void (*ask)(struct question *question, struct part *part, const struct blasd_list_query *query);
+    void (*end)(struct question *question); /* answers, with the cursor or the error */
+    struct blasd_buf cursor;
     struct paging paging;
-    int limit, rounds;                       /* of a page: its rows, and how often was asked */
-    const struct blasd_principal *principal; /* borrowed, of lists */
-    struct blasd_list_query query;           /* the same */
+    int rounds;                              /* how often was asked */
+    const struct blasd_principal *principal; /* borrowed */
+    struct blasd_list_query query;           /* borrowed texts; how much the page takes */
+    /* of each kind: */
     blasd_text_fn text;
     blasd_list_fn list;
     blasd_tensors_fn tensors;
@@ -48,18 +53,14 @@ struct question {
 static void question_free(struct question *question) {
     blasd_list_remove(&question->node);
     blasd_buf_release(&question->bytes);
+    blasd_buf_release(&question->cursor);
     free(question->lens);
-    free(question->rows);
     free(question);
 }
 
 void front_sums_free(struct blasd_front_queues *all) {
     while (!blasd_list_empty(&all->questions))
         question_free(blasd_container_of(all->questions.next, struct question, node));
-}
-
-static void no_memory(struct blasd_err *err) {
-    blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
 }
 
 /* One answer is to come beside the queues': the caller's, once it has asked. */
@@ -71,6 +72,7 @@ static struct question *question_new(struct blasd_front_queues *all, void *arg) 
     question->left = 1;
     blasd_list_append(&all->questions, &question->node);
     blasd_buf_init(&question->bytes, BLASD_GIB);
+    blasd_buf_init(&question->cursor, BLASD_MIB);
     for (int i = 0; i < all->count; i++) question->part[i] = (struct part){question, i};
     return question;
 }
@@ -86,7 +88,7 @@ static bool failed(const struct question *question) {
     return question->err.code != BLASD_OK && !(question->partly && question->answers > 0);
 }
 
-/* Keeps a text, or a record; false where memory has run out. */
+/* Keeps a text, a record, or a tensor; false where memory has run out. */
 static bool keep(struct question *question, const void *bytes, size_t len) {
     size_t *lens = realloc(question->lens, ((size_t)question->count + 1) * sizeof *lens);
     if (lens != NULL) question->lens = lens;
@@ -115,7 +117,7 @@ static void figures_end(struct question *question) {
     blasd_buf_init(&sum, 64 * BLASD_MIB);
     if (!failed(question) && (at == NULL || blasd_stats_sum((const char *const *)at, question->lens,
                                                             question->count, &sum) != 0)) {
-        no_memory(&err);
+        front_no_memory(&err);
         question->answers = 0;
         question->err = err;
     }
@@ -132,7 +134,7 @@ static void on_text(void *arg, const struct blasd_err *err, const char *text, si
     struct question *question = ((struct part *)arg)->question;
     struct blasd_err own;
     if (err == NULL && !keep(question, text, len)) {
-        no_memory(&own);
+        front_no_memory(&own);
         err = &own;
     }
     note(question, err);
@@ -146,92 +148,36 @@ static bool is_asked(const struct blasd_front_queues *all, int i) {
     return !any || blasd_front_queue_view(all->of[i])->available;
 }
 
-static struct question *figures_new(struct blasd_front_queues *all, blasd_text_fn done, void *arg) {
-    struct question *question = question_new(all, arg);
-    struct blasd_err err;
-    if (question == NULL) {
-        no_memory(&err);
-        done(arg, &err, NULL, 0);
-        return NULL;
-    }
-    question->text = done;
-    question->partly = true;
-    return question;
-}
-
-static void figures_asked(struct question *question) {
-    if (--question->left == 0) figures_end(question);
-}
-
-void blasd_front_queues_stats(struct blasd_front_queues *all, blasd_text_fn done, void *arg) {
-    struct question *question;
-    if (all->count == 1) {
-        blasd_front_queue_stats(all->of[0], done, arg);
-        return;
-    }
-    if ((question = figures_new(all, done, arg)) == NULL) return;
-    for (int i = 0; i < all->count; i++) {
-        if (!is_asked(all, i)) continue;
-        question->left++;
-        blasd_front_queue_stats(all->of[i], on_text, &question->part[i]);
-    }
-    figures_asked(question);
-}
-
-void blasd_front_queues_stats_of(struct blasd_front_queues *all,
-                                 const struct blasd_principal *principal, blasd_text_fn done,
-                                 void *arg) {
-    struct question *question;
-    if (all->count == 1) {
-        blasd_front_queue_stats_of(all->of[0], principal, done, arg);
-        return;
-    }
-    if ((question = figures_new(all, done, arg)) == NULL) return;
-    for (int i = 0; i < all->count; i++) {
-        if (!is_asked(all, i)) continue;
-        question->left++;
-        blasd_front_queue_stats_of(all->of[i], principal, on_text, &question->part[i]);
-    }
-    figures_asked(question);
-}
-
-void blasd_front_queues_figures(struct blasd_front_queues *all, bool tenants, blasd_text_fn done,
+void blasd_front_queues_figures(struct blasd_front_queues *all,
+                                const struct blasd_figures_query *query, blasd_text_fn done,
                                 void *arg) {
     struct question *question;
+    struct blasd_err err;
     if (all->count == 1) {
-        blasd_front_queue_figures(all->of[0], tenants, done, arg);
+        blasd_front_queue_figures(all->of[0], query, done, arg);
         return;
     }
-    if ((question = figures_new(all, done, arg)) == NULL) return;
+    question = question_new(all, arg);
+    if (question == NULL) {
+        front_no_memory(&err);
+        done(arg, &err, NULL, 0);
+        return;
+    }
+    question->text = done;
+    question->partly = query->of != BLASD_FIGURES_USAGE; /* what is billed is told whole */
     for (int i = 0; i < all->count; i++) {
-        if (!is_asked(all, i)) continue;
+        if (question->partly && !is_asked(all, i)) continue;
         question->left++;
-        blasd_front_queue_figures(all->of[i], tenants, on_text, &question->part[i]);
+        blasd_front_queue_figures(all->of[i], query, on_text, &question->part[i]);
     }
-    figures_asked(question);
-}
-
-/* What is billed is told whole. */
-void blasd_front_queues_usage(struct blasd_front_queues *all, const char *tenant, int64_t from_day,
-                              int64_t to_day, blasd_text_fn done, void *arg) {
-    struct question *question;
-    if (all->count == 1) {
-        blasd_front_queue_usage(all->of[0], tenant, from_day, to_day, done, arg);
-        return;
-    }
-    if ((question = figures_new(all, done, arg)) == NULL) return;
-    question->partly = false;
-    question->left += all->count;
-    for (int i = 0; i < all->count; i++)
-        blasd_front_queue_usage(all->of[i], tenant, from_day, to_day, on_text, &question->part[i]);
-    figures_asked(question);
+    if (--question->left == 0) figures_end(question);
 }
 
 /* Lists. */
 
 /* False where the text is no cursor of ours. */
-static bool read_cursor(const struct blasd_front_queues *all, const char *text,
-                        struct paging *ret) {
+static bool parse_cursor(const struct blasd_front_queues *all, const char *text,
+                         struct paging *ret) {
     char *end;
     memset(ret, 0, sizeof *ret);
     if (text == NULL || text[0] == '\0') return true;
@@ -250,13 +196,24 @@ static bool read_cursor(const struct blasd_front_queues *all, const char *text,
     return *end == '\0';
 }
 
+/* False: one queue is to be asked, with that cursor, and no other. What is no cursor of ours is
+ * none of a queue's, which says so. */
+static bool read_cursor(const struct blasd_front_queues *all, const char **text,
+                        struct paging *ret) {
+    if (all->count == 1) return false;
+    if (parse_cursor(all, *text, ret)) return true;
+    *text = "~";
+    return false;
+}
+
 static bool has_ended(const struct paging *paging, int i) {
     return strcmp(paging->parts[i], END) == 0;
 }
 
 /* Where the next page goes on; "" at the end. False: no memory. */
-static bool write_cursor(const struct question *question, struct blasd_buf *out) {
+static bool write_cursor(struct question *question) {
     const struct paging *paging = &question->paging;
+    struct blasd_buf *out = &question->cursor;
     int count = question->all->count, open = 0, failure;
     for (int i = 0; i < count; i++) open += !has_ended(paging, i);
     if (open == 0) return blasd_buf_add(out, "", 1) == 0;
@@ -271,7 +228,7 @@ static bool write_cursor(const struct question *question, struct blasd_buf *out)
  * the first on. Whether it is to be asked (again) at all. */
 static bool share_page(struct question *question, int share[BLASD_QUEUES_MOST]) {
     struct paging *paging = &question->paging;
-    int count = question->all->count, left = question->limit - question->count;
+    int count = question->all->count, left = question->query.limit - question->count;
     int open = 0, nth = 0, first = paging->first;
     memset(share, 0, BLASD_QUEUES_MOST * sizeof *share);
     for (int i = 0; i < count; i++) open += !has_ended(paging, i);
@@ -305,83 +262,111 @@ static void go_on_at(struct question *question, int number, const char *cursor) 
     note(question, &err);
 }
 
-static void list_end(struct question *question) {
-    const void **at = places(question);
-    struct blasd_buf cursor;
-    blasd_buf_init(&cursor, BLASD_MIB);
-    if (question->err.code == BLASD_OK && (at == NULL || !write_cursor(question, &cursor)))
-        no_memory(&question->err);
-    if (question->err.code != BLASD_OK)
-        question->list(question->arg, &question->err, "", NULL, NULL, 0);
-    else
-        question->list(question->arg, NULL, cursor.data, at, question->lens, question->count);
-    blasd_buf_release(&cursor);
-    free(at);
+/* Asks for what the page lacks; where that is nothing, or cannot be had, it is done. */
+static void page_more(struct question *question) {
+    int share[BLASD_QUEUES_MOST];
+    question->left = 1;
+    if (share_page(question, share))
+        for (int i = 0; i < question->all->count; i++) {
+            struct blasd_list_query query = question->query;
+            if (share[i] == 0) continue;
+            query.limit = share[i];
+            query.cursor = question->paging.parts[i];
+            question->left++;
+            question->ask(question, &question->part[i], &query);
+        }
+    if (--question->left > 0) return;
+    if (question->err.code == BLASD_OK && !write_cursor(question)) front_no_memory(&question->err);
+    question->end(question);
     question_free(question);
 }
 
-static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
-                    const void *const *records, const size_t *lens, int count);
+/* A queue has answered; `kept`: its rows are. */
+static void page_part(struct part *part, const struct blasd_err *err, bool kept,
+                      const char *cursor) {
+    struct question *question = part->question;
+    struct blasd_err own;
+    if (err == NULL && !kept) {
+        front_no_memory(&own);
+        err = &own;
+    }
+    note(question, err);
+    if (err == NULL) go_on_at(question, part->number, cursor);
+    if (--question->left == 0) page_more(question);
+}
 
-/* Asks for what the page lacks; where that is nothing, or cannot be had, it is done. */
-static void list_more(struct question *question) {
-    int share[BLASD_QUEUES_MOST];
-    if (!share_page(question, share)) {
-        list_end(question);
-        return;
-    }
-    question->left = 1;
-    for (int i = 0; i < question->all->count; i++) {
-        struct blasd_list_query query = question->query;
-        if (share[i] == 0) continue;
-        query.limit = share[i];
-        query.cursor = question->paging.parts[i];
-        question->left++;
-        blasd_front_queue_list(question->all->of[i], question->principal, &query, on_list,
-                               &question->part[i]);
-    }
-    if (--question->left == 0) list_end(question);
+static void page_begin(struct question *question, const struct paging *paging,
+                       const struct blasd_principal *principal,
+                       const struct blasd_list_query *query) {
+    question->paging = *paging;
+    question->principal = principal;
+    question->query = *query;
+    question->query.limit = page_limit(query->limit);
+    page_more(question);
 }
 
 static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
                     const void *const *records, const size_t *lens, int count) {
     struct part *part = arg;
-    struct question *question = part->question;
-    struct blasd_err own;
+    bool kept = true;
     for (int i = 0; err == NULL && i < count; i++)
-        if (!keep(question, records[i], lens[i])) {
-            no_memory(&own);
-            err = &own;
-        }
-    note(question, err);
-    if (err == NULL) go_on_at(question, part->number, cursor);
-    if (--question->left == 0) list_more(question);
+        kept = kept && keep(part->question, records[i], lens[i]);
+    page_part(part, err, kept, cursor);
+}
+
+static void ask_list(struct question *question, struct part *part,
+                     const struct blasd_list_query *query) {
+    blasd_front_queue_list(question->all->of[part->number], question->principal, query, on_list,
+                           part);
+}
+
+static void list_end(struct question *question) {
+    const void **at = places(question);
+    if (question->err.code == BLASD_OK && at == NULL) front_no_memory(&question->err);
+    if (question->err.code != BLASD_OK)
+        question->list(question->arg, &question->err, "", NULL, NULL, 0);
+    else
+        question->list(question->arg, NULL, question->cursor.data, at, question->lens,
+                       question->count);
+    free(at);
 }
 
 void blasd_front_queues_list(struct blasd_front_queues *all,
                              const struct blasd_principal *principal,
                              const struct blasd_list_query *query, blasd_list_fn done, void *arg) {
-    struct question *question = NULL;
+    struct question *question;
     struct blasd_list_query own = *query;
     struct blasd_err err;
     struct paging paging;
-    /* what is no cursor of ours is none of a queue's, which says so */
-    if (all->count == 1 || !read_cursor(all, query->cursor, &paging)) {
-        if (all->count > 1) own.cursor = "~";
+    if (!read_cursor(all, &own.cursor, &paging)) {
         blasd_front_queue_list(all->of[0], principal, &own, done, arg);
         return;
     }
-    if ((question = question_new(all, arg)) == NULL) {
-        no_memory(&err);
+    question = question_new(all, arg);
+    if (question == NULL) {
+        front_no_memory(&err);
         done(arg, &err, "", NULL, NULL, 0);
         return;
     }
     question->list = done;
-    question->paging = paging;
-    question->principal = principal;
-    question->query = own;
-    question->limit = page_limit(query->limit);
-    list_more(question);
+    question->ask = ask_list;
+    question->end = list_end;
+    page_begin(question, &paging, principal, &own);
+}
+
+static void on_tensors(void *arg, const struct blasd_err *err,
+                       const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    struct part *part = arg;
+    bool kept = true;
+    for (int i = 0; err == NULL && i < count; i++)
+        kept = kept && keep(part->question, &tensors[i], sizeof tensors[i]);
+    page_part(part, err, kept, cursor);
+}
+
+static void ask_tensors(struct question *question, struct part *part,
+                        const struct blasd_list_query *query) {
+    blasd_front_queue_tensor_list(question->all->of[part->number], question->principal,
+                                  query->limit, query->cursor, on_tensors, part);
 }
 
 static int newest_first(const void *a, const void *b) {
@@ -391,81 +376,34 @@ static int newest_first(const void *a, const void *b) {
 }
 
 static void tensors_end(struct question *question) {
-    struct blasd_buf cursor;
-    blasd_buf_init(&cursor, BLASD_MIB);
-    if (question->err.code == BLASD_OK && !write_cursor(question, &cursor))
-        no_memory(&question->err);
+    void *rows = question->bytes.data;
     if (question->count > 0)
-        qsort(question->rows, (size_t)question->count, sizeof *question->rows, newest_first);
+        qsort(rows, (size_t)question->count, sizeof(struct blasd_stored_tensor), newest_first);
     if (question->err.code != BLASD_OK)
         question->tensors(question->arg, &question->err, NULL, 0, "");
     else
-        question->tensors(question->arg, NULL, question->rows, question->count, cursor.data);
-    blasd_buf_release(&cursor);
-    question_free(question);
-}
-
-static void on_tensors(void *arg, const struct blasd_err *err,
-                       const struct blasd_stored_tensor *tensors, int count, const char *cursor);
-
-/* As list_more. */
-static void tensors_more(struct question *question) {
-    int share[BLASD_QUEUES_MOST];
-    if (!share_page(question, share)) {
-        tensors_end(question);
-        return;
-    }
-    question->left = 1;
-    for (int i = 0; i < question->all->count; i++) {
-        if (share[i] == 0) continue;
-        question->left++;
-        blasd_front_queue_tensor_list(question->all->of[i], question->principal, share[i],
-                                      question->paging.parts[i], on_tensors, &question->part[i]);
-    }
-    if (--question->left == 0) tensors_end(question);
-}
-
-static void on_tensors(void *arg, const struct blasd_err *err,
-                       const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
-    struct part *part = arg;
-    struct question *question = part->question;
-    struct blasd_stored_tensor *rows = NULL;
-    struct blasd_err own;
-    if (err == NULL && count > 0) {
-        rows = realloc(question->rows, (size_t)(question->count + count) * sizeof *rows);
-        if (rows == NULL) {
-            no_memory(&own);
-            err = &own;
-        } else {
-            question->rows = rows;
-            memcpy(rows + question->count, tensors, (size_t)count * sizeof *rows);
-            question->count += count;
-        }
-    }
-    note(question, err);
-    if (err == NULL) go_on_at(question, part->number, cursor);
-    if (--question->left == 0) tensors_more(question);
+        question->tensors(question->arg, NULL, rows, question->count, question->cursor.data);
 }
 
 void blasd_front_queues_tensor_list(struct blasd_front_queues *all,
                                     const struct blasd_principal *principal, int limit,
                                     const char *cursor, blasd_tensors_fn done, void *arg) {
-    struct question *question = NULL;
+    struct question *question;
+    struct blasd_list_query query = {.limit = limit, .cursor = cursor};
     struct blasd_err err;
     struct paging paging;
-    if (all->count == 1 || !read_cursor(all, cursor, &paging)) {
-        blasd_front_queue_tensor_list(all->of[0], principal, limit, all->count > 1 ? "~" : cursor,
-                                      done, arg);
+    if (!read_cursor(all, &query.cursor, &paging)) {
+        blasd_front_queue_tensor_list(all->of[0], principal, limit, query.cursor, done, arg);
         return;
     }
-    if ((question = question_new(all, arg)) == NULL) {
-        no_memory(&err);
+    question = question_new(all, arg);
+    if (question == NULL) {
+        front_no_memory(&err);
         done(arg, &err, NULL, 0, "");
         return;
     }
     question->tensors = done;
-    question->paging = paging;
-    question->principal = principal;
-    question->limit = page_limit(limit);
-    tensors_more(question);
+    question->ask = ask_tensors;
+    question->end = tensors_end;
+    page_begin(question, &paging, principal, &query);
 }

@@ -7,14 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void unknown_answer(struct blasd_err *err) {
-    blasd_fail(err, BLASD_E_internal_error, "", "the queue's answer is not of a known form");
-}
-
-static void no_memory(struct blasd_err *err) {
-    blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
-}
-
 /* What the tenant's tensors may come to; 0: as all. */
 uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
                             const struct blasd_principal *principal) {
@@ -69,7 +61,7 @@ static void refused_put(const struct blasd_front_queue *queue, const struct put 
         blasd_fail(err, BLASD_E_tensors_full, "",
                    "queued jobs refer to tensors that leave no room for more");
     else
-        unknown_answer(err);
+        front_unknown_answer(err);
 }
 
 static void put_answered(struct put *put, const struct blasd_err *err) {
@@ -142,7 +134,7 @@ void blasd_front_queue_tensor_put(struct blasd_front_queue *queue,
         }
         if (!apart && c != NULL) front_call_send(&c->call);
     }
-    no_memory(&err);
+    front_no_memory(&err);
     if (put == NULL)
         done(arg, &err, NULL, 0, "");
     else
@@ -205,7 +197,7 @@ static int read_one(const redisReply *r, const char *id, const struct blasd_id_k
     if (r != NULL && r->type == REDIS_REPLY_INTEGER)
         not_there(id, key, err);
     else
-        unknown_answer(err);
+        front_unknown_answer(err);
     return -(int)err->code;
 }
 
@@ -241,9 +233,9 @@ static void list_reply(struct front_call *call, const redisReply *reply,
     if (good) tensors = calloc(reply->elements, sizeof *tensors);
     if (err == NULL && tensors == NULL) {
         if (good)
-            no_memory(&own);
+            front_no_memory(&own);
         else
-            unknown_answer(&own);
+            front_unknown_answer(&own);
         err = &own;
     }
     for (size_t i = 1; err == NULL && i + 1 < reply->elements; i += 2)
@@ -260,7 +252,7 @@ static struct tensor_call *ask(struct blasd_front_queue *queue, const char *func
     struct tensor_call *c = front_call_new(queue, sizeof *c, reply);
     struct blasd_err err;
     if (c == NULL) {
-        no_memory(&err);
+        front_no_memory(&err);
         done(arg, &err, NULL, 0, "");
         return NULL;
     }
@@ -383,7 +375,7 @@ void blasd_front_queue_tensor_get(struct blasd_front_queue *queue,
         c->asker[c->askers++] = (struct asker){done, arg, place_of(c, id)};
         return;
     }
-    no_memory(&err);
+    front_no_memory(&err);
     done(arg, &err, NULL, 0, "");
 }
 

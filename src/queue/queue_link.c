@@ -74,7 +74,8 @@ static uint64_t share_or(uint64_t limit, uint64_t all, uint64_t parts) {
     return all / parts > LEAST_BYTES ? all / parts : LEAST_BYTES;
 }
 
-uint64_t blasd_queue_part(const struct blasd_queue_options *options, uint64_t limit) {
+/* What of a limit is this queue's: all parts come to it. */
+static uint64_t part_of(const struct blasd_queue_options *options, uint64_t limit) {
     uint64_t count = (uint64_t)blasd_queue_count(options);
     return limit / count + ((uint64_t)options->number < limit % count ? 1 : 0);
 }
@@ -83,7 +84,7 @@ static void divide(const struct blasd_queue_options *options, struct blasd_link_
     uint64_t *const of[] = {
         &ret->queue_jobs,   &ret->queue_bytes, &ret->record_bytes, &ret->record_sync_bytes,
         &ret->tensor_bytes, &ret->webhooks,    &ret->puts};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = blasd_queue_part(options, *of[i]);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = part_of(options, *of[i]);
 }
 
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
@@ -105,7 +106,7 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
              " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
              ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
-             ret->tensor_bytes, blasd_queue_part(options, limits->tensors), limits->tensor_life_s);
+             ret->tensor_bytes, part_of(options, limits->tensors), limits->tensor_life_s);
 }
 
 /* Whether a store that is recorded may make way for that of `options`. */
@@ -170,12 +171,12 @@ int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct bl
 
 int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err) {
     struct blasd_queue_one one;
-    struct blasd_err away;
+    struct blasd_err unavailable;
     int good = -(int)BLASD_E_queue_unavailable;
     for (int i = 0; i < blasd_queue_count(options); i++) {
         blasd_queue_one(options, i, &one);
-        int rc = open_once(&one.options, 1000, false, &away);
-        if (rc < 0 && (good < 0 || rc != good)) *err = away;
+        int rc = open_once(&one.options, 1000, false, &unavailable);
+        if (rc < 0 && (good < 0 || rc != good)) *err = unavailable;
         if (rc < 0 && rc != -(int)BLASD_E_queue_unavailable) return rc;
         if (rc >= 0) good = good < rc ? rc : good;
     }

@@ -21,8 +21,6 @@ struct blasd_link_limits {
     uint64_t webhooks, puts; /* not among these */
 };
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
-/* What of a limit is this queue's: all parts come to it. */
-uint64_t blasd_queue_part(const struct blasd_queue_options *options, uint64_t limit);
 
 /* What is recorded as the deployment's: its store, and how many queues it has where these are
  * several. */

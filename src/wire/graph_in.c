@@ -1,43 +1,15 @@
-/* Steps by name become steps by position, each behind those it reads from. */
-#include "wire/graph_in.h"
+/* Steps by name become steps by position, each behind those it reads from. Read next:
+ * graph_members.c. */
+#include "wire/graph_parts.h"
 
 #include "base/text.h"
-#include "core/graph.h"
 #include "wire/frame_graph.h"
-#include "wire/json_tensor.h"
-#include "wire/remote_in.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PROGRAM_MOST ((size_t)64 << 20)
-#define STEP_LEAST 12 /* bytes of JSON: "a":{"op":1} */
-
-/* What an input or a result names. */
-struct reference {
-    bool input;                   /* data of the request; else a step */
-    char name[BLASD_JSON_WORD];   /* of either */
-    char output[BLASD_JSON_WORD]; /* of the step; "": not said */
-};
-
-struct list {
-    struct reference *items; /* owned */
-    int count, room;
-};
-
-struct blasd_graph_in {
-    const struct blasd_limits *limits; /* borrowed */
-    struct blasd_sink *sink;           /* borrowed */
-    struct blasd_graph graph;          /* while it is read, steps are in the order they came in; */
-    struct list references;            /* an input's source.step is first its position here */
-    struct list results;
-    bool has_steps, has_results;
-    int *by_name; /* owned: positions of the steps, sorted by name */
-    struct blasd_input given[BLASD_GRAPH_GIVEN_MAX]; /* at most the limit graph_tensors: what steps
-                                                        refer to, as it was sent */
-    int given_count;
-};
 
 struct blasd_graph_in *blasd_graph_in_new(const struct blasd_limits *limits,
                                           struct blasd_sink *sink) {
@@ -57,297 +29,7 @@ void blasd_graph_in_free(struct blasd_graph_in *graph) {
     free(graph);
 }
 
-static int no_memory(struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the graph");
-}
-
-static struct reference *add_reference(struct list *list, struct blasd_err *err) {
-    if (list->count == list->room) {
-        int room = list->room == 0 ? 16 : list->room * 2;
-        struct reference *grown = realloc(list->items, (size_t)room * sizeof *grown);
-        if (grown == NULL) {
-            no_memory(err);
-            return NULL;
-        }
-        list->items = grown;
-        list->room = room;
-    }
-    list->items[list->count] = (struct reference){.input = false};
-    return &list->items[list->count++];
-}
-
-/* ---- one step ---- */
-
-/* One step while it is read. */
-struct reading {
-    struct blasd_graph_in *graph;
-    const struct blasd_json_text *text;
-    struct blasd_request_fields fields;
-    struct blasd_named_inputs inputs;
-    bool has_inputs;
-    struct reference *reference; /* the one that is being read */
-};
-
-static int read_reference_member(void *arg, const char *quote, const char *name, const char *value,
-                                 const char **next, struct blasd_err *err) {
-    struct reading *reading = arg;
-    struct reference *to = reading->reference;
-    bool output = strcmp(name, "output") == 0;
-    char shown[BLASD_SANITIZED_MAX];
-    (void)quote;
-    if (!output && strcmp(name, "step") != 0 && strcmp(name, "input") != 0)
-        return blasd_fail(err, BLASD_E_invalid_tensor, "",
-                          "a reference has step and output, or input, and no '%s'",
-                          blasd_sanitize(shown, name, strlen(name)));
-    if (*value != '"')
-        return blasd_fail(err, BLASD_E_invalid_tensor, "", "%s must be a name in double quotes",
-                          name);
-    if ((output ? to->output : to->name)[0] != '\0')
-        return blasd_fail(err, BLASD_E_invalid_tensor, "",
-                          "a reference names one step, or one input");
-    if (!output) to->input = name[0] == 'i';
-    return blasd_json_word(reading->text, value, output ? to->output : to->name, next, err);
-}
-
-/* Whether the value is an object that begins as a reference does. */
-static bool is_reference(const struct blasd_json_text *text, const char *value) {
-    static const char *const names[] = {"\"step\"", "\"input\"", "\"output\""};
-    const char *p;
-    if (*value != '{') return false;
-    p = blasd_json_space(value + 1);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t len = strlen(names[i]);
-        if ((size_t)(text->end - p) > len && memcmp(p, names[i], len) == 0) return true;
-    }
-    return false;
-}
-
-static int read_reference(struct reading *reading, const char *value, struct blasd_named_input *to,
-                          const char **next, struct blasd_err *err) {
-    int rc;
-    reading->reference = add_reference(&reading->graph->references, err);
-    if (reading->reference == NULL) return -(int)BLASD_E_no_space;
-    rc = blasd_json_members(reading->text, value, read_reference_member, reading, next, err);
-    if (rc == 0 && (reading->reference->name[0] == '\0' ||
-                    (reading->reference->input && reading->reference->output[0] != '\0')))
-        rc = blasd_fail(err, BLASD_E_invalid_tensor, "",
-                        "a reference is {\"step\":NAME,\"output\":NAME} or {\"input\":NAME}");
-    if (rc != 0) {
-        if (err->field[0] == '\0')
-            blasd_text_join(err->field, sizeof err->field, "inputs.", to->name, NULL);
-        return rc;
-    }
-    to->input.source = (struct blasd_source){.kind = BLASD_SOURCE_STEP,
-                                             .step = reading->graph->references.count - 1};
-    return 0;
-}
-
-static int read_input(void *arg, const char *quote, const char *name, const char *value,
-                      const char **next, struct blasd_err *err) {
-    struct reading *reading = arg;
-    struct blasd_named_input *to;
-    int rc = blasd_named_inputs_add(&reading->inputs, name, strlen(name), &to, err);
-    (void)quote;
-    if (rc != 0) return rc;
-    if (is_reference(reading->text, value)) return read_reference(reading, value, to, next, err);
-    rc = blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
-    if (rc == 0 && to->remote != NULL) {
-        blasd_remote_free(to->remote);
-        to->remote = NULL;
-        return blasd_fail(err, BLASD_E_invalid_reference, "",
-                          "a step has no input by URL: put it among the inputs of the graph, and "
-                          "name it here with {\"input\":NAME}");
-    }
-    return rc;
-}
-
-static int read_inputs(struct reading *reading, const char *value, const char **next,
-                       struct blasd_err *err) {
-    if (reading->has_inputs || *value != '{')
-        return blasd_fail(err, BLASD_E_invalid_field, "inputs",
-                          reading->has_inputs ? "inputs is there twice"
-                                              : "inputs must be an object of tensors by name");
-    reading->has_inputs = true;
-    return blasd_json_members(reading->text, value, read_input, reading, next, err);
-}
-
-static int read_params(struct reading *reading, const char *value, const char **next,
-                       struct blasd_err *err) {
-    json_error_t problem;
-    json_t *params;
-    int rc = blasd_json_skip(reading->text, value, next, err);
-    if (rc != 0) return rc;
-    if (*value != '{')
-        return blasd_fail(err, BLASD_E_invalid_field, "params",
-                          "params must be a JSON object of parameters by name");
-    params = blasd_json_load(value, (size_t)(*next - value), reading->text->depth_max, &problem);
-    if (params == NULL)
-        return blasd_json_fail(reading->text, value + (problem.position > 0 ? problem.position : 0),
-                               err, "%.140s", problem.text);
-    rc = blasd_request_fields_value(&reading->fields, BLASD_IN_BODY, "params", params, err);
-    json_decref(params);
-    return rc;
-}
-
-static int read_op(struct reading *reading, const char *value, const char **next,
-                   struct blasd_err *err) {
-    char word[BLASD_JSON_WORD];
-    int rc;
-    if (*value != '"') return blasd_fail(err, BLASD_E_invalid_field, "op", "op must be a string");
-    rc = blasd_json_word(reading->text, value, word, next, err);
-    if (rc != 0) return rc;
-    return blasd_request_fields_text(&reading->fields, BLASD_IN_BODY, "op", word, strlen(word),
-                                     err);
-}
-
-static int read_step_member(void *arg, const char *quote, const char *name, const char *value,
-                            const char **next, struct blasd_err *err) {
-    struct reading *reading = arg;
-    char shown[BLASD_SANITIZED_MAX];
-    (void)quote;
-    if (strcmp(name, "op") == 0) return read_op(reading, value, next, err);
-    if (strcmp(name, "inputs") == 0) return read_inputs(reading, value, next, err);
-    if (strcmp(name, "params") == 0) return read_params(reading, value, next, err);
-    return blasd_fail(err, BLASD_E_unknown_field, blasd_sanitize(shown, name, strlen(name)),
-                      "a step has op, inputs and params; priority, deadline_ms and device are the "
-                      "whole graph's");
-}
-
-static int read_job(struct blasd_graph_in *graph, const struct blasd_json_text *text,
-                    const char *value, const char **next, struct blasd_job *job,
-                    struct blasd_err *err) {
-    struct reading reading = {.graph = graph, .text = text};
-    int rc;
-    blasd_request_fields_init(&reading.fields, graph->limits);
-    reading.inputs.sink = graph->sink;
-    if (*value == '{')
-        rc = blasd_json_members(text, value, read_step_member, &reading, next, err);
-    else
-        rc = blasd_fail(err, BLASD_E_invalid_field, "",
-                        "a step is an object with op, inputs and params");
-    if (rc == 0) rc = blasd_request_fields_job(&reading.fields, &reading.inputs, job, err);
-    blasd_request_fields_release(&reading.fields);
-    return rc;
-}
-
-/* ---- the members of the graph ---- */
-
-static bool is_step_name(const char *name) {
-    size_t len = strlen(name);
-    return len > 0 && len < BLASD_NAME_MAX &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == len;
-}
-
-/* For as many steps as there can be in a text of `bytes`, at once: one is some kilobytes, and what
- * is not used costs nothing. */
-static int make_room(struct blasd_graph_in *graph, size_t bytes, struct blasd_err *err) {
-    size_t most = bytes / STEP_LEAST + 1;
-    if (most > graph->limits->graph_steps) most = (size_t)graph->limits->graph_steps;
-    graph->graph.steps = malloc(most * sizeof *graph->graph.steps);
-    return graph->graph.steps == NULL ? no_memory(err) : 0;
-}
-
-struct members {
-    struct blasd_graph_in *graph;
-    const struct blasd_json_text *text;
-};
-
-static int read_step(void *arg, const char *quote, const char *name, const char *value,
-                     const char **next, struct blasd_err *err) {
-    struct members *members = arg;
-    struct blasd_graph_in *graph = members->graph;
-    struct blasd_graph_step *step;
-    char shown[BLASD_SANITIZED_MAX];
-    int rc;
-    (void)quote;
-    if (!is_step_name(name))
-        return blasd_fail(err, BLASD_E_invalid_field, "steps",
-                          "'%s' is no name for a step: 1 to %d letters, digits, _ and -",
-                          blasd_sanitize(shown, name, strlen(name)), BLASD_NAME_MAX - 1);
-    if ((uint64_t)graph->graph.step_count >= graph->limits->graph_steps)
-        return blasd_fail(err, BLASD_E_graph_too_large, "steps",
-                          "a graph may have %llu steps (limit graph_steps)",
-                          (unsigned long long)graph->limits->graph_steps);
-    step = &graph->graph.steps[graph->graph.step_count];
-    memset(step, 0, sizeof *step);
-    memcpy(step->name, name, strlen(name) + 1);
-    rc = read_job(graph, members->text, value, next, &step->job, err);
-    if (rc != 0) blasd_graph_blame(name, err);
-    graph->graph.step_count++;
-    return rc;
-}
-
-/* "STEP" or "STEP.OUTPUT" */
-static int read_result(struct blasd_graph_in *graph, const struct blasd_json_text *text,
-                       const char *p, const char **next, struct blasd_err *err) {
-    struct reference *to;
-    char *dot;
-    if (*p != '"')
-        return blasd_fail(err, BLASD_E_invalid_field, "results",
-                          "results must be a list of names, \"STEP\" or \"STEP.OUTPUT\"");
-    if ((uint64_t)graph->results.count >= graph->limits->graph_results)
-        return blasd_fail(err, BLASD_E_graph_too_large, "results",
-                          "a graph may have %llu results (limit graph_results)",
-                          (unsigned long long)graph->limits->graph_results);
-    if ((to = add_reference(&graph->results, err)) == NULL) return -(int)BLASD_E_no_space;
-    if (blasd_json_word(text, p, to->name, next, err) != 0) return -(int)err->code;
-    dot = strchr(to->name, '.');
-    if (dot == NULL) return 0;
-    *dot = '\0';
-    blasd_text_join(to->output, sizeof to->output, dot + 1, NULL, NULL);
-    return 0;
-}
-
-static int read_results(struct blasd_graph_in *graph, const struct blasd_json_text *text,
-                        const char *p, const char **next, struct blasd_err *err) {
-    int rc;
-    if (*p != '[')
-        return blasd_fail(err, BLASD_E_invalid_field, "results",
-                          "results must be a list of names, \"STEP\" or \"STEP.OUTPUT\"");
-    p = blasd_json_space(p + 1);
-    while (*p != ']') {
-        if (graph->results.count > 0) {
-            if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
-            p = blasd_json_space(p + 1);
-        }
-        if ((rc = read_result(graph, text, p, &p, err)) != 0) return rc;
-        p = blasd_json_space(p);
-    }
-    *next = p + 1;
-    return 0;
-}
-
-int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_text *text,
-                          const char *name, const char *value, const char **next,
-                          struct blasd_err *err) {
-    struct members members = {graph, text};
-    bool steps = strcmp(name, "steps") == 0, *has = steps ? &graph->has_steps : &graph->has_results;
-    if (*has) return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
-    *has = true;
-    if (!steps) return read_results(graph, text, value, next, err);
-    if (*value != '{')
-        return blasd_fail(err, BLASD_E_invalid_field, name,
-                          "steps must be an object of steps by name");
-    if (make_room(graph, (size_t)(text->end - value), err) != 0) return -(int)BLASD_E_no_space;
-    return blasd_json_members(text, value, read_step, &members, next, err);
-}
-
-/* A member that came as text, with zeros behind it. */
-static int read_text(struct blasd_graph_in *graph, const char *name, const struct blasd_buf *from,
-                     struct blasd_err *err) {
-    struct blasd_json_text text = {.start = from->data,
-                                   .depth_max = (int)graph->limits->json_depth};
-    const char *end;
-    int rc;
-    if (from->len == 0) return 0;
-    text.end = from->data + from->len - BLASD_JSON_SLACK;
-    rc = blasd_graph_in_member(graph, &text, name, blasd_json_space(text.start), &end, err);
-    if (rc == 0 && blasd_json_space(end) != text.end)
-        rc = blasd_json_fail(&text, end, err, "something follows the JSON of %s", name);
-    return rc;
-}
-
-/* ---- the graph as a whole ---- */
+/* ---- names ---- */
 
 /* The position of a step by its name, or -1. */
 static int find_step(const struct blasd_graph_in *graph, const char *name) {
@@ -380,7 +62,7 @@ static int sort_names(struct blasd_graph_in *graph, struct blasd_err *err) {
     graph->by_name = malloc((size_t)count * sizeof *graph->by_name);
     if (names == NULL || graph->by_name == NULL) {
         free(names);
-        return no_memory(err);
+        return graph_in_no_memory(err);
     }
     for (int i = 0; i < count; i++) names[i] = (struct named){graph->graph.steps[i].name, i};
     qsort(names, (size_t)count, sizeof *names, compare_names);
@@ -395,7 +77,7 @@ static int sort_names(struct blasd_graph_in *graph, struct blasd_err *err) {
 }
 
 /* The step that a reference names, and the position of its output, -1 where it names none. */
-static int find_value(const struct blasd_graph_in *graph, const struct reference *from,
+static int find_value(const struct blasd_graph_in *graph, const struct graph_reference *from,
                       const char *field, int *step, int *output, struct blasd_err *err) {
     char shown[BLASD_SANITIZED_MAX], known[120] = "";
     const struct blasd_op *op;
@@ -415,7 +97,7 @@ static int find_value(const struct blasd_graph_in *graph, const struct reference
                       op->name, blasd_sanitize(shown, from->output, strlen(from->output)), known);
 }
 
-static int find_data(const struct blasd_named_inputs *inputs, const struct reference *from,
+static int find_data(const struct blasd_named_inputs *inputs, const struct graph_reference *from,
                      const char *field, bool *used, struct blasd_input *to, struct blasd_err *err) {
     char shown[BLASD_SANITIZED_MAX];
     for (int n = 0; n < inputs->count; n++)
@@ -467,7 +149,7 @@ static int resolve_inputs(struct blasd_graph_in *graph, const struct blasd_named
     struct blasd_job *job = &step->job;
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         struct blasd_source *source = &job->inputs[i].source;
-        const struct reference *from;
+        const struct graph_reference *from;
         char field[64];
         int rc = 0;
         blasd_text_join(field, sizeof field, "inputs.", job->op->inputs[i].name, NULL);
@@ -529,7 +211,7 @@ static int note_results(struct blasd_graph_in *in, struct blasd_err *err) {
     graph->results = calloc(most, sizeof *graph->results);
     if (read == NULL || graph->results == NULL) {
         free(read);
-        return no_memory(err);
+        return graph_in_no_memory(err);
     }
     for (int r = 0; rc == 0 && r < in->results.count; r++) {
         struct blasd_graph_result *to = &graph->results[graph->result_count++];
@@ -586,8 +268,8 @@ int blasd_graph_in_job(struct blasd_graph_in *in, const struct blasd_request_fie
                        const struct blasd_named_inputs *inputs, struct blasd_job *job,
                        struct blasd_err *err) {
     struct blasd_graph *graph = &in->graph;
-    int rc = read_text(in, "steps", &fields->steps, err);
-    if (rc == 0) rc = read_text(in, "results", &fields->results, err);
+    int rc = graph_in_text(in, "steps", &fields->steps, err);
+    if (rc == 0) rc = graph_in_text(in, "results", &fields->results, err);
     if (rc == 0 && in->sink->in_place)
         rc = blasd_fail(err, BLASD_E_body_file_refused, "Body-File",
                         "the data of a graph come in the body of its request");

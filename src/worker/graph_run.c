@@ -16,10 +16,10 @@
 
 #define SCRATCH_KEEP (UINT64_C(64) << 20)
 
-/* A value on a device where outputs stay. */
+/* A value on a device with resident outputs. */
 struct value {
     struct blasd_key name;
-    struct blasd_stay stay;
+    struct blasd_resident resident;
 };
 
 struct running {
@@ -49,15 +49,15 @@ static int on_sharers(struct blasd_watch *watch) {
     return running->outer->sharers(running->outer);
 }
 
-/* ---- values that stay on the device ---- */
+/* ---- values that are resident on the device ---- */
 
-static bool can_stay(const struct running *running) {
-    return running->backend->stay_forget != NULL;
+static bool can_reside(const struct running *running) {
+    return running->backend->resident_forget != NULL;
 }
 
-/* What is known of value number `at`; NULL: none stays on this device. */
-static struct blasd_stay *stay_of(const struct running *running, int64_t at) {
-    return running->values != NULL ? &running->values[at].stay : NULL;
+/* What is known of value number `at`; NULL: none is resident on this device. */
+static struct blasd_resident *resident_of(const struct running *running, int64_t at) {
+    return running->values != NULL ? &running->values[at].resident : NULL;
 }
 
 /* Names begin with the graph's id, so that they can be forgotten together. */
@@ -66,12 +66,12 @@ static void name_graph(const struct running *running, struct blasd_key *key) {
     blasd_key_add(key, running->task->job->id, BLASD_ID_LEN);
 }
 
-/* The values of a step that others read may stay, and those that nobody asks for. */
-static void offer_stays(struct running *running, int at, struct blasd_stay *stays,
-                        struct blasd_task *task) {
+/* The values of a step that others read may be resident, and those that nobody asks for. */
+static void offer_residents(struct running *running, int at, struct blasd_resident *residents,
+                            struct blasd_task *task) {
     const struct blasd_graph_step *step = &running->graph.steps[at];
     if (running->values == NULL) return;
-    for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) stays[o] = (struct blasd_stay){0};
+    for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) residents[o] = (struct blasd_resident){0};
     for (int v = step->first; v < step->first + step->count; v++) {
         const struct blasd_graph_value *value = &running->graph.values[v];
         struct blasd_key *name = &running->values[v].name;
@@ -79,26 +79,26 @@ static void offer_stays(struct running *running, int at, struct blasd_stay *stay
         name_graph(running, name);
         blasd_key_add_int(name, BLASD_SOURCE_STEP);
         blasd_key_add_int(name, v);
-        stays[value->output].name = name;
+        residents[value->output].name = name;
     }
-    task->stays = stays;
+    task->residents = residents;
 }
 
-static void take_stays(struct running *running, int at, const struct blasd_task *task) {
+static void take_residents(struct running *running, int at, const struct blasd_task *task) {
     const struct blasd_graph_step *step = &running->graph.steps[at];
-    for (int v = step->first; task->stays != NULL && v < step->first + step->count; v++)
-        running->values[v].stay = task->stays[running->graph.values[v].output];
+    for (int v = step->first; task->residents != NULL && v < step->first + step->count; v++)
+        running->values[v].resident = task->residents[running->graph.values[v].output];
 }
 
 static void forget_value(struct running *running, int64_t at) {
     struct value *value = &running->values[at];
     if (value->name.len == 0) return;
-    running->backend->stay_forget(running->device, &value->name);
-    value->stay.away = false;
+    running->backend->resident_forget(running->device, &value->name);
+    value->resident.device_only = false;
 }
 
 /* Values that no later step reads make room, but results; so do copies of what went up. */
-static void forget_stays(struct running *running, int at) {
+static void forget_residents(struct running *running, int at) {
     const struct blasd_graph *graph = &running->graph;
     const struct blasd_job *job = &graph->steps[at].job;
     const struct blasd_graph_step *step = &graph->steps[at];
@@ -116,12 +116,12 @@ static void forget_stays(struct running *running, int at) {
 }
 
 /* The results come to the host. */
-static int bring_results(struct running *running, struct blasd_err *err) {
+static int results_to_host(struct running *running, struct blasd_err *err) {
     int code = 0;
     for (int v = 0; running->values != NULL && code == 0 && v < running->graph.value_count; v++) {
-        const struct blasd_stay *stay = stay_of(running, v);
-        if (stay->away && running->graph.values[v].result >= 0)
-            code = running->backend->stay_bring(running->device, stay->name, err);
+        const struct blasd_resident *resident = resident_of(running, v);
+        if (resident->device_only && running->graph.values[v].result >= 0)
+            code = running->backend->resident_to_host(running->device, resident->name, err);
     }
     return code;
 }
@@ -129,17 +129,17 @@ static int bring_results(struct running *running, struct blasd_err *err) {
 /* Nothing of the graph is left there, however it ended. */
 static void forget_all(struct running *running) {
     struct blasd_key graph;
-    if (!can_stay(running)) return;
+    if (!can_reside(running)) return;
     name_graph(running, &graph);
-    running->backend->stay_forget(running->device, &graph);
-    running->backend->stay_forget(running->device, NULL);
+    running->backend->resident_forget(running->device, &graph);
+    running->backend->resident_forget(running->device, NULL);
 }
 
 /* ---- one step ---- */
 
-/* The same of one that stayed on the device, as was seen there. */
-static void look_away(const struct blasd_port *port, const struct blasd_tensor *tensor,
-                      const struct blasd_seen *seen, struct blasd_input *input) {
+/* The same of one that is resident, as was seen there. */
+static void look_as_seen(const struct blasd_port *port, const struct blasd_tensor *tensor,
+                         const struct blasd_seen *seen, struct blasd_input *input) {
     bool ordered = blasd_dtype_kind(tensor->dtype) == 'f';
     input->first_nonfinite = port->finite ? seen->first_nonfinite : -1;
     input->first_negative = ordered ? seen->first_negative : -1;
@@ -175,10 +175,11 @@ static int find_inputs(struct running *running, struct blasd_job *job,
         if (input->source.kind == BLASD_SOURCE_STEP) {
             const struct blasd_graph_value *value =
                 blasd_graph_value(&running->graph, input->source.step, input->source.output);
-            const struct blasd_stay *stay = stay_of(running, value - running->graph.values);
+            const struct blasd_resident *resident =
+                resident_of(running, value - running->graph.values);
             from[i] = input->tensor = running->made[value - running->graph.values];
-            if (stay != NULL && stay->away)
-                look_away(&job->op->inputs[i], &from[i], &stay->seen, input);
+            if (resident != NULL && resident->device_only)
+                look_as_seen(&job->op->inputs[i], &from[i], &resident->seen, input);
             else
                 look(&job->op->inputs[i], &from[i], input);
         } else if (input->source.kind == BLASD_SOURCE_RULE) {
@@ -210,11 +211,12 @@ static const struct blasd_key *name_input(struct running *running, const struct 
     const char *id = running->task->job->id;
     int64_t at = (int64_t)input->source.offset;
     if (input->source.kind == BLASD_SOURCE_STEP) {
-        const struct blasd_stay *stay;
+        const struct blasd_resident *resident;
         at = blasd_graph_value(&running->graph, input->source.step, input->source.output) -
              running->graph.values;
-        stay = stay_of(running, at);
-        if (stay != NULL && stay->away && from->data == to->data) return stay->name;
+        resident = resident_of(running, at);
+        if (resident != NULL && resident->device_only && from->data == to->data)
+            return resident->name;
         if (running->uses[at] < 2) return NULL;
     } else if (input->source.kind == BLASD_SOURCE_GIVEN) {
         input = &running->task->job->inputs[input->source.step];
@@ -302,17 +304,17 @@ static int report_step(struct running *running, int at, const struct blasd_task 
     return blasd_graph_report_step(&ran, &running->report, err);
 }
 
-/* What stayed on the device is converted on the host. */
-static int bring_input(struct running *running, const struct blasd_input *input,
-                       const struct blasd_tensor *from, const struct blasd_plan *plan, int i,
-                       struct blasd_err *err) {
-    const struct blasd_stay *stay;
+/* What is resident is converted on the host. */
+static int input_to_host(struct running *running, const struct blasd_input *input,
+                         const struct blasd_tensor *from, const struct blasd_plan *plan, int i,
+                         struct blasd_err *err) {
+    const struct blasd_resident *resident;
     if (input->source.kind != BLASD_SOURCE_STEP || from->dtype == plan->input_dtype[i]) return 0;
-    stay = stay_of(running,
-                   blasd_graph_value(&running->graph, input->source.step, input->source.output) -
-                       running->graph.values);
-    if (stay == NULL || !stay->away) return 0;
-    return running->backend->stay_bring(running->device, stay->name, err);
+    resident = resident_of(
+        running, blasd_graph_value(&running->graph, input->source.step, input->source.output) -
+                     running->graph.values);
+    if (resident == NULL || !resident->device_only) return 0;
+    return running->backend->resident_to_host(running->device, resident->name, err);
 }
 
 static int map_step(struct running *running, int at, const struct blasd_kernel *kernel,
@@ -324,7 +326,7 @@ static int map_step(struct running *running, int at, const struct blasd_kernel *
     if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, plan);
     for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++) {
         if (!blasd_job_has(job, i)) continue;
-        code = bring_input(running, &job->inputs[i], &from[i], plan, i, err);
+        code = input_to_host(running, &job->inputs[i], &from[i], plan, i, err);
         if (code != 0) break;
         code = blasd_io_map_input(&running->scratch, job, plan, i, &from[i], task, err);
         if (code == 0)
@@ -338,7 +340,7 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(running->backend, job->op);
     struct blasd_plan plan;
     struct blasd_task task = {.job = job, .plan = &plan};
-    struct blasd_stay stays[BLASD_MAX_OUTPUTS];
+    struct blasd_resident residents[BLASD_MAX_OUTPUTS];
     int64_t began_ns = blasd_clock_ns(), mapped_ns;
     int code;
     if (kernel == NULL)
@@ -348,7 +350,7 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
     blasd_wanted_begin(&running->watch);
     code = blasd_wanted_end(map_step(running, at, kernel, &plan, &task, err), err);
     if (code != 0) return code;
-    offer_stays(running, at, stays, &task);
+    offer_residents(running, at, residents, &task);
     mapped_ns = blasd_clock_ns();
     code = kernel->run(running->device, &task, 1, &running->watch, err);
     if (code == 0 && task.err.code != BLASD_OK) {
@@ -357,8 +359,8 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
     }
     if (code == 0) code = take_outputs(running, at, &task, err);
     if (code == 0) {
-        take_stays(running, at, &task);
-        forget_stays(running, at);
+        take_residents(running, at, &task);
+        forget_residents(running, at);
     }
     if (code == 0) code = report_step(running, at, &task, began_ns, mapped_ns, err);
     blasd_arena_reset(&running->scratch);
@@ -399,7 +401,7 @@ static int open_graph(struct running *running, struct blasd_arena *arena, struct
                           "this worker plans the graph differently from who took it in");
     running->made = calloc((size_t)graph->value_count + 1, sizeof *running->made);
     running->uses = calloc((size_t)graph->value_count + 1, sizeof *running->uses);
-    if (can_stay(running))
+    if (can_reside(running))
         running->values = calloc((size_t)graph->value_count + 1, sizeof *running->values);
     running->memory = blasd_arena_take(arena, graph->memory_bytes);
     blasd_buf_init(&running->report, (size_t)graph->report_bytes);
@@ -493,7 +495,7 @@ int blasd_graph_run(const struct blasd_backend *backend, struct blasd_device *de
     if (code == 0 && (code = run_steps(&running, &at, err)) != 0)
         report_failed(&running, arena, at);
     blasd_parallel_close_together(false);
-    if (code == 0) code = bring_results(&running, err);
+    if (code == 0) code = results_to_host(&running, err);
     forget_all(&running);
     if (code == 0) code = report_results(&running, err);
     snprintf(task->method, sizeof task->method, "%d steps", running.graph.step_count);

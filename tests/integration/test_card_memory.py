@@ -1,32 +1,10 @@
 """Inputs and results of a card are copied where their files lie; a driver that does not let it costs no job, and the log
 says so once. The card is the stand-in that the CUDA backend's own tests use, which is as strict as a driver."""
-import shutil
-
 import numpy as np
 import pytest
-import service as harness
-from service import Service, wait_for
+from service import wait_for
 
-STANDIN = harness.BLASD.parent / "standin"
 REMARK = "some inputs and results are copied on the host"
-
-
-@pytest.fixture
-def with_card(tmp_path, monkeypatch):
-    folder, made = tmp_path / "bin", []
-    folder.mkdir()
-    for file in (harness.BLASD, STANDIN / "blasd_cuda.so", STANDIN / "libcuda.so.1"):
-        shutil.copy2(file, folder)
-    monkeypatch.setattr(harness, "BLASD", folder / "blasd")
-
-    def make(**environment):
-        one = Service(tmp_path / f"service{len(made)}", env={"LD_LIBRARY_PATH": str(folder), **environment})
-        made.append(one)
-        one.start()
-        return one
-    yield make
-    for one in made:
-        one.stop(check=False)
 
 
 def on_card(service, number, shape=(128, 512)):
@@ -39,7 +17,7 @@ def on_card(service, number, shape=(128, 512)):
 
 
 def test_files_that_come_again(with_card):
-    service = with_card()
+    service = with_card().start()
     for number in range(12):
         on_card(service, number)
     on_card(service, 20, (640, 600))  # other sizes: files grow and are cut
@@ -55,7 +33,7 @@ def test_files_that_come_again(with_card):
 
 @pytest.mark.parametrize("registers, why", [("no", "not supported"), ("writable", "mapped for reading")])
 def test_a_driver_that_does_not_let_it(with_card, registers, why):
-    service = with_card(BLASD_STANDIN_REGISTERS=registers)
+    service = with_card(BLASD_STANDIN_REGISTERS=registers).start()
     for number in range(6):
         on_card(service, number)
     wait_for(lambda: REMARK in service.log_text(), "the log says so", 60)

@@ -29,12 +29,6 @@ def run(url, *arguments, status=0):
     return done
 
 
-@pytest.fixture
-def files(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([[1.5, 2], [3, 4]]))
-    return [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
-
-
 def test_a_job_from_its_submission_to_its_result(service, files, tmp_path):
     job = run(service.url, "submit", "matmul", *files).stdout.strip()
     assert re.fullmatch("[sa][0-9a-f]{40}", job)

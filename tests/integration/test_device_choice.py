@@ -3,7 +3,6 @@ the CUDA backend's own tests use, built as a backend; what it and the CPU take i
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -11,9 +10,7 @@ import time
 import numpy as np
 import pytest
 import service as harness
-from service import Service, children, command_line, wait_for
-
-STANDIN = harness.BLASD.parent / "standin"
+from service import children, command_line, wait_for
 
 # The CPU starts at once and takes long; the card takes 5 ms to start and is fast, so they say. Operations, us alone, us of
 # each further one.
@@ -22,25 +19,6 @@ CARD = {"copy_gbytes_s": 10, "curves": {"matmul": {"float64": [[100, 5e3, 10], [
 
 SMALL = {"a": np.eye(2), "b": np.ones((2, 2))}
 LARGE = {"a": np.eye(96), "b": np.ones((96, 96))}  # 1.8e6 operations: 1.8 s here, 9 ms there
-
-
-@pytest.fixture
-def with_card(tmp_path, monkeypatch):
-    """A maker of services whose blasd finds the stand-in beside it."""
-    folder, made = tmp_path / "bin", []
-    folder.mkdir()
-    for file in (harness.BLASD, STANDIN / "blasd_cuda.so", STANDIN / "libcuda.so.1"):
-        shutil.copy2(file, folder)
-    monkeypatch.setattr(harness, "BLASD", folder / "blasd")
-
-    def make(*options, **env):
-        one = Service(tmp_path / "service0", *options, env={"LD_LIBRARY_PATH": str(folder), **env})
-        one.bin = folder
-        made.append(one)
-        return one
-    yield make
-    for one in made:
-        one.stop(check=False)
 
 
 # Runs a command where /dev has a card's file, so that its worker is confined as it is on a machine with one.

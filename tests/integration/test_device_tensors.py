@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from service import Redis, wait_for
 from test_batch_entries import expect_nothing_left
-from test_device_choice import devices, with_card, worker_of  # noqa: F401  (a fixture)
+from test_device_choice import devices, worker_of
 
 
 def put(service, array):
@@ -34,7 +34,7 @@ def location(service, tensor):
     return service.request("GET", f"/tensors/{tensor['id']}").json()["location"]
 
 
-def test_a_tensor_that_jobs_use_is_on_the_device(with_card):  # noqa: F811
+def test_a_tensor_that_jobs_use_is_on_the_device(with_card):
     service = with_card()
     service.start()
     wait_for(lambda: len(devices(service)) == 2, "both devices")
@@ -62,7 +62,7 @@ def test_a_tensor_that_jobs_use_is_on_the_device(with_card):  # noqa: F811
     assert answer.json()["code"] == "reference_not_found"
 
 
-def test_jobs_go_to_the_card_that_has_their_tensor(with_card, monkeypatch):  # noqa: F811
+def test_jobs_go_to_the_card_that_has_their_tensor(with_card, monkeypatch):
     monkeypatch.setenv("BLASD_STANDIN_CARDS", "2")
     service = with_card()
     service.start()
@@ -156,7 +156,7 @@ def test_jobs_that_wait_for_a_card_that_does_not_come(with_card, monkeypatch, en
     assert not redis("EXISTS", "{blasd}:passed")
 
 
-def test_what_steps_make_stays_on_the_card(with_card):  # noqa: F811
+def test_what_steps_make_stays_on_the_card(with_card):
     """Power iteration on a tensor that is kept: it goes up once, and nothing comes down but the last step's vector."""
     service = with_card()
     service.start()

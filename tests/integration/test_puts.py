@@ -4,7 +4,6 @@ import http.server
 import io
 import json
 import signal
-import socketserver
 import subprocess
 import threading
 import urllib.parse
@@ -12,9 +11,9 @@ import urllib.parse
 import blasd
 import numpy as np
 import pytest
-from service import API, BLASD, ONE_QUEUE, TYPES, Redis, Service, npy, safetensors, wait_for
+from service import API, BLASD, ONE_QUEUE, TYPES, Redis, Service, safetensors, wait_for
 from test_tenants import keys
-from test_urls import signed, store  # noqa: F401  (a fixture)
+from test_urls import LocalServer, signed, store  # noqa: F401  (a fixture)
 
 RNG = np.random.default_rng(24)
 A, B = RNG.standard_normal((40, 30)), RNG.standard_normal((30, 20))
@@ -52,18 +51,10 @@ class Takes(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
+class Server(LocalServer):
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Takes)
         self.files, self.tries, self.answers, self.lock, self.go_on = {}, [], {}, threading.Lock(), threading.Event()
-        self.base = f"http://127.0.0.1:{self.server_port}"
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def handle_error(self, request, address):
-        pass  # who sends is killed
+        super().__init__(Takes)
 
     def count(self, path):
         with self.lock:

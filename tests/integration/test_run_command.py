@@ -20,12 +20,6 @@ def run(url, *arguments, status=0, **more):
 
 
 @pytest.fixture
-def files(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([[1.5, 2], [3, 4]]))
-    return [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
-
-
-@pytest.fixture
 def pretender():
     """In the service's place: answers every job with `body`."""
     with Pretender(lambda request, number: (200, {"Content-Type": "application/x-safetensors"}, one.body)) as one:

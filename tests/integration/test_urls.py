@@ -63,18 +63,23 @@ class Files(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+class LocalServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Files)
-        self.files, self.asked, self.held = {}, [], threading.Event()
+    def __init__(self, handler):
+        super().__init__(("127.0.0.1", 0), handler)
         self.base = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def handle_error(self, request, address):
-        pass  # a client that leaves
+        pass  # a client that leaves, or is killed
+
+
+class Server(LocalServer):
+    def __init__(self):
+        self.files, self.asked, self.held = {}, [], threading.Event()
+        super().__init__(Files)
 
     def asks(self, path):
         return [headers for at, headers in self.asked if at.split("?")[0] == path]

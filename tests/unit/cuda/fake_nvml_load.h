@@ -4,7 +4,7 @@
 #define BLASD_TESTS_FAKE_NVML_LOAD_H
 
 #include "fake_nvml.h"
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

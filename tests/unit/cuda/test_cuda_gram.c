@@ -6,7 +6,7 @@ extern const struct blasd_backend blasd_backend;
 
 #include "base/err.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 #include "tests/standin/library_standin.h"
 
 struct blasd_device;
@@ -368,7 +368,7 @@ static void a_grid_makes_a_blocks_bits(void **state) {
         {2, 90, 32, 0, false, true, false, 0},   {0, 90, 33, 3, false, false, true, 100},
         {2, 100, 65, 0, false, false, false, 0},
     };
-    int from = blasd_cuda_habits.spread_from, units = trial_device()->facts.units;
+    int from = blasd_cuda_tuning.spread_from, units = trial_device()->facts.units;
     (void)state;
     /* of the widest, which takes most of the time, one */
     for (size_t i = 0; i <= 4 * (sizeof fits / sizeof *fits - 1); i++) {
@@ -380,10 +380,10 @@ static void a_grid_makes_a_blocks_bits(void **state) {
         for (int64_t k = 0; i % 4 == 1 && k < f->n * f->p; k++) /* graded */
             set(f, t->given[0], k, ldexp(trial_normal(), (int)(5 * (k % f->p)) - 80));
         set_method(t, method, cov, i % 2 == 0, true);
-        blasd_cuda_habits.spread_from = 1000;
+        blasd_cuda_tuning.spread_from = 1000;
         if (trial_run(t) != BLASD_OK) fail_msg("form %zu: %s", i, t->task.err.detail);
         one = outputs_of(t, &size);
-        blasd_cuda_habits.spread_from = 1;
+        blasd_cuda_tuning.spread_from = 1;
         for (int blocks = 1; blocks <= 3; blocks += 2) {
             trial_device()->facts.units = blocks;
             assert_int_equal(trial_run(t), 0);
@@ -394,7 +394,7 @@ static void a_grid_makes_a_blocks_bits(void **state) {
             free(other);
         }
         trial_device()->facts.units = units;
-        blasd_cuda_habits.spread_from = from;
+        blasd_cuda_tuning.spread_from = from;
         free(one);
         trial_free(t);
     }
@@ -405,18 +405,18 @@ static void a_grid_makes_a_blocks_bits(void **state) {
 static void wide_fits_have_the_grid(void **state) {
     static const struct form fits[] = {{0, 204, 199, 2, false, false, false, 0},
                                        {2, 84, 70, 0, true, true, false, 1}};
-    int units = trial_device()->facts.units, from = blasd_cuda_habits.spread_from;
+    int units = trial_device()->facts.units, from = blasd_cuda_tuning.spread_from;
     (void)state;
     trial_device()->facts.units = 2;
     for (int i = 0; i < 2; i++) {
         struct trial *t = make(&fits[i]);
-        blasd_cuda_habits.spread_from = i == 0 ? from : 70;
+        blasd_cuda_tuning.spread_from = i == 0 ? from : 70;
         set_method(t, i, 0, i == 0, false);
         if (i == 1) trial_set_float(t, "alpha", 0.5);
         compare(t, 1e-9, "wide fit");
         trial_free(t);
     }
-    blasd_cuda_habits.spread_from = from;
+    blasd_cuda_tuning.spread_from = from;
     trial_device()->facts.units = units;
 }
 

@@ -16,7 +16,7 @@ static int setup(void **state) {
     assert_non_null(fake);
     *fake = (struct fake_nvml){
         .percent = 37, .milliwatts = 250500, .available = 12345, .millijoules = 7000000};
-    blasd_cuda_habits.energy_ns = 0;
+    blasd_cuda_tuning.energy_ns = 0;
     return 0;
 }
 
@@ -133,12 +133,12 @@ static void the_counter_is_read_now_and_then(void **state) {
     int readings;
     (void)state;
     fake->step = 2500;
-    blasd_cuda_habits.energy_ns = INT64_C(3600000000000);
+    blasd_cuda_tuning.energy_ns = INT64_C(3600000000000);
     assert_true(energy_of(device, 2) == 0); /* read once, as it began: no span yet */
     assert_int_equal(fake->readings, 1);
-    blasd_cuda_habits.energy_ns = 0;
+    blasd_cuda_tuning.energy_ns = 0;
     assert_true(energy_of(device, 2) > 0);
-    blasd_cuda_habits.energy_ns = INT64_C(3600000000000);
+    blasd_cuda_tuning.energy_ns = INT64_C(3600000000000);
     readings = fake->readings;
     device->energy.before.at_ns = device->energy.last.at_ns - 1000000;
     assert_true(energy_of(device, 2) > 0);

@@ -4,7 +4,7 @@ extern const struct blasd_backend blasd_backend;
 #define FAKE_BACKEND blasd_backend
 #include "../worker/fake_jobs.h"
 
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 #include "tests/standin/library_standin.h"
 
 #include "fake_nvml_load.h"
@@ -122,7 +122,7 @@ static void the_card_tells_of_itself(void **state) {
     assert_non_null(card);
     *card = (struct fake_nvml){
         .percent = 37, .milliwatts = 250500, .available = 12345, .millijoules = 7000, .step = 500};
-    blasd_cuda_habits.energy_ns = 0;
+    blasd_cuda_tuning.energy_ns = 0;
     for (int i = 0; i < 10; i++) fake_add(spec_of(i));
     assert_int_equal(fake_work(&limits, &err), 0);
     for (int i = 0; i < 10; i++) {

@@ -21,7 +21,7 @@ static struct http_events *events;
 static int made;
 
 static int setup(void **state) {
-    const struct blasd_told begins = {.record = NULL};
+    const struct blasd_queue_event begins = {.record = NULL};
     (void)state;
     made = 0;
     events = http_events_new(KEPT);
@@ -42,7 +42,7 @@ static int teardown(void **state) {
 static void happens(const char *tenant, const char *op, enum blasd_state job_state,
                     const char *worker) {
     struct blasd_record record = {.state = job_state};
-    struct blasd_told told = {.worker = worker, .jobs = 1, .first = true};
+    struct blasd_queue_event told = {.worker = worker, .jobs = 1, .first = true};
     struct blasd_buf frame;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
     blasd_id_new(BLASD_ID_ASYNC, 1000000 + made++, record.id);
@@ -117,8 +117,8 @@ static void test_the_ring_goes_round(void **state) {
 
 static void test_what_was_not_told(void **state) {
     struct http_events_reader reader = reader_of("a");
-    const struct blasd_told begins = {.record = NULL};
-    struct blasd_told skipped = {.tenant = "a", .jobs = 5};
+    const struct blasd_queue_event begins = {.record = NULL};
+    struct blasd_queue_event skipped = {.tenant = "a", .jobs = 5};
     (void)state;
     http_events_add(events, &skipped);
     assert_string_equal(read_all(&reader, 100), "lost:5");

@@ -402,14 +402,14 @@ static void a_graph_goes_where_its_steps_end_first(void **state) {
     }
     assert_true(http_placement_predict(choice, BLASD_DEVICE_CUDA, graph, &plan, &guess));
     assert_true(guess.alone_s > 1);
-    for (int s = 0; s < 10; s++) steps[s].stays_in = steps[s].stays_out = 5e8;
+    for (int s = 0; s < 10; s++) steps[s].resident_in = steps[s].resident_out = 5e8;
     assert_true(http_placement_predict(choice, BLASD_DEVICE_CUDA, graph, &plan, &guess));
     assert_true(guess.alone_s < 0.2);
     assert_true(http_placement_predict(choice, BLASD_DEVICE_CPU, graph, &plan, &guess));
     assert_true(guess.alone_s > 1.9);
     for (int s = 0; s < 10; s++) {
         steps[s].work.bytes = steps[s].work.out_bytes = 0;
-        steps[s].stays_in = steps[s].stays_out = 0;
+        steps[s].resident_in = steps[s].resident_out = 0;
     }
     plan.step_count = 30;
     for (int s = 0; s < 30; s++) steps[s].work.flops = 1e9;

@@ -40,12 +40,14 @@ static void test_resend(void **state) {
  * is acknowledged, though it may be done. */
 static void test_replicas_asked(void **state) {
     struct env *env = *state;
-    struct front_list *asked = &env->queue->calls.held;
+    const struct blasd_list *asked = &env->queue->calls.held;
     struct seen *first, *second;
     env->queue->rules.replicas = 1;
     env->queue->rules.replicas_ms = 3000;
     first = submit(env, (struct want){.watch = true});
-    UNTIL(env, asked->tail != NULL && asked->tail->tries_left > 1); /* or it is the probe */
+    UNTIL(env, !blasd_list_empty(asked) &&
+                   blasd_container_of(asked->prev, struct front_call, node)->tries_left >
+                       1); /* or it is the probe */
     second = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
     assert_int_equal(env->answered, 0);

@@ -85,12 +85,13 @@ static void test_thousand_in_a_turn(void **state) {
 }
 
 /* What else comes is read while the answers on that connection wait. */
-static void hold(struct env *env, struct front_lane *lane) {
-    blasd_loop_unwatch(env->loop, &lane->link.watcher);
+static void hold(struct env *env, struct front_connection *connection) {
+    blasd_loop_unwatch(env->loop, &connection->link.watcher);
 }
 
-static void let(struct env *env, struct front_lane *lane) {
-    assert_int_equal(blasd_loop_watch(env->loop, &lane->link.watcher, lane->link.armed), 0);
+static void let(struct env *env, struct front_connection *connection) {
+    assert_int_equal(blasd_loop_watch(env->loop, &connection->link.watcher, connection->link.armed),
+                     0);
 }
 
 static void test_message_first(void **state) {
@@ -128,7 +129,7 @@ static void test_message_first(void **state) {
 /* A promise that goes out behind a long reply may be ahead of Redis' file (struct front_calls). */
 static void test_no_promise_behind_long_replies(void **state) {
     struct env *env = *state;
-    struct front_lane *reads = &env->queue->calls.reads;
+    struct front_connection *reads = &env->queue->calls.reads;
     struct got got[2] = {0};
     struct seen *first = submit(env, (struct want){.watch = false}), *second;
     UNTIL(env, first->answered == 1);
@@ -292,7 +293,7 @@ static void test_list_and_stats(void **state) {
     assert_int_equal(list(env, BLASD_RUNNING, 10).count, 0);
     assert_int_equal(list(env, -1, 10).count, 5);
     assert_int_equal(list(env, BLASD_SUCCEEDED, 10).count, 3); /* without the cancelled one */
-    blasd_front_queue_stats(env->queue, on_text, &got);
+    blasd_front_queue_figures(env->queue, &(struct blasd_figures_query){0}, on_text, &got);
     UNTIL(env, got.answered == 1);
     assert_non_null(strstr(got.record, "\"workers\":{\"w1\":{}},\"queue\":"));
     if (strstr(got.record, "\"echo submitted\":5") == NULL) fail_msg("%s", got.record);
@@ -505,7 +506,7 @@ static void test_redis_blob(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
-    UNTIL(env, env->queue->calls.reads.flight.head != NULL);
+    UNTIL(env, !blasd_list_empty(&env->queue->calls.reads.flight));
     blasd_async_link_drop(&env->queue->calls.reads.link, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);

@@ -156,8 +156,8 @@ static void test_what_stays(void **state) {
     read_back(&graph);
     for (int s = 0; s < 3; s++) {
         static const double in[] = {32, 64, 32}, out[] = {0, 32, 0};
-        assert_true(graph.steps[s].cost.stays_in == in[s]);
-        assert_true(graph.steps[s].cost.stays_out == out[s]);
+        assert_true(graph.steps[s].cost.resident_in == in[s]);
+        assert_true(graph.steps[s].cost.resident_out == out[s]);
     }
     blasd_graph_release(&graph);
 }

@@ -47,9 +47,9 @@ struct fake {
     int64_t epoch, started_ns;
     bool mixes; /* jobs of different shapes share a call */
     struct blasd_store *store;
-    char dir[48];    /* of the store */
-    int finish_away; /* this many calls of finish fail with queue_unavailable */
-    int finish_lost; /* then this many find the lease lost */
+    char dir[48];           /* of the store */
+    int finish_unavailable; /* this many calls of finish fail with queue_unavailable */
+    int finish_lost;        /* then this many find the lease lost */
     int registers, releases, finishes, claims, told;
     bool moved;      /* until it is told what the worker holds */
     bool unwanted;   /* progress says that nobody wants the batch */
@@ -329,8 +329,8 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue,
     int code = 0;
     pthread_mutex_lock(&fake.lock);
     fake.finishes++;
-    if (fake.finish_away > 0) {
-        fake.finish_away--;
+    if (fake.finish_unavailable > 0) {
+        fake.finish_unavailable--;
         code = blasd_fail(err, BLASD_E_queue_unavailable, "", "the test says so");
     } else if (fake.finish_lost > 0) {
         fake.finish_lost--;

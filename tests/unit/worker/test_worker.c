@@ -115,7 +115,7 @@ static void test_result_of_a_cancelled_job_is_removed(void **state) {
 static void test_a_result_that_may_be_recorded_is_kept(void **state) {
     struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
     (void)state;
-    fake.finish_away = 1;
+    fake.finish_unavailable = 1;
     fake_add(spec)->drop = true;
     assert_int_equal(fake_work(&limits, &err), 0);
     assert_true(fake_blob_is_there(&fake.jobs[0], "out"));
@@ -314,7 +314,7 @@ static void test_a_device_that_fails_ends_the_worker(void **state) {
 
 static void test_finish_is_repeated_while_redis_is_away(void **state) {
     (void)state;
-    fake.finish_away = 4;
+    fake.finish_unavailable = 4;
     for (int i = 0; i < 3; i++) fake_add(small);
     assert_int_equal(fake_work(&limits, &err), 0);
     assert_int_equal(fake.runs, 1);

@@ -1,7 +1,7 @@
 /* The backend's own numbers, all in one place; tests change them before a device is opened or while
  * it is idle. Read next: device.h. */
-#ifndef BLASD_KERNELS_CUDA_HABITS_H
-#define BLASD_KERNELS_CUDA_HABITS_H
+#ifndef BLASD_KERNELS_CUDA_TUNING_H
+#define BLASD_KERNELS_CUDA_TUNING_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,11 +20,11 @@ struct blasd_cuda_sizes {
 };
 extern struct blasd_cuda_sizes blasd_cuda_sizes;
 
-struct blasd_cuda_habits {
+struct blasd_cuda_tuning {
     int64_t energy_ns; /* between two readings of the card's energy counter, at least */
     int spread_from;   /* coefficients from which a regression's factor has the whole grid */
 };
-extern struct blasd_cuda_habits blasd_cuda_habits;
+extern struct blasd_cuda_tuning blasd_cuda_tuning;
 
 extern const char *blasd_nvml_library; /* what is loaded as NVML */
 

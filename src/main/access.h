@@ -1,13 +1,13 @@
 /* The options of `up` and `api` that say who may come in, keys, TLS, and what is left open on
  * purpose, and what is written down of it. Read next: ../auth/auth.h, ../http/tls.h. */
-#ifndef BLASD_MAIN_DOORS_H
-#define BLASD_MAIN_DOORS_H
+#ifndef BLASD_MAIN_ACCESS_H
+#define BLASD_MAIN_ACCESS_H
 
 #include "http/http.h"
 #include "main/listen.h"
 #include "main/options.h"
 
-struct door_options {
+struct access_options {
     const char *keys;                  /* --keys, BLASD_KEYS; NULL: everybody may do everything */
     bool first_key;                    /* --first-key */
     struct blasd_token_options tokens; /* --jwt-…, BLASD_JWT_…; keys NULL: none are taken */
@@ -38,7 +38,7 @@ enum {
     OPTION_TENANTS
 };
 /* clang-format off */
-#define DOOR_OPTIONS                                                                               \
+#define ACCESS_OPTIONS                                                                               \
     {"keys", required_argument, NULL, OPTION_KEYS},                                                \
     {"first-key", no_argument, NULL, OPTION_FIRST},                                                \
     {"tls-cert", required_argument, NULL, OPTION_CERT},                                            \
@@ -56,7 +56,7 @@ enum {
     {"access-log", no_argument, NULL, OPTION_ACCESS},                                              \
     {"metrics-tenants", no_argument, NULL, OPTION_TENANTS}
 /* clang-format on */
-#define DOOR_USAGE                                                                                 \
+#define ACCESS_USAGE                                                                               \
     "  --keys FILE            let in who shows a key of this file alone; `blasd keys add` makes\n" \
     "                         keys [BLASD_KEYS]\n"                                                 \
     "  --first-key            where FILE is missing make it, with a key of an admin, which is\n"   \
@@ -86,21 +86,21 @@ enum {
     "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
 
 /* Whether nobody comes in without a key or a token. */
-static inline bool doors_closed(const struct door_options *doors) {
-    return doors->keys != NULL || doors->tokens.keys != NULL;
+static inline bool access_closed(const struct access_options *access) {
+    return access->keys != NULL || access->tokens.keys != NULL;
 }
 /* What the environment says. */
-void doors_init(struct door_options *doors);
+void access_init(struct access_options *access);
 /* 0, 1: the option is none of these, or -1: no memory. */
-int doors_take(struct door_options *doors, int option, const char *value);
+int access_take(struct access_options *access, int option, const char *value);
 /* Whether the options fit together and suit what is listened on; makes the first key where that
  * was asked for. */
-int doors_check(const struct door_options *doors, const struct listeners *listeners,
-                struct blasd_err *err);
-void doors_release(struct door_options *doors);
+int access_check(const struct access_options *access, const struct listeners *listeners,
+                 struct blasd_err *err);
+void access_release(struct access_options *access);
 /* The same options, as words for `blasd api`. 0, or -1: no memory. */
-int doors_words(const struct door_options *doors, struct text_list *words);
+int access_words(const struct access_options *access, struct text_list *words);
 /* Whether there is anything that SIGHUP would have read anew; without, it ends the service. */
-bool doors_reread(const struct door_options *doors);
+bool access_reread(const struct access_options *access);
 
 #endif

@@ -1,5 +1,5 @@
 /* The numbers themselves. */
-#include "kernels/cuda/habits.h"
+#include "kernels/cuda/tuning.h"
 
 struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
                                             .part_bytes = (size_t)64 << 20,
@@ -8,4 +8,4 @@ struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
                                             .pinned_least = (size_t)64 << 10,
                                             .pinned_after = 2};
 
-struct blasd_cuda_habits blasd_cuda_habits = {.energy_ns = 20000000, .spread_from = 200};
+struct blasd_cuda_tuning blasd_cuda_tuning = {.energy_ns = 20000000, .spread_from = 200};

@@ -1,0 +1,281 @@
+-- Jobs and batch entries that are submitted: repeated ones are found by their Idempotency-Key, limits are
+-- kept, and demand that waits is answered at once. Read next: listing.lua.
+
+-- Whether two fingerprints are of one request. One of 16 digits is the first half of one of 32, as
+-- the release before this one wrote it.
+local function same_fingerprint(a, b)
+    return a == b or #a == 16 and #b == 32 and a == sub(b, 1, 16) or
+           #b == 16 and #a == 32 and b == sub(a, 1, 16)
+end
+
+-- Where a submission stands whose Idempotency-Key is `key`: nil to go on, else its reply.
+local function repeated(key, fingerprint, channel, tenant)
+    local text = call('GET', key)
+    if not text then return nil end
+    local id, recorded_fingerprint = match(text, '^(%S+) (%S+)$')
+    local meta = metas_alone({id})[1]
+    local record = not meta and recorded(id, tenant)
+    if not meta and not record then return nil end -- its record has expired, so the key is free
+    if not same_fingerprint(recorded_fingerprint, fingerprint) then return 2 end
+    if channel == '' then return {id, ''} end
+    if meta then
+        meta_watch(id, meta, channel)
+        return {id, ''}
+    end
+    return {id, record}
+end
+
+-- What a call of submit has taken: entries {name, meta, frame, si}, of which `written` are written;
+-- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new.
+local function intake_new()
+    local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
+    return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
+            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}, ops = {},
+            kept = kept_bytes('a'), like = false, meta = false, looked = false, used = {}}
+end
+
+local function intake_add(t, name, meta, frame, jobs, waits)
+    local like = t.like
+    local class, seg = CLASS_OF[like.si], like.seg
+    t.entries[#t.entries + 1] = {name = name, meta = meta, frame = frame, si = like.si,
+                                 line = like.line, tenant = like.tenant, jobs = jobs,
+                                 made = '', given = waits}
+    if not waits then t.count[class] = t.count[class] + 1 end
+    if seg ~= '' then t.segs[seg] = (t.segs[seg] or 0) + jobs end
+    Record.events.queued(name, meta, frame)
+end
+
+local function intake_write(t)
+    local entries, metas, frames, of = t.entries, {}, {}, {}
+    if #entries == t.written then return end
+    for i = t.written + 1, #entries do
+        local e, n = entries[i], #metas
+        metas[n + 1], metas[n + 2], frames[n + 1], frames[n + 2] = e.name, e.meta, e.name, e.frame
+        if e.tenant ~= NOBODY then
+            local names = of[e.tenant] or {}
+            of[e.tenant], names[#names + 1] = names, e.name
+        end
+    end
+    call_many('HSET', K.pending, metas)
+    call_many('HSET', K.frames, frames)
+    for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
+    call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
+    for tenant, used in pairs(t.used) do
+        meter(tenant, used.new_jobs, used.new_bytes)
+        used.new_jobs, used.new_bytes = 0, 0
+    end
+    t.written = #entries
+end
+
+local function line_up(t)
+    local lists = {}
+    for _, e in ipairs(t.entries) do
+        if not e.given then
+            local list = lists[e.line] or {jobs = 0}
+            lists[e.line], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
+        end
+    end
+    for line, list in pairs(lists) do
+        call_many('RPUSH', line_key(line), list)
+        tally(line, list.jobs)
+    end
+end
+
+-- Gives the jobs to idle workers and lines the others up. Those that have come into an empty queue
+-- need not pass the lists.
+local function intake_give(t)
+    intake_write(t)
+    if #t.entries == 0 then return end
+    local alone = t.jobs == t.taken
+    if alone then serve(t.count, t.entries) end
+    line_up(t)
+    if not alone then serve(t.count) end
+end
+
+-- Whether there is a record of the tenant's job whose outputs are a blob.
+local function keeps_outputs(id, tenant)
+    local place = place_of(id)
+    return place and (call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 or
+                      call('HEXISTS', K.out_of .. promised_place(id) .. ':' .. tenant, id) == 1)
+end
+local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
+
+-- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
+-- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, its
+-- Idempotency-Key with the value, where its end is told, and what of it is put.
+local function submit_options(id, options, like)
+    options = ' ' .. options
+    local head, fingerprint, key = match(options, '^(.-) k=([^:]*):(.*)$')
+    head = head or options
+    local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
+    if ms > 0 then deadline = whole(now + ms * 1000) end
+    if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
+    local blob, most = find(head, ' [bB]=1') and '1' or '0', match(head, ' m=(%d+)')
+    local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, fingerprint, like.channels,
+                               like.tenant)
+    if r then return nil, r end
+    if find(head, ' o=1', 1, true) then return nil, 13 end
+    local holds = match(head, ' t=(%S+)')
+    if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
+    local wants, found = match(head, ' w=(%S+)'), nil
+    if wants then
+        local why
+        found, why = Wait.find(wants, like.tenant, recorded)
+        if not found then return nil, why end
+        if holds then found.holds[#found.holds + 1] = holds end
+        holds = concat(found.holds, ',')
+    end
+    local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
+    if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
+    if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
+    local puts, puts_most = Put.asked(head), count_of(match(head, ' P=(%d+)'))
+    if puts == false or puts and not puts_most then return nil, 4 end
+    if puts and not Put.fits(like.tenant, puts, puts_most) then return nil, 12 end
+    if most then Tensor.quota(like.tenant, most) end
+    return deadline, blob, holds, found, key, key and id .. ' ' .. fingerprint, url, puts
+end
+
+-- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
+-- as a rule: they are refused where some that did have filled a quarter more.
+local function results_full(t, name)
+    return t.kept >= L.record_bytes * (byte(name) == 115 and 1.25 or 1)
+end
+
+-- What a tenant with limits has pending, with what this call has taken, and its records' bytes.
+local function submit_used(t, tenant)
+    local used = t.used[tenant]
+    if used then return used end
+    local jobs, bytes = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant))
+    used = {jobs = tonumber(jobs or 0), bytes = tonumber(bytes or 0), new_jobs = 0, new_bytes = 0,
+            stored = kept_bytes(':' .. tenant)}
+    t.used[tenant] = used
+    return used
+end
+
+-- Counts jobs in, if their tenant may have them: 0, or which of its limits says no.
+local function submit_meter(t, n)
+    local like = t.like
+    if not like.work then return 0 end
+    local used, cost = submit_used(t, like.tenant), n * like.cost
+    local function over(most, is) return most > 0 and is > most end
+    if over(like.jobs_most, used.jobs + n) then return 6 end
+    if over(like.bytes_most, used.bytes + cost) then return 7 end
+    if over(like.stored_most, used.stored) then return 8 end
+    used.jobs, used.bytes = used.jobs + n, used.bytes + cost
+    used.new_jobs, used.new_bytes = used.new_jobs + n, used.new_bytes + cost
+    return 0
+end
+
+-- Counts jobs in, if there is room for all: 0, or why not.
+local function submit_fits(t, n)
+    local cost = n * t.like.cost
+    local jobs, bytes = t.jobs + n, t.sum + cost
+    if (jobs > L.queue_jobs or bytes > L.queue_bytes) and not t.looked then
+        t.looked = true -- once a call
+        intake_write(t)
+        expire_due()
+        t.used = {}
+        t.jobs, t.sum = counted('jobs'), counted('bytes')
+        jobs, bytes = t.jobs + n, t.sum + cost
+    end
+    if jobs > L.queue_jobs or bytes > L.queue_bytes then return 1 end
+    local over = submit_meter(t, n)
+    if over > 0 then return over end
+    t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
+    t.ops[t.like.op] = (t.ops[t.like.op] or 0) + n
+    return 0
+end
+
+local function submit_like(t, si, cost, note)
+    local like = alike(si, cost, note)
+    if t.like ~= like then t.like, t.meta = like, false end
+end
+
+local function submit_one(t, id, frame, options)
+    local meta, deadline, blob, holds, found, key, value, url, puts = t.meta, '0', '0'
+    if options ~= '' then
+        intake_write(t) -- earlier jobs of this call must be seen
+        deadline, blob, holds, found, key, value, url, puts = submit_options(id, options, t.like)
+        if not deadline then return blob end
+        meta = false
+    end
+    if results_full(t, id) then return 5 end
+    local full = submit_fits(t, 1)
+    if full > 0 then return full end
+    local waits = found ~= nil and #found.wants > 0
+    if not meta then
+        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil)
+        if options == '' then t.meta = meta end
+    end
+    intake_add(t, id, meta, frame, 1, waits)
+    if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
+    if holds then Tensor.hold(id, holds) end
+    if found then
+        Wait.begin(id, found, t.like.tenant)
+        t.entries[#t.entries].made = Wait.made(id)
+    end
+    if url then Hook.promise(id, t.like.tenant, url) end
+    if puts then Put.promise(id, t.like.tenant, puts) end
+    if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
+    return 0
+end
+
+local function submit_batch_entry(t, batch_entry, record_frames, options)
+    if results_full(t, batch_entry) then return 5 end
+    local jobs, holds = t.like.packed, match(options, '^t=(%S+)$')
+    if options ~= '' and not holds then return 4 end
+    if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
+    if submit_fits(t, jobs) == 0 then
+        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), record_frames, jobs, false)
+        if holds then Tensor.hold(batch_entry, holds) end
+        return 0
+    end
+    local digits = {}
+    t.meta = false
+    each_record_frame(record_frames, function(id, from, to)
+        digits[#digits + 1] = submit_one(t, id, sub(record_frames, from, to), options)
+    end)
+    return concat(digits)
+end
+
+local function submit_any(t, name, frame, options)
+    local like = t.like
+    if not (like.cost and K.wait[like.si] and place_of(name)) then return 4 end
+    if is_batch_entry(name) and like.packed then return submit_batch_entry(t, name, frame, options) end
+    if #name ~= ID or like.packed then return 4 end
+    return submit_one(t, name, frame, options)
+end
+
+-- How long a front end's last call is known: far longer than it sends one again.
+local SENT_S = '60'
+
+local function submit(keys, args)
+    start(keys, args)
+    local front, seq = args[2], args[3]
+    if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
+    local why = call('GET', K.refused)
+    if why then return redis.error_reply('DISK ' .. why) end
+    local t, reply, all_queued, sent = intake_new(), {now, 0, 0}, true, K.sent_of .. front
+    local again = #args > 3 and tonumber(call('GET', sent) or 0) >= tonumber(seq)
+    local kept = again and call('GET', sent .. ':' .. seq)
+    if kept then return cmsgpack.unpack(kept) end
+    for i = 4, #args, 6 do
+        local r = 0
+        if not again then
+            submit_like(t, args[i + 2], args[i + 3], args[i + 5])
+            r = submit_any(t, args[i], args[i + 1], args[i + 4])
+        end
+        reply[#reply + 1], all_queued = r, all_queued and r == 0
+    end
+    for seg, jobs in pairs(t.segs) do refer(seg, jobs) end
+    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', jobs) end
+    intake_give(t)
+    reply[2], reply[3] = t.jobs, t.sum
+    if #args > 3 and not again then
+        call('SET', sent, seq, 'EX', SENT_S)
+        if not all_queued then
+            call('SET', sent .. ':' .. seq, cmsgpack.pack(reply), 'EX', SENT_S)
+        end
+    end
+    return reply
+end

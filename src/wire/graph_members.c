@@ -1,0 +1,300 @@
+/* The JSON of a graph's steps and results. Read next: graph_in.c. */
+#include "wire/graph_parts.h"
+
+#include "base/text.h"
+#include "wire/json_tensor.h"
+#include "wire/remote_in.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_LEAST 12 /* bytes of JSON: "a":{"op":1} */
+
+int graph_in_no_memory(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the graph");
+}
+
+static struct graph_reference *add_reference(struct graph_references *list, struct blasd_err *err) {
+    if (list->count == list->room) {
+        int room = list->room == 0 ? 16 : list->room * 2;
+        struct graph_reference *grown = realloc(list->items, (size_t)room * sizeof *grown);
+        if (grown == NULL) {
+            graph_in_no_memory(err);
+            return NULL;
+        }
+        list->items = grown;
+        list->room = room;
+    }
+    list->items[list->count] = (struct graph_reference){.input = false};
+    return &list->items[list->count++];
+}
+
+/* ---- one step ---- */
+
+/* One step while it is read. */
+struct reading {
+    struct blasd_graph_in *graph;
+    const struct blasd_json_text *text;
+    struct blasd_request_fields fields;
+    struct blasd_named_inputs inputs;
+    bool has_inputs;
+    struct graph_reference *reference; /* the one that is being read */
+};
+
+static int read_reference_member(void *arg, const char *quote, const char *name, const char *value,
+                                 const char **next, struct blasd_err *err) {
+    struct reading *reading = arg;
+    struct graph_reference *to = reading->reference;
+    bool output = strcmp(name, "output") == 0;
+    char shown[BLASD_SANITIZED_MAX];
+    (void)quote;
+    if (!output && strcmp(name, "step") != 0 && strcmp(name, "input") != 0)
+        return blasd_fail(err, BLASD_E_invalid_tensor, "",
+                          "a reference has step and output, or input, and no '%s'",
+                          blasd_sanitize(shown, name, strlen(name)));
+    if (*value != '"')
+        return blasd_fail(err, BLASD_E_invalid_tensor, "", "%s must be a name in double quotes",
+                          name);
+    if ((output ? to->output : to->name)[0] != '\0')
+        return blasd_fail(err, BLASD_E_invalid_tensor, "",
+                          "a reference names one step, or one input");
+    if (!output) to->input = name[0] == 'i';
+    return blasd_json_word(reading->text, value, output ? to->output : to->name, next, err);
+}
+
+/* Whether the value is an object that begins as a reference does. */
+static bool is_reference(const struct blasd_json_text *text, const char *value) {
+    static const char *const names[] = {"\"step\"", "\"input\"", "\"output\""};
+    const char *p;
+    if (*value != '{') return false;
+    p = blasd_json_space(value + 1);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t len = strlen(names[i]);
+        if ((size_t)(text->end - p) > len && memcmp(p, names[i], len) == 0) return true;
+    }
+    return false;
+}
+
+static int read_reference(struct reading *reading, const char *value, struct blasd_named_input *to,
+                          const char **next, struct blasd_err *err) {
+    int rc;
+    reading->reference = add_reference(&reading->graph->references, err);
+    if (reading->reference == NULL) return -(int)BLASD_E_no_space;
+    rc = blasd_json_members(reading->text, value, read_reference_member, reading, next, err);
+    if (rc == 0 && (reading->reference->name[0] == '\0' ||
+                    (reading->reference->input && reading->reference->output[0] != '\0')))
+        rc = blasd_fail(err, BLASD_E_invalid_tensor, "",
+                        "a reference is {\"step\":NAME,\"output\":NAME} or {\"input\":NAME}");
+    if (rc != 0) {
+        if (err->field[0] == '\0')
+            blasd_text_join(err->field, sizeof err->field, "inputs.", to->name, NULL);
+        return rc;
+    }
+    to->input.source = (struct blasd_source){.kind = BLASD_SOURCE_STEP,
+                                             .step = reading->graph->references.count - 1};
+    return 0;
+}
+
+static int read_input(void *arg, const char *quote, const char *name, const char *value,
+                      const char **next, struct blasd_err *err) {
+    struct reading *reading = arg;
+    struct blasd_named_input *to;
+    int rc = blasd_named_inputs_add(&reading->inputs, name, strlen(name), &to, err);
+    (void)quote;
+    if (rc != 0) return rc;
+    if (is_reference(reading->text, value)) return read_reference(reading, value, to, next, err);
+    rc = blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
+    if (rc == 0 && to->remote != NULL) {
+        blasd_remote_free(to->remote);
+        to->remote = NULL;
+        return blasd_fail(err, BLASD_E_invalid_reference, "",
+                          "a step has no input by URL: put it among the inputs of the graph, and "
+                          "name it here with {\"input\":NAME}");
+    }
+    return rc;
+}
+
+static int read_inputs(struct reading *reading, const char *value, const char **next,
+                       struct blasd_err *err) {
+    if (reading->has_inputs || *value != '{')
+        return blasd_fail(err, BLASD_E_invalid_field, "inputs",
+                          reading->has_inputs ? "inputs is there twice"
+                                              : "inputs must be an object of tensors by name");
+    reading->has_inputs = true;
+    return blasd_json_members(reading->text, value, read_input, reading, next, err);
+}
+
+static int read_params(struct reading *reading, const char *value, const char **next,
+                       struct blasd_err *err) {
+    json_error_t problem;
+    json_t *params;
+    int rc = blasd_json_skip(reading->text, value, next, err);
+    if (rc != 0) return rc;
+    if (*value != '{')
+        return blasd_fail(err, BLASD_E_invalid_field, "params",
+                          "params must be a JSON object of parameters by name");
+    params = blasd_json_load(value, (size_t)(*next - value), reading->text->depth_max, &problem);
+    if (params == NULL)
+        return blasd_json_fail(reading->text, value + (problem.position > 0 ? problem.position : 0),
+                               err, "%.140s", problem.text);
+    rc = blasd_request_fields_value(&reading->fields, BLASD_IN_BODY, "params", params, err);
+    json_decref(params);
+    return rc;
+}
+
+static int read_op(struct reading *reading, const char *value, const char **next,
+                   struct blasd_err *err) {
+    char word[BLASD_JSON_WORD];
+    int rc;
+    if (*value != '"') return blasd_fail(err, BLASD_E_invalid_field, "op", "op must be a string");
+    rc = blasd_json_word(reading->text, value, word, next, err);
+    if (rc != 0) return rc;
+    return blasd_request_fields_text(&reading->fields, BLASD_IN_BODY, "op", word, strlen(word),
+                                     err);
+}
+
+static int read_step_member(void *arg, const char *quote, const char *name, const char *value,
+                            const char **next, struct blasd_err *err) {
+    struct reading *reading = arg;
+    char shown[BLASD_SANITIZED_MAX];
+    (void)quote;
+    if (strcmp(name, "op") == 0) return read_op(reading, value, next, err);
+    if (strcmp(name, "inputs") == 0) return read_inputs(reading, value, next, err);
+    if (strcmp(name, "params") == 0) return read_params(reading, value, next, err);
+    return blasd_fail(err, BLASD_E_unknown_field, blasd_sanitize(shown, name, strlen(name)),
+                      "a step has op, inputs and params; priority, deadline_ms and device are the "
+                      "whole graph's");
+}
+
+static int read_job(struct blasd_graph_in *graph, const struct blasd_json_text *text,
+                    const char *value, const char **next, struct blasd_job *job,
+                    struct blasd_err *err) {
+    struct reading reading = {.graph = graph, .text = text};
+    int rc;
+    blasd_request_fields_init(&reading.fields, graph->limits);
+    reading.inputs.sink = graph->sink;
+    if (*value == '{')
+        rc = blasd_json_members(text, value, read_step_member, &reading, next, err);
+    else
+        rc = blasd_fail(err, BLASD_E_invalid_field, "",
+                        "a step is an object with op, inputs and params");
+    if (rc == 0) rc = blasd_request_fields_job(&reading.fields, &reading.inputs, job, err);
+    blasd_request_fields_release(&reading.fields);
+    return rc;
+}
+
+/* ---- the members of the graph ---- */
+
+static bool is_step_name(const char *name) {
+    size_t len = strlen(name);
+    return len > 0 && len < BLASD_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == len;
+}
+
+/* For as many steps as there can be in a text of `bytes`, at once: one is some kilobytes, and what
+ * is not used costs nothing. */
+static int make_room(struct blasd_graph_in *graph, size_t bytes, struct blasd_err *err) {
+    size_t most = bytes / STEP_LEAST + 1;
+    if (most > graph->limits->graph_steps) most = (size_t)graph->limits->graph_steps;
+    graph->graph.steps = malloc(most * sizeof *graph->graph.steps);
+    return graph->graph.steps == NULL ? graph_in_no_memory(err) : 0;
+}
+
+struct members {
+    struct blasd_graph_in *graph;
+    const struct blasd_json_text *text;
+};
+
+static int read_step(void *arg, const char *quote, const char *name, const char *value,
+                     const char **next, struct blasd_err *err) {
+    struct members *members = arg;
+    struct blasd_graph_in *graph = members->graph;
+    struct blasd_graph_step *step;
+    char shown[BLASD_SANITIZED_MAX];
+    int rc;
+    (void)quote;
+    if (!is_step_name(name))
+        return blasd_fail(err, BLASD_E_invalid_field, "steps",
+                          "'%s' is no name for a step: 1 to %d letters, digits, _ and -",
+                          blasd_sanitize(shown, name, strlen(name)), BLASD_NAME_MAX - 1);
+    if ((uint64_t)graph->graph.step_count >= graph->limits->graph_steps)
+        return blasd_fail(err, BLASD_E_graph_too_large, "steps",
+                          "a graph may have %llu steps (limit graph_steps)",
+                          (unsigned long long)graph->limits->graph_steps);
+    step = &graph->graph.steps[graph->graph.step_count];
+    memset(step, 0, sizeof *step);
+    memcpy(step->name, name, strlen(name) + 1);
+    rc = read_job(graph, members->text, value, next, &step->job, err);
+    if (rc != 0) blasd_graph_blame(name, err);
+    graph->graph.step_count++;
+    return rc;
+}
+
+/* "STEP" or "STEP.OUTPUT" */
+static int read_result(struct blasd_graph_in *graph, const struct blasd_json_text *text,
+                       const char *p, const char **next, struct blasd_err *err) {
+    struct graph_reference *to;
+    char *dot;
+    if (*p != '"')
+        return blasd_fail(err, BLASD_E_invalid_field, "results",
+                          "results must be a list of names, \"STEP\" or \"STEP.OUTPUT\"");
+    if ((uint64_t)graph->results.count >= graph->limits->graph_results)
+        return blasd_fail(err, BLASD_E_graph_too_large, "results",
+                          "a graph may have %llu results (limit graph_results)",
+                          (unsigned long long)graph->limits->graph_results);
+    if ((to = add_reference(&graph->results, err)) == NULL) return -(int)BLASD_E_no_space;
+    if (blasd_json_word(text, p, to->name, next, err) != 0) return -(int)err->code;
+    dot = strchr(to->name, '.');
+    if (dot == NULL) return 0;
+    *dot = '\0';
+    blasd_text_join(to->output, sizeof to->output, dot + 1, NULL, NULL);
+    return 0;
+}
+
+static int read_results(struct blasd_graph_in *graph, const struct blasd_json_text *text,
+                        const char *p, const char **next, struct blasd_err *err) {
+    int rc;
+    if (*p != '[')
+        return blasd_fail(err, BLASD_E_invalid_field, "results",
+                          "results must be a list of names, \"STEP\" or \"STEP.OUTPUT\"");
+    p = blasd_json_space(p + 1);
+    while (*p != ']') {
+        if (graph->results.count > 0) {
+            if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
+            p = blasd_json_space(p + 1);
+        }
+        if ((rc = read_result(graph, text, p, &p, err)) != 0) return rc;
+        p = blasd_json_space(p);
+    }
+    *next = p + 1;
+    return 0;
+}
+
+int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_text *text,
+                          const char *name, const char *value, const char **next,
+                          struct blasd_err *err) {
+    struct members members = {graph, text};
+    bool steps = strcmp(name, "steps") == 0, *has = steps ? &graph->has_steps : &graph->has_results;
+    if (*has) return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
+    *has = true;
+    if (!steps) return read_results(graph, text, value, next, err);
+    if (*value != '{')
+        return blasd_fail(err, BLASD_E_invalid_field, name,
+                          "steps must be an object of steps by name");
+    if (make_room(graph, (size_t)(text->end - value), err) != 0) return -(int)BLASD_E_no_space;
+    return blasd_json_members(text, value, read_step, &members, next, err);
+}
+
+int graph_in_text(struct blasd_graph_in *graph, const char *name, const struct blasd_buf *from,
+                  struct blasd_err *err) {
+    struct blasd_json_text text = {.start = from->data,
+                                   .depth_max = (int)graph->limits->json_depth};
+    const char *end;
+    int rc;
+    if (from->len == 0) return 0;
+    text.end = from->data + from->len - BLASD_JSON_SLACK;
+    rc = blasd_graph_in_member(graph, &text, name, blasd_json_space(text.start), &end, err);
+    if (rc == 0 && blasd_json_space(end) != text.end)
+        rc = blasd_json_fail(&text, end, err, "something follows the JSON of %s", name);
+    return rc;
+}
