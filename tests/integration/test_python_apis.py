@@ -346,7 +346,7 @@ def test_a_program_that_ends_leaves_no_job(client, service):
     program = subprocess.run([sys.executable, "-W", "ignore", "-c", INTERRUPTED, service.url, "ends"], capture_output=True, text=True, env=OWN,
                              timeout=600, check=False)
     assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
-    assert sorted(job.state for job in client.jobs(label="by=ends")) == ["cancelled", "cancelled", "succeeded"]
+    wait_for(lambda: sorted(job.state for job in client.jobs(label="by=ends")) == ["cancelled", "cancelled", "succeeded"], "they are cancelled")
 
 
 def test_ctrl_c_cancels_jobs_of_long_ago(client, service):
@@ -359,7 +359,7 @@ def test_ctrl_c_cancels_jobs_of_long_ago(client, service):
         program.communicate(timeout=60)
     finally:
         program.kill()
-    assert {job.state for job in client.jobs(label="by=later")} == {"cancelled"}
+    wait_for(lambda: {job.state for job in client.jobs(label="by=later")} == {"cancelled"}, "they are cancelled")
 
 
 @pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])
