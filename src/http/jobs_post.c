@@ -200,8 +200,9 @@ static void choose_batch_key(struct http_upload *upload, const struct blasd_job 
                              const struct blasd_plan *plan, uint64_t cost) {
     bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 &&
                  upload->delivery.notify == NULL && upload->delivery.put_count == 0;
-    upload->small = plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
-    if (upload->small) upload->batch_key = plan->key;
+    upload->batch.small =
+        plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
+    if (upload->batch.small) upload->batch.key = plan->key;
 }
 
 /* Whether the caller may have it run, of a graph each of its steps. */

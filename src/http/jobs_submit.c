@@ -255,17 +255,17 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                        struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     struct http_loop *loop = exchange->home;
-    struct blasd_submission submission = {.job = job,
-                                          .cost_bytes = cost,
-                                          .work_s = upload->work_s,
-                                          .batch_key = upload->small ? &upload->batch_key : NULL,
-                                          .chosen = upload->device,
-                                          .idempotency_key = exchange->request.idempotency_key,
-                                          .notify = upload->delivery.notify,
-                                          .puts = upload->delivery.puts,
-                                          .put_count = upload->delivery.put_count,
-                                          .waiter =
-                                              upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
+    struct blasd_submission submission = {
+        .job = job,
+        .cost_bytes = cost,
+        .work_s = upload->work_s,
+        .batch_key = upload->batch.small ? &upload->batch.key : NULL,
+        .chosen = upload->device,
+        .idempotency_key = exchange->request.idempotency_key,
+        .notify = upload->delivery.notify,
+        .puts = upload->delivery.puts,
+        .put_count = upload->delivery.put_count,
+        .waiter = upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&

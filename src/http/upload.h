@@ -50,9 +50,10 @@ struct http_upload {
     uint64_t cost;    /* of that job */
     double work_s;    /* predicted */
     uint64_t outputs; /* bytes that its plan predicts, where they are more than its inputs */
-    /* The job may share its entry of the queue with those of the same key. */
-    bool small;
-    struct blasd_key batch_key;
+    struct {
+        bool small; /* the job may share its entry of the queue with those of the same key */
+        struct blasd_key key;
+    } batch;
 };
 
 /* Bytes of the body, as far as they are known before it is read. */

@@ -195,6 +195,12 @@ struct front_rules {
     uint64_t replicas, replicas_ms; /* limits wait_replicas, wait_replicas_ms */
 };
 
+/* Requests that wait for a job to end. */
+struct front_waiters {
+    struct blasd_hash by_id;
+    uint64_t seed;
+};
+
 struct blasd_front_queue {
     struct blasd_loop *loop;              /* borrowed */
     struct blasd_front_queue_hooks hooks; /* a copy */
@@ -217,8 +223,7 @@ struct blasd_front_queue {
     struct front_listings listings;
     struct front_ticks ticks;
     struct front_slices slices;
-    struct blasd_hash waiters; /* requests that wait for a job to end, by its id */
-    uint64_t waiters_seed;
+    struct front_waiters waiters;
 };
 
 /* What our channel's name ends in: ours alone. */

@@ -73,7 +73,7 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     }
     queue->standing.ready = true;
     queue->standing.writable = false; /* until the probe comes back, ahead of the tick */
-    queue->standing.rewatch = queue->waiters.count > 0;
+    queue->standing.rewatch = queue->waiters.by_id.count > 0;
     no_trouble(queue);
     queue->calls.commands.heard_ns = blasd_clock_ns();
     blasd_async_link_stands(&queue->calls.commands.link);
@@ -180,7 +180,7 @@ static void handle_message(redisAsyncContext *ac, void *reply, void *arg) {
     if (strcmp(r->element[0]->str, "subscribe") == 0) {
         queue->standing.subscribed = true;
         queue->ticks.unheard = 0;
-        queue->standing.rewatch = queue->waiters.count > 0;
+        queue->standing.rewatch = queue->waiters.by_id.count > 0;
         blasd_async_link_stands(&queue->replies);
         if (queue->standing.hearing) front_events_subscribe(queue, "SUBSCRIBE");
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
@@ -402,7 +402,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     snprintf(queue->channel, sizeof queue->channel,
              "{%s}:" BLASD_QUEUE_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
-    queue->waiters_seed = random[2];
+    queue->waiters.seed = random[2];
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->rules.may_lose_jobs = options->may_lose_jobs;

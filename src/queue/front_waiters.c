@@ -21,7 +21,7 @@ bool front_record_final(const void *record, size_t len) {
 }
 
 static uint64_t hash_id(const struct blasd_front_queue *queue, const char *id) {
-    return blasd_hash_bytes(queue->waiters_seed, id, BLASD_ID_LEN);
+    return blasd_hash_bytes(queue->waiters.seed, id, BLASD_ID_LEN);
 }
 
 static struct blasd_waiter *waiter_of(struct blasd_hash_node *node) {
@@ -32,7 +32,9 @@ static struct blasd_waiter *waiter_of(struct blasd_hash_node *node) {
 static struct blasd_waiter *next_of(struct blasd_front_queue *queue, const char *id,
                                     struct blasd_waiter *last) {
     uint64_t hash = hash_id(queue, id);
-    do last = waiter_of(blasd_hash_find(&queue->waiters, hash, last == NULL ? NULL : &last->node));
+    do
+        last = waiter_of(
+            blasd_hash_find(&queue->waiters.by_id, hash, last == NULL ? NULL : &last->node));
     while (last != NULL && memcmp(last->id, id, BLASD_ID_LEN) != 0);
     return last;
 }
@@ -40,7 +42,7 @@ static struct blasd_waiter *next_of(struct blasd_front_queue *queue, const char 
 void front_wait_begin(struct blasd_front_queue *queue, const char *tenant,
                       struct blasd_waiter *waiter, const char *id) {
     if (waiter == NULL || waiter->waits) return;
-    if (blasd_hash_add(&queue->waiters, &waiter->node, hash_id(queue, id)) != 0) return;
+    if (blasd_hash_add(&queue->waiters.by_id, &waiter->node, hash_id(queue, id)) != 0) return;
     waiter->waits = waiter->pending = true;
     waiter->unasked = false;
     snprintf(waiter->tenant, sizeof waiter->tenant, "%s", tenant);
@@ -50,7 +52,7 @@ void front_wait_begin(struct blasd_front_queue *queue, const char *tenant,
 
 void blasd_front_queue_unwatch(struct blasd_front_queue *queue, struct blasd_waiter *waiter) {
     if (!waiter->waits) return;
-    blasd_hash_remove(&queue->waiters, &waiter->node);
+    blasd_hash_remove(&queue->waiters.by_id, &waiter->node);
     free(waiter->early.bytes);
     waiter->early = (struct blasd_early){0};
     waiter->waits = false;
@@ -203,13 +205,13 @@ void front_wait_again(struct blasd_front_queue *queue) {
     struct asking asking = {.queue = queue};
     if (!queue->standing.rewatch || !queue->standing.ready || !queue->standing.subscribed) return;
     queue->standing.rewatch = queue->standing.rewatch_later = false;
-    blasd_hash_each(&queue->waiters, ask_each, &asking);
+    blasd_hash_each(&queue->waiters.by_id, ask_each, &asking);
     if (asking.ask != NULL) front_call_send(&asking.ask->call);
 }
 
 void front_waiters_free(struct blasd_front_queue *queue) {
     struct blasd_waiter *waiter;
-    while ((waiter = waiter_of(blasd_hash_any(&queue->waiters))) != NULL)
+    while ((waiter = waiter_of(blasd_hash_any(&queue->waiters.by_id))) != NULL)
         blasd_front_queue_unwatch(queue, waiter);
-    blasd_hash_release(&queue->waiters);
+    blasd_hash_release(&queue->waiters.by_id);
 }

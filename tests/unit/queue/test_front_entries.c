@@ -60,7 +60,7 @@ static void expect_all_done(struct env *env) {
     UNTIL(env, work_once(env) >= 0 && env->ended == env->seen_count);
     run_for(env, 30);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     assert_int_equal(entries(env), 0);
 }
 
@@ -143,7 +143,7 @@ static void test_watched_and_not(void **state) {
     }
     UNTIL(env, env->answered == 8);
     assert_int_equal(entries(env), 2);
-    assert_int_equal(env->queue->waiters.count, 4);
+    assert_int_equal(env->queue->waiters.by_id.count, 4);
     UNTIL(env, work_once(env) >= 0 && env->ended == 4);
     run_for(env, 50);
     assert_int_equal(env->ended, 4);
@@ -273,17 +273,17 @@ static void room_for_some(bool again) {
     UNTIL(env, env->answered == 8);
     for (int i = 0; i < 8; i++)
         assert_int_equal(env->seen[i].code, i < 5 ? BLASD_OK : BLASD_E_queue_full);
-    assert_int_equal(env->queue->waiters.count, 5);
+    assert_int_equal(env->queue->waiters.by_id.count, 5);
     assert_int_equal(env->queue->view.jobs, 5);
     send_many(env, small, 3);
     UNTIL(env, env->answered == 11);
     for (int i = 8; i < 11; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_full);
-    assert_int_equal(env->queue->waiters.count, 5);
+    assert_int_equal(env->queue->waiters.by_id.count, 5);
     worker_register(env);
     while (done < 5) done += work_once(env);
     UNTIL(env, env->ended == 5);
     for (int i = 0; i < 5; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     env_free(env);
 }
 
@@ -315,7 +315,7 @@ static void test_dealt_with_alone(void **state) {
     for (int i = 0; i < 6; i++) assert_int_equal(env->seen[i].ended, i >= 2);
     for (int i = 3; i < 6; i++) expect_done(&env->seen[i]);
     for (int i = 0; i < 2; i++) assert_memory_equal(get(env, env->seen[i].id).record, "done ", 5);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 /* Redis is away for good: each of them is answered, and nothing is waited for. */
@@ -325,7 +325,7 @@ static void test_unavailable(void **state) {
     send_many(env, small, 70);
     UNTIL(env, env->answered == 70);
     for (int i = 0; i < 70; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_unavailable);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 /* Jobs of many kinds, some of them refused, in several calls that are on their way at once. */

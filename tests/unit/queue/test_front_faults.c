@@ -94,7 +94,7 @@ static void test_connections_lost(void **state) {
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    UNTIL(env, work_once(env) >= 0 && env->queue->waiters.count == 0);
+    UNTIL(env, work_once(env) >= 0 && env->queue->waiters.by_id.count == 0);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
 }
 
@@ -107,7 +107,7 @@ static void test_record_gone(void **state) {
     blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, s->ended == 1);
     assert_string_equal(s->record, "");
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 /* The same while all connections stand: it is seen all the same, once, and work goes on. */
@@ -135,7 +135,7 @@ static void test_emptied(void **state) {
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 /* What `blasd up` does while the disk of a private Redis is too full. */
@@ -178,7 +178,7 @@ static void test_unavailable(void **state) {
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);
     assert_true((blasd_clock_ns() - start) / BLASD_MS >= 1900);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     assert_false(env->queue->view.available);
     /* what comes while it is away is done once it is back */
     s = submit(env, (struct want){.watch = true});
@@ -309,7 +309,7 @@ static void test_redis_killed(void **state) {
         }
     }
     UNTIL(env, env->answered == env->seen_count);
-    UNTIL(env, env->queue->waiters.count == 0);
+    UNTIL(env, env->queue->waiters.by_id.count == 0);
     load_end();
     for (int i = 0; i < env->seen_count; i++) {
         const struct seen *s = &env->seen[i];
@@ -324,7 +324,7 @@ static void test_redis_killed(void **state) {
     }
     print_message("%d kills, %d jobs acknowledged and ended, %d refused\n", kills, acknowledged,
                   refused);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     UNTIL(env, env->queue->calls.held_bytes == 0);
 }
 

@@ -51,7 +51,7 @@ static void test_submit_and_end(void **state) {
     expect_done(watched);
     run_for(env, 50);
     assert_int_equal(other->ended, 0);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     got = get(env, other->id);
     assert_memory_equal(got.record, "done s", 6);
     UNTIL(env, env->queue->view.jobs == 0 && env->queue->view.workers == 1);
@@ -81,7 +81,7 @@ static void test_thousand_in_a_turn(void **state) {
     }
     UNTIL(env, env->ended == 1000);
     for (int i = 0; i < 1000; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 /* What else comes is read while the answers on that connection wait. */
@@ -123,7 +123,7 @@ static void test_message_first(void **state) {
     UNTIL(env, s->ended == 1);
     assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
     assert_true(got.order < s->ended_order);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 /* A promise that goes out behind a long reply may be ahead of Redis' file (struct front_calls). */
@@ -180,8 +180,8 @@ static void test_watch_elsewhere(void **state) {
     UNTIL(env, late.answered == 1 && missing.answered == 1);
     assert_memory_equal(late.record, "done ", 5);
     assert_int_equal(missing.code, BLASD_E_job_not_found);
-    assert_int_equal(other->waiters.count, 0);
-    assert_int_equal(mine->waiters.count, 0);
+    assert_int_equal(other->waiters.by_id.count, 0);
+    assert_int_equal(mine->waiters.by_id.count, 0);
     run_for(env, 30);
     assert_int_equal(env->ended, 2);
     blasd_front_queue_free(other);
@@ -201,7 +201,7 @@ static void test_unwatch(void **state) {
     assert_int_equal(work_once(env), 2);
     run_for(env, 50);
     assert_int_equal(env->ended, 0);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 static void test_cancel(void **state) {
@@ -314,7 +314,7 @@ static void test_idempotency(void **state) {
     assert_false(first->repeated);
     assert_string_equal(again->id, first->id);
     assert_int_equal(other->code, BLASD_E_idempotency_conflict);
-    assert_int_equal(env->queue->waiters.count, 2);
+    assert_int_equal(env->queue->waiters.by_id.count, 2);
     assert_int_equal(work_once(env), 1);
     UNTIL(env, env->ended == 2);
     expect_done(first);
@@ -326,7 +326,7 @@ static void test_idempotency(void **state) {
     assert_true(late->repeated);
     assert_memory_equal(late->record, "done ", 5);
     assert_true(late->order < late->ended_order);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     assert_int_equal(work_once(env), 0);
 }
 
@@ -347,7 +347,7 @@ static void test_idempotency_race(void **state) {
     UNTIL(env, again->ended == 1);
     assert_string_equal(again->id, first->id);
     assert_true(again->order < again->ended_order);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
 }
 
 static void test_no_such_device(void **state) {
@@ -358,7 +358,7 @@ static void test_no_such_device(void **state) {
     UNTIL(env, env->answered == 2);
     assert_int_equal(cuda->code, BLASD_E_no_such_device);
     assert_int_equal(env->seen[1].code, BLASD_OK);
-    assert_int_equal(env->queue->waiters.count, 0);
+    assert_int_equal(env->queue->waiters.by_id.count, 0);
     worker_register(env);
     UNTIL(env, env->queue->view.workers == 1);
     cuda = submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
@@ -411,7 +411,7 @@ static void test_queue_full(void **state) {
     UNTIL(env, env->answered == 7);
     for (int i = 0; i < 7; i++)
         assert_int_equal(env->seen[i].code, i == 4 || i == 6 ? BLASD_E_queue_full : BLASD_OK);
-    assert_int_equal(env->queue->waiters.count, 5);
+    assert_int_equal(env->queue->waiters.by_id.count, 5);
     assert_int_equal(env->queue->view.jobs, 5);
     assert_int_equal(env->queue->view.jobs_limit, 5);
     env_free(env);
