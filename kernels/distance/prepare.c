@@ -8,7 +8,9 @@
 #include "base/err.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/lapack/lapack.h"
 
+#include <cblas.h>
 #include <float.h>
 #include <lapacke.h>
 #include <math.h>
@@ -16,6 +18,8 @@
 #include <string.h>
 
 #define PACK_ELEMENTS 1000000 /* laid out between two questions */
+#define LONG_K 1024           /* coordinates whose covariance matrix is inverted in parts */
+#define COLUMNS 128           /* of a part */
 #define EXTREME 200           /* exponents of spreads beyond which points are scaled */
 
 static double element(enum blasd_dtype dtype, const void *data, int64_t i) {
@@ -229,6 +233,36 @@ static void scaled_covariance(const struct distance_shape *shape, const void *x,
     }
 }
 
+/* The lower triangle of the inverse of a definite matrix, of which that triangle is there. A large
+ * one is inverted by columns, so that the work may end in between. */
+static int invert(int k, double *matrix) {
+    const struct blasd_lapack how = {.threads = 1};
+    double *inverse;
+    int info;
+    if (k < LONG_K) {
+        info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
+        return info != 0 ? info
+                         : LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
+    }
+    inverse = calloc((size_t)k * (size_t)k, sizeof *inverse);
+    if (inverse == NULL) return BLASD_LAPACK_NO_MEMORY;
+    for (int64_t a = 0; a < k; a++) /* that library's lower triangle is by columns */
+        for (int64_t b = 0; b < a; b++) matrix[b * k + a] = matrix[a * k + b];
+    info = blasd_lapack_cholesky(&how, k, matrix);
+    for (int j = 0; info == 0 && j < k && blasd_wanted(); j += COLUMNS) {
+        int columns = k - j < COLUMNS ? k - j : COLUMNS;
+        double *block = inverse + (int64_t)j * k;
+        for (int c = 0; c < columns; c++) block[(int64_t)c * k + j + c] = 1;
+        cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, k - j,
+                    columns, 1, matrix + (int64_t)j * k + j, k, block + j, k);
+        cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasTrans, CblasNonUnit, k, columns, 1,
+                    matrix, k, block, k);
+    }
+    if (info == 0) memcpy(matrix, inverse, (size_t)k * (size_t)k * sizeof *matrix);
+    free(inverse);
+    return info;
+}
+
 /* The inverse of the covariance matrix of all points, into `extra`. Where the points are so large
  * or small that the matrix leaves the range of numbers, they are scaled and not the inverse. */
 static int load_inverse_covariance(struct distance_problem *problem, const void **x, const void **y,
@@ -246,9 +280,12 @@ static int load_inverse_covariance(struct distance_problem *problem, const void 
     }
     scaled_covariance(shape, *x, *y, means, shift, matrix);
     if (!blasd_wanted()) goto done;
-    info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
-    if (info == 0)
-        info = LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
+    info = invert((int)k, matrix);
+    if (!blasd_wanted()) goto done;
+    if (info == BLASD_LAPACK_NO_MEMORY) {
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
+        goto done;
+    }
     if (info != 0) {
         code = blasd_fail(err, BLASD_E_singular_matrix, "inputs.VI",
                           "the covariance matrix of the points is singular: give VI");

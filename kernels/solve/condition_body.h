@@ -162,12 +162,18 @@ static void sum_pivots(struct blasd_engine *e) {
     }
 }
 
+/* Whether the factors are of a kind whose pivots are known what for. */
+static bool has_pivots(const struct blasd_engine *e) {
+    return e->method == BLASD_SOLVED_LU || e->method == BLASD_SOLVED_CHOLESKY ||
+           e->method == BLASD_SOLVED_QR;
+}
+
 /* Whether some pivot may be rounding alone: then the factors know nothing of the inverse, and no
  * condition that is estimated with them shows what a singular block hides beside elements of x that
- * are far larger. For systems that recheck.c, which asks the same of better factors, leaves. */
+ * are far larger. Where none may be, recheck.c need not ask the same of better factors. */
 static bool pivots_may_be_rounding(struct blasd_engine *e) {
     double lost = 4 * sqrt((double)e->n) * (double)UNIT;
-    if (e->method == BLASD_SOLVED_LDLT || e->method == BLASD_SOLVED_TRIANGULAR) return false;
+    if (!has_pivots(e)) return true;
     memset(e->sum, 0, (size_t)e->n * sizeof *e->sum);
     sum_pivots(e);
     for (lapack_int k = 0; k < e->n; k++)

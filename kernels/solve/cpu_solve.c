@@ -76,7 +76,8 @@ static void publish(const struct batch *batch, const struct blasd_system *system
     blasd_solve_put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
     batch->flags[at] = (system->singular ? BLASD_SOLVE_SINGULAR : 0) |
                        (system->unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
-                       (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0);
+                       (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0) |
+                       (system->steady ? BLASD_SOLVE_STEADY : 0);
 }
 
 static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,

@@ -89,8 +89,10 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
         if (!refactor(e, system->a)) return false; /* QR may have left nothing */
         for (lapack_int c = 0; c < block->k && blasd_wanted(); c++)
             NAME(residual)(e, e->x, e->b, e->r, &c, 1);
-        if (e->n > BLASD_RECHECK_N && !system->doubtful)
-            system->doubtful = pivots_may_be_rounding(e);
+        if (!system->doubtful) {
+            system->steady = !pivots_may_be_rounding(e);
+            system->doubtful = e->n > BLASD_RECHECK_N && !system->steady && has_pivots(e);
+        }
         if (!some_doubtful(e, block)) continue;
         for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
             system->doubtful = doubtful(e, block, c);
@@ -109,6 +111,7 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
     system->steps = 0;
     system->error = 0;
     system->doubtful = false;
+    system->steady = false;
     if (!refactor(e, system->a)) return false;
     system->info = e->info;
     system->singular = e->singular;

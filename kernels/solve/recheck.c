@@ -585,7 +585,7 @@ static bool look_at_system(struct look *look, int64_t item, int64_t a_at, int64_
     int64_t sure = 0;
     look->loaded = false;
     if (may_be_singular(look->task, s, item) && worth_a_look(look) &&
-        (*flags & BLASD_SOLVE_DOUBTFUL) == 0 &&
+        (*flags & (BLASD_SOLVE_DOUBTFUL | BLASD_SOLVE_STEADY)) == 0 &&
         look->layout.assume != BLASD_ASSUME_LOWER_TRIANGULAR &&
         look->layout.assume != BLASD_ASSUME_UPPER_TRIANGULAR) {
         if (!ready(look, a_at)) return false;

@@ -36,7 +36,8 @@ enum {
     BLASD_SOLVE_UNSYMMETRIC = 2, /* triangles differ where they should not */
     BLASD_SOLVE_DOUBTFUL = 4,    /* the condition leaves no digit of x that must be right */
     BLASD_SOLVE_LOST = 8,        /* small elements of x need have no digit that is right */
-    BLASD_SOLVE_VANISHED = 16    /* x lies below the range of its dtype */
+    BLASD_SOLVE_VANISHED = 16,   /* x lies below the range of its dtype */
+    BLASD_SOLVE_STEADY = 32      /* nothing: no pivot may be rounding alone */
 };
 
 #define BLASD_RECHECK_N 1024 /* unknowns of a system that recheck.c looks at */

@@ -329,6 +329,7 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
         if (!ret->doubtful && is_finite(c.error) && s.state.rcond < 2 * s.n() * s.unit) {
             residual(s);
             ret->doubtful = s.doubtful();
+            ret->steady = ret->steady || (!ret->doubtful && s.steady());
         }
     }
     error = beyond ? precision<T>::infinity() : wide_ratio(all_r, all_below);
@@ -339,7 +340,7 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
 template <class Team, class T>
 static __device__ void solve_all_columns(solver<Team, T> &s, const T *b, T *x, int first, int end,
                                          matrix_view<T> spare, struct solve_outcome *ret) {
-    *ret = {0, s.state.rcond, 0, s.state.method, false};
+    *ret = {0, s.state.rcond, 0, s.state.method, false, false};
     for (int k = first; k < end; k++)
         solve_one_column(s, b + k * s.shape.b_column, x + k, spare, ret);
     ret->rcond = s.state.rcond;

@@ -77,7 +77,8 @@ static __device__ inline void report(const struct solve_batch &batch, int64_t sy
     *solve_at<int64_t>(batch.method, task, at) = solved ? outcome.method : BLASD_SOLVED_NOT;
     batch.flags[system] = (matrix.singular ? BLASD_SOLVE_SINGULAR : 0) |
                           (matrix.unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
-                          (outcome.doubtful ? BLASD_SOLVE_DOUBTFUL : 0);
+                          (outcome.doubtful ? BLASD_SOLVE_DOUBTFUL : 0) |
+                          (outcome.steady ? BLASD_SOLVE_STEADY : 0);
 }
 
 /* ---- room ---- */
@@ -397,6 +398,7 @@ __global__ void __launch_bounds__(256) solve_step_report(struct solve_steps step
             if (!(one.error <= all.error)) all.error = one.error;
             if (one.steps > all.steps) all.steps = one.steps;
             all.doubtful = all.doubtful || one.doubtful;
+            all.steady = all.steady || one.steady;
             if (part == 0 || one.method == BLASD_SOLVED_QR) {
                 all.method = one.method;
                 all.rcond = one.rcond;

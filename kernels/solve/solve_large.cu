@@ -322,7 +322,7 @@ static int run_columns(struct solve_large *l, const T *a, const T *b, T *x,
                        struct solve_outcome *outcome, struct blasd_err *err) {
     struct large_block *block = l->blocks;
     int columns = l->batch.shape.columns;
-    *outcome = {0, l->state.rcond, 0, l->state.method, false};
+    *outcome = {0, l->state.rcond, 0, l->state.method, false, false};
     for (int first = 0; first < columns && l->state.info == 0; first += l->block) {
         memset(block, 0, sizeof *block);
         block->first = first;

@@ -47,6 +47,7 @@ struct solve_outcome {
     double error, rcond;
     int steps, method;
     bool doubtful; /* the condition leaves no digit of x that must be right */
+    bool steady;   /* rcond is small, but none of the pivots may be rounding alone */
 };
 
 /* Whose inverse the condition is estimated of: the job's matrix, the one that is solved, or

@@ -528,6 +528,22 @@ template <class Team, class T> struct solver {
         size = team.most(size);
         return most > size ? most / size : 1;
     }
+    /* Whether none of the pivots may be rounding alone, as in engine_body.h. */
+    __device__ __noinline__ bool steady() const {
+        bool lu = state.method == BLASD_SOLVED_LU, lost = false;
+        double least_part = 4 * sqrt((double)n()) * unit;
+        if (!lu && state.method != BLASD_SOLVED_CHOLESKY) return false;
+        for (int k = team.rank(); k < n(); k += team.size()) {
+            double own = size_of((double)room.f(k, k)), sum = 0;
+            if (!lu) own *= own;
+            for (int j = 0; j < k; j++) {
+                double left = (double)room.f(k, j);
+                sum += size_of(left * (lu ? (double)room.f(j, k) : left));
+            }
+            lost = lost || !(own > least_part * (own + sum));
+        }
+        return !team.any(lost);
+    }
     __device__ void factor_again() {
         load();
         factor();

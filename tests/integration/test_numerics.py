@@ -370,3 +370,14 @@ def test_progress_of_a_long_job_moves(client):
         time.sleep(0.02)
     assert job.state == "succeeded" and seen == sorted(seen)
     assert len({p for p in seen if 0 < p < 1}) >= 2, sorted(set(seen))
+
+
+def test_mahalanobis_in_many_dimensions(service):
+    """The covariance matrix, which is inverted in parts, against NumPy's inverse of NumPy's."""
+    random = np.random.default_rng(1030)
+    x, y = random.standard_normal((1, 1030)), random.standard_normal((1100, 1030))
+    x *= np.linspace(1, 9, 1030)
+    got, _ = service.run("distance", {"x": x, "y": y}, {"metric": "mahalanobis"}, form="safetensors")
+    inverse = np.linalg.inv(np.cov(np.vstack((x, y)).T))
+    step = x[0] - y[3]
+    assert abs(got["d"][0, 3] / np.sqrt(step @ inverse @ step) - 1) <= 1e-9
