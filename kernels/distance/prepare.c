@@ -223,8 +223,12 @@ static int scale_points(struct distance_problem *problem, const void **x, const 
 static void scaled_covariance(const struct distance_shape *shape, const void *x, const void *y,
                               long double *means, int *shift, double *matrix) {
     int64_t k = shape->k, worked = 0;
+    /* beside the distances, of which each takes k^2 operations too; of one of many: not told */
+    double points = (double)shape->m + (double)shape->n,
+           pairs = (double)shape->m * (double)shape->n;
+    double share = shape->problems == 1 ? 5 * points / (5 * points + pairs) : 0;
     for (int64_t a = 0; a < k && blasd_wanted(); a++) means[a] = coordinate_mean(shape, x, y, a);
-    for (int64_t a = 0; a < k && blasd_wanted(); a++) {
+    for (int64_t a = 0; a < k && blasd_wanted_at(share * pow((double)a / (double)k, 2)); a++) {
         shift[a] = 0;
         frexpl(sqrtl(covariance(shape, x, y, a, means[a], a, means[a])), &shift[a]);
         for (int64_t b = 0; b <= a && blasd_wanted_after(&worked, shape->m + shape->n); b++)
