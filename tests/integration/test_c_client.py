@@ -93,7 +93,7 @@ def test_no_more_connections_than_allowed():
 
 def test_jobs_that_are_cancelled_or_given_up(make_service):
     """Whether or not their connection was free, and under a key too, they end once, here and in the service."""
-    service = make_service()
+    service = make_service("--limit", "silence_s=600")  # of the worker that is held
     with service.worker_held():
         with subprocess.Popen([PROBE, "ends"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env={**QUIET, "BLASD_URL": service.url}) as probe:
