@@ -109,14 +109,15 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct cholesky_state *s = (struct cholesky_state *)job->state;
-    (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         for (int64_t i = 0; i < s->stack.count; i++) {
             int info = s->stack.n > 0 ? s->gpu.host_info[t * s->stack.count + i] : 0;
             ((int64_t *)task->outputs[BLASD_CHOLESKY_INFO].data)[i] = 0;
             if (s->stack.n == 0) blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], i, 0);
-            if (info > 0) blasd_cholesky_refuse(task, &s->stack, i, info);
+            if (info <= 0) continue;
+            STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
+            blasd_cholesky_refuse(task, &s->stack, i, info);
         }
         if (blasd_cuda_notes(job, t) == NULL) blasd_cholesky_finish(task, &s->stack);
     }
@@ -138,6 +139,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_cholesky = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
-    .residents = 0,
+    .residents = UINT64_C(1) << BLASD_CHOLESKY_L,
     .join = join,
 };

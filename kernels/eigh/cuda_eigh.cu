@@ -119,7 +119,6 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct eigh_state *s = (struct eigh_state *)job->state;
-    (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         for (int64_t i = 0; i < s->stack.count; i++) {
@@ -127,6 +126,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                 blasd_stack_put(&task->outputs[BLASD_EIGH_RESIDUAL], i, 0);
                 blasd_stack_put(&task->outputs[BLASD_EIGH_ORTHOGONALITY], i, 0);
             } else if (s->stack.n > 0 && s->gpu.host_info[t * s->stack.count + i] != 0) {
+                STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
                 blasd_eigh_refuse(task, &s->stack, i);
             }
         }
@@ -149,6 +149,6 @@ extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
-    .residents = 0,
+    .residents = UINT64_C(1) << BLASD_EIGH_VECTORS,
     .join = join,
 };

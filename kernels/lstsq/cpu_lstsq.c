@@ -189,7 +189,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
 }
 
 static void finish(const struct blasd_stack_work *base, struct blasd_task *task) {
-    blasd_lstsq_finish(task, &((const struct work *)(const void *)base)->l);
+    blasd_lstsq_finish(task, &((const struct work *)(const void *)base)->l, true);
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,

@@ -305,27 +305,32 @@ static void answer_empty(struct blasd_task *task, const struct blasd_lstsq *l, i
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct lstsq_state *s = (struct lstsq_state *)job->state;
-    (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
+        const struct blasd_seen *x = blasd_cuda_seen_of(task, BLASD_LSTSQ_X);
+        /* elements of x beyond the range are counted */
+        if (s->nothing || (x != NULL && x->first_nonfinite >= 0))
+            STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
         for (int64_t i = 0; i < s->l.stack.count; i++) {
-            if (s->nothing)
+            if (s->nothing) {
                 answer_empty(task, &s->l, i);
-            else if (s->gpu.host_info[t * s->l.stack.count + i] != 0)
+            } else if (s->gpu.host_info[t * s->l.stack.count + i] != 0) {
+                STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
                 blasd_lstsq_refuse(task, &s->l, i);
+            }
         }
-        blasd_lstsq_finish(task, &s->l);
+        blasd_lstsq_finish(task, &s->l, blasd_cuda_seen_of(task, BLASD_LSTSQ_X) == NULL);
     }
     return 0;
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_lstsq = {
-    .kernel = BLASD_CUDA_KERNEL("lstsq"),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("lstsq", NULL, NULL, 1u << BLASD_LSTSQ_A),
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
     .stack = nullptr,
-    .residents = 0,
+    .residents = UINT64_C(1) << BLASD_LSTSQ_X,
     .join = nullptr,
 };

@@ -37,6 +37,7 @@ void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, in
                         double *x, const double *r, const double *s, int64_t rank,
                         double optimality, const struct blasd_lstsq_scale *scale);
 void blasd_lstsq_refuse(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item);
-void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l);
+/* `look_at_x`: unless all of x is known to be finite. */
+void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bool look_at_x);
 
 #endif

@@ -51,7 +51,7 @@ void blasd_lstsq_refuse(struct blasd_task *task, const struct blasd_lstsq *l, in
     put_rank(task, item, -1);
 }
 
-void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l) {
+void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bool look_at_x) {
     const int64_t *rank = task->outputs[BLASD_LSTSQ_RANK].data;
     const double *optimality = task->outputs[BLASD_LSTSQ_OPTIMALITY].data;
     double u = l->stack.single ? 0x1p-24 : 0x1p-53;
@@ -76,7 +76,7 @@ void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l) {
     if (poor > 0)
         blasd_task_warn(task, "%lld results are less exact than they should be: see optimality",
                         (long long)poor);
-    blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x");
+    if (look_at_x) blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x");
     blasd_stack_judge_range(task, BLASD_LSTSQ_S, "s");
     blasd_stack_judge_range(task, BLASD_LSTSQ_RESIDUALS, "residuals");
 }

@@ -150,13 +150,14 @@ static void answer_empty(struct blasd_task *task, const struct blasd_svd *svd, i
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct svd_state *s = (struct svd_state *)job->state;
-    (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         for (int64_t i = 0; i < s->svd.stack.count; i++) {
+            if (!s->nothing && s->gpu.host_info[t * s->svd.stack.count + i] == 0) continue;
+            STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
             if (s->nothing)
                 answer_empty(task, &s->svd, i);
-            else if (s->gpu.host_info[t * s->svd.stack.count + i] != 0)
+            else
                 blasd_svd_refuse(task, &s->svd, i);
         }
         if (blasd_cuda_notes(job, t) == NULL) blasd_svd_finish(task, &s->svd);
@@ -172,12 +173,12 @@ static void join(struct blasd_task *task, const int *notes) {
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_svd = {
-    .kernel = BLASD_CUDA_KERNEL("svd"),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("svd", NULL, NULL, 1u << BLASD_SVD_A),
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,
     .finish = finish,
     .stack = stack_gpu_items,
-    .residents = 0,
+    .residents = UINT64_C(1) << BLASD_SVD_U | UINT64_C(1) << BLASD_SVD_VH,
     .join = join,
 };
