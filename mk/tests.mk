@@ -81,7 +81,7 @@ $(PRELOADED):
 INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
 # a machine that lacks something fails everything: twenty say as much as a thousand, and the last lines name them
 # files side by side, for a test waits most of its time; those of one file share its services
-TEST_JOBS ?= 3
+TEST_JOBS ?= 2
 test-integration: $(INTEGRATION)
 	@$(PYTHON) -m pytest -q --tb=short --maxfail=20 -n $(TEST_JOBS) --dist loadfile -p no:cacheprovider --disable-warnings tests/integration tests/attack
 
