@@ -25,12 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_WORK 0x1p27 /* elements of matrices that are gone through, for each job */
-#define AGAIN_WORK 60    /* how often that is, when a column is solved again */
-#define LOST 0x1p-4      /* of a row's size: with a larger error no digit need be right */
-#define BETTER 0x1p-4    /* what is computed again must be, against what was there */
-#define RIM 0x1p30       /* normal numbers below the least of them times this may have lost some */
-#define STEPS 6          /* of refinement */
+#define MOST_WORK 0x1p27    /* elements of matrices that are gone through, for each job */
+#define AGAIN_WORK 60       /* how often that is, when a column is solved again */
+#define COLUMNS_WORK 0x1p31 /* for the right-hand sides of a matrix that may be singular */
+#define LOST 0x1p-4         /* of a row's size: with a larger error no digit need be right */
+#define BETTER 0x1p-4       /* what is computed again must be, against what was there */
+#define RIM 0x1p30 /* normal numbers below the least of them times this may have lost some */
+#define STEPS 6    /* of refinement */
 #define HALF 0x1.00000001p32L /* splits a long double's 64 bits */
 
 struct look {
@@ -119,11 +120,11 @@ static int exponent_of(long double value) {
 /* Rows, then columns, are brought near 1 in what is factored. */
 static void scale(struct look *look) {
     int64_t n = look->n;
-    for (int64_t i = 0; i < n; i++) {
-        long double most = 0;
-        for (int64_t j = 0; j < n; j++) most = fmaxl(most, fabsl(look->matrix[j * n + i]));
-        look->row_scale[i] = -exponent_of(most);
-    }
+    long double *rows = look->r;
+    memset(rows, 0, (size_t)n * sizeof *rows);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < n; i++) rows[i] = fmaxl(rows[i], fabsl(look->matrix[j * n + i]));
+    for (int64_t i = 0; i < n; i++) look->row_scale[i] = -exponent_of(rows[i]);
     for (int64_t j = 0; j < n; j++) {
         long double most = 0;
         for (int64_t i = 0; i < n; i++)
@@ -138,11 +139,11 @@ static bool factor(struct look *look, bool scaled) {
     int64_t n = look->n, done = 0;
     long double *lu = look->factors;
     memset(look->row_scale, 0, 2 * (size_t)n * sizeof *look->row_scale);
+    memcpy(lu, look->matrix, (size_t)n * (size_t)n * sizeof *lu);
     if (scaled) scale(look);
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n && scaled; j++)
         for (int64_t i = 0; i < n; i++)
-            lu[j * n + i] =
-                ldexpl(look->matrix[j * n + i], look->row_scale[i] + look->column_scale[j]);
+            lu[j * n + i] = ldexpl(lu[j * n + i], look->row_scale[i] + look->column_scale[j]);
     for (int64_t i = 0; i < n; i++) look->rows[i] = i;
     for (int64_t k = 0; k < n && blasd_wanted_after(&done, (n - k) * (n - k) * 2); k++) {
         int64_t pivot = k, row = look->rows[k];
@@ -323,14 +324,16 @@ static bool round_x(struct look *look) {
     return finite;
 }
 
-/* Whether x in some column is far from where these factors lead; what is not quite there gets it.
- */
+/* Whether x in some column is far from where these factors lead, or too many columns are left to
+ * tell; what is not quite there gets it. */
 static bool x_is_far(struct look *look, int64_t item, int64_t x_at, int64_t b_at) {
     const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
     const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
     double *error = look->task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data, now;
+    double most = look->work + COLUMNS_WORK;
     bool far = false;
     for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
+        if (look->work > most) return true;
         long double *d = look->sizes, greatest_d = 0, greatest_x = 0;
         for (int64_t i = 0; i < look->n; i++)
             look->b[i] = (long double)solve_element(b, b_at + k * look->layout.b_column +
@@ -509,12 +512,14 @@ static double rcond_of(struct look *look, double *v) {
 }
 
 /* Every column of x by the factors at hand; the worst of their backward errors. False: one of them
- * need have no digit. */
+ * need have no digit, or they are too many. */
 static bool solve_all(struct look *look, int64_t x_at, int64_t b_at, double *v, double *worst) {
     const struct blasd_tensor *x = &look->task->outputs[BLASD_SOLVE_X];
     const struct blasd_tensor *b = &look->task->inputs[BLASD_SOLVE_B];
+    double most = look->work + COLUMNS_WORK;
     for (int64_t k = 0; k < look->solve->columns && blasd_wanted(); k++) {
         double error;
+        if (look->work > most) return false;
         for (int64_t i = 0; i < look->n; i++)
             look->b[i] = (long double)solve_element(b, b_at + k * look->layout.b_column +
                                                            i * look->layout.b_row);
