@@ -5,7 +5,9 @@ timed around the call. Each picks its own kernels for the processor: what tells 
 
 A worker rests between two jobs of one client for as long as answer and question take, and a core that has rested, the more so
 of a guest, is slower at first: NumPy at n = 256 takes 1.4 to 1.6 times as long after half a millisecond of sleep as it does in a loop. So NumPy
-rests between its calls for as long as the worker did.
+rests between its calls for as long as the worker did. Its second thread does not: idle threads of OpenBLAS spin, ours sleep, and on
+a guest that halts a core which sleeps that is what would be compared. So the service runs with --low-latency, which keeps all
+cores from halting, for both.
 """
 import json
 import os
