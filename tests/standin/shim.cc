@@ -16,13 +16,7 @@
 #include <ucontext.h>
 #endif
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SHIM_ASAN
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SHIM_ASAN
-#endif
+/* SHIM_ASAN: what runs in the fibers is sanitized; mk/cuda.mk */
 #ifdef SHIM_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
