@@ -115,6 +115,10 @@ def test_every_form_of_body(service):
             np.testing.assert_array_equal(got, array)
     one = service.request("POST", "/tensors", "[[1,2],[3,4]]", {"Content-Type": TYPES["json"]}).json()
     assert one["shape"] == [2, 2] and one["dtype"] == "float64"
+    for names in (("tensor",), ("tensor", "b"), ("b", "tensor")):  # a name like any other
+        body = json.dumps({"tensors": {name: [1, 2] for name in names}})
+        made = service.request("POST", "/tensors", body, {"Content-Type": TYPES["json"]}).json()["tensors"]
+        assert tuple(made) == names
 
 
 def test_fortran_order_stays(service):
