@@ -17,7 +17,7 @@
 
 #define LOOK_NS (100 * BLASD_MS)
 #define LOOKS_A_SECOND 10
-#define ASK_NS (1000 * BLASD_MS) /* whether it is still let in */
+#define ASK_NS (1000 * BLASD_MS)        /* whether it is still let in */
 #define HEARTBEAT_NS (15000 * BLASD_MS) /* less than what proxies wait, as a rule */
 #define LINGER_NS (30000 * BLASD_MS)    /* for who comes again */
 #define DEAF_NS (1000 * BLASD_MS)       /* that the last text may take to go when all ends */
