@@ -7,7 +7,7 @@ import pathlib
 import blasd
 import numpy as np
 import pytest
-from service import BOUNDARY, ONE_QUEUE, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
+from service import API, BOUNDARY, ONE_QUEUE, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
 from test_batch_entries import answer_of, connect, expect_nothing_left, names_pending
 from test_tenants import As, keys
 
@@ -184,6 +184,7 @@ def test_pages_hold_each_once_and_the_newest_first(make_service):
             break
         if len(seen) == 10:
             assert service.request("DELETE", f"/tensors/{seen[-1]}").status == 200  # the one that the cursor is at
+        API.validate(API.parameter("/tensors", "cursor"), page["cursor"])
         cursor = f"&cursor={page['cursor']}"
     assert seen == ids[::-1]
     for cursor in ("x", "1", ids[0] + "0", "1" * 16 + ids[0] + "0"):
