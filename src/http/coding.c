@@ -135,18 +135,23 @@ int http_unpack_end(const struct http_stream *stream, struct blasd_err *err) {
 size_t http_pack_read(struct http_stream *stream, size_t (*give)(void *arg, char *out, size_t max),
                       void *arg, char *out, size_t max) {
     z_stream *z = &stream->z;
-    size_t room = max < UINT32_MAX ? max : UINT32_MAX;
+    size_t room = max < UINT32_MAX ? max : UINT32_MAX, given = 0;
     z->next_out = (void *)out;
     z->avail_out = (uInt)room;
-    while (z->avail_out > 0 && !stream->ended) {
+    while (z->avail_out > 0 && !stream->ended && given < HTTP_PACK_TURN) {
         if (z->avail_in == 0 && !stream->input_ended) {
             z->avail_in = (uInt)give(arg, stream->piece, PIECE_BYTES);
             z->next_in = (void *)stream->piece;
             stream->input_ended = z->avail_in == 0;
+            given += z->avail_in;
         }
         stream->ended = deflate(z, stream->input_ended ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_END;
     }
     return room - z->avail_out;
+}
+
+bool http_pack_ended(const struct http_stream *stream) {
+    return stream->ended;
 }
 
 /* What is left of a body that is in memory. */
@@ -178,7 +183,9 @@ bool http_coding_pack(enum http_coding coding, struct blasd_buf *body) {
     stream = http_packer_new(coding);
     /* one byte less than it has: where that is filled, nothing is won */
     if (stream != NULL && blasd_buf_reserve(&packed, body->len - 1) == 0) {
-        packed.len = http_pack_read(stream, give_rest, &rest, packed.data, body->len - 1);
+        while (!stream->ended && packed.len < body->len - 1)
+            packed.len += http_pack_read(stream, give_rest, &rest, packed.data + packed.len,
+                                         body->len - 1 - packed.len);
         whole = stream->ended;
     }
     http_stream_free(stream);

@@ -41,9 +41,13 @@ int http_unpack(struct http_stream *stream, const void *bytes, size_t len, size_
                 void *arg, struct blasd_err *err);
 /* Whether the body has come to its end. */
 int http_unpack_end(const struct http_stream *stream, struct blasd_err *err);
-/* Fills `out` with compressed bytes of what `give` gives, which gives 0 at the end; 0 at its own.
- */
+/* Fills `out` with compressed bytes of what `give` gives, which gives 0 at the end. Hundreds
+ * of times as much as comes out may go in: one call stops behind the first HTTP_PACK_TURN bytes,
+ * also where nothing has come out yet. */
+#define HTTP_PACK_TURN ((size_t)262144)
 size_t http_pack_read(struct http_stream *stream, size_t (*give)(void *arg, char *out, size_t max),
                       void *arg, char *out, size_t max);
+/* Whether all of it has come out. */
+bool http_pack_ended(const struct http_stream *stream);
 
 #endif

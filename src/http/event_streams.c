@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "http/authenticate.h"
 #include "http/events.h"
 #include "http/jobs.h"
 #include "http/reply.h"
@@ -16,6 +17,7 @@
 
 #define LOOK_NS (100 * BLASD_MS)
 #define LOOKS_A_SECOND 10
+#define ASK_NS (1000 * BLASD_MS)        /* whether it is still let in */
 #define HEARTBEAT_NS (15000 * BLASD_MS) /* less than what proxies wait, as a rule */
 #define LINGER_NS (30000 * BLASD_MS)    /* for who comes again */
 #define DEAF_NS (1000 * BLASD_MS)       /* that the last text may take to go when all ends */
@@ -30,7 +32,7 @@ struct stream {
     struct blasd_buf text; /* under way */
     size_t sent;           /* of it */
     uint64_t after;        /* Last-Event-ID; 0: none */
-    int64_t wrote_ns;
+    int64_t wrote_ns, asked_ns;
     bool greeted, over;
 };
 
@@ -84,16 +86,31 @@ static int greet(struct stream *stream) {
     return rc;
 }
 
+/* NULL, or why its key, which may have been revoked or changed, hears no more. */
+static const char *shut_out(struct stream *stream) {
+    struct http_exchange *exchange = stream->exchange;
+    int64_t now = blasd_clock_ns();
+    struct blasd_err err = {0};
+    if (now - stream->asked_ns < ASK_NS || exchange->connection == NULL) return NULL;
+    stream->asked_ns = now;
+    if (http_authenticate(exchange, &err) == 0 &&
+        strcmp(exchange->caller.principal.tenant, stream->reader.tenant) != 0)
+        err.code = BLASD_E_forbidden;
+    stream->reader.all = http_sees_all(exchange);
+    return err.code == BLASD_OK ? NULL : blasd_err_info(err.code)->name;
+}
+
 /* Writes what is new; false where memory has run out. */
 static bool look(struct stream *stream) {
     const struct http_loop *loop = stream->exchange->home;
     int most = (int)(loop->server->limits->event_rate / LOOKS_A_SECOND);
     struct blasd_buf *text = &stream->text;
+    const char *end = loop->stopping.draining ? "draining" : shut_out(stream);
     blasd_buf_reset(text);
     stream->sent = 0;
-    if (loop->stopping.draining) {
+    if (end != NULL) {
         stream->over = true;
-        return blasd_buf_puts(text, "event: end\ndata: {\"reason\":\"draining\"}\n\n") == 0;
+        return blasd_buf_printf(text, "event: end\ndata: {\"reason\":\"%s\"}\n\n", end) == 0;
     }
     if (!stream->greeted && greet(stream) != 0) return false;
     if (stream->greeted &&
@@ -156,7 +173,7 @@ static struct stream *stream_new(struct http_exchange *exchange) {
     stream->reader.state = (query->given & HTTP_PARAM_STATE) != 0 ? query->state : -1;
     stream->reader.all = http_sees_all(exchange);
     stream->after = read_last(exchange->request.last_event_id);
-    stream->wrote_ns = blasd_clock_ns();
+    stream->wrote_ns = stream->asked_ns = blasd_clock_ns();
     blasd_buf_init(&stream->text, TEXT_MOST);
     blasd_list_append(&exchange->home->streams.open, &stream->node);
     http_exchange_hold(exchange);

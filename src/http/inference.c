@@ -158,6 +158,7 @@ static int gather(struct http_exchange *exchange, void (*done)(void *, const str
     int rc = blasd_intake_end(exchange->upload->intake, err);
     if (rc != 0 || inference->oip.input_count == 0) return rc;
     inference->fetching = (struct http_shared_file){.go_on = fetch, .done = done, .arg = exchange};
+    inference->current = 0; /* again, of a body that is read again */
     http_exchange_hold(exchange);
     http_shared_file_read(exchange->home, &inference->fetching);
     return 1;

@@ -17,6 +17,8 @@ void http_jobs_post_gone(struct http_exchange *exchange);
 /* jobs_get.c */
 void http_jobs_get(struct http_exchange *exchange);
 void http_jobs_delete(struct http_exchange *exchange);
+/* Reads the id of a route whose answer is always a document; false: it is none, and answered. */
+bool http_jobs_target(struct http_exchange *exchange);
 void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
@@ -24,6 +26,7 @@ void http_jobs_output(struct http_exchange *exchange);
 /* graphs.c */
 void http_graphs_post_begin(struct http_exchange *exchange);
 void http_graphs_get(struct http_exchange *exchange);
+void http_graphs_delete(struct http_exchange *exchange);
 
 /* results.c */
 /* Asks for the record exchange->id and answers with it as it stands. */

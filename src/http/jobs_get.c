@@ -63,9 +63,13 @@ void http_jobs_output(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
+bool http_jobs_target(struct http_exchange *exchange) {
+    exchange->request.accepts = (struct blasd_accept){0};
+    return read_target(exchange, false);
+}
+
 void http_jobs_delete(struct http_exchange *exchange) {
-    exchange->request.accepts = (struct blasd_accept){0}; /* always a document */
-    if (!read_target(exchange, false)) return;
+    if (!http_jobs_target(exchange)) return;
     http_exchange_hold(exchange);
     blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id,
                              exchange->request.query.forget, http_result_on_record, exchange);

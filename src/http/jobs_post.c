@@ -379,6 +379,7 @@ static int resolve(struct http_upload *upload, const struct blasd_job *job, stru
     if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *upload->job = *job;
     if (upload->exchange->request.idempotency_key != NULL) {
+        free(upload->references.sent); /* of a body that is read again */
         upload->references.sent = malloc(sizeof job->inputs);
         if (upload->references.sent == NULL)
             return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");

@@ -161,6 +161,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->references.lost;
     exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)]--;
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
+    upload->outputs = 0; /* a body that is read again has them reserved anew */
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
         if (!back_to_admission(exchange, err) && http_exchange_open(exchange))

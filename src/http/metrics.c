@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 /* the last place stands for every other status */
-static const unsigned statuses[HTTP_MAX_STATUSES] = {200, 202, 204, 206, 400, 401, 403, 404,
-                                                     405, 406, 408, 409, 410, 413, 415, 416,
-                                                     422, 429, 431, 500, 503, 504};
+static const unsigned statuses[HTTP_MAX_STATUSES] = {200, 201, 202, 204, 206, 400, 401, 403,
+                                                     404, 405, 406, 408, 409, 410, 413, 415,
+                                                     416, 422, 429, 431, 500, 502, 503, 504};
 void http_metrics_request(struct http_metrics *metrics, int route, unsigned status,
                           enum blasd_code problem) {
     int slot = 0;

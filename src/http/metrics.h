@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define HTTP_MAX_ROUTES 64
-#define HTTP_MAX_STATUSES 24
+#define HTTP_MAX_STATUSES 25
 
 /* What jobs of one operation that were waited for came to. */
 struct http_op_metrics {

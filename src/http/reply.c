@@ -74,7 +74,7 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
     add(response, "Access-Control-Expose-Headers",
         "Location, Retry-After, Preference-Applied, Request-Id, RateLimit, RateLimit-Policy, "
-        "WWW-Authenticate");
+        "WWW-Authenticate, Accept-Ranges, Content-Range, Inference-Header-Content-Length");
     add(response, "Vary", "Origin");
 }
 
@@ -356,7 +356,8 @@ void http_reply_options(struct http_exchange *exchange) {
         if (exchange->foreign) {
             add(response, "Access-Control-Allow-Methods", methods);
             add(response, "Access-Control-Allow-Headers",
-                "Authorization, Content-Type, Accept, Prefer, Idempotency-Key, traceparent");
+                "Authorization, Content-Type, Content-Encoding, Accept, Prefer, Range, "
+                "Idempotency-Key, Last-Event-ID, Inference-Header-Content-Length, traceparent");
             add(response, "Access-Control-Max-Age", "600");
         }
     }

@@ -67,7 +67,7 @@ static size_t give_answer(void *arg, char *out, size_t max) {
     return blasd_answer_read(arg, out, max);
 }
 
-/* The next bytes to be sent; 0 at the end. */
+/* The next bytes to be sent; 0 at the end, or where what is compressed has given none yet. */
 static size_t make_piece(struct response_context *context, char *out, size_t max) {
     if (context->packer == NULL) return blasd_answer_read(context->answer, out, max);
     if (max > PACKED_BYTES) max = PACKED_BYTES;
@@ -84,7 +84,8 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     watch(context);
     len = make_piece(context, out, max);
     if (was_cut(context)) return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
+    if (len == 0 && (context->packer == NULL || http_pack_ended(context->packer)))
+        return MHD_CONTENT_READER_END_OF_STREAM;
     http_count(&context->home->metrics->sent_bytes, len);
     context->home->pieces.bytes += len;
     return (ssize_t)len;

@@ -62,7 +62,7 @@ const struct http_route http_routes[] = {
     {"/graphs", HTTP_POST, GRAPH_PARAMS, http_graphs_post_begin, http_jobs_post_body,
      http_jobs_post_run, &jobs, WRITES},
     {"/graphs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_graphs_get, NULL, READS},
-    {"/graphs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
+    {"/graphs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_graphs_delete, NULL, WRITES},
     {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},

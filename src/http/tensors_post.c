@@ -134,8 +134,9 @@ static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
     bool alone = http_request_is_json(request) || is_type(type, "application/x-npy");
-    if (alone) options.reader = blasd_tensor_body_reader_new;
     upload->named = !alone;
+    if (alone) options.reader = blasd_tensor_body_reader_new;
+    options.reader_arg = &upload->named;
     return blasd_intake_new(&options, &upload->sink, &upload->intake, err);
 }
 
@@ -239,7 +240,6 @@ static int finish(struct tensors_upload *upload, struct blasd_err *err) {
                               "a byte of a bool is neither 0 nor 1");
         rc = store(one, blasd_tensor_bytes(&item->input.tensor), err);
     }
-    if (strcmp(inputs->items[0].name, BLASD_TENSOR_BODY_NAME) != 0) upload->named = true;
     return rc;
 }
 

@@ -231,7 +231,7 @@ int blasd_cmd_meter(int argc, char **argv) {
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd meter");
-    blasd_log_setup("blasd meter", settings.common.log_level);
+    common_log(&settings.common, "blasd meter");
     note_end_signals();
     return run(&settings);
 }

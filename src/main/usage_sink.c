@@ -138,7 +138,11 @@ static int open_receiver(struct usage_sink *sink, const char *url, struct blasd_
     if (sink->curl == NULL || sink->headers == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     curl_easy_setopt(sink->curl, CURLOPT_URL, url);
+#if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(sink->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    curl_easy_setopt(sink->curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
     curl_easy_setopt(sink->curl, CURLOPT_HTTPHEADER, sink->headers);
     curl_easy_setopt(sink->curl, CURLOPT_TIMEOUT, POST_S);
     curl_easy_setopt(sink->curl, CURLOPT_NOSIGNAL, 1L);

@@ -77,8 +77,21 @@ static void free_reader(struct blasd_body_reader *base) {
     blasd_buf_release(&((struct oip_reader *)base)->text);
 }
 
+void blasd_oip_release(struct blasd_oip *oip) {
+    free(oip->id);
+    oip->id = NULL;
+}
+
+/* Of a body that is read again, what was said the first time is said once more. */
+static void forget_request(struct blasd_oip *oip) {
+    blasd_oip_release(oip);
+    oip->binary_outputs = false;
+    oip->output_count = oip->input_count = 0;
+}
+
 struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, void *arg) {
     struct oip_reader *reader = body->room;
+    forget_request(arg);
     /* the writers are set when they are begun */
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
@@ -87,9 +100,4 @@ struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, vo
     reader->count = reader->current = 0;
     blasd_buf_init(&reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
     return &reader->base;
-}
-
-void blasd_oip_release(struct blasd_oip *oip) {
-    free(oip->id);
-    oip->id = NULL;
 }

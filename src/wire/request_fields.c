@@ -218,6 +218,7 @@ static int set_names_text(struct blasd_request_fields *fields, int member, const
                           size_t len, struct blasd_err *err) {
     json_error_t problem;
     json_t *value;
+    bool good = true; /* a name that is no UTF-8 is none */
     int rc;
     if (len > 0 && text[0] == '[') {
         value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
@@ -226,10 +227,10 @@ static int set_names_text(struct blasd_request_fields *fields, int member, const
         for (size_t at = 0, n; at < len; at += n + 1) {
             const char *comma = memchr(text + at, ',', len - at);
             n = comma == NULL ? len - at : (size_t)(comma - text) - at;
-            json_array_append_new(value, json_stringn(text + at, n));
+            good = json_array_append_new(value, json_stringn(text + at, n)) == 0 && good;
         }
     }
-    rc = set_names(fields, member, value, err);
+    rc = set_names(fields, member, good ? value : NULL, err);
     json_decref(value);
     return rc;
 }

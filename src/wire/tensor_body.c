@@ -11,6 +11,7 @@ struct tensor_body {
     struct blasd_body_reader base;
     const struct blasd_body *body;
     bool begun, is_npy;
+    bool *named; /* borrowed; may be NULL */
     struct blasd_npy_in npy;
     struct blasd_buf text; /* of JSON */
 };
@@ -69,6 +70,7 @@ static int look_for_tensors(void *arg, const char *quote, const char *name, cons
                             const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
     (void)quote;
+    if (pass->reader->named != NULL) *pass->reader->named = true;
     if (strcmp(name, "tensors") == 0 && *value == '{')
         return blasd_json_members(&pass->text, value, read_named, pass, next, err);
     return blasd_fail(err, BLASD_E_unknown_field, "",
@@ -112,8 +114,8 @@ static void free_reader(struct blasd_body_reader *base) {
 
 struct blasd_body_reader *blasd_tensor_body_reader_new(const struct blasd_body *body, void *arg) {
     struct tensor_body *reader = calloc(1, sizeof *reader);
-    (void)arg;
     if (reader == NULL) return NULL;
+    reader->named = arg;
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
     blasd_buf_init(&reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);

@@ -69,6 +69,11 @@ class ApiText:
             node = target
         return node
 
+    def parameter(self, path, name, method="get"):
+        """The schema of a parameter of the query."""
+        return next(one["schema"] for one in map(self.resolve, self.document["paths"][path][method]["parameters"])
+                    if one["name"] == name)
+
     def validate(self, schema, value):
         key = json.dumps(schema, sort_keys=True)
         if key not in self.validators:

@@ -260,6 +260,19 @@ def test_tenants_see_their_own(make_service, tmp_path):
             assert service.request("GET", "/events", headers=bearer(made["ben"])).json()["code"] == "too_many_streams"
 
 
+def test_a_key_that_is_valid_no_more_hears_no_more(make_service, tmp_path):
+    file = tmp_path / "keys.json"
+    made = {name: keys("add", name, file=file).strip() for name in ("ann", "ben")}
+    service = make_service("--keys", str(file), start=False)
+    service.headers = bearer(made["ben"])
+    service.start()
+    with EventStream(service, headers=bearer(made["ann"])) as revoked, EventStream(service) as other:
+        keys("revoke", "ann", file=file)
+        assert revoked.take(lambda event: event.kind == "end").data == {"reason": "unauthorized"}
+        assert revoked.take() is None
+        other.job(service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"], "succeeded")
+
+
 def test_the_header_alone(service):
     """A client that hangs up right away leaves nothing behind."""
     before = readers(service)

@@ -163,6 +163,8 @@ def test_a_graph_is_a_job(make_service):
     assert [j["id"] for j in service.list_jobs("op=graph")] == [graph["id"]]
     job = service.post("matmul", {"a": A, "b": B}).json()
     assert service.request("GET", f"/graphs/{job['id']}").status == 404
+    assert service.request("DELETE", f"/graphs/{job['id']}?forget=1").status == 404
+    assert service.request("GET", f"/jobs/{job['id']}").status == 200
     assert service.request("DELETE", f"/graphs/{graph['id']}").status == 409
     assert service.request("DELETE", f"/graphs/{graph['id']}?forget=1").status == 200
     assert service.request("GET", f"/graphs/{graph['id']}").status in (404, 410)

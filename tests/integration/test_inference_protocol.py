@@ -1,4 +1,5 @@
 """The Open Inference Protocol, judged by clients that others wrote, and at its edges by hand."""
+import concurrent.futures
 import gzip
 import json
 import os
@@ -232,6 +233,19 @@ def test_the_same_limits_as_jobs(make_service):
         answer = infer(full, "matmul", {"a": A, "b": B})
     error_of(answer, 429, "queue_full")
     assert int(answer.headers["Retry-After"]) >= 1
+
+
+def test_requests_that_wait_for_room_say_the_same_when_they_are_read_again(make_service):
+    """Many clients of several loops, none of which knows at once what the others have put into the queue."""
+    service = make_service("--loops", "4", "--limit", "queue_jobs=2", "--limit", "queue_wait_ms=60000")
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        answers = list(pool.map(lambda _: infer(service, "matmul", {"a": A, "b": B}, id="x", outputs=[{"name": "c"}]),
+                                range(400)))
+    assert {answer.status for answer in answers} <= {200, 429}
+    taken = [answer for answer in answers if answer.status == 200]
+    assert taken
+    for answer in taken:
+        np.testing.assert_allclose(read(answer)[1]["c"], A @ B, rtol=1e-12)
 
 
 def test_statistics(make_service):

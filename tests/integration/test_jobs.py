@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from service import LONG, TYPES, wait_for
+from service import API, LONG, TYPES, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
@@ -149,6 +149,9 @@ def test_pages_hold_each_job_once(make_service):
     early, late = service.list_jobs(f"before={made}", 40), service.list_jobs(f"since={made}", 40)
     assert len(early) + len(late) == 161 and max(j["created_at"] for j in early) < min(j["created_at"] for j in late)
     assert done[60] in [j["id"] for j in late]
+    for when in (made, "2026-01-31T12:00:00Z", "2026-12-30T23:59:59.25Z", "1795455123.5"):
+        API.validate(API.parameter("/jobs", "since"), when)
+        assert service.request("GET", f"/jobs?since={when}").status == 200
     for query in ("limit=101", "limit=0", "cursor=x", "cursor=e--0-", "cursor=p-s1-0-", "since=today",
                   "before=2026-13-01T00:00:00Z", "since=1&since=2", "state=done"):
         answer = service.request("GET", f"/jobs?{query}")

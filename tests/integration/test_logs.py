@@ -3,11 +3,12 @@ import http.client
 import json
 import re
 import socket
+import subprocess
 import time
 
 import numpy as np
 from event_stream import EventStream
-from service import TYPES
+from service import BLASD, TYPES
 from test_traces import collector  # noqa: F401  (a fixture)
 
 LINE = re.compile(r"^\S+ blasd (\w+)\[\d+\] info: job (\w+): (.*)$", re.M)
@@ -171,6 +172,13 @@ def test_lines_in_json(make_service):
     assert [line["op"] for line in lines if line["message"] == "job accepted"] == ["solve", "matmul"]
     assert {line["status"] for line in lines if line["message"] == "request"} >= {200, 400}
     assert not re.search(r"^\d{4}-\d\d-\d\dT", (service.folder / "log").read_text(), re.M), "a line of ours that is none"
+
+
+def test_lines_of_the_meter_in_json(tmp_path):
+    done = subprocess.run([BLASD, "meter", "--redis", f"unix:{tmp_path}/none", "--to", f"file:{tmp_path}/events", "--log", "json"],
+                          capture_output=True, text=True, timeout=60)
+    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (line["process"], line["level"]) == ("blasd meter", "error") and done.returncode == 1
 
 
 def test_no_secret_stands_in_a_log(make_service, collector, tmp_path):  # noqa: F811

@@ -136,6 +136,8 @@ def test_ends_problems_redis_and_limits(busy):
     assert (one("blasd_http_problems_total", code="malformed_json"), one("blasd_http_problems_total", code="route_not_found")) == (
         before[0] + 1, before[1] + 1)
     assert one("blasd_http_problems_total", code="queue_full") == 0, "there before it happens, so that a rate sees it"
+    busy.request("POST", "/tensors", "[1,2]", {"Content-Type": "application/json"})
+    assert one("blasd_http_requests_total", route="/tensors", method="POST", status="201") == 1
     calls = [v for n, _, v in rows_of(busy, "blasd_redis_call_seconds") if n.endswith("_count")]
     busy.post("matmul", SMALL)
     assert [v for n, _, v in rows_of(busy, "blasd_redis_call_seconds") if n.endswith("_count")][0] > calls[0]

@@ -7,7 +7,7 @@ import pathlib
 import blasd
 import numpy as np
 import pytest
-from service import BOUNDARY, ONE_QUEUE, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
+from service import API, BOUNDARY, ONE_QUEUE, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
 from test_batch_entries import answer_of, connect, expect_nothing_left, names_pending
 from test_tenants import As, keys
 
@@ -115,6 +115,10 @@ def test_every_form_of_body(service):
             np.testing.assert_array_equal(got, array)
     one = service.request("POST", "/tensors", "[[1,2],[3,4]]", {"Content-Type": TYPES["json"]}).json()
     assert one["shape"] == [2, 2] and one["dtype"] == "float64"
+    for names in (("tensor",), ("tensor", "b"), ("b", "tensor")):  # a name like any other
+        body = json.dumps({"tensors": {name: [1, 2] for name in names}})
+        made = service.request("POST", "/tensors", body, {"Content-Type": TYPES["json"]}).json()["tensors"]
+        assert tuple(made) == names
 
 
 def test_fortran_order_stays(service):
@@ -180,6 +184,7 @@ def test_pages_hold_each_once_and_the_newest_first(make_service):
             break
         if len(seen) == 10:
             assert service.request("DELETE", f"/tensors/{seen[-1]}").status == 200  # the one that the cursor is at
+        API.validate(API.parameter("/tensors", "cursor"), page["cursor"])
         cursor = f"&cursor={page['cursor']}"
     assert seen == ids[::-1]
     for cursor in ("x", "1", ids[0] + "0", "1" * 16 + ids[0] + "0"):

@@ -85,6 +85,45 @@ static void test_turns(void **state) {
     http_stream_free(stream);
 }
 
+/* What there is to pack: `left` bytes of one kind. */
+struct source {
+    size_t left, given;
+};
+
+static size_t give(void *arg, char *out, size_t max) {
+    struct source *source = arg;
+    size_t len = source->left < max ? source->left : max;
+    memset(out, '7', len);
+    source->left -= len;
+    source->given += len;
+    return len;
+}
+
+/* However well it packs, one call takes a little of it. */
+static void test_turns_of_packing(void **state) {
+    struct http_stream *packer = http_packer_new(HTTP_CODING_GZIP),
+                       *unpacker = http_unpacker_new(HTTP_CODING_GZIP);
+    const size_t bytes = (size_t)64 << 20;
+    struct source source = {.left = bytes};
+    struct blasd_err err = {0};
+    char out[32768];
+    size_t all = 0;
+    (void)state;
+    while (!http_pack_ended(packer)) {
+        size_t len, used;
+        source.given = 0;
+        len = http_pack_read(packer, give, &source, out, sizeof out);
+        assert_true(source.given < HTTP_PACK_TURN + ((size_t)128 << 10));
+        for (size_t at = 0; at < len; at += used)
+            assert_int_equal(
+                http_unpack(unpacker, out + at, len - at, &used, UINT64_MAX, count, &all, &err), 0);
+    }
+    assert_int_equal(http_unpack_end(unpacker, &err), 0);
+    assert_int_equal(all, bytes);
+    http_stream_free(packer);
+    http_stream_free(unpacker);
+}
+
 static void test_there_and_back(void **state) {
     static const size_t pieces[] = {1, 7, 4096, BYTES};
     (void)state;
@@ -133,6 +172,7 @@ static void test_what_is_not_packed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_turns_of_packing),
         cmocka_unit_test_setup(test_there_and_back, setup),
         cmocka_unit_test_setup(test_what_is_not_packed, setup),
     };

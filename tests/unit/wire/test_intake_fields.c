@@ -257,6 +257,11 @@ static void test_query(void **state) {
     options.deadline_ms = "soon";
     send_options(options, "{}", 2);
     expect_failed(BLASD_E_invalid_field, "deadline_ms", "whole number");
+    options.deadline_ms = NULL;
+    options.results = "w,\xff"; /* no name is left out in silence */
+    send_options(options, "{}", 2);
+    expect_failed(BLASD_E_invalid_field, "results", "names of outputs");
+    options.results = NULL;
     options.deadline_ms = "99999999999999999999";
     send_options(options, "{}", 2);
     expect_failed(BLASD_E_invalid_field, "deadline_ms", "whole number");
