@@ -458,7 +458,7 @@ def numpy_wheel(bench):
     """Products and solves where they are computed, beside NumPy's own wheel in process: from n = 256 on there is no reason
     to be slower. A solve of ours also tells its condition and refines; NumPy's does neither."""
     title, values, ratios, text = "the worker beside NumPy's own wheel in process", {}, {}, ""
-    subject, theirs = s.Blasd(bench.build, "--share", "--low-latency", env=wheel.environment()), None
+    subject, theirs = s.Blasd(bench.build, "--share", *wheel.AWAKE, env=wheel.environment()), None
     for running in bench.start([subject]):
         try:
             theirs = wheel.Wheel(bench.build / "bench-venv-science" / "bin" / "python")
