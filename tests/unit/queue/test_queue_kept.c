@@ -174,6 +174,33 @@ static void keys_stay_as_long_as_their_records(void **state) {
     bed_close(&bed);
 }
 
+/* Progress of a job that ends while it runs, whoever ended it. */
+static void nothing_is_left_of_their_progress(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    struct blasd_err err;
+    bool wanted;
+    (void)state;
+    bed_open(&bed, &server, "progress");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        char id[BLASD_ID_LEN + 1];
+        const char *const ids[] = {id};
+        submit_new(&bed, id, "2");
+        assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
+        begin(worker, claims, 1);
+        assert_int_equal(blasd_worker_queue_progress(worker, ids, 1, 0.5, -1, &wanted, &err), 0);
+        assert_true(wanted);
+        assert_int_equal(hget(&bed, "prog:w", id), 0); /* "0.5" */
+        assert_int_equal(keys_like(&bed, "prog:*"), 1);
+        if (cancelled) drop(fcall(&bed, "cancel", "0", id, NULL));
+        assert_int_equal(finish(worker, id, "record", 0), !cancelled);
+        assert_int_equal(keys_like(&bed, "prog:*"), 0);
+    }
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* Jobs with keys that are waited for fill no more than their limit, keys and all. */
 static void keys_go_with_their_records(void **state) {
     enum { JOBS = 8000 };
@@ -274,6 +301,7 @@ int main(void) {
         cmocka_unit_test(keys_go_with_their_records),
         cmocka_unit_test(ends_are_counted),
         cmocka_unit_test(keys_stay_as_long_as_their_records),
+        cmocka_unit_test(nothing_is_left_of_their_progress),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
