@@ -378,7 +378,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
         if (!blasd_worker_queue_is_idle(worker->registered.queues.of[number])) break;
     }
     if (measure_due(worker, count > 0)) return step_cost(worker, count > 0, err);
-    if (count == 0) blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS);
+    blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS, count > 0);
     return 0;
 }
 
