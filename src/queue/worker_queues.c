@@ -36,24 +36,57 @@ static void poll_all(struct blasd_worker_queues *all, struct pollfd *fds, int co
     all->busy = ready > 0 && blasd_clock_ns() - began_ns < BLASD_WAIT_SHORT_NS;
 }
 
+/* Those at which there is a wait whose end has not been heard. */
+struct waits {
+    struct pollfd fds[BLASD_QUEUES_MOST];
+    int of[BLASD_QUEUES_MOST], count;
+};
+
+/* At queue `number`; whether it is among them then: else there is something to do. */
+static bool begin_wait(struct blasd_worker_queues *all, struct waits *waits, int number,
+                       int timeout_ms, int *code, struct blasd_err *err) {
+    struct pollfd *fd = &waits->fds[waits->count];
+    *fd = (struct pollfd){.events = POLLIN};
+    *code = blasd_worker_queue_wait_begin(all->of[number], timeout_ms, &fd->fd, err);
+    if (*code != 0 || fd->fd < 0) return false;
+    waits->of[waits->count++] = number;
+    return true;
+}
+
+/* Takes what ended those that have. */
+static int end_waits(struct blasd_worker_queues *all, const struct waits *waits, int *number,
+                     struct blasd_err *err) {
+    int code = 0;
+    for (int k = 0; code == 0 && k < waits->count; k++) {
+        *number = waits->of[k];
+        if (waits->fds[k].revents != 0) code = blasd_worker_queue_wait_end(all->of[*number], err);
+    }
+    return code;
+}
+
 int blasd_worker_queues_wait(struct blasd_worker_queues *all, const bool *wanted, int timeout_ms,
                              int *number, struct blasd_err *err) {
-    struct pollfd fds[BLASD_QUEUES_MOST];
-    int of[BLASD_QUEUES_MOST], count = 0, code = 0;
+    struct waits waits = {.count = 0};
+    int code = 0;
     for (int i = 0; i < all->count; i++) {
         *number = i;
         if (!wanted[i]) continue;
         if (all->count == 1) return blasd_worker_queue_wait(all->of[i], timeout_ms, err);
-        fds[count] = (struct pollfd){.events = POLLIN};
-        code = blasd_worker_queue_wait_begin(all->of[i], timeout_ms, &fds[count].fd, err);
-        if (code != 0 || fds[count].fd < 0) return code; /* there is something to do */
-        of[count++] = i;
+        if (!begin_wait(all, &waits, i, timeout_ms, &code, err)) return code;
     }
-    poll_all(all, fds, count, timeout_ms);
-    for (int k = 0; k < count; k++) {
-        *number = of[k];
-        if (fds[k].revents != 0) code = blasd_worker_queue_wait_end(all->of[of[k]], err);
-        if (code != 0) return code;
+    poll_all(all, waits.fds, waits.count, timeout_ms);
+    return end_waits(all, &waits, number, err);
+}
+
+int blasd_worker_queues_look(struct blasd_worker_queues *all, const bool *wanted, int timeout_ms,
+                             int *number, struct blasd_err *err) {
+    struct waits waits = {.count = 0};
+    int code = 0;
+    for (int i = 0; all->count > 1 && i < all->count; i++) {
+        *number = i;
+        if (!wanted[i] || !blasd_worker_queue_is_idle(all->of[i])) continue;
+        if (!begin_wait(all, &waits, i, timeout_ms, &code, err) && code != 0) return code;
     }
-    return 0;
+    if (waits.count == 0 || poll(waits.fds, (nfds_t)waits.count, 0) <= 0) return 0;
+    return end_waits(all, &waits, number, err);
 }

@@ -157,6 +157,11 @@ void blasd_worker_turns_keep(struct blasd_worker_turns *turns, redisReply *reply
     turns->answered_ns = blasd_clock_ns();
 }
 
+/* now_us, which is a text. */
+static int64_t read_now(const redisReply *r) {
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+}
+
 /* How soon to ask again, as the reply says: in ms, 0 where it does not. */
 static int read_soon(const redisReply *reply) {
     const redisReply *now = reply->element[0];
@@ -209,6 +214,8 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     turns->answered_on = caller->connections;
     blasd_buf_reset(&turns->refused);
     turns->soon_ms = read_soon(reply);
+    int64_t now = read_now(reply->element[0]);
+    if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
     blasd_worker_turns_keep(turns, reply);
     turns->idle = wants && turns->next == NULL;
     turns->led = turns->idle && caller->ahead;
@@ -285,17 +292,12 @@ static int read_claim(const redisReply *head, const redisReply *frame, int max,
            set_job(claims, head->str, frame->str, (size_t)frame->len);
 }
 
-/* now_us, which is a text. */
-static int64_t read_now(const redisReply *r) {
-    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
-}
-
 /* Reads the jobs; what could not be read goes back with the next turn. */
 static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,
                        struct blasd_claim *claims, int *count, struct blasd_err *err) {
     struct blasd_worker_turns *turns = &queue->turns;
     int64_t now = read_now(reply->element[0]);
-    if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
+    int64_t here = blasd_clock_ns() / 1000 + queue->lease.offset_us; /* it may have lain for long */
     if (now > 0) turns->shared = strstr(reply->element[0]->str, " shared") != NULL;
     if (turns->left == 0) blasd_buf_reset(&turns->entries);
     for (size_t i = 2; i + 1 < reply->elements; i += 2) {
@@ -307,7 +309,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
         if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
         for (int k = 0; k < jobs; k++) {
-            claims[*count + k].claimed_us = now;
+            claims[*count + k].claimed_us = now > here ? now : here;
             claims[*count + k].queue = queue->options.number;
         }
         *count += jobs;

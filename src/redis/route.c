@@ -1,8 +1,8 @@
 /* What servers and Sentinels say of where the queue is; connecting by it, waiting.
  *
- * A server of a cluster is asked for a key of the queue: it answers, or says MOVED, with the owner
- * of the slot. That needs no right that the service has not anyway, and one that is in no cluster
- * simply answers. */
+ * A server is asked for a write that makes nothing, to a key that never exists, of the queue's
+ * slot: it answers, or says MOVED, with the owner of the slot, or READONLY, for it is a replica,
+ * which would answer whoever only reads. That needs no right that the service has not anyway. */
 #include "redis/route.h"
 
 #include "base/clock.h"
@@ -34,9 +34,10 @@ int blasd_route_question(const struct blasd_route *route, const char *words[BLAS
         words[2] = route->address->master;
         return 3;
     }
-    words[0] = "EXISTS";
+    words[0] = "EXPIRE";
     words[1] = route->address->tag;
-    return 2;
+    words[2] = "1";
+    return 3;
 }
 
 /* On to that server; an empty host is the present one. */
@@ -68,7 +69,18 @@ static int moved(struct blasd_route *route, const char *text, struct blasd_err *
     return go_on(route, host + 1, (size_t)(colon - host - 1), colon + 1, err);
 }
 
+/* Whether a server refuses the write that would refuse any other one, or this user's: it is the
+ * one, and may be read. */
+static bool refuses_writes(const char *text) {
+    static const char *const words[] = {"MISCONF ", "NOREPLICAS ", "OOM ", "NOPERM "};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(text, words[i], strlen(words[i])) == 0) return true;
+    return false;
+}
+
 int blasd_route_heard(struct blasd_route *route, const redisReply *reply, struct blasd_err *err) {
+    if (reply->type == REDIS_REPLY_ERROR && !route->sentinel && refuses_writes(reply->str))
+        return 0;
     if (reply->type == REDIS_REPLY_ERROR)
         return strncmp(reply->str, "MOVED ", strlen("MOVED ")) == 0
                    ? moved(route, reply->str, err)

@@ -127,19 +127,22 @@ int blasd_registrations_next(struct blasd_registrations *registered,
 }
 
 void blasd_registrations_wait(struct blasd_registrations *registered, struct blasd_batcher *main,
-                              int timeout_ms) {
+                              int timeout_ms, bool brought) {
     bool wanted[BLASD_QUEUES_MOST];
     struct blasd_err err = {0};
     bool any = false;
-    int number = 0;
+    int number = 0, code;
     for (int i = 0; i < registered->queues.count; i++) {
         wanted[i] = registered->held[i] && reaches(registered, main->heartbeat, i);
         any |= wanted[i];
     }
-    if (!any)
+    if (!any && !brought) {
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS / 2}, NULL);
-    else if (blasd_worker_queues_wait(&registered->queues, wanted, timeout_ms, &number, &err) != 0)
-        blasd_registrations_miss(registered, main, number, &err);
+        return;
+    }
+    code = (brought ? blasd_worker_queues_look : blasd_worker_queues_wait)(
+        &registered->queues, wanted, timeout_ms, &number, &err);
+    if (code != 0) blasd_registrations_miss(registered, main, number, &err);
 }
 
 void blasd_registrations_leave_others(struct blasd_registrations *registered,

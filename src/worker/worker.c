@@ -46,6 +46,7 @@ struct worker {
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
     int room, most;                /* rows in both; how many to claim next */
+    bool left_others;              /* the last claim was so long that it let go of other queues */
     int64_t refreshed_ns;          /* when the device was last asked about its memory */
     struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
     int pass;                      /* of them all */
@@ -125,7 +126,8 @@ static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_er
         if (!give_to_pool(worker, &grouping->groups[g], claimed_ns))
             grouping->groups[kept++] = grouping->groups[g];
     note_demand(worker);
-    if (takes_long(worker, kept))
+    worker->left_others = takes_long(worker, kept);
+    if (worker->left_others)
         blasd_registrations_leave_others(&worker->registered, batcher, batcher->number);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
@@ -378,7 +380,8 @@ static int turn(struct worker *worker, struct blasd_err *err) {
         if (!blasd_worker_queue_is_idle(worker->registered.queues.of[number])) break;
     }
     if (measure_due(worker, count > 0)) return step_cost(worker, count > 0, err);
-    if (count == 0) blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS);
+    if (count == 0 || !worker->left_others) /* else it is to claim at all of them next */
+        blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS, count > 0);
     return 0;
 }
 

@@ -399,3 +399,66 @@ def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
     assert other.ask("HLEN", "{blasd}:pending") == 0
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     assert all(process.poll() is None for process in processes)
+
+
+def meter_to(home, url, path):
+    """`blasd meter` of the queue there, once it is at work."""
+    log = open(home.folder / "meter-log", "ab")
+    meter = subprocess.Popen([BLASD, "meter", "--redis", url, "--to", f"file:{path}"], stdout=subprocess.PIPE, stderr=log, text=True)
+    log.close()
+    assert meter.stdout.readline().startswith("ready ")
+    return meter
+
+
+def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
+    """Each line of the table in docs/reliability.md of what becomes of what a replica has not read, but for the end of a job."""
+    first, second = free_ports(2)
+    home, one, other = make("home"), make("one"), make("other")
+    one.up("--port", str(first), "--bind", "127.0.0.1")
+    events = lambda: [json.loads(line)["id"] for line in (tmp_path / "events").read_text().splitlines()]  # noqa: E731
+    with contextlib.closing(Gate(first)) as gate, contextlib.ExitStack() as ends:
+        other.up("--port", str(second), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(gate.port))
+        wait_for(lambda: b"state=online" in one.ask("INFO"))
+        url = f"redis://127.0.0.1:{second},127.0.0.1:{first}"  # what is to write passes over the first one
+        service, processes = begin(home, url, "--limit", "lease_ms=60000")
+        ask = lambda method, path, body=None: service.request(method, path, body, JSON)  # noqa: E731
+        state = lambda job: ask("GET", f"/jobs/{job}").json().get("state")  # noqa: E731
+        forgotten = service.post("matmul", SMALL, wait=0).json()["id"]
+        wait_for(lambda: state(forgotten) == "succeeded")
+        tensor = ask("POST", "/tensors?life_s=100", "[[1,2],[3,4]]").json()
+        meter = meter_to(home, url, tmp_path / "events")
+        ends.callback(meter.stdout.close)
+        ends.callback(meter.kill)
+        os.kill(processes[1].pid, signal.SIGSTOP)
+        metered, cancelled = (service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(2))
+        wait_for(lambda: other.ask("HLEN", "{blasd}:pending") == 2 and other.ask("EXISTS", "{blasd}:metered"))
+        wait_for(lambda: one.ask("LLEN", "{blasd}:wake:" + one.ask("HKEYS", "{blasd}:workers")[0].decode()) ==
+                 other.ask("LLEN", "{blasd}:wake:" + other.ask("HKEYS", "{blasd}:workers")[0].decode()))
+        gate.open.clear()
+        assert ask("DELETE", f"/jobs/{cancelled}").json()["state"] == "cancelled"
+        assert ask("DELETE", f"/jobs/{forgotten}?forget=1").status == 200 and ask("GET", f"/jobs/{forgotten}").status == 404
+        longer = ask("PATCH", f"/tensors/{tensor['id']}", '{"life_s":5000}').json()
+        assert longer["expires_at"] > tensor["expires_at"]
+        os.kill(processes[1].pid, signal.SIGCONT)
+        wait_for(lambda: metered in events())
+        os.kill(processes[1].pid, signal.SIGSTOP)
+        lost, put = service.post("matmul", SMALL, wait=0), ask("POST", "/tensors", "[[5,6],[7,8]]")
+        assert lost.status == 202 and put.status == 201
+        answers = []
+        waiter = threading.Thread(target=lambda: answers.append(service.post("matmul", SMALL, wait=50)))
+        waiter.start()
+        wait_for(lambda: one.ask("HLEN", "{blasd}:pending") == 2)
+        one.down()
+        other.ask("REPLICAOF", "NO", "ONE")
+        os.kill(processes[1].pid, signal.SIGCONT)
+        for job in (metered, cancelled):
+            wait_for(lambda: state(job) == "succeeded", "it runs, again or after all")  # noqa: B023
+        waiter.join()
+        assert answers[0].status == 503 and answers[0].json()["code"] == "job_lost", answers[0].body
+        assert ask("GET", f"/jobs/{lost.json()['id']}").status == 404
+        assert ask("GET", f"/tensors/{put.json()['id']}").json()["code"] == "tensor_expired"
+        assert state(forgotten) == "succeeded"
+        assert ask("GET", f"/tensors/{tensor['id']}").json()["expires_at"] < longer["expires_at"]
+        wait_for(lambda: sorted(events()) == sorted(2 * (metered, cancelled)), "their first ends were told, too")
+        wait_for(lambda: sum(row["jobs"] for row in ask("GET", "/usage").json()["usage"]) == 2)
+    assert all(process.poll() is None for process in processes)

@@ -120,6 +120,43 @@ def test_a_worker_that_one_queue_knows_serves_all(make_service):
     redis.close()
 
 
+def ends(redis, tag):
+    """When jobs of the queue ended since it was metered, in ms on Redis' clock: of those of one turn, one."""
+    return [int(entry[0].split(b"-")[0]) for entry in redis("XRANGE", f"{tag}:usage", "-", "+")]
+
+
+def test_a_job_of_high_priority_waits_for_a_claim_of_another_queue_and_no_more(make_service):
+    """Whatever waits in one queue, a worker that is at it looks at the others between two claims."""
+    service = make_service(*THREE, "--limit", "claim_jobs=2")
+    redis = Redis(service)
+    left = lambda queue: int(redis("HGET", f"{TAGS[queue]}:count", "jobs") or 0)  # noqa: E731
+    home = queue_of(post(service, 0, "/jobs").json()["id"])
+    some = npy(np.ones((300, 300)))  # some milliseconds
+    form = multipart({"op": "matmul", "priority": "low", "a": some, "b": some})
+    for tag in TAGS:
+        redis("SET", f"{tag}:metered", "1")
+    for count in (100, 200, 400, 800):  # of too few none is left once it is seen that it has begun
+        with service.worker_held():
+            for _ in range(count):
+                assert service.request("POST", "/jobs", form, {"Content-Type": TYPES["multipart"]}).status == 202
+        wait_for(lambda: left(home) < count - 4)  # it is at these, and has found the others empty
+        with service.worker_held():
+            before = left(home)
+            answers = [post(service, i, "/jobs?wait=0.05", priority="high") for i in range(3)]
+            assert {answer.status for answer in answers} == {202}
+        wait_for(lambda: not any(map(left, range(3))), seconds=300)
+        if before > 40:
+            break
+    assert before > 40
+    queues = {queue_of(answer.json()["id"]) for answer in answers} - {home}
+    assert queues
+    for queue in queues:
+        (high,) = ends(redis, TAGS[queue])[-1:]
+        behind = sum(low > high for low in ends(redis, TAGS[home]))  # turns of two at the most
+        assert behind > before / 4, f"{behind} turns: {before} jobs of low priority waited in another queue"
+    redis.close()
+
+
 def test_a_job_that_refers_goes_where_that_lies(make_service):
     service = make_service(*THREE)
     n = 300  # too large to be copied

@@ -60,7 +60,7 @@ local function records_add(records, name, record_frames)
     end)
 end
 
--- What an Idempotency-Key takes: as a key with a value and an expiry, and beside the record.
+-- What an Idempotency-Key takes: as a key with a value, and beside the record.
 local function key_bytes(key) return 320 + 2 * #key end
 
 -- Notes that the pending job, or batch entry, has ended with `record_frames`. `out_bytes` lie outside the
@@ -153,10 +153,9 @@ local function key_drop(key, id)
     if sub(call('GET', key) or '', 1, ID) == id then call('UNLINK', key) end
 end
 
--- Forgets a bucket of records; returns how many blobs nobody refers to any more. `early`: before
--- its time, so that its Idempotency-Keys are still there.
-local function bucket_drop(bucket, early)
-    local keys = early and call('HGETALL', K.keys_of .. bucket) or {}
+-- Forgets a bucket of records; returns how many blobs nobody refers to any more.
+local function bucket_drop(bucket)
+    local keys = call('HGETALL', K.keys_of .. bucket)
     for i = 1, #keys, 2 do key_drop(keys[i + 1], keys[i]) end
     local blobs, segs = call('HLEN', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
     if call('EXISTS', K.holds) == 1 then leave_held(bucket, call('HGETALL', K.out_of .. bucket)) end
@@ -191,7 +190,7 @@ local function sync_fit()
     for i = #sync, 1, -1 do
         sum = sum + tonumber(bytes[i] or 0)
         if sum > room and match(sync[i], '^s:%d+:') ~= newest then
-            blobs = blobs + bucket_drop(sync[i], true)
+            blobs = blobs + bucket_drop(sync[i])
         end
     end
     return blobs
@@ -251,13 +250,6 @@ local function expire_later(bucket, bytes)
     return true
 end
 
--- The Idempotency-Keys of jobs that have ended: they had no end while these were pending.
-local function keys_expire(bucket, keys)
-    local kind = sub(bucket, 1, 1)
-    for i = 2, #keys, 2 do call('EXPIRE', keys[i], L.ttl[kind] + WIDTH[kind] + 2) end
-    call_many('HSET', K.keys_of .. bucket, keys)
-end
-
 -- Returns how many jobs are pending yet.
 local function completion_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
@@ -287,7 +279,7 @@ local function completion_commit(e, worker)
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
         call_many('HSET', K.out_of .. bucket, into.outs)
-        if #into.keys > 0 then keys_expire(bucket, into.keys) end
+        call_many('HSET', K.keys_of .. bucket, into.keys) -- which go with it
         fresh = expire_later(bucket, weigh(bucket, into.bytes) - into.bytes) or fresh
     end
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end

@@ -112,8 +112,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        digits and now_us as a text, once there are jobs: these are its already
   {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
   {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued
-  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use; with an expiry once the job
-                       has ended. TENANT has no colon: letters, digits, `.`, `_`, `-`
+  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, which go with the record once the
+                       job has ended. TENANT has no colon: letters, digits, `.`, `_`, `-`
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a

@@ -67,6 +67,7 @@ local function intake_write(t)
     t.written = #entries
 end
 
+-- Whether there were any to line up.
 local function line_up(t)
     local lists = {}
     for _, e in ipairs(t.entries) do
@@ -79,17 +80,17 @@ local function line_up(t)
         call_many('RPUSH', line_key(line), list)
         tally(line, list.jobs)
     end
+    return next(lists) ~= nil
 end
 
 -- Gives the jobs to idle workers and lines the others up. Those that have come into an empty queue
--- need not pass the lists.
+-- need not pass the lists, unless they are batch entries larger than what is asked for.
 local function intake_give(t)
     intake_write(t)
     if #t.entries == 0 then return end
     local alone = t.jobs == t.taken
     if alone then serve(t.count, t.entries) end
-    line_up(t)
-    if not alone then serve(t.count) end
+    if line_up(t) or not alone then serve(t.count) end
 end
 
 -- Whether there is a record of the tenant's job whose outputs are a blob.

@@ -63,7 +63,7 @@ local function drop(id, facts)
     call('ZREM', K.tensor_uses, id)
     call('ZREM', K.tensor_ends, id)
     call('ZREM', K.tensor_uses .. ':' .. facts.tenant, id)
-    call('ZREM', K.tensor_names .. ':' .. facts.tenant, facts.created .. id, id)
+    call('ZREM', K.tensor_names .. ':' .. facts.tenant, (facts.created or '') .. id, id)
     if is_held(id) then
         call('HSET', K.left, blob_of(id), whole(facts.bytes) .. ' ' .. facts.tenant)
         return 0

@@ -146,13 +146,17 @@ local function end_all(worker, args, from)
     end
     completion_commit(e, worker)
     let_go(worker, ended)
+    digits = concat(digits)
+    if find(digits, '0', 1, true) then -- whoever has ended these did not know whose they were
+        call_many('HDEL', K.prog_of .. worker, ended)
+    end
     Wait.serve()
     if #back > 0 then -- batch entries opened, for it may be one of damaged record frames that could not be read
         open_batch_entries(back)
         let_go(worker, back)
         serve(give_back(back))
     end
-    return concat(digits)
+    return digits
 end
 
 -- What the worker was given in the turn `label`, which it is given again: taken from what it holds.

@@ -471,6 +471,31 @@ static void progress_of_its_jobs(void **state) {
     bed_close(&bed);
 }
 
+/* A worker that wants fewer jobs than a batch entry has, and waits, is given of them at once. */
+static void more_than_an_idle_worker_wants(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    struct blasd_err err;
+    struct entry entry;
+    (void)state;
+    bed_open(&bed, &server, "more");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 3, PLENTY, claims), 0);
+    submit_batch_entry(&bed, &entry, BLASD_ID_SYNC, 8, "");
+    redisReply *reply = redisCommand(bed.raw, "LLEN %s:wake:w", bed.tag);
+    assert_true(reply->integer > 0);
+    drop(reply);
+    assert_int_equal(blasd_worker_queue_wait(worker, 3000, &err), 0);
+    for (int i = 0; i < 8;) {
+        int count = claim(worker, 3, PLENTY, claims);
+        assert_in_range(count, 1, 3);
+        for (int k = 0; k < count; k++) expect_claimed(&claims[k], entry.id[i + k]);
+        i += count;
+    }
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_entry_waited_for_is_one_record),
@@ -485,6 +510,7 @@ int main(void) {
         cmocka_unit_test(claims_of_less_than_a_batch_entry),
         cmocka_unit_test(watched_by_this_one_and_that),
         cmocka_unit_test(progress_of_its_jobs),
+        cmocka_unit_test(more_than_an_idle_worker_wants),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -108,7 +108,7 @@ static void full_of_promises(void **state) {
     bed_close(&bed);
 }
 
-/* A key has no end while its job is pending, then the end of its record, and it is weighed. */
+/* A key ends with the record of its job, and it is weighed. */
 static void keys_live_with_their_jobs(void **state) {
     struct bed bed;
     char id[BLASD_ID_LEN + 1], again[BLASD_ID_LEN + 1];
@@ -124,7 +124,7 @@ static void keys_live_with_their_jobs(void **state) {
     drop(fcall(&bed, "keep", id, NULL));
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", "other"), -1); /* that job */
     end(&bed, worker, id, 0);
-    assert_in_range(ttl(&bed, "mine"), 100, 120);
+    assert_int_equal(ttl(&bed, "mine"), -1);
     assert_true(hget(&bed, "recbytes", "a") > 300);
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", ""), -1);
     drop(fcall(&bed, "cancel", "1", id, NULL)); /* forgotten, key and all */
@@ -133,7 +133,70 @@ static void keys_live_with_their_jobs(void **state) {
     assert_int_equal(keys_like(&bed, "keys:*"), 0);
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=2:mine", ""), 0);
     drop(fcall(&bed, "cancel", "0", again, NULL)); /* ended without a worker */
-    assert_in_range(ttl(&bed, "mine"), 100, 120);
+    assert_int_equal(ttl(&bed, "mine"), -1);
+    redis_forward(&server, 120000);
+    drop(fcall(&bed, "tick", NULL));
+    assert_int_equal(ttl(&bed, "mine"), -2);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Records of one bucket go together, some time after the last of its jobs has ended: so do the
+ * keys. */
+static void keys_stay_as_long_as_their_records(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1], late[BLASD_ID_LEN + 1], again[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "bucket");
+    bed.limits.record_async_s = 100;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(id, BLASD_ID_ASYNC, 0);
+    memcpy(late, id, sizeof late);
+    late[20] = late[20] == '0' ? '1' : '0'; /* made in the same second */
+    assert_int_equal(submit_as(&bed, id, "2", "9", "k=1:mine", ""), 0);
+    assert_int_equal(submit_as(&bed, late, "2", "9", "", ""), 0);
+    end(&bed, worker, id, 0);
+    redis_forward(&server, 60000);
+    end(&bed, worker, late, 0);
+    redis_forward(&server, 60000); /* longer ago than a record stays by itself */
+    drop(fcall(&bed, "tick", NULL));
+    assert_string_equal(record_line(&bed, id, 0), "record");
+    id_make(again, BLASD_ID_ASYNC, 0);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", ""), -1); /* that job */
+    redis_forward(&server, 60000);
+    drop(fcall(&bed, "tick", NULL));
+    assert_string_equal(record_line(&bed, id, 0), "410");
+    assert_int_equal(ttl(&bed, "mine"), -2);
+    assert_int_equal(keys_like(&bed, "keys:*"), 0);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", ""), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Progress of a job that ends while it runs, whoever ended it. */
+static void nothing_is_left_of_their_progress(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    struct blasd_err err;
+    bool wanted;
+    (void)state;
+    bed_open(&bed, &server, "progress");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        char id[BLASD_ID_LEN + 1];
+        const char *const ids[] = {id};
+        submit_new(&bed, id, "2");
+        assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
+        begin(worker, claims, 1);
+        assert_int_equal(blasd_worker_queue_progress(worker, ids, 1, 0.5, -1, &wanted, &err), 0);
+        assert_true(wanted);
+        assert_int_equal(hget(&bed, "prog:w", id), 0); /* "0.5" */
+        assert_int_equal(keys_like(&bed, "prog:*"), 1);
+        if (cancelled) drop(fcall(&bed, "cancel", "0", id, NULL));
+        assert_int_equal(finish(worker, id, "record", 0), !cancelled);
+        assert_int_equal(keys_like(&bed, "prog:*"), 0);
+    }
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -232,9 +295,13 @@ static void ends_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_promised_stays),   cmocka_unit_test(full_of_promises),
-        cmocka_unit_test(keys_live_with_their_jobs), cmocka_unit_test(keys_go_with_their_records),
+        cmocka_unit_test(what_was_promised_stays),
+        cmocka_unit_test(full_of_promises),
+        cmocka_unit_test(keys_live_with_their_jobs),
+        cmocka_unit_test(keys_go_with_their_records),
         cmocka_unit_test(ends_are_counted),
+        cmocka_unit_test(keys_stay_as_long_as_their_records),
+        cmocka_unit_test(nothing_is_left_of_their_progress),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -143,9 +143,32 @@ static void many_small_ones(void **state) {
     bed_close(&bed);
 }
 
+/* What is written nowhere else ends no housekeeping, nor hinders one who needs the room. */
+static void an_id_of_nothing(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "nothing");
+    bed.limits.tensors = 4;
+    bed_limits(&bed);
+    for (int i = 0; i < 2; i++) {
+        id_make(id, BLASD_ID_TENSOR, 0);
+        drop(
+            redisCommand(bed.raw, "ZADD %s:tensor_%s 1 %s", bed.tag, i == 0 ? "ends" : "uses", id));
+        if (i == 0) drop(fcall(&bed, "tick", NULL));
+    }
+    for (int i = 0; i < 8; i++) assert_int_equal(put(&bed, "anonymous", "0", "1", id), 0);
+    redisReply *reply = redisCommand(
+        bed.raw, "EVAL %s 2 %s:tensor_ends %s:tensor_uses",
+        "return redis.call('ZCARD', KEYS[1]) + redis.call('ZCARD', KEYS[2])", bed.tag, bed.tag);
+    assert_int_equal(reply->integer, 8); /* of the four that there are */
+    drop(reply);
+    bed_close(&bed);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(deleted_under_a_job),
-                                       cmocka_unit_test(forgotten_under_a_job),
-                                       cmocka_unit_test(many_small_ones)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_id_of_nothing), cmocka_unit_test(deleted_under_a_job),
+        cmocka_unit_test(forgotten_under_a_job), cmocka_unit_test(many_small_ones)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -189,6 +189,34 @@ static long long length(struct bed *bed, const char *name) {
     return n;
 }
 
+/* A job is claimed when the worker comes for it: what it lay in the list, and in the worker, it
+ * waited. */
+static void test_the_time_in_the_list_is_told(void **state) {
+    enum { LAY_MS = 40 };
+    struct bed bed;
+    struct blasd_claim claims[4];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "lay");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(&bed, id, "2");
+    for (int given = 0; given < 2; given++) {
+        sleep_ms(LAY_MS);
+        if (given == 0) assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+        if (given == 1) { /* with the end of the one before, but not taken yet */
+            submit_new(&bed, id, "2");
+            assert_int_equal(finish(worker, claims[0].id, "r", 0), 1);
+            sleep_ms(LAY_MS);
+        }
+        assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+        assert_true(claims[0].claimed_us - claims[0].submitted_us >= (LAY_MS - 5) * 1000);
+    }
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* Few jobs are handed to an idle worker, many only wake it; either way each is claimed once. */
 static void test_handed_over(void **state) {
     struct bed bed;
@@ -484,6 +512,7 @@ int main(void) {
         cmocka_unit_test(test_no_lost_wake_by_class),
         cmocka_unit_test(test_dead_idle_worker),
         cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_the_time_in_the_list_is_told),
         cmocka_unit_test(test_finish_leaves_idle),
         cmocka_unit_test(test_old_connection),
         cmocka_unit_test(test_missed_rest),

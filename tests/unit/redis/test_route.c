@@ -138,7 +138,7 @@ static void to_the_owner(void **state) {
     const char *words[BLASD_ROUTE_WORDS];
     redisReply zero = {.type = REDIS_REPLY_INTEGER};
     (void)state;
-    assert_int_equal(blasd_route_question(&route, words), 2);
+    assert_int_equal(blasd_route_question(&route, words), 3);
     assert_string_equal(words[1], "{q}"); /* whose slot is the queue's */
     assert_int_equal(hear_error(&route, "MOVED 3999 10.0.0.7:6381"), BLASD_ROUTE_ON);
     assert_string_equal(route.to.host, "10.0.0.7");
@@ -157,10 +157,11 @@ static void to_the_owner(void **state) {
 }
 
 static void nowhere(void **state) {
-    static const char *const texts[] = {"MOVED 1 host",        "MOVED 1 host:0",    "MOVED",
-                                        "MOVED 1 host:65536",  "MOVED 1 host:7x",   "MOVED :7",
-                                        "ASK 1 host:7",        "CLUSTERDOWN it is", "TRYAGAIN so",
-                                        "LOADING the dataset", "MASTERDOWN so"};
+    static const char *const texts[] = {
+        "MOVED 1 host",        "MOVED 1 host:0",    "MOVED",
+        "MOVED 1 host:65536",  "MOVED 1 host:7x",   "MOVED :7",
+        "ASK 1 host:7",        "CLUSTERDOWN it is", "TRYAGAIN so",
+        "LOADING the dataset", "MASTERDOWN so",     "READONLY a replica"};
     struct blasd_link_address a;
     char text[400] = "MOVED 1 ";
     (void)state;
@@ -179,6 +180,19 @@ static void nowhere(void **state) {
     memcpy(text + 308, ":7", 3);
     assert_int_equal(hear_error(&route, text), -(int)BLASD_E_queue_unavailable);
     assert_int_equal(hear_error(&route, "WRONGPASS no"), -(int)BLASD_E_internal_error);
+}
+
+/* It refuses all writes, or this user's: there is no other one to go to. */
+static void here_but_not_now(void **state) {
+    static const char *const texts[] = {"MISCONF no file", "NOREPLICAS so", "OOM command not",
+                                        "NOPERM this user"};
+    struct blasd_link_address a;
+    struct blasd_route route = at("redis://one,two", &a);
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_int_equal(hear_error(&route, texts[i]), 0);
+    route = at("redis+sentinel://s/name", &a);
+    assert_true(hear_error(&route, texts[3]) < 0); /* who has not told where it is */
 }
 
 static void in_a_circle(void **state) {
@@ -213,7 +227,7 @@ static void by_a_sentinel(void **state) {
     assert_int_equal(blasd_route_heard(&route, &told, &said), BLASD_ROUTE_ON);
     assert_string_equal(route.to.host, "10.0.0.8");
     assert_int_equal(route.to.port, 6390);
-    assert_int_equal(blasd_route_question(&route, words), 2); /* that is a server */
+    assert_int_equal(blasd_route_question(&route, words), 3); /* that is a server */
     assert_int_equal(blasd_route_heard(&route, &zero, &said), 0);
     blasd_route_begin(&route, &a);
     assert_true(route.sentinel);
@@ -221,8 +235,9 @@ static void by_a_sentinel(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_address),  cmocka_unit_test(several), cmocka_unit_test(malformed),
-        cmocka_unit_test(to_the_owner), cmocka_unit_test(nowhere), cmocka_unit_test(in_a_circle),
-        cmocka_unit_test(by_a_sentinel)};
+        cmocka_unit_test(one_address), cmocka_unit_test(several),
+        cmocka_unit_test(malformed),   cmocka_unit_test(to_the_owner),
+        cmocka_unit_test(nowhere),     cmocka_unit_test(here_but_not_now),
+        cmocka_unit_test(in_a_circle), cmocka_unit_test(by_a_sentinel)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
