@@ -148,6 +148,8 @@ _WORDS = {
         "See GET /ops for the shapes the operation takes."),
     "unsupported_dtype": ("The operation does not take this dtype",
         "See GET /ops for the dtypes of each input."),
+    "invalid_parameter": ("A parameter has a value it cannot take",
+        "See GET /ops for its type and range."),
 }
 
 _KINDS = (ConnectionError, Timeout, QueueFull, Unavailable, InvalidInput, NumericalError, SingularMatrix,
