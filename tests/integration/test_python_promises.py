@@ -2,6 +2,7 @@
 import asyncio
 import concurrent.futures
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -135,6 +136,33 @@ def test_metrics_by_scipys_other_names(default):
             assert np.allclose(ours.cdist(x, y, name), ours.cdist(x, y, info.canonical_name)), name
 
 
+def test_how_many_pairs_there_are_is_told_as_a_number(client):
+    """Also of a job that is looked at later, and by an error that is pickled."""
+    x = np.zeros((200, 2))
+    pairs = 200 * 199
+    job = client.submit("distance", x=x, params={"output": "within", "radius": 1, "max_pairs": 9})
+    with pytest.raises(blasd.InvalidInput) as caught:
+        client.distance(x, output="within", radius=1, max_pairs=9)
+    for error in (caught.value, job.exception(60), pickle.loads(pickle.dumps(caught.value))):
+        assert (error.field, error.least) == ("params.max_pairs", pairs)
+    assert len(client.distance(x, output="within", radius=1, max_pairs=pairs)["d"]) == pairs
+    with pytest.raises(blasd.InvalidInput) as other:
+        client.distance(x, output="topk", k=0)
+    assert other.value.least is None
+
+
+def test_neighbours_within_a_radius_and_scikit_learns_names(default):
+    neighbors = pytest.importorskip("sklearn.neighbors")
+    import blasd.sklearn as ours
+    x = np.zeros((300, 2))
+    for options in ({}, {"p": 1}, {"p": 3}, {"p": np.inf}, {"metric": "l2"}, {"metric": "seuclidean", "metric_params": {"V": [1.0, 2.0]}}):
+        mine, other = ours.NearestNeighbors(**options).fit(x), neighbors.NearestNeighbors(algorithm="brute", **options).fit(x)
+        assert mine.effective_metric_ == other.effective_metric_, options
+        assert mine.effective_metric_params_ == other.effective_metric_params_
+    found = ours.NearestNeighbors(radius=1.0).fit(x).radius_neighbors(return_distance=False)
+    assert [len(one) for one in found] == [299] * 300
+
+
 # --- asked once, and not for ever -------------------------------------------------------------------------------------
 
 
@@ -206,6 +234,22 @@ def test_a_connection_on_which_a_body_was_cut_short_serves_no_other_request():
         listener.shutdown(socket.SHUT_RDWR)
     for connection in connections:
         connection.close()
+
+
+def test_a_refusal_is_heard_where_the_body_was_not_taken():
+    """The end of the connection, which comes with what was not read, is not all that there is to say."""
+    refused = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(refused) + refused)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(blasd.InvalidInput) as caught:
+            blasd.Client(f"http://127.0.0.1:{listener.getsockname()[1]}").tensors.put(np.zeros(20_000_000))
+    assert caught.value.code == "body_too_large"
 
 
 def test_who_waits_for_a_connection_is_not_kept_beyond_his_time(monkeypatch):
