@@ -72,6 +72,7 @@ class Step(Output):
 class Steps:
     """What was recorded. Operations are methods: `g.matmul(a, b, alpha=2)`, `g.eigh(a)`; inputs are arrays, outputs of other
     steps, what lies at the service (a Tensor, a Job's output(NAME), a slice of either), or rules; parameters go by name.
+    Arrays are read where the graph is sent (those of up to 1 KiB where they are given), so leave them as they are until then.
     `name=` names the step."""
 
     def __init__(self) -> None:
