@@ -37,7 +37,10 @@ static void errors_json(void) {
 
 static void errors_md(void) {
     puts("# Errors\n\nEvery error is a problem document (RFC 9457). `code` is stable; `retry` says "
-         "whether the same\nrequest can succeed later. Generated from the table in "
+         "whether the same\nrequest can succeed later. `field` names the member at fault, and "
+         "`least` "
+         "what such a\nparameter has to be at the least, where the job tells it (`max_pairs` of "
+         "`distance`).\nGenerated from the table in "
          "`src/base/err.h`; as JSON in\n`api/errors.json`. Only what is no proper HTTP is "
          "refused before any of this by libmicrohttpd,\nwith a short page of its own and the end "
          "of the connection.\n\n"

@@ -113,7 +113,8 @@ struct blasd_problem {
     char field[72];    /* the member at fault, or "" */
     char message[640]; /* for people: title, detail, advice */
     char advice[256];  /* what to do, by itself, or "" */
-    uint64_t reserved[8];
+    int64_t least;     /* what the parameter `field` has to be at the least; 0: not told */
+    uint64_t reserved[7];
 };
 
 /* Such as "0.2.0". */
@@ -357,6 +358,7 @@ const char *blasd_reply_document(const struct blasd_reply *reply); /* the job do
 /* Whether the job failed, was cancelled or has expired: then `problem` says why. */
 bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *problem);
 int blasd_reply_array_count(const struct blasd_reply *reply);
+/* In the operation's order: the first is its main output. */
 const struct blasd_array *blasd_reply_array_at(const struct blasd_reply *reply, int i);
 const struct blasd_array *blasd_reply_array(const struct blasd_reply *reply, const char *name);
 /* The elements of one, to be written to; NULL: there is none of that name. */

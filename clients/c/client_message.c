@@ -72,11 +72,12 @@ void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
     trim(problem->advice, sizeof problem->advice);
     problem->status = (int)json_integer_value(json_object_get(document, "status"));
     problem->retry = json_is_true(json_object_get(document, "retry"));
+    problem->least = json_integer_value(json_object_get(document, "least"));
 }
 
 void blasd_problem_parse(struct blasd_problem *problem, long status, const void *body, size_t len) {
     json_t *document = body == NULL ? NULL : json_loadb(body, len, 0, NULL);
-    if (json_is_object(document)) {
+    if (json_is_string(json_object_get(document, "code"))) {
         blasd_problem_from(problem, document);
     } else { /* of a proxy before the service, which may be busy */
         blasd_problem_set(problem, "bad_answer", "HTTP %ld: %.*s", status,
@@ -242,6 +243,22 @@ static int read_safetensors(struct blasd_reply *reply) {
     return 0;
 }
 
+/* In the order of the operation, which that of their bytes need not be. */
+static void order_arrays(struct blasd_reply *reply) {
+    const char *name;
+    json_t *output;
+    int at = 0;
+    json_object_foreach(json_object_get(reply->document, "outputs"), name, output) {
+        for (int i = at; i < reply->array_count; i++) {
+            struct blasd_array found = reply->arrays[i];
+            if (strcmp(found.name, name) != 0) continue;
+            reply->arrays[i] = reply->arrays[at];
+            reply->arrays[at++] = found;
+            break;
+        }
+    }
+}
+
 struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safetensors,
                                       struct blasd_problem *problem) {
     struct blasd_reply *reply = calloc(1, sizeof *reply);
@@ -258,6 +275,7 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
     } else if (read_safetensors(reply) != 0)
         goto bad;
     if (!json_is_object(reply->document) || reply->text == NULL) goto bad;
+    order_arrays(reply);
     return reply;
 bad:
     blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");

@@ -148,10 +148,10 @@ int blasd_client_jobs(struct blasd_client *client, const char *query, struct bla
 
 int blasd_client_dry_run(struct blasd_client *client, const struct blasd_request *request,
                          struct blasd_reply **ret, struct blasd_problem *problem) {
-    struct blasd_question question = {
-        .path = request->steps == NULL ? "/jobs?dry_run=1" : "/graphs?dry_run=1", .body = request};
+    struct blasd_question question = {.path = "/jobs?dry_run=1", .body = request};
     *ret = NULL;
     if (blasd_request_check(request, problem) != 0) return -1;
+    if (request->steps != NULL) question.path = "/graphs?dry_run=1";
     return blasd_client_ask(client, &question, ret, problem);
 }
 

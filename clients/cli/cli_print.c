@@ -66,10 +66,10 @@ void cli_complain(const struct cli *cli, const struct blasd_problem *problem) {
             has_field ? ")" : "");
     if (!cli->json) return;
     json_t *document = json_pack(
-        "{s:{s:o, s:i, s:o, s:o, s:o, s:b, s:f}}", "error", "code", cli_string(problem->code),
+        "{s:{s:o, s:i, s:o, s:o, s:o, s:b, s:f, s:I}}", "error", "code", cli_string(problem->code),
         "status", problem->status, "field", cli_string(problem->field), "message",
         cli_string(problem->message), "advice", cli_string(problem->advice), "retry",
-        problem->retry, "retry_after", problem->retry_after);
+        problem->retry, "retry_after", problem->retry_after, "least", (json_int_t)problem->least);
     cli_print_json(document);
     json_decref(document);
 }

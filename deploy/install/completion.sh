@@ -3,7 +3,7 @@
 #   completion.sh bash|zsh BLASD
 set -eu
 shell=$1 blasd=$2 here=$(dirname "$0")
-options() { "$blasd" "$1" --help 2>&1 | grep -o -E '^ +(-[a-z], |    )?--[a-z-]+' | grep -o -E -e '--[a-z-]+' | sort -u | tr '\n' ' '; }
+options() { "$blasd" "$1" --help 2>&1 | grep -o -E '^ +(-[a-z], |    )?--[a-z0-9-]+' | grep -o -E -e '--[a-z0-9-]+' | sort -u | tr '\n' ' '; }
 # words behind the command, of one that has several ways, "blasd keys add NAME", and of jobs the operations
 verbs() {
     case $1 in

@@ -51,8 +51,10 @@ int blasd_distance_weigh(const struct distance_shape *shape, const void *w, doub
 
 int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
                            struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_invalid_parameter, "params.max_pairs",
-                      "%lld pairs lie within the radius, and there is room for %lld: set "
-                      "max_pairs to at least %lld",
-                      (long long)pairs, (long long)shape->pairs, (long long)pairs);
+    int code = blasd_fail(err, BLASD_E_invalid_parameter, "params.max_pairs",
+                          "%lld pairs lie within the radius, and there is room for %lld: set "
+                          "max_pairs to at least %lld",
+                          (long long)pairs, (long long)shape->pairs, (long long)pairs);
+    if (err != NULL) err->least = pairs;
+    return code;
 }

@@ -18,6 +18,7 @@ int blasd_fail(struct blasd_err *err, enum blasd_code code, const char *field, c
     if (err != NULL) {
         va_list args;
         err->code = code;
+        err->least = 0;
         snprintf(err->field, sizeof err->field, "%s", field == NULL ? "" : field);
         va_start(args, fmt);
         vsnprintf(err->detail, sizeof err->detail, fmt, args);

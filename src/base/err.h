@@ -6,6 +6,7 @@
 #define BLASD_BASE_ERR_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* X(code, HTTP status, can a retry of the same request help, title, what to do) */
 #define BLASD_ERRORS(X)                                                                            \
@@ -191,6 +192,7 @@ struct blasd_err {
     enum blasd_code code;
     char field[64];   /* the member at fault as a path, `inputs.a` or `params.alpha`; may be "" */
     char detail[256]; /* one sentence with the numbers that matter; never an internal name */
+    int64_t least;    /* what the parameter `field` has to be for the job to run; 0: not told */
 };
 
 /* One row of the table. */

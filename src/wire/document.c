@@ -16,6 +16,7 @@ static void write_problem(struct json_out *out, const struct blasd_err *problem)
                  "{\"type\":\"/errors/%r\",\"title\":%s,\"status\":%i,\"code\":%s,\"detail\":%s",
                  info->name, info->title, (int64_t)info->http_status, info->name, problem->detail);
     if (problem->field[0] != '\0') json_out_put(out, ",\"field\":%s", problem->field);
+    if (problem->least > 0) json_out_put(out, ",\"least\":%i", problem->least);
     json_out_put(out, ",\"retry\":%b,\"advice\":%s}", info->retry, info->advice);
 }
 

@@ -40,8 +40,8 @@ struct head {
     uint32_t batch_size, attempts;
     double flops;
     uint64_t bytes;
-    double energy_joules; /* 0: not known */
-    uint64_t payload_bytes, slice_offset;
+    double energy_joules;                 /* 0: not known */
+    uint64_t payload_bytes, slice_offset; /* of what lies in no segment: the error's `least` */
     uint32_t slice_generation;
     uint8_t warnings, outputs, labels; /* labels: whether there are any */
     uint8_t traced;                    /* TRACED, PUTS */
@@ -113,7 +113,8 @@ static struct head head_of(const struct blasd_record *record) {
         head.slice_generation = record->slice.generation;
         head.slice_offset = record->slice.offset;
         memcpy(head.segment, record->slice.segment, sizeof head.segment);
-    }
+    } else if (record->error.code != BLASD_OK)
+        head.slice_offset = (uint64_t)record->error.least;
     copy_text(head.id, sizeof record->id, record->id);
     copy_text(head.op, sizeof head.op, record->op);
     return head;
@@ -211,7 +212,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.generation = head->slice_generation;
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
-    }
+    } else
+        record->error.least = (int64_t)head->slice_offset;
     if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 ||
         head->traced > (TRACED | PUTS) || head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
@@ -235,6 +237,7 @@ static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *
     if (code[0] != '\0') error->code = blasd_err_code(code);
     frame_get_text(r, error->field, sizeof error->field);
     frame_get_text(r, error->detail, sizeof error->detail);
+    if (error->code == BLASD_OK) error->least = 0;
     frame_get_text(r, execution->device, sizeof execution->device);
     frame_get_text(r, execution->device_name, sizeof execution->device_name);
     frame_get_text(r, execution->method, sizeof execution->method);

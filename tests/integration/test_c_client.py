@@ -160,6 +160,14 @@ def test_retry_after_is_honoured(status):
     assert len(times) == 2 and times[1] - times[0] >= 0.99
 
 
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_job_that_a_gateway_may_have_passed_on_is_sent_once(status):
+    """Whatever it says of when to come back."""
+    with Pretender(lambda request, number: (status, {"Retry-After": "1"}, b"<html>") if number == 0 else succeeded()) as pretender:
+        run(PROBE, "once", 60, url=pretender.url, status=1)
+        assert len(pretender.seen) == 1
+
+
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_a_proxy_that_is_busy_is_asked_again(status):
     """Its answer is no problem document."""

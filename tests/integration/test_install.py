@@ -148,6 +148,7 @@ def test_completion_offers_commands_and_their_options(dest):
     assert offered("blasd", "d") == ["devices"] and offered("blasd", "to") == ["top"]
     assert "--forget" in offered("blasd", "cancel", "--f")
     assert set(offered("blasd", "tensors", "")) >= {"put", "list", "get", "rm"} and offered("blasd", "tensors", "p") == ["put"]
+    assert offered("blasd", "tensors", "--sh") == ["--sha256"]
     assert offered("blasd", "run", "so") == ["solve"] and {"matmul", "eigh", "--json"} <= set(offered("blasd", "submit", ""))
     assert set(offered("blasd", "keys", "")) >= {"add", "list", "revoke"}
     assert "--listen" in offered("blasd", "up", "--li") and "--name" in offered("blasd", "worker", "--n")

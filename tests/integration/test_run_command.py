@@ -124,6 +124,16 @@ def test_an_output_that_the_operation_has_not(service, tmp_path, files):
     assert "no such operation" in run(service.url, "matmull", *files, "-o", f"c={tmp_path}/c.npy", status=1).stderr
 
 
+def test_the_first_output_is_the_operations_first(service, tmp_path):
+    """Not that whose bytes come first, which are those of the largest elements."""
+    files = [f"{name}={tmp_path}/{name}.npy" for name in "ab"]
+    np.save(tmp_path / "a.npy", np.eye(3, dtype="f4") * 2)
+    np.save(tmp_path / "b.npy", np.ones(3, "f4"))
+    run(service.url, "solve", *files, "-q", "-o", f"{tmp_path}/x.npy")
+    assert (np.load(tmp_path / "x.npy") == np.full(3, 0.5, "f4")).all()
+    assert run(service.url, "solve", *files, "-q").stdout.startswith("x: float32 (3)")
+
+
 def test_usage_only_where_it_helps(files):
     assert run(NOWHERE, status=2).stderr.startswith("usage")
     for arguments in (["matmul", *files, "--nonsense"], ["matmul", *files, "-t", "soon"], ["matmul"], ["matmul", "x"]):

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import math
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +20,7 @@ from .errors import Error
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
 from .operations import AsyncOperations
-from .protocol import Answer, Request, Settings, Sleep, problem_of
+from .protocol import GRACE, Answer, Request, Settings, Sleep, problem_of
 from .results import Result
 from .tensors import AsyncTensors
 
@@ -85,18 +87,27 @@ class _Connection(asyncio.BufferedProtocol):
                 self.transport.write(head)
             else:
                 write(self.transport, head)
-            for piece in pieces:
-                view = memoryview(piece)
-                for at in range(0, len(view), _WRITTEN):  # so that a large array is not copied as a whole
-                    if self.closed or self.answer.done():  # refused before it was all sent
-                        return await self.answer
-                    self.transport.write(view[at:at + _WRITTEN])
-                    await self._writable.wait()
-                    self._moved = loop.time()
-            return await self.answer
+            whole = await self._send(pieces, self.answer)
+            answered = await self.answer
+            if not whole or self.transport.get_write_buffer_size() > 0:  # it would be taken for the next request
+                self.closed = True
+                self.transport.abort()
+            return answered
         finally:
             if self._overdue is not None:
                 self._overdue.cancel()
+
+    async def _send(self, pieces: Iterable[Any], answer: asyncio.Future[Any]) -> bool:
+        """Whether all of them were handed over before there was an answer."""
+        for piece in pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), _WRITTEN):  # so that a large array is not copied as a whole
+                if self.closed or answer.done():  # refused before it was all sent
+                    return False
+                self.transport.write(view[at:at + _WRITTEN])
+                await self._writable.wait()
+                self._moved = asyncio.get_running_loop().time()
+        return True
 
     def _look(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         left = self._moved + patience - loop.time()
@@ -178,6 +189,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _finish(self, body: memoryview) -> None:
         self._body = None
+        self._writable.set()  # who was refused waits no longer to send the rest
         if self._headers.get("connection", "").lower() == "close":
             self.transport.close()
             self.closed = True
@@ -189,6 +201,21 @@ class _Connection(asyncio.BufferedProtocol):
         self.closed = True
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(_Broken(text))
+
+
+async def _within(seconds: float | None, work: Coroutine[Any, Any, T], undo: Callable[[T], object]) -> T:
+    """asyncio.wait_for that loses no cancellation, as that of Python 3.11 and before does where the work ends just then;
+    `undo` is given a result that nobody takes any more."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise asyncio.TimeoutError
+        return task.result()
+    except BaseException:
+        task.cancel()
+        task.add_done_callback(lambda one: one.cancelled() or one.exception() is not None or undo(one.result()))
+        raise
 
 
 class AsyncPool:
@@ -253,7 +280,15 @@ class AsyncPool:
             text += b"".join(request.pieces)
         pieces = () if small else request.pieces
         again = request.safe
-        async with self._room:
+        if self._room.locked() and request.end != math.inf:  # the wait for a connection is part of the time given, too
+            try:
+                await _within(max(0.0, request.end - time.monotonic()) + GRACE, self._room.acquire(),
+                              lambda _acquired: self._room.release())
+            except asyncio.TimeoutError as error:
+                raise Error("timeout", f"{settings.url}: no connection was free in time", retry=True) from error
+        else:
+            await self._room.acquire()
+        try:
             while True:
                 connection = None
                 kept = False
@@ -262,7 +297,8 @@ class AsyncPool:
                         connection = self._idle.pop()
                         kept = not connection.closed
                     if not kept:
-                        connection = await asyncio.wait_for(self._connect(), settings.patience_to_connect(request))
+                        connection = await _within(settings.patience_to_connect(request), self._connect(),
+                                                   lambda late: late.transport.abort())
                     assert connection is not None
                     status, headers, body = await connection.exchange(text, pieces, settings.patience(request),
                                                                          self._write_together if small else None)
@@ -281,6 +317,8 @@ class AsyncPool:
                     raise
             if not connection.closed:
                 self._idle.append(connection)
+        finally:
+            self._room.release()
         if status in (200, 201, 202, 206):
             return Answer(status, headers, body)
         raise problem_of(status, headers, bytes(body))
@@ -327,7 +365,11 @@ class AsyncClient(AsyncOperations):
     async def _find_directory(self) -> None:
         if self._wants_share:
             self._wants_share = False
-            await self._do(self._calls.find_directory())
+            try:
+                await self._do(self._calls.find_directory())
+            except BaseException:  # whoever asks next hears of it, too
+                self._wants_share = True
+                raise
 
     async def _do(self, talk: Talk[T]) -> T:
         pool = self._pool
@@ -429,7 +471,7 @@ class AsyncClient(AsyncOperations):
 
     async def forget(self, job_id: str) -> None:
         """See Client.forget."""
-        await self._do(self._calls.json("DELETE", f"/jobs/{job_id}?forget=1"))
+        await self._do(self._calls.forget(job_id))
 
     async def ops(self) -> list[dict[str, Any]]:
         """What can be asked: the operations with their inputs, parameters and outputs."""

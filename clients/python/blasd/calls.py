@@ -127,9 +127,9 @@ class Calls:
                 answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end)
                 break
             except Error as error:
-                # a full queue says when to come back; anything else is for the caller
-                pause = error.retry_after
-                if pause is None or time.monotonic() + pause >= end:
+                # a full queue says when to come back; anything else is for the caller: the job may have been taken
+                pause = max(error.retry_after or 0.0, 0.1)
+                if error.retry_after is None or error.status not in (429, 503) or time.monotonic() + pause >= end:
                     raise
                 log.info("%s: %s; again in %g s", op, error.code, pause)
                 yield Sleep(pause)
@@ -163,7 +163,7 @@ class Calls:
         """A Result where the job has succeeded within the wait, else its document."""
         metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
-            metadata["params"] = json.dumps({name: plain(value) for name, value in params.items()})
+            metadata["params"] = json.dumps({name: plain(name, value) for name, value in params.items()})
         sent, others = split(arrays)
         if others:
             metadata["inputs"] = json.dumps({name: value.as_input() for name, value in others.items()})
@@ -230,7 +230,7 @@ class Calls:
 
     def refresh(self, job_id: str, wait: float = 0.0, end: float = math.inf) -> Talk[Document]:
         query = f"?wait={wait:.3f}" if wait > 0 else ""
-        document: Document = yield from self.json("GET", f"/jobs/{job_id}{query}", wait, end)
+        document: Document = yield from self.json("GET", f"/jobs/{checked_id(job_id)}{query}", wait, end)
         return document
 
     def result(self, document: Document, params: Mapping[str, Any] | None = None) -> Talk[Result]:
@@ -249,12 +249,15 @@ class Calls:
     def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
         try:
-            document: Document = yield from self.json("DELETE", f"/jobs/{job_id}")
+            document: Document = yield from self.json("DELETE", f"/jobs/{checked_id(job_id)}")
             return document
         except Error as error:
             if error.code != "job_ended":
                 raise
             return None
+
+    def forget(self, job_id: str) -> Talk[None]:
+        yield from self.json("DELETE", f"/jobs/{checked_id(job_id)}?forget=1")
 
     # --- tensors ----------------------------------------------------------------------------------------------------
 
@@ -268,8 +271,12 @@ class Calls:
                                              list(pieces)))
         return Tensor(answer.json()["tensors"]["tensor"] if "tensors" in answer.json() else answer.json())
 
+    def of_tensor(self, method: str, tensor_id: str, query: str) -> Talk[Document]:
+        document: Document = yield from self.json(method, f"/tensors/{checked_id(tensor_id)}{query}")
+        return document
+
     def get_tensor(self, tensor_id: str) -> Talk[Array]:
-        answer = yield from self.ask(Request("GET", f"/tensors/{tensor_id}", {"Accept": BINARY}))
+        answer = yield from self.ask(Request("GET", f"/tensors/{checked_id(tensor_id)}", {"Accept": BINARY}))
         arrays, _ = safetensors.unpack(answer.body)
         return arrays[tensor_id]
 
@@ -333,6 +340,13 @@ class Calls:
             return None
 
 
+def checked_id(text: str) -> str:
+    """An id, which goes into a path as it is."""
+    if re.fullmatch("[A-Za-z0-9_-]{1,64}", text) is None:
+        raise InputError("id", f"{text!r} is not the id of a job or a tensor", "invalid_field")
+    return text
+
+
 def at_least_one(in_flight: int) -> None:
     if in_flight < 1:  # none would ever be sent
         raise ValueError(f"in_flight must be at least 1, not {in_flight!r}")
@@ -358,7 +372,7 @@ def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
     """The result with `out` in the place of its first output (an array), or of those it names."""
     if out is None:
         return result
-    places = out if isinstance(out, Mapping) else {next(iter(result)): out}
+    places = out if isinstance(out, Mapping) else {next(iter(result), "to be sent"): out}
     for name, place in places.items():
         value = result.get(name)
         if value is None:

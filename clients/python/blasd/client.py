@@ -74,7 +74,8 @@ class Client(Operations):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; the client may be used again."""
+        """Closes the connections; the client may be used again. Jobs go on, but their callbacks and concurrent.futures are
+        told now: nobody watches them any more, and `result` asks the service."""
         self._pool.close()
         background, self._background = self._background, None
         if background is not None:
@@ -196,7 +197,7 @@ class Client(Operations):
     def forget(self, job_id: str) -> None:
         """Forgets a job that has ended, with its tensors; cancels it where it has not. Mapped results stay readable;
         where the arrays are gone already, the next result takes their memory."""
-        self._do(self._calls.json("DELETE", f"/jobs/{job_id}?forget=1"))
+        self._do(self._calls.forget(job_id))
 
     def ops(self) -> list[dict[str, Any]]:
         """What can be asked: a list of operations with their inputs, parameters and outputs."""
@@ -233,6 +234,7 @@ class _Background:
         self.client = AsyncClient.__new__(AsyncClient)
         self.client.__dict__.update(url=calls.settings.url, _calls=calls, _wants_share=False, _connections=64, _pool=None)
         self._in_flight: set[asyncio.Task[Any]] = set()
+        self._watching: set[asyncio.Task[Any]] = set()
         threading.Thread(target=self._run, name="blasd", daemon=True).start()
         atexit.register(self._cancel, self._in_flight)
 
@@ -244,18 +246,23 @@ class _Background:
     def close(self) -> None:
         if self.owner == os.getpid():
             self._cancel(self._in_flight)
+            self._cancel(self._watching)
             atexit.unregister(self._cancel)
             asyncio.run_coroutine_threadsafe(self.client.close(), self.loop).result()
             self.loop.call_soon_threadsafe(self.loop.stop)
 
     def watch(self, job: Job) -> None:
         async def look() -> None:
-            end = job.document
+            task = asyncio.current_task()
+            assert task is not None
+            self._watching.add(task)
             try:
                 end = await self.client._do(self.client._calls.wait(job.document, None))
-            except Exception:  # the service is gone: whoever waits hears it from result()
+            except BaseException:  # the service is gone, or the client closed: whoever waits hears it from result()
                 job._settle(lost=True)
                 return
+            finally:
+                self._watching.discard(task)
             job._told(end)
         asyncio.run_coroutine_threadsafe(look(), self.loop)
 

@@ -17,6 +17,7 @@ class Error(Exception):
     status: HTTP status, 0 where there was no answer. field: the member at fault, or "".
     detail, advice: text for people. retry: whether the same request may succeed later.
     retry_after: seconds after which the service expects it to. job: the job document where there is one.
+    least: what the parameter that `field` names has to be at the least, where the service tells it; else None.
     """
 
     codes: frozenset[str] = frozenset()
@@ -31,10 +32,12 @@ class Error(Exception):
         return made
 
     def __init__(self, code: str, detail: str, *, status: int = 0, field: str = "", title: str = "", advice: str = "",
-                 retry: bool = False, retry_after: float | None = None, job: dict[str, Any] | None = None) -> None:
+                 retry: bool = False, retry_after: float | None = None, job: dict[str, Any] | None = None,
+                 least: int | None = None) -> None:
         self.args = (": ".join(part for part in (field, title, detail) if part) + (f". {advice}" if advice else ""),)
         self.code, self.status, self.field, self.detail = code, status, field, detail
         self.title, self.advice, self.retry, self.retry_after, self.job = title, advice, retry, retry_after, job
+        self.least = least
 
     def __reduce__(self) -> Any:  # its text and its attributes: what __init__ takes is not what made it
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
@@ -45,7 +48,8 @@ class Error(Exception):
         """Of a problem document (RFC 9457) or a job's `error`."""
         return cls(problem.get("code", "bad_answer"), problem.get("detail", ""), status=problem.get("status", 0),
                    field=problem.get("field", ""), title=problem.get("title", ""), advice=problem.get("advice", ""),
-                   retry=problem.get("retry", False), retry_after=retry_after, job=job)
+                   retry=problem.get("retry", False), retry_after=retry_after, job=job,
+                   least=problem.get("least"))
 
 
 class ConnectionError(Error, builtins.ConnectionError):
@@ -148,6 +152,8 @@ _WORDS = {
         "See GET /ops for the shapes the operation takes."),
     "unsupported_dtype": ("The operation does not take this dtype",
         "See GET /ops for the dtypes of each input."),
+    "invalid_parameter": ("A parameter has a value it cannot take",
+        "See GET /ops for its type and range."),
 }
 
 _KINDS = (ConnectionError, Timeout, QueueFull, Unavailable, InvalidInput, NumericalError, SingularMatrix,

@@ -30,15 +30,20 @@ class Output:
     def __init__(self, steps: Steps, step: str, output: str | None) -> None:
         self._steps, self.step, self.output = steps, step, output
 
+    __iter__ = None  # a step has outputs by name, and Python would look for numbered ones without end
+
     @property
     def value(self) -> Array:
         """The array. Raises Error where the graph has not run, or gave other results."""
         result = self._steps.result
         if result is None:
             raise Error("not_finished", "the graph has not run: it does where its `with` block ends")
-        for name, array in result.items():
-            step, _dot, output = name.partition(".")
-            if step == self.step and self.output in (None, output):
+        if self.output is None and self._steps._results is not None:  # its first output, if that was named
+            labels: list[str] = self._steps._results
+        else:
+            labels = [name if self.output is not None else name.partition(".")[0] for name in result]
+        for label, array in zip(labels, result.values()):
+            if label == self.label:
                 return array
         raise Error("output_not_found", f"{self.label} is not among the results: {', '.join(result) or 'there are none'}; "
                                         "name it with results()")
@@ -67,6 +72,7 @@ class Step(Output):
 class Steps:
     """What was recorded. Operations are methods: `g.matmul(a, b, alpha=2)`, `g.eigh(a)`; inputs are arrays, outputs of other
     steps, what lies at the service (a Tensor, a Job's output(NAME), a slice of either), or rules; parameters go by name.
+    Arrays are read where the graph is sent (those of up to 1 KiB where they are given), so leave them as they are until then.
     `name=` names the step."""
 
     def __init__(self) -> None:
@@ -87,7 +93,7 @@ class Steps:
             raise InputError(f"steps.{name}", f"the graph has a step {name!r} already", "invalid_field")
         step: dict[str, Any] = {"op": op, "inputs": {key: self._input(key, value) for key, value in inputs.items()}}
         if params:
-            step["params"] = {key: plain(value) for key, value in params.items()}
+            step["params"] = {key: plain(key, value) for key, value in params.items()}
         self._steps[name] = step
         return Step(self, name)
 

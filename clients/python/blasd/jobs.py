@@ -19,6 +19,7 @@ class _Said:
     """What both kinds of job say of themselves. `document` is what the service last said of it."""
 
     document: Document
+    __iter__ = None  # a job has parts by name, and Python would look for numbered ones without end
 
     @property
     def id(self) -> str:
@@ -105,10 +106,12 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         return self._told(self._client._do(self._client._calls.refresh(self.id, wait)))
 
     def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
-        """Waits for the end, `timeout` seconds at most (None: as long as it takes). Returns whether it has ended.
+        """Waits for the end, `timeout` seconds at most (None: as long as it takes; 0: asks once). Returns whether it has ended.
 
         progress: a function of (state, fraction), called twice a second or so.
         """
+        if timeout is not None and timeout <= 0 and not self.ended:
+            self.refresh()
         self._told(self._client._do(self._client._calls.wait(self.document, timeout, watching(progress))))
         return self.ended
 
@@ -210,6 +213,8 @@ class AsyncJob(_Said):
 
     async def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
         """Waits for the end, `timeout` seconds at most. Returns whether it has ended."""
+        if timeout is not None and timeout <= 0 and not self.ended:
+            await self.refresh()
         self.document = await self._client._do(self._client._calls.wait(self.document, timeout, watching(progress)))
         return self.ended
 

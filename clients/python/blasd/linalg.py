@@ -1,4 +1,5 @@
-"""NumPy's own signatures, computed by the service of `blasd.default`."""
+"""NumPy's own signatures, computed by the service of `blasd.default`. A matrix for which there is no result raises
+numpy.linalg.LinAlgError; in a stack its own result is NaN, with a JobWarning, and the others are as they should be."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array
+from .arrays import Array, inputs_of
 from .default import client
 from .named import EighResult, LstsqResult, QRResult, SVDResult
 
@@ -29,7 +30,7 @@ def solve(a: Any, b: Any) -> Array:
 
 def inv(a: Any) -> Array:
     """As numpy.linalg.inv: a matrix or a stack of them. Solve in place of multiplying by it."""
-    a = np.asarray(a)
+    a = inputs_of({"a": a})["a"]
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError("the last two dimensions of the array must be square")
     dtype = np.float32 if a.dtype in (np.float32, np.complex64) else np.float64

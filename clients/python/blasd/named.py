@@ -1,14 +1,16 @@
 """What the methods of operations.py do to arguments and results by hand: NumPy's words in, NumPy's shapes out."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array
+from .arrays import Array, inputs_of
 from .errors import InputError
 from .results import Result
+from .tensors import Reference
 
 
 class EighResult(NamedTuple):
@@ -66,7 +68,9 @@ def job_of(op: str, inputs: Words, params: Words, given: Mapping[str, Any]) -> N
 
 
 def value_of(op: str, result: Result, job: Named) -> Any:
-    """What the method returns."""
+    """What the method returns; the Result where it was said which outputs are sent or kept."""
+    if not {"keep", "results"}.isdisjoint(job.options):
+        return result
     return _AFTER[op](result, job) if op in _AFTER else result
 
 
@@ -117,12 +121,22 @@ _BEFORE: dict[str, Callable[[Words, Words], tuple[Words, Words]]] = {
 # --- after ----------------------------------------------------------------------------------------------------------------
 
 
+def _rows(inputs: Words) -> float:
+    """Of a or, where only the service knows it, of b; of neither: taken for more than there are columns."""
+    for name in ("a", "b"):
+        value = inputs[name]
+        if isinstance(value, Reference) and not hasattr(value, "shape"):
+            continue
+        shape = value.shape if hasattr(value, "shape") else inputs_of({name: value})[name].shape
+        return int(shape[-2] if len(shape) > 1 else shape[0])
+    return math.inf
+
+
 def _lstsq_of(result: Result, job: Named) -> LstsqResult:
     rank, residuals, columns = result["rank"], result["residuals"], result["x"].shape[0]
     if rank.ndim:
         return LstsqResult(result["x"], residuals, rank, result["s"])
-    rows = np.shape(job.inputs["a"])[-2]
-    shown = np.atleast_1d(residuals) if int(rank) == columns < rows else np.empty(0, residuals.dtype)
+    shown = np.atleast_1d(residuals) if int(rank) == columns < _rows(job.inputs) else np.empty(0, residuals.dtype)
     return LstsqResult(result["x"], shown, int(rank), result["s"])
 
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from .errors import Error
+from .errors import Error, InputError
 
 BINARY = "application/x-safetensors"
 GRACE = 5.0  # seconds that an answer may be late
@@ -202,8 +202,9 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
     """The error that an answer says; what is no problem document comes from something before the service."""
     try:
         problem = json.loads(body)
+        problem["code"] = str(problem["code"])
         problem.setdefault("status", status)
-    except (ValueError, AttributeError):
+    except (ValueError, TypeError, KeyError):
         problem = {"code": "bad_answer", "status": status, "detail": body[:200].decode("utf-8", "replace"),
                    "retry": status in (429, 502, 503, 504)}
     return Error.from_problem(problem, _seconds(headers.get("retry-after", "")))
@@ -219,12 +220,14 @@ def _seconds(after: str) -> float | None:
         return None
 
 
-def plain(value: Any) -> Any:
+def plain(name: str, value: Any) -> Any:
     """A parameter as JSON can say it: plain Python numbers, and words for what is no number in JSON."""
-    if isinstance(value, np.generic):
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if not isinstance(value, (bool, int, float, str, list, tuple, dict, type(None))):
+        raise InputError(f"params.{name}", f"{name} cannot be a {type(value).__name__}", "invalid_parameter")
     return value
 
 

@@ -40,7 +40,9 @@ class Result(dict[str, Array]):
 
     @staticmethod
     def of(arrays: Mapping[str, Array], job: dict[str, Any], params: Mapping[str, Any] | None = None) -> Result:
-        """A Result, of the kind that the operation has."""
+        """A Result, of the kind that the operation has; the outputs in its order, which that of their bytes need not be."""
+        told = [name for name in job.get("outputs", {}) if name in arrays]
+        arrays = {name: arrays[name] for name in dict.fromkeys([*told, *arrays])}
         return (RegressionResult if job.get("op") == "regression" else Result)(arrays, job, params)
 
     def __repr__(self) -> str:
@@ -59,7 +61,8 @@ class RegressionResult(Result):
     """The outputs of a regression; printed, a table as statsmodels gives it."""
 
     def __str__(self) -> str:
-        return self.summary() if self["coef"].ndim == 1 else repr(self)
+        whole = {"coef", "intercept"} <= self.keys() and ("stderr" not in self or _STATISTICS <= self.keys())
+        return self.summary() if whole and self["coef"].ndim == 1 else repr(self)
 
     def summary(self, names: list[str] | None = None) -> str:
         """The fit as text. names: those of the features; else x1, x2, … ValueError for a stack of fits."""
@@ -107,6 +110,7 @@ class RegressionResult(Result):
         return rows_out
 
 
+_STATISTICS = {"stderr", "tvalues", "pvalues", "conf_int"}
 _FACTS = (("r2", "R-squared", ".6g"), ("r2_adj", "adj. R-squared", ".6g"), ("fvalue", "F-statistic", ".6g"),
           ("f_pvalue", "prob (F-statistic)", ".4g"), ("loglik", "log-likelihood", ".6g"), ("aic", "AIC", ".6g"),
           ("bic", "BIC", ".6g"), ("df_resid", "df residuals", "d"), ("df_model", "df model", "d"),

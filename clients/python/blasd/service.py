@@ -1,6 +1,7 @@
 """`serve`: a service of one's own for the time of a program, a notebook or a test."""
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -24,17 +25,39 @@ class Service:
         program, env = _program()
         self._directory = tempfile.mkdtemp(prefix="blasd-")
         self._log = open(os.path.join(self._directory, "log"), "w+b")  # noqa: SIM115 - as long as the service
-        self.process = subprocess.Popen([program, "up", "--listen", "127.0.0.1:0", "--data", f"{self._directory}/data",
-                                         *options], env=env, stdout=subprocess.PIPE, stderr=self._log,
-                                        stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            self.process = subprocess.Popen([program, "up", "--listen", "127.0.0.1:0", "--data", f"{self._directory}/data",
+                                             *options], env=env, stdout=subprocess.PIPE, stderr=self._log,
+                                            stdin=subprocess.DEVNULL, start_new_session=True)
+        except BaseException:
+            self._forget_data()
+            raise
+        self._owner = os.getpid()
+        atexit.register(self._end)
+        try:
+            self.url = self._ready()
+        except BaseException:  # Ctrl-C too, which it does not hear itself
+            self.stop()
+            raise
+
+    def _ready(self) -> str:
+        """Its URL, once it takes jobs."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()  # "ready URL"; nothing where it could not start
-        if not line.startswith("ready "):
-            self._log.seek(0)
-            text = self._log.read()[-2000:].decode("utf-8", "replace")
+        if line.startswith("ready "):
+            return line.split()[1]
+        self._log.seek(0)
+        text = self._log.read()[-2000:].decode("utf-8", "replace")
+        raise Error("start_failed", f"the service did not start: {text}")
+
+    def _end(self) -> None:
+        """At the end of the program that started it, not of one that a fork made."""
+        if os.getpid() == self._owner:
             self.stop()
-            raise Error("start_failed", f"the service did not start: {text}")
-        self.url = line.split()[1]
+
+    def _forget_data(self) -> None:
+        self._log.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def __repr__(self) -> str:
         return f"<blasd.Service {self.url} {'running' if self.process.poll() is None else 'stopped'}>"
@@ -44,7 +67,8 @@ class Service:
         return Client(self.url, **options)
 
     def stop(self) -> None:
-        """Ends the service, the jobs in it too, and removes its data."""
+        """Ends the service, the jobs in it too, and removes its data; so does the end of the program."""
+        atexit.unregister(self._end)
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -54,8 +78,7 @@ class Service:
                 self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
-        self._log.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._forget_data()
 
     def __enter__(self) -> Client:
         self._client = self.client()

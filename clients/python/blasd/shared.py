@@ -95,7 +95,8 @@ class Shared(dict[str, Array]):
 
     def __init__(self, file: File, specs: Mapping[str, Spec]) -> None:
         self.file = file
-        super().__init__(file.lay_out(specs))
+        self._laid = file.lay_out(specs)
+        super().__init__(self._laid)
 
     def __reduce__(self) -> Any:  # in another process they are copies
         return dict, (dict(self),)
@@ -104,8 +105,8 @@ class Shared(dict[str, Array]):
         return self is other
 
     def holds(self, inputs: Mapping[str, Array]) -> bool:
-        """Whether these are the arrays, all of them, and not views or copies."""
-        return inputs.keys() == self.keys() and all(inputs[name] is self[name] for name in self)
+        """Whether these are the arrays, all of them, and not views, copies or what was put in their place."""
+        return inputs.keys() == self._laid.keys() and all(inputs[name] is laid for name, laid in self._laid.items())
 
     def close(self) -> None:
         """Removes the file's name; its memory goes once the arrays are gone."""

@@ -6,7 +6,6 @@ scikit-learn's. Needs scikit-learn 1.2 or later (`pip install blasd[sklearn]`).
 """
 from __future__ import annotations
 
-import re
 import warnings
 from numbers import Integral, Real
 from typing import Any
@@ -262,6 +261,9 @@ def _metric(name: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[st
     return inputs, params
 
 
+_ORDERS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
+
+
 class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     """The nearest of the fitted points, by comparing with all of them whatever `algorithm` says; leaf_size and n_jobs
     change nothing. Attributes: n_features_in_, feature_names_in_, n_samples_fit_, effective_metric_, effective_metric_params_."""
@@ -288,8 +290,12 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         if self.metric == "minkowski":
             options.setdefault("p", self.p)
         self._inputs, self._job = _metric(self.metric, options)
-        self.effective_metric_ = self._job["metric"]
-        self.effective_metric_params_ = {key: value for key, value in self._job.items() if key != "metric"}
+        self.effective_metric_, self.effective_metric_params_ = self.metric, options
+        if self.metric == "minkowski":  # as scikit-learn has them: by the name of that order, where it has one
+            named = None if options.get("w") is not None else _ORDERS.get(options["p"])
+            if named is not None:
+                self.effective_metric_ = named
+                del options["p"]
         self.n_samples_fit_ = len(self._fit_X)
         return self
 
@@ -328,9 +334,9 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         try:
             result = self._ask(X, **asked)
         except InvalidInput as error:  # more pairs than there is room for if nothing is said: it tells how many there are
-            if error.field != "params.max_pairs":
+            if error.field != "params.max_pairs" or error.least is None:
                 raise
-            result = self._ask(X, max_pairs=int(re.findall("[0-9]+", error.detail)[-1]), **asked)
+            result = self._ask(X, max_pairs=error.least, **asked)
         splits = result["row_splits"]
         distances, indices = np.empty(len(splits) - 1, object), np.empty(len(splits) - 1, object)
         for i in range(len(splits) - 1):

@@ -114,7 +114,7 @@ class _Calls:
         return tensor
 
     def _of(self, method: str, tensor: Tensor | str, query: str = "") -> Talk[Tensor]:
-        document: Document = yield from self._client._calls.json(method, f"/tensors/{id_of(tensor)}{query}")
+        document: Document = yield from self._client._calls.of_tensor(method, id_of(tensor), query)
         return Tensor(document)
 
 

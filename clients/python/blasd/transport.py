@@ -90,8 +90,13 @@ class Pool:
         while True:
             connection = self._take()
             again = again and connection.sock is not None
+            whole = True
             try:
-                self._send(connection, request)
+                self._connect(connection, request)
+                try:
+                    self._send(connection, request)
+                except (BrokenPipeError, ConnectionResetError):  # who refuses a body need not read all of it, and may say why
+                    whole = False
                 response = connection.getresponse()
                 again = False
                 body = _read(response)
@@ -104,18 +109,24 @@ class Pool:
             except BaseException:  # an interrupted exchange leaves the connection in no state to be used again
                 connection.close()
                 raise
-        self._give(connection)
+        if whole:
+            self._give(connection)
+        else:
+            connection.close()
         headers = {name.lower(): value for name, value in response.headers.items()}
         if response.status in (200, 201, 202):
             return Answer(response.status, headers, body)
         raise problem_of(response.status, headers, bytes(body))
 
-    def _send(self, connection: http.client.HTTPConnection, request: Request) -> None:
+    def _connect(self, connection: http.client.HTTPConnection, request: Request) -> None:
         if connection.sock is None:
             connection.timeout = self.settings.patience_to_connect(request)
             connection.connect()
         sock: socket.socket = connection.sock  # type: ignore[assignment]
         sock.settimeout(self.settings.patience(request))
+
+    def _send(self, connection: http.client.HTTPConnection, request: Request) -> None:
+        sock: socket.socket = connection.sock  # type: ignore[assignment]
         connection.putrequest(request.method, self.settings.target(request.path), skip_host=True,
                               skip_accept_encoding=True)
         for name, value in {**self.settings.headers, **request.headers}.items():

@@ -398,17 +398,53 @@ static void test_passwords_are_in_no_message(void **state) {
 
 static void test_problems_read_as_sentences(void **state) {
     static const char *const texts[][2] = {
-        {"{\"title\":\"T\",\"detail\":\"d\",\"advice\":\"A.\"}", "T: d. A."},
-        {"{\"title\":\"T\",\"detail\":\"d\"}", "T: d"},
-        {"{\"detail\":\"d\"}", "d"},
-        {"{\"title\":\"T\",\"advice\":\"A.\"}", "T. A."},
-        {"{}", ""}};
+        {"{\"code\":\"c\",\"title\":\"T\",\"detail\":\"d\",\"advice\":\"A.\"}", "T: d. A."},
+        {"{\"code\":\"c\",\"title\":\"T\",\"detail\":\"d\"}", "T: d"},
+        {"{\"code\":\"c\",\"detail\":\"d\"}", "d"},
+        {"{\"code\":\"c\",\"title\":\"T\",\"advice\":\"A.\"}", "T. A."},
+        {"{\"code\":\"c\"}", ""},
+        {"{\"message\":\"busy\"}", "HTTP 422: {\"message\":\"busy\"}"}}; /* a gateway's own */
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct blasd_problem problem;
         blasd_problem_parse(&problem, 422, texts[i][0], strlen(texts[i][0]));
         assert_string_equal(problem.message, texts[i][1]);
     }
+}
+
+/* The bytes lie by the size of their elements: x of a float32 system comes last. */
+static void test_arrays_come_in_the_order_of_the_operation(void **state) {
+    static const char header[] =
+        "{\"__metadata__\":{\"job\":\"{\\\"outputs\\\":{\\\"x\\\":{},\\\"gone\\\":{},"
+        "\\\"info\\\":{}}}\"},"
+        "\"more\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
+        "\"info\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[8,16]},"
+        "\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[16,20]}}";
+    static const char *const names[] = {"x", "info", "more"};
+    size_t len = sizeof header - 1;
+    unsigned char *body = calloc(1, 8 + len + 20);
+    struct blasd_problem problem;
+    struct blasd_reply *reply;
+    (void)state;
+    assert_non_null(body);
+    body[0] = (unsigned char)(len & 255);
+    body[1] = (unsigned char)(len >> 8);
+    memcpy(body + 8, header, len);
+    reply = blasd_reply_parse(body, 8 + len + 20, true, &problem);
+    assert_non_null(reply);
+    for (int i = 0; i < 3; i++) assert_string_equal(blasd_reply_array_at(reply, i)->name, names[i]);
+    blasd_reply_free(reply);
+}
+
+/* What a job says that a parameter has to be is told as a number. */
+static void test_the_least_of_a_parameter_is_told(void **state) {
+    static const char text[] = "{\"code\":\"invalid_parameter\",\"least\":3000000000}";
+    struct blasd_problem problem;
+    (void)state;
+    blasd_problem_parse(&problem, 422, text, strlen(text));
+    assert_true(problem.least == 3000000000);
+    blasd_problem_parse(&problem, 422, "{\"code\":\"x\"}", 12);
+    assert_true(problem.least == 0);
 }
 
 int main(void) {
@@ -425,6 +461,8 @@ int main(void) {
         cmocka_unit_test(test_a_job_without_a_key_is_sent_once),
         cmocka_unit_test(test_passwords_are_in_no_message),
         cmocka_unit_test(test_problems_read_as_sentences),
+        cmocka_unit_test(test_arrays_come_in_the_order_of_the_operation),
+        cmocka_unit_test(test_the_least_of_a_parameter_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,6 +232,8 @@ static void any_record(struct blasd_record *record) {
     }
     record->payload_in_blob = below(3) == 0;
     any_slice(record->payload_in_blob, &record->slice);
+    if (record->error.code != BLASD_OK && !blasd_slice_given(&record->slice))
+        record->error.least = (int64_t)below(1000000);
     if (below(2) == 0) blasd_trace_random(record->trace_id, sizeof record->trace_id);
 }
 
@@ -316,6 +318,7 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     assert_int_equal(a->error.code, b->error.code);
     assert_string_equal(a->error.field, b->error.field);
     assert_string_equal(a->error.detail, b->error.detail);
+    assert_true(a->error.least == b->error.least);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
         same_tensor(&a->outputs[i].tensor, &b->outputs[i].tensor);
         if (a->outputs[i].tensor.rank < 0) continue;
@@ -478,6 +481,7 @@ static void the_largest_record_fits(void **state) {
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
     memset(&record.keeping, 0, sizeof record.keeping);
     record.error.code = BLASD_E_not_finite;
+    record.error.least = INT64_MAX;
     record.execution.warning_count = BLASD_MAX_WARNINGS;
     memset(record.error.field, 'f', sizeof record.error.field - 1);
     memset(record.error.detail, 'd', sizeof record.error.detail - 1);
@@ -487,6 +491,7 @@ static void the_largest_record_fits(void **state) {
         memset(record.execution.warnings[i], 'w', BLASD_WARNING_MAX - 1);
         record.execution.warnings[i][BLASD_WARNING_MAX - 1] = '\0';
     }
+    memset(&record.slice, 0, sizeof record.slice);
     record.payload_bytes = 0;
     record.execution.energy_joules = 1.5;
     blasd_buf_init(&buf, 1 << 20);

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, inputs_of
 from ..default import client
 
 __all__ = ["cdist", "pdist", "squareform"]
 
-_SHORT = {"cos": "cosine", "correlation": "correlation", "manhattan": "cityblock", "cheb": "chebyshev",
-          "sqeuclid": "sqeuclidean", "sq": "sqeuclidean", "euclid": "euclidean", "l2": "euclidean", "l1": "cityblock",
-          "matching": "hamming", "mahalanobis": "mahalanobis", "js": "jensenshannon"}
+# SciPy's other names for its metrics, and scikit-learn's
+_NAMES = {"chebyshev": "chebychev cheby cheb ch", "cityblock": "cblock cb c manhattan l1", "correlation": "co", "cosine": "cos",
+          "euclidean": "euclid eu e l2", "hamming": "matching hamm ha h", "jaccard": "jacc ja j", "jensenshannon": "js",
+          "mahalanobis": "mahal mah", "minkowski": "mi m pnorm", "seuclidean": "se s", "sqeuclidean": "sqe sqeuclid sq"}
+_SHORT = {short: name for name, others in _NAMES.items() for short in others.split()}
 
 
 def _params(metric: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -28,14 +30,15 @@ def _params(metric: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[
 
 
 def _points(name: str, value: Any) -> Array:
-    array = np.asarray(value)
+    array = inputs_of({name: value})[name]
     if array.ndim != 2:
         raise ValueError(f"{name} must be a 2-dimensional array.")
     return array
 
 
 def cdist(XA: Any, XB: Any, metric: str = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Array:
-    """As scipy.spatial.distance.cdist: the distance of each row of XA to each row of XB."""
+    """As scipy.spatial.distance.cdist: the distance of each row of XA (m, k) to each row of XB (n, k), as (m, n); float32
+    where the points are, else float64."""
     a, b = _points("XA", XA), _points("XB", XB)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"XA and XB must have the same number of columns; they have {a.shape[1]} and {b.shape[1]}.")
@@ -45,7 +48,8 @@ def cdist(XA: Any, XB: Any, metric: str = "euclidean", *, out: Array | None = No
 
 
 def pdist(X: Any, metric: str = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Array:
-    """As scipy.spatial.distance.pdist: the upper triangle of the distances between the rows of X, row by row."""
+    """As scipy.spatial.distance.pdist: the upper triangle of the distances between the rows of X (m, k), row by row, as
+    (m (m - 1) / 2,); float32 where the points are, else float64."""
     inputs, params = _params(metric, dict(kwargs))
     distances: Array = client().distance(_points("X", X), out=out, output="condensed", **inputs, **params)
     return distances
