@@ -49,6 +49,7 @@ class Checker:
 
     def __init__(self):
         self.jobs, self.keys, self.left = {}, {}, set()
+        self.begun = {}  # key -> when its first request was about to be sent
         self.lossy_now, self.lossy_until = False, -1.0  # a fault that loses what Redis holds; when the last one was over
         self.problems, self.counts = [], collections.Counter()
         self.submitted = collections.Counter()
@@ -68,11 +69,12 @@ class Checker:
         self.counts[kind] += 1
 
     def take_submit(self, event):
-        pass
+        self.begun[event["key"]] = event["t"]
 
     def take_refused(self, event):
         self.counts[f"refused {event['code']}"] += 1
-        gone = event["status"] in (404, 410) and self.emptied_since(event["since"])  # while it waited for the end
+        # while it waited for the end, or before that, after an earlier request with that key
+        gone = event["status"] in (404, 410) and self.emptied_since(self.begun.get(event["key"], event["since"]))
         if event["status"] not in (408, 429, 503) and not gone and not self.has_no_input(event):
             self.complain("a good job was refused", event)
 

@@ -208,6 +208,8 @@ class Story:
 
     def refused(self, client, status, code, since):
         client.note("refused", key=self.key, status=status, code=code, since=since)
+        if status == 410:  # for good: its key leads to a record whose outputs have been swept
+            self.lost = code
 
     def heard(self, client, document, since):
         """A document of the job."""

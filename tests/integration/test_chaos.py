@@ -65,6 +65,8 @@ FLUSH = {"e": "fault", "kind": "flush", "lossy": True}
 FLUSHED = {"e": "repaired", "kind": "flush", "lossy": True}
 KILLED = {"e": "fault", "kind": "kill-all", "lossy": False}
 LOST = {"e": "lost", "id": "1", "status": 404}
+SENT = {"e": "submit", "key": "k", "op": "solve"}
+SWEPT = {"e": "refused", "key": "k", "status": 410, "code": "record_expired"}
 
 
 def test_a_good_history_has_no_problems():
@@ -78,6 +80,7 @@ def test_a_good_history_has_no_problems():
     assert story(ACK, FLUSH, {**RIGHT, "value": "wrong: its output is 404 job_not_found"}, FLUSHED) == []
     assert story(ACK, RIGHT, FLUSH, FLUSHED, RUNNING, {"e": "seen", "id": "1", "state": "failed", "code": "inputs_lost"}) == []
     assert story(ACK, RIGHT, FLUSH, FLUSHED, {**RIGHT, "value": "wrong: its output is 410 record_expired"}) == []
+    assert story(SENT, {"e": "unanswered", "key": "k", "waited": False}, FLUSH, FLUSHED, SWEPT) == []
     assert story(ACK, RIGHT, {"e": "forgetting", "id": "1"}, LOST) == []
     assert story({"e": "unanswered", "key": "k", "waited": True}, ACK, {"e": "seen", "id": "1", "state": "cancelled"}) == []
 
@@ -103,6 +106,7 @@ def test_a_good_history_has_no_problems():
     ([ACK, RIGHT, {**ACK, "key": "other"}], "one job, two keys"),
     ([ACK, RIGHT, {"e": "foreign", "id": "1", "status": 200}], "another tenant"),
     ([ACK, RIGHT, {"e": "refused", "key": "k+", "status": 422, "code": "reference_not_found", "after": "1"}], "good job was refused"),
+    ([FLUSH, FLUSHED, SENT, SWEPT], "good job was refused"),
     ([ACK, {"e": "seen", "id": "1", "state": "failed", "code": "input_failed"}], "without a reason"),
     ([ACK, RIGHT, {"e": "crash", "status": 500, "path": "/jobs", "body": ""}], "no answer that a client deserves"),
     ([ACK, RIGHT, {"e": "refused", "key": "k", "status": 422, "code": "idempotency_conflict"}], "good job was refused"),

@@ -118,12 +118,12 @@ def test_one_key_is_another_request_with_other_labels(service):
 def test_python(service):
     with blasd.Client(service.url) as client:
         assert client.run("eigh", a=A, labels=LABELS).job["labels"] == LABELS
-        assert client.matmul(A, A, labels={"by": "name"}).shape == (2, 2)
-        assert client.eigvalsh(A, labels={"by": "decomposition"}).shape == (2,)
-        job = client.submit("eigh", a=A, labels={"by": "submit"})
-        assert job.labels == {"by": "submit"} and client.job(job.id).labels == {"by": "submit"}
-        assert [found.id for found in client.jobs(label="by=submit")] == [job.id]
-        assert {tuple(found.labels.values()) for found in client.jobs(label="by")} == {("name",), ("decomposition",), ("submit",)}
+        assert client.matmul(A, A, labels={"python-by": "name"}).shape == (2, 2)
+        assert client.eigvalsh(A, labels={"python-by": "decomposition"}).shape == (2,)
+        job = client.submit("eigh", a=A, labels={"python-by": "submit"})
+        assert job.labels == {"python-by": "submit"} and client.job(job.id).labels == {"python-by": "submit"}
+        assert [found.id for found in client.jobs(label="python-by=submit")] == [job.id]
+        assert {tuple(found.labels.values()) for found in client.jobs(label="python-by")} == {("name",), ("decomposition",), ("submit",)}
         assert [r.job["labels"]["i"] for r in client.map("matmul", ({"a": A, "b": A, "labels": {"i": str(i)}} for i in range(5)))] \
             == list("01234")
         for wrong in ({"run": 7}, {"a b": "1"}, {"a": "1,b=2"}, {"a": "x" * 64}):
