@@ -240,8 +240,9 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_gpu_stream *up = slot->device->up;
     int code = calls->event_record(slot->up_from, up, err);
     slot->queued_ns = blasd_clock_ns();
-    if (code == 0) code = make_inputs(slot, err);
     if (code == 0) code = blasd_cuda_upload(slot->device, &slot->up, err);
+    /* after what goes up, whose copies run on over what is small between two pieces */
+    if (code == 0) code = make_inputs(slot, err);
     if (code == 0) code = copy_inputs(slot, err);
     if (code == 0) code = calls->event_record(slot->up_to, up, err);
     if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
