@@ -30,10 +30,10 @@ int blasd_gpu_cuda_status(int code, const char *what, struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_internal_error, "", "%s: %s", what, cudaGetErrorString(status));
 }
 
-/* A library that failed may have met an error that sticks. */
+/* A library that failed may have met an error that sticks. It has a runtime of its own, whose last
+ * error ours does not know: the device is asked. */
 static int after_library(const char *what, const char *says, bool memory, struct blasd_err *err) {
-    cudaError_t status = cudaGetLastError();
-    if (status == cudaSuccess) status = cudaPeekAtLastError();
+    cudaError_t status = cudaDeviceSynchronize();
     if (blasd_cuda_sticks((int)status)) return blasd_gpu_cuda_status((int)status, what, err);
     if (memory || status == cudaErrorMemoryAllocation)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);
