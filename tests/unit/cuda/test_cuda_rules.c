@@ -204,6 +204,7 @@ static void systems(void **state) {
             give_rule(t, "b", &normal, dtype, 2, (int64_t[]){12, 2});
             trial_set_bool(t, "certify", certify != 0);
             same_as_copied(t);
+            if (complex) assert_true(t->task.upload_bytes >= 3 * 12 * 12 * 4 * sizeof(double));
             trial_free(t);
         }
 }
