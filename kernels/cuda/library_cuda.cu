@@ -299,7 +299,6 @@ int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
     if (stream->blas != nullptr) return 0;
     code = blasd_gpu_blas_status(cublasCreate(&handle), "starting cuBLAS", err);
     if (code != 0) return code;
-    stream->blas = handle;
     code = blasd_gpu_blas_status(cublasSetStream(handle, stream->raw), "cuBLAS", err);
     /* float32 stays float32, sums of halves stay float32, unless a job says otherwise */
     if (code == 0)
@@ -308,10 +307,15 @@ int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
                               (cublasMath_t)(CUBLAS_DEFAULT_MATH |
                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
             "cuBLAS", err);
-    if (code == 0 && cudaMalloc(&stream->blas_room, blasd_gpu_blas_room) == cudaSuccess)
+    if (code == 0 && (stream->blas_room != nullptr ||
+                      cudaMalloc(&stream->blas_room, blasd_gpu_blas_room) == cudaSuccess))
         code = blasd_gpu_blas_status(
             cublasSetWorkspace(handle, stream->blas_room, blasd_gpu_blas_room), "cuBLAS", err);
     (void)cudaGetLastError(); /* without room of ours cuBLAS makes its own */
+    if (code == 0)
+        stream->blas = handle;
+    else /* one that knows its stream only in part is never used */
+        (void)cublasDestroy(handle);
     return code;
 }
 
