@@ -7,6 +7,8 @@
 #include "kernels/cuda/device.h"
 
 #include "base/clock.h"
+#include "base/container.h"
+#include "core/wanted.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -240,8 +242,9 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_gpu_stream *up = slot->device->up;
     int code = calls->event_record(slot->up_from, up, err);
     slot->queued_ns = blasd_clock_ns();
-    if (code == 0) code = make_inputs(slot, err);
     if (code == 0) code = blasd_cuda_upload(slot->device, &slot->up, err);
+    /* after what goes up, whose copies run on over what is small between two pieces */
+    if (code == 0) code = make_inputs(slot, err);
     if (code == 0) code = copy_inputs(slot, err);
     if (code == 0) code = calls->event_record(slot->up_to, up, err);
     if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
@@ -321,6 +324,34 @@ static void tell_bytes(struct blasd_cuda_slot *slot) {
     }
 }
 
+/* Reports progress, which never goes back, and tells whether to go on. */
+static bool batch_goes_on(struct blasd_async_batch *batch, double progress) {
+    if (progress > batch->told) batch->told = progress < 1 ? progress : 1;
+    return batch->watch == NULL || batch->watch->go_on(batch->watch, batch->told);
+}
+
+/* What the host does by itself when a part has come back may take long: whoever asks there whether
+ * it is wanted (core/wanted.h) asks the batch. */
+struct finish_watch {
+    struct blasd_watch base;
+    struct blasd_async_batch *batch;
+    int count; /* tasks of the part */
+};
+
+static bool finish_go_on(struct blasd_watch *watch, double progress) {
+    struct finish_watch *finish = blasd_container_of(watch, struct finish_watch, base);
+    struct blasd_async_batch *batch = finish->batch;
+    double done = (double)batch->ended + (0.9 + 0.1 * progress) * finish->count;
+    return batch->code == 0 && batch_goes_on(batch, done / (double)batch->count);
+}
+
+static int part_finish(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    struct finish_watch watch = {
+        .base.go_on = finish_go_on, .batch = slot->batch, .count = slot->job.count};
+    blasd_wanted_begin(&watch.base);
+    return blasd_wanted_end(each_job(slot, slot->op->finish, err), err);
+}
+
 static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
     const struct blasd_gpu_library *calls = device->calls;
@@ -332,7 +363,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     came_ns = blasd_clock_ns();
     if (code == 0) code = blasd_cuda_store(slot, err);
     if (code == 0) blasd_cuda_residents_tell(slot);
-    if (code == 0) code = each_job(slot, slot->op->finish, err);
+    if (code == 0) code = part_finish(slot, err);
     if (code != 0) {
         slot_abandon(slot);
         return code;
@@ -490,12 +521,6 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     while (batch->begun == 0 && batch->code == 0) go_on(device);
     *ret = batch;
     return 0;
-}
-
-/* Reports progress, which never goes back, and tells whether to go on. */
-static bool batch_goes_on(struct blasd_async_batch *batch, double progress) {
-    if (progress > batch->told) batch->told = progress < 1 ? progress : 1;
-    return batch->watch == NULL || batch->watch->go_on(batch->watch, batch->told);
 }
 
 bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress) {

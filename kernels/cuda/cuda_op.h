@@ -56,7 +56,7 @@ struct blasd_cuda_op {
     /* Puts the work on job->stream and returns without waiting for it. */
     int (*compute)(struct blasd_cuda_job *job, struct blasd_err *err);
     /* Optional: everything is back on the host: writes methods, warnings, errors of tasks, and
-     * outputs that only the host can make. */
+     * outputs that only the host can make. What may take long there asks blasd_wanted. */
     int (*finish)(struct blasd_cuda_job *job, struct blasd_err *err);
     /* Optional: how many problems a task's stack holds, where its first dimension counts problems
      * that know nothing of each other, so that a large one may come in pieces; 0: it is none. All

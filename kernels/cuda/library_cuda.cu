@@ -30,10 +30,10 @@ int blasd_gpu_cuda_status(int code, const char *what, struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_internal_error, "", "%s: %s", what, cudaGetErrorString(status));
 }
 
-/* A library that failed may have met an error that sticks. */
+/* A library that failed may have met an error that sticks. It has a runtime of its own, whose last
+ * error ours does not know: the device is asked. */
 static int after_library(const char *what, const char *says, bool memory, struct blasd_err *err) {
-    cudaError_t status = cudaGetLastError();
-    if (status == cudaSuccess) status = cudaPeekAtLastError();
+    cudaError_t status = cudaDeviceSynchronize();
     if (blasd_cuda_sticks((int)status)) return blasd_gpu_cuda_status((int)status, what, err);
     if (memory || status == cudaErrorMemoryAllocation)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);
@@ -299,7 +299,6 @@ int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
     if (stream->blas != nullptr) return 0;
     code = blasd_gpu_blas_status(cublasCreate(&handle), "starting cuBLAS", err);
     if (code != 0) return code;
-    stream->blas = handle;
     code = blasd_gpu_blas_status(cublasSetStream(handle, stream->raw), "cuBLAS", err);
     /* float32 stays float32, sums of halves stay float32, unless a job says otherwise */
     if (code == 0)
@@ -308,10 +307,15 @@ int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
                               (cublasMath_t)(CUBLAS_DEFAULT_MATH |
                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
             "cuBLAS", err);
-    if (code == 0 && cudaMalloc(&stream->blas_room, blasd_gpu_blas_room) == cudaSuccess)
+    if (code == 0 && (stream->blas_room != nullptr ||
+                      cudaMalloc(&stream->blas_room, blasd_gpu_blas_room) == cudaSuccess))
         code = blasd_gpu_blas_status(
             cublasSetWorkspace(handle, stream->blas_room, blasd_gpu_blas_room), "cuBLAS", err);
     (void)cudaGetLastError(); /* without room of ours cuBLAS makes its own */
+    if (code == 0)
+        stream->blas = handle;
+    else /* one that knows its stream only in part is never used */
+        (void)cublasDestroy(handle);
     return code;
 }
 

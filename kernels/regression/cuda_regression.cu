@@ -6,7 +6,6 @@
 #include "kernels/regression/gram_plan.cuh"
 
 extern "C" {
-#include "core/wanted.h"
 #include "kernels/cuda/tuning.h"
 #include "kernels/regression/dense.h"
 }
@@ -192,19 +191,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     return go_on(job, plan, 0.5) ? 0 : blasd_cuda_stopped(err);
 }
 
-/* The host's part asks by way of the job, whose progress it does not know. */
-struct finish_watch {
-    struct blasd_watch base; /* first: go_on finds the job behind it */
-    struct blasd_cuda_job *job;
-};
-
-static bool finish_go_on(struct blasd_watch *watch, double progress) {
-    (void)progress;
-    return blasd_cuda_go_on(((struct finish_watch *)watch)->job, 0.95);
-}
-
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
-    struct finish_watch watch = {};
     struct gram_plan *plan = (struct gram_plan *)job->state;
     if (plan->where == REGRESSION_REFUSED) {
         for (int t = 0; t < job->count; t++)
@@ -212,13 +199,9 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                              REGRESSION_DEVICE_TAKES ": ask for device \"cpu\"");
         return 0;
     }
-    watch.base.go_on = finish_go_on;
-    watch.job = job;
-    blasd_wanted_begin(&watch.base);
-    return blasd_wanted_end(
-        blasd_regression_finish(&plan->asked, job->tasks, job->count,
-                                plan->where == REGRESSION_DEVICE ? &plan->results : nullptr, err),
-        err);
+    return blasd_regression_finish(&plan->asked, job->tasks, job->count,
+                                   plan->where == REGRESSION_DEVICE ? &plan->results : nullptr,
+                                   err);
 }
 
 /* Small jobs of any shape and method share a batch, and launches where they can. */

@@ -232,6 +232,8 @@ void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *ta
         to->upload_us = from->upload_us;
         to->download_us = from->download_us;
         to->compute_us = from->compute_us;
+        to->upload_bytes = from->upload_bytes;
+        to->download_bytes = from->download_bytes;
         to->energy_joules = from->energy_joules;
         if (from->err.code == BLASD_E_singular_matrix ||
             from->err.code == BLASD_E_not_positive_definite)

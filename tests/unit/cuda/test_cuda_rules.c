@@ -150,6 +150,20 @@ static void some_are_copied(void **state) {
     trial_free(t);
 }
 
+/* So small that one copy bridges it: what goes up before it and behind it leaves it as it is. */
+static void between_copied_ones(void **state) {
+    struct trial *t = trial_new("matmul");
+    double *a, *c;
+    (void)state;
+    a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){4, 4});
+    give_rule(t, "b", &normal, BLASD_float64, 2, (int64_t[]){4, 4});
+    c = trial_input(t, "c", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){4, 4});
+    for (int i = 0; i < 16; i++) a[i] = c[i] = i;
+    trial_set_float(t, "beta", 1);
+    assert_int_equal(same_as_copied(t), 1);
+    trial_free(t);
+}
+
 /* Where factors are scaled the host looks whether that may overflow: at what the rule makes. */
 static void scaled_ones_are_looked_at(void **state) {
     struct trial *t = trial_new("matmul");
@@ -190,6 +204,7 @@ static void systems(void **state) {
             give_rule(t, "b", &normal, dtype, 2, (int64_t[]){12, 2});
             trial_set_bool(t, "certify", certify != 0);
             same_as_copied(t);
+            if (complex) assert_true(t->task.upload_bytes >= 3 * 12 * 12 * 4 * sizeof(double));
             trial_free(t);
         }
 }
@@ -215,13 +230,10 @@ static int shuffle(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bits_are_the_hosts),
-        cmocka_unit_test(nothing_is_copied),
-        cmocka_unit_test(some_are_copied),
-        cmocka_unit_test(scaled_ones_are_looked_at),
-        cmocka_unit_test(taken_apart),
-        cmocka_unit_test(integers_are_converted),
-        cmocka_unit_test(systems),
+        cmocka_unit_test(the_bits_are_the_hosts),    cmocka_unit_test(nothing_is_copied),
+        cmocka_unit_test(some_are_copied),           cmocka_unit_test(between_copied_ones),
+        cmocka_unit_test(scaled_ones_are_looked_at), cmocka_unit_test(taken_apart),
+        cmocka_unit_test(integers_are_converted),    cmocka_unit_test(systems),
         cmocka_unit_test(what_comes_in_slices),
     };
     return cmocka_run_group_tests(tests, shuffle, NULL);

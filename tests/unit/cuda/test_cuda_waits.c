@@ -132,11 +132,44 @@ static void steps_of_gd(void **state) {
     blasd_backend.device_close(device);
 }
 
+/* A watch that stops what is more than half done: for one task alone, what the host still does when
+ * all has come back. */
+static bool until_half(struct blasd_watch *watch, double progress) {
+    (void)watch;
+    return progress <= 0.5;
+}
+
+/* A proof is made on the host, and takes some ticks of the clock by which it asks. */
+static void the_hosts_part_is_stopped(void **state) {
+    enum { N = 200 };
+    const struct blasd_kernel *kernel;
+    struct blasd_watch watch = {.go_on = until_half};
+    struct blasd_device *device = open_device();
+    struct trial *t = trial_new("solve");
+    double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){N, N});
+    double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){N});
+    struct blasd_err err = {0};
+    (void)state;
+    for (int i = 0; i < N * N; i++) a[i] = trial_normal();
+    for (int i = 0; i < N; i++) b[i] = trial_normal();
+    kernel = blasd_backend_kernel(&blasd_backend, t->job.op);
+    for (int certify = 0; certify < 2; certify++) {
+        trial_set_bool(t, "certify", certify);
+        assert_int_equal(trial_plan(t), BLASD_OK);
+        trial_bind(t);
+        assert_int_equal(kernel->run(device, &t->task, 1, &watch, &err),
+                         certify ? -(int)BLASD_E_cancelled : 0);
+    }
+    trial_free(t);
+    blasd_backend.device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_systems),
         cmocka_unit_test(slices_of_a_regression),
         cmocka_unit_test(steps_of_gd),
+        cmocka_unit_test(the_hosts_part_is_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
