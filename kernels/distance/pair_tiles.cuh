@@ -262,6 +262,8 @@ static __device__ __noinline__ T pair_careful_power(const T *a, const T *b, cons
         else if (w[d] != 0)
             sum = pair_fma(w[d] / heaviest, part, sum);
     }
+    /* of small orders each root may leave the range alone, of others their product may */
+    if (p < 1) return largest * (T)pair_power((double)heaviest * (double)sum, 1 / p);
     return largest * (T)(pair_power((double)heaviest, 1 / p) * pair_power((double)sum, 1 / p));
 }
 

@@ -141,16 +141,25 @@ void blasd_distance_problem_release(struct distance_problem *problem) {
     memset(problem, 0, sizeof *problem);
 }
 
-/* Mean of coordinate `d` over the points of x and y. */
+/* Sum of coordinate `d` over one set of points, each less `origin`. */
+static long double coordinate_sum(const struct distance_shape *shape, const void *points,
+                                  int64_t count, int64_t d, long double origin) {
+    long double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (long double)element(shape->arithmetic, points, i * shape->k + d) - origin;
+    return sum;
+}
+
+/* Mean of coordinate `d` over the points of x and y. From the first one on: where all are the same
+ * it is that, however many they are. */
 static long double coordinate_mean(const struct distance_shape *shape, const void *x, const void *y,
                                    int64_t d) {
-    long double sum = 0;
-    for (int64_t i = 0; i < shape->m; i++)
-        sum += (long double)element(shape->arithmetic, x, i * shape->k + d);
-    if (shape->alone) return sum / (long double)shape->m;
-    for (int64_t i = 0; i < shape->n; i++)
-        sum += (long double)element(shape->arithmetic, y, i * shape->k + d);
-    return sum / (long double)(shape->m + shape->n);
+    const void *first = shape->m > 0 ? x : y;
+    long double origin = (long double)element(shape->arithmetic, first, d);
+    long double sum = coordinate_sum(shape, x, shape->m, d, origin);
+    if (shape->alone) return origin + sum / (long double)shape->m;
+    sum += coordinate_sum(shape, y, shape->n, d, origin);
+    return origin + sum / (long double)(shape->m + shape->n);
 }
 
 /* Sum over one set of points of (a - mean a)(b - mean b) for coordinates a and b. */
@@ -237,22 +246,34 @@ static void scaled_covariance(const struct distance_shape *shape, const void *x,
     }
 }
 
-/* The lower triangle of the inverse of a definite matrix, of which that triangle is there. A large
- * one is inverted by columns, so that the work may end in between. */
-static int invert(int k, double *matrix) {
+/* Whether every pivot is more than the rounding of the variance it came from. */
+static bool pivots_stand(int k, const double *factor, const long double *diagonal) {
+    for (int64_t a = 0; a < k; a++) {
+        long double pivot = (long double)factor[a * k + a];
+        if (!(pivot * pivot > (long double)k * 0x1p-52L * diagonal[a])) return false;
+    }
+    return true;
+}
+
+/* The lower triangle of the inverse of a definite matrix, of which that triangle is there; 1 where
+ * it is not definite, or but for rounding. A large one is inverted by columns, so that the work may
+ * end in between. diagonal: room for k numbers. */
+static int invert(int k, double *matrix, long double *diagonal) {
     const struct blasd_lapack how = {.threads = 1};
     double *inverse;
     int info;
+    for (int64_t a = 0; a < k; a++) diagonal[a] = (long double)matrix[a * k + a];
     if (k < LONG_K) {
         info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
-        return info != 0 ? info
-                         : LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
+        if (info != 0 || !pivots_stand(k, matrix, diagonal)) return 1;
+        return LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
     }
     inverse = calloc((size_t)k * (size_t)k, sizeof *inverse);
     if (inverse == NULL) return BLASD_LAPACK_NO_MEMORY;
     for (int64_t a = 0; a < k; a++) /* that library's lower triangle is by columns */
         for (int64_t b = 0; b < a; b++) matrix[b * k + a] = matrix[a * k + b];
     info = blasd_lapack_cholesky(&how, k, matrix);
+    if (info == 0 && blasd_wanted() && !pivots_stand(k, matrix, diagonal)) info = 1;
     for (int j = 0; info == 0 && j < k && blasd_wanted(); j += COLUMNS) {
         int columns = k - j < COLUMNS ? k - j : COLUMNS;
         double *block = inverse + (int64_t)j * k;
@@ -284,7 +305,7 @@ static int load_inverse_covariance(struct distance_problem *problem, const void 
     }
     scaled_covariance(shape, *x, *y, means, shift, matrix);
     if (!blasd_wanted()) goto done;
-    info = invert((int)k, matrix);
+    info = invert((int)k, matrix, means);
     if (!blasd_wanted()) goto done;
     if (info == BLASD_LAPACK_NO_MEMORY) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");

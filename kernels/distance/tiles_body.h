@@ -50,7 +50,7 @@ static long double careful_power(const struct distance_args *args, const T *a, c
         long double e = fabsl((long double)a[d] - (long double)block[d * W]);
         if (args->wide[d] != 0) sum += args->wide[d] / heaviest * powl(e / largest, p);
     }
-    return largest * powl(heaviest, 1 / p) * powl(sum, 1 / p);
+    return largest * powl(heaviest * sum, 1 / p);
 }
 
 /* (a-b)' V (a-b) */

@@ -1,9 +1,12 @@
-/* In which units and from which origin columns are worked with: what the host (scaling.c, factor.c)
- * and the kernels of a GPU (gram.cu) must agree on. Read next: scaling.c. */
+/* In which units and from which origin columns are worked with, and what counts as rounding: what
+ * the host (scaling.c, factor.c) and the kernels of a GPU (gram.cu) must agree on. Read next:
+ * scaling.c. */
 #ifndef BLASD_REGRESSION_FAR_H
 #define BLASD_REGRESSION_FAR_H
 
+#include <float.h>
 #include <math.h>
+#include <stdint.h>
 #ifdef __cplusplus
 #include "kernels/cuda/gpu.h"
 #define BLASD_REGRESSION_BOTH __host__ __device__
@@ -30,6 +33,12 @@ static inline BLASD_REGRESSION_BOTH int blasd_regression_excess(double largest) 
 static inline BLASD_REGRESSION_BOTH double blasd_regression_shift(double low, double high) {
     if (low > 0 && high <= 2 * low) return low;
     return high < 0 && low >= 2 * high ? high : 0;
+}
+
+/* A leverage is off by this part of the products that it is the sum of: the factor of n rows has
+ * rounded each of its columns about once in 256 rows. */
+static inline BLASD_REGRESSION_BOTH double blasd_regression_leverage_unit(int64_t n, int64_t q) {
+    return DBL_EPSILON * (8 + (double)q + (double)n / 256);
 }
 
 #endif

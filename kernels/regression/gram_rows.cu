@@ -71,13 +71,14 @@ int gram_leave(const struct gram_shape *s, const struct gram_arrays *arrays,
         {*s, arrays->data, arrays->columns, arrays->b, arrays->left, lanes}, err);
 }
 
-/* What multiplies x x' of an observation in the middle of the sandwich; h: its leverage. */
+/* What multiplies x x' of an observation in the middle of the sandwich; rest: 1 less its leverage.
+ */
 static __device__ double middle_weight(const struct gram_outputs &out, double weight, double r,
-                                       double h) {
+                                       double rest) {
     double square = weight * r * r; /* of the weighted residual */
     if (out.cov == 2) square *= out.factor;
-    if (out.cov == 3) square /= 1 - h;
-    if (out.cov == 4) square /= (1 - h) * (1 - h);
+    if (out.cov == 3) square /= rest;
+    if (out.cov == 4) square /= rest * rest;
     return weight * square;
 }
 
@@ -88,22 +89,30 @@ static __device__ void store(void *to, bool single, int64_t at, double value) {
         static_cast<double *>(to)[at] = value;
 }
 
-/* The leverage of a row: its weight times the square of x'V, V = U^-1 D^-1/2 in the units of the
- * columns, which stands in `orthogonal`. */
-static __device__ double leverage(const struct gram_shape &s, const struct gram_column *own,
-                                  const struct gram_data &d, double weight,
-                                  const double *orthogonal, int64_t row, int lane, int lanes) {
-    double sum = 0;
+/* 1 less the leverage of a row, its weight times the square of x'V, V = U^-1 D^-1/2 in the units of
+ * the columns, which stands in `orthogonal`. NaN where that is but rounding. */
+static __device__ double left_of_leverage(const struct gram_shape &s, const struct gram_column *own,
+                                          const struct gram_data &d, double weight,
+                                          const double *orthogonal, int64_t row, int lane,
+                                          int lanes) {
+    double sum = 0, off = 0, left;
     for (int c = lane; c < s.q; c += lanes) {
-        double h = 0;
+        double h = 0, size = 0;
         for (int j = 0; j <= c; j++) {
             double x = j < s.first ? 1 : gram_value(own[j], d.x[row * s.p + j - s.first]);
-            h += x * orthogonal[j * s.q + c];
+            double part = x * orthogonal[j * s.q + c];
+            h += part;
+            size += fabs(part);
         }
         sum += h * h;
+        off += 2 * fabs(h) * size;
     }
-    for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
-    return weight * sum;
+    for (int by = lanes / 2; by > 0; by /= 2) {
+        sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
+        off += __shfl_xor_sync(BLASD_WARP_ALL, off, by);
+    }
+    left = 1 - weight * sum;
+    return left > weight * off * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
 }
 
 struct put_in {
@@ -128,22 +137,23 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) put_row
         const struct gram_column *own = arrays.columns + problem * (s.q + s.t);
         const struct gram_data &d = arrays.data[problem];
         int unit = own[s.q + l].unit;
-        double y = ldexp(d.y[row * s.t + l], -unit), r, h = 0;
+        double y = ldexp(d.y[row * s.t + l], -unit), r, rest = 1;
         double weight = d.w != nullptr ? d.w[row] * arrays.weight_scale[problem] : 1;
         struct twofold left =
             left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes);
         r = ldexp(two_round(left), gram_exponent(own[s.q + l]));
         if (out.robust && out.cov >= 3) /* orthogonal lies where the singular values were made */
-            h = leverage(s, own, d, weight,
-                         static_cast<double *>(arrays.scratch) + problem * s.q * s.q, row, lane,
-                         lanes);
+            rest = left_of_leverage(s, own, d, weight,
+                                    static_cast<double *>(arrays.scratch) + problem * s.q * s.q,
+                                    row, lane, lanes);
         if (lane != 0 || at >= all) continue;
         if (out.residuals != nullptr) {
             store(out.residuals[problem], out.single, row * s.t + l, ldexp(r, unit));
             store(out.fitted[problem], out.single, row * s.t + l, ldexp(y - r, unit));
         }
         if (out.robust)
-            arrays.row_weight[(problem * s.t + l) * s.n + row] = middle_weight(out, weight, r, h);
+            arrays.row_weight[(problem * s.t + l) * s.n + row] =
+                middle_weight(out, weight, r, rest);
     }
 }
 

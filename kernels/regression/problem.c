@@ -100,6 +100,15 @@ double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at) {
 #define ILL (1 / DBL_EPSILON) /* of a condition number */
 #define WORSE (-1e-10)        /* of r2: below 0 by more than its rounding */
 
+/* Whether HC2 or HC3 found an observation of leverage 1: then no coefficient has an error. */
+static bool has_no_error(const struct regression_shape *shape, const struct blasd_task *task,
+                         int64_t at) {
+    bool divides = shape->cov == COV_HC2 || shape->cov == COV_HC3;
+    int64_t first = at * shape->t * shape->q;
+    return divides && shape->t > 0 && shape->q > 0 &&
+           isnan(blasd_regression_number(&task->outputs[OUT_STDERR], first));
+}
+
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
                             int64_t at, const struct regression_fit *fit,
                             struct regression_counts *counts) {
@@ -117,6 +126,7 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
     }
     if (deficient && (counts->rank == 0 || fit->rank < counts->rank)) counts->rank = fit->rank;
     if (ols && shape->n <= fit->rank) counts->saturated++;
+    if (ols && shape->n > fit->rank) counts->alone += has_no_error(shape, task, at);
     if (ols && !deficient && p > 0 && fit->cond >= ILL) {
         counts->ill++;
         counts->cond = fmax(counts->cond, fit->cond);
@@ -152,6 +162,11 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
                         "%lld of %lld fits have no degrees of freedom left (n = rank): r2 says "
                         "nothing, and there are no standard errors",
                         (long long)counts->saturated, all);
+    if (counts->alone > 0)
+        blasd_task_warn(task,
+                        "%lld of %lld fits have an observation of leverage 1, for which HC2 and "
+                        "HC3 give no standard errors: take HC0 or HC1, or drop it",
+                        (long long)counts->alone, all);
     if (counts->ill > 0)
         blasd_task_warn(task,
                         "%lld of %lld designs have a condition number of up to %.2g, all singular "

@@ -84,7 +84,7 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
  * what it is about. */
 struct regression_counts {
     int64_t deficient, truncated, ill, unsure, saturated, worse, infinite, unconverged, diverged,
-        unproven;
+        unproven, alone;
     int64_t rank;               /* least */
     double cond, kept, dropped; /* largest; singular values about rcond */
 };

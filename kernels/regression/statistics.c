@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/distribution.h"
+#include "kernels/regression/far.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,16 +55,33 @@ static void centre_basis(const struct regression_shape *shape, const struct regr
     }
 }
 
-/* What multiplies (root weight * row)(...)' of observation i in the middle of the sandwich. */
-static double middle_weight(const struct regression_shape *shape, double residual, double leverage,
+/* What multiplies (root weight * row)(...)' of observation i in the middle of the sandwich; left: 1
+ * less its leverage. */
+static double middle_weight(const struct regression_shape *shape, double residual, double left,
                             double df_resid) {
     double square = residual * residual;
     switch (shape->cov) {
     case COV_HC1: return square * (double)shape->n / df_resid;
-    case COV_HC2: return square / (1 - leverage);
-    case COV_HC3: return square / ((1 - leverage) * (1 - leverage));
+    case COV_HC2: return square / left;
+    case COV_HC3: return square / (left * left);
     default: return square;
     }
+}
+
+/* 1 less the leverage of an observation, h'h with h = B' row. NaN where that is but rounding: it
+ * decides a coefficient alone, and whatever its residual is, 0, is divided by 0. */
+static double left_of_leverage(const struct regression_shape *shape,
+                               const struct regression_fit *fit, const double *row,
+                               const double *h) {
+    int64_t q = shape->q, s = fit->spread;
+    double left = 1, off = 0;
+    for (int64_t c = 0; c < s; c++) left -= h[c] * h[c];
+    for (int64_t c = 0; left < 0.5 && c < s; c++) {
+        double size = 0;
+        for (int64_t j = 0; j < q; j++) size += fabs(fit->basis[j * s + c] * row[j]);
+        off += 2 * fabs(h[c]) * size;
+    }
+    return left > off * blasd_regression_leverage_unit(shape->n, q) ? left : NAN;
 }
 
 /* Robust covariance: B (sum over i of m_i h_i h_i') B', where h_i = B' x_i is row i of the
@@ -93,13 +111,13 @@ static int robust_covariance(const struct regression_shape *shape,
     centre_basis(shape, fit, half, false);
     for (int64_t i = 0; fit->middle == NULL && i < shape->n && s > 0; i++) {
         if (!blasd_wanted_after(&worked, s * (q + s))) break;
-        double residual = fit->residual[target * shape->n + i], leverage = 0, m;
+        double residual = fit->residual[target * shape->n + i], left = 1;
         if (data->w != NULL) residual *= sqrt(data->w[i]);
         weighted_row(shape, data, means, i, row);
         dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major it is s x q */
-        for (int64_t c = 0; c < s; c++) leverage += h[c] * h[c];
-        m = middle_weight(shape, residual, leverage, df_resid);
-        dense->syr((int)s, m, h, middle, (int)s);
+        if (shape->cov == COV_HC2 || shape->cov == COV_HC3)
+            left = left_of_leverage(shape, fit, row, h);
+        dense->syr((int)s, middle_weight(shape, residual, left, df_resid), h, middle, (int)s);
     }
     centre_basis(shape, fit, half, true);
     for (int64_t i = 0; i < s; i++)

@@ -294,6 +294,71 @@ static void what_the_edges_mean(void **state) {
     }
 }
 
+/* Weights, and so many coordinates, of which each alone leaves the range under a root of that order
+ * but not both. */
+static void roots_of_small_order(void **state) {
+    enum { MANY = 100000 };
+    static const struct {
+        double p, w, d;
+    } cases[] = {{0.001, 1e-300, 0}, {0.0001, 1e-5, 1}, {0.02, 1e-299, 0}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct trial *t = trial_new("distance");
+        double *x, *y, *w;
+        x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){1, MANY});
+        y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){1, MANY});
+        w = trial_input(t, "w", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){MANY});
+        for (int d = 0; d < MANY; d++) {
+            x[d] = 1;
+            y[d] = 2;
+            w[d] = cases[c].w;
+        }
+        trial_set_choice(t, "metric", "minkowski");
+        trial_set_float(t, "p", cases[c].p);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        ASSERT_CLOSE(trial_value(trial_output(t, "d"), 0), cases[c].d, 1e-6);
+        trial_free(t);
+    }
+}
+
+/* Two points against n others of three coordinates; `third`: what the last one is made of. */
+static struct trial *with_third(const char *metric, int64_t n, bool sum, double constant) {
+    struct trial *t = trial_new("distance");
+    double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){2, 3});
+    double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, 3});
+    for (int64_t i = 0; i < n + 2; i++) {
+        double *row = i < 2 ? x + 3 * i : y + 3 * (i - 2);
+        row[0] = trial_normal();
+        row[1] = trial_normal();
+        row[2] = sum ? row[0] + row[1] : constant;
+    }
+    trial_set_choice(t, "metric", metric);
+    return t;
+}
+
+/* Whether a covariance matrix has an inverse does not hang on how its zeros are rounded, nor on how
+ * many points there are. */
+static void singular_covariances(void **state) {
+    static const int64_t counts[] = {10, 300, 3001, 40003};
+    static const double constants[] = {0, 0.1, 0.7, -3.141592653589793, 1e300 / 3, 1e-300 / 3};
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct trial *t = with_third("mahalanobis", counts[round % 3], true, 0);
+        assert_int_equal(trial_run(t), BLASD_E_singular_matrix);
+        trial_free(t);
+    }
+    for (int round = 0; round < 24; round++) {
+        double constant = constants[round / 4];
+        struct trial *t = with_third("mahalanobis", counts[round % 4], false, constant);
+        assert_int_equal(trial_run(t), BLASD_E_singular_matrix);
+        trial_free(t);
+        t = with_third("seuclidean", counts[round % 4], false, constant);
+        assert_int_equal(trial_run(t), BLASD_OK); /* 0 over 0 */
+        assert_true(isnan(trial_value(trial_output(t, "d"), 0)));
+        trial_free(t);
+    }
+}
+
 /* Of two rows, less `mean`, in long double: half the square between them at length 1. */
 static long double angle(const double *a, const double *b, bool centred) {
     long double means[2] = {0}, lengths[2] = {0}, sum = 0;
@@ -361,6 +426,8 @@ int main(void) {
         cmocka_unit_test(ratios_do_not_scale),
         cmocka_unit_test(what_the_edges_mean),
         cmocka_unit_test(rows_that_nearly_agree),
+        cmocka_unit_test(roots_of_small_order),
+        cmocka_unit_test(singular_covariances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -338,6 +338,57 @@ static void small_parts_are_right(void **state) {
     }
 }
 
+/* One observation has a feature of its own: its residual is 0 and its leverage 1, whatever the
+ * numbers are. HC2 and HC3 divide the one by the other; HC0 and HC1 do not. */
+static void leverages_of_one(void **state) {
+    static const struct {
+        int64_t n, p;
+        double own, scale;
+    } cases[] = {{20, 2, 1, 1},        {40, 3, 3.3, 1}, {300, 4, 1, 1},
+                 {40, 4, 1, 1e-100},   {40, 3, 7, 1e6}, {EDGES_ROWS / 10, 4, 3.3, 1},
+                 {EDGES_ROWS, 4, 1, 1}};
+    static const char *const kinds[] = {"HC0", "HC1", "HC2", "HC3"};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int round = 0; round < (cases[c].n > 1000 ? 4 : 24); round++) {
+            struct data d = data_new(cases[c].n, cases[c].p, round % 3 == 2);
+            int64_t last = d.p - 1, alone = trial_between(0, d.n - 1);
+            bool divides = round % 4 > 1;
+            for (int64_t i = 0; i < d.n; i++) {
+                for (int64_t j = 0; j < last; j++) d.x[i * d.p + j] = trial_normal();
+                if (last > 1) d.x[i * d.p + 1] += 1e4 * d.x[i * d.p]; /* nearly that one again */
+                d.x[i * d.p + last] = i == alone ? cases[c].own * cases[c].scale : 0;
+                d.y[i] = d.x[i * d.p] + trial_normal();
+            }
+            if (d.w != NULL) d.w[alone] = 0.5;
+            trial_set_choice(d.t, "cov_type", kinds[round % 4]);
+            run(&d);
+            for (int64_t j = 0; j <= d.p; j++)
+                assert_true(isnan(value(&d, "stderr", j)) == divides);
+            assert_true(warned(&d, "leverage 1") == divides);
+            trial_free(d.t);
+        }
+}
+
+/* Nearly all of one is not all of it. */
+static void leverages_near_one(void **state) {
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        struct data d = data_new(30, 2, false);
+        double far = pow(10, round % 6);
+        for (int64_t i = 0; i < d.n; i++) {
+            for (int64_t j = 0; j < d.p; j++) d.x[i * d.p + j] = trial_normal();
+            d.y[i] = d.x[i * d.p] + trial_normal();
+        }
+        d.x[0] = far;
+        trial_set_choice(d.t, "cov_type", round % 2 ? "HC2" : "HC3");
+        run(&d);
+        for (int64_t j = 0; j <= d.p; j++) assert_true(value(&d, "stderr", j) > 0);
+        assert_false(warned(&d, "leverage"));
+        trial_free(d.t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_features_are_found),
@@ -348,6 +399,8 @@ int main(void) {
         cmocka_unit_test(descents_say_how_they_went),
         cmocka_unit_test(fits_that_say_nothing),
         cmocka_unit_test(small_parts_are_right),
+        cmocka_unit_test(leverages_of_one),
+        cmocka_unit_test(leverages_near_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
