@@ -297,8 +297,8 @@ class AsyncPool:
                         connection = self._idle.pop()
                         kept = not connection.closed
                     if not kept:
-                        connection = await _within(settings.patience_to_connect(request), self._connect(),
-                                                   lambda late: late.transport.abort())
+                        made = await _within(settings.patience_to_connect(request), self._connect(), lambda late: late.transport.abort())
+                        connection = made
                     assert connection is not None
                     status, headers, body = await connection.exchange(text, pieces, settings.patience(request),
                                                                          self._write_together if small else None)

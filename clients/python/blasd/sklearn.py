@@ -292,10 +292,11 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         self._inputs, self._job = _metric(self.metric, options)
         self.effective_metric_, self.effective_metric_params_ = self.metric, options
         if self.metric == "minkowski":  # as scikit-learn has them: by the name of that order, where it has one
-            named = None if options.get("w") is not None else _ORDERS.get(options["p"])
+            options.setdefault("w", None)
+            named = None if options["w"] is not None else _ORDERS.get(options["p"])
             if named is not None:
                 self.effective_metric_ = named
-                del options["p"]
+                del options["p"], options["w"]
         self.n_samples_fit_ = len(self._fit_X)
         return self
 
