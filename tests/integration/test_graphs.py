@@ -543,7 +543,7 @@ def test_the_python_client_records(service):
             e = g.eigh(g.matmul(x.T, x))
             s = g.svd(x, compute_uv=False, name="s")
             g.results(e, s["S"])
-        assert np.allclose(e["eigenvalues"].value[::-1], s.value ** 2) and g.result.job["priority"] == "high"
+        assert np.allclose(e["eigenvalues"].value[::-1], s["S"].value ** 2) and g.result.job["priority"] == "high"
         assert np.allclose(e.value, e["eigenvalues"].value)
         many = [rng.standard_normal((20, 20)) for _ in range(30)]
         with client.graph() as g:
