@@ -34,6 +34,7 @@ int blasd_gpu_cuda_status(int code, const char *what, struct blasd_err *err) {
  * error ours does not know: the device is asked. */
 static int after_library(const char *what, const char *says, bool memory, struct blasd_err *err) {
     cudaError_t status = cudaDeviceSynchronize();
+    (void)cudaGetLastError(); /* said here, and not to be taken for that of the next launch */
     if (blasd_cuda_sticks((int)status)) return blasd_gpu_cuda_status((int)status, what, err);
     if (memory || status == cudaErrorMemoryAllocation)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);

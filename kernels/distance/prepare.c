@@ -150,12 +150,11 @@ static long double coordinate_sum(const struct distance_shape *shape, const void
     return sum;
 }
 
-/* Mean of coordinate `d` over the points of x and y. From the first one on: where all are the same
- * it is that, however many they are. */
+/* Mean of coordinate `d` over the points of x and y, of which there are some. From the first one
+ * on: where all are the same it is that, however many they are. */
 static long double coordinate_mean(const struct distance_shape *shape, const void *x, const void *y,
                                    int64_t d) {
-    const void *first = shape->m > 0 ? x : y;
-    long double origin = (long double)element(shape->arithmetic, first, d);
+    long double origin = (long double)element(shape->arithmetic, x, d);
     long double sum = coordinate_sum(shape, x, shape->m, d, origin);
     if (shape->alone) return origin + sum / (long double)shape->m;
     sum += coordinate_sum(shape, y, shape->n, d, origin);
