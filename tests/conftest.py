@@ -48,6 +48,23 @@ def service(tmp_path_factory):
     shared.stop()
 
 
+@pytest.fixture
+def client(service):
+    """The Python client."""
+    import blasd
+    with blasd.Client(service.url) as one:
+        yield one
+
+
+@pytest.fixture
+def default(service):
+    """blasd.default's client is one of the shared service."""
+    import blasd.default
+    blasd.default.set_client(blasd.Client(service.url))
+    yield
+    blasd.default.set_client(None)
+
+
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory):
     """One that takes files: `blasd up --share`."""

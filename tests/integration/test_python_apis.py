@@ -33,19 +33,6 @@ RNG = np.random.default_rng(21)
 OWN = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}  # of programs beside the tests
 
 
-@pytest.fixture
-def client(service):
-    with blasd.Client(service.url) as one:
-        yield one
-
-
-@pytest.fixture
-def default(service):
-    blasd.default.set_client(blasd.Client(service.url))
-    yield
-    blasd.default.set_client(None)
-
-
 def slow(service):
     """Inputs of a job of some seconds."""
     return {"x": RNG.standard_normal((40, 30)), "y": RNG.standard_normal(40),

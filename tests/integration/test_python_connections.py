@@ -22,12 +22,6 @@ from test_python_client import Listener, answer
 from test_tls import Authority
 
 
-@pytest.fixture
-def client(service):
-    with blasd.Client(service.url) as one:
-        yield one
-
-
 def both(url, *arguments, **options):
     """What GET /ops gives each client, or raises."""
     def ask():
