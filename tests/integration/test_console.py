@@ -373,6 +373,8 @@ class Trouble(Liar):
                     self.send(401, {"detail": "no such key"})
                 elif path == "/ops":
                     self.send(200, ops.body)
+                elif path == "/events" and trouble.phase == "full":
+                    self.send(429, {"detail": "too many look on"})
                 elif path == "/events":
                     self.stream(trouble.phase)
                 elif path == "/jobs":
@@ -415,7 +417,7 @@ def test_what_goes_wrong(service, browse):
     a job that is not there, a connection on which nothing comes any more, and a key that is revoked."""
     with Trouble(service) as trouble:
         said = browse("goes_wrong", trouble, quiet=trouble.QUIET, twice=trouble.TWICE, failed=trouble.FAILED)
-    assert "ASCII" in said["no_key"]
+    assert "ASCII" in said["no_key"] and "too many look on" in said["full"]
     assert [one.get("params") for one in said["posted"]] == [{"p": "Infinity"}]  # once, though two tries to sign in were under way
     assert said["time"] == "3 min 0 s" and said["totals"]["matmul"]["succeeded"] == 1 and "and 6 more" in said["devices"]
     assert said["kept"] == [trouble.FAILED]

@@ -85,13 +85,13 @@ export async function follow(onEvent, onLink) {
         if (event.id) last = event.id;
         onEvent(event.type, JSON.parse(event.text));
       });
-      onLink("connecting", "the stream ended");
+      onLink("connecting");
     } catch (why) {
       if (why.status === 401 || why.status === 403) {
         onLink("refused", why);
         return;
       }
-      onLink("connecting", why.message);
+      onLink("connecting", why);
     } finally {
       off();
     }

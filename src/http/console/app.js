@@ -74,6 +74,11 @@ function onJob(job) {
   jobs.onJob(job);
 }
 
+function noteTasks() {
+  const missing = lost > 0 ? ` ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.` : "";
+  setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it.${missing}`);
+}
+
 function onEvent(type, document) {
   events++;
   if (type === "hello") {
@@ -89,14 +94,18 @@ function onEvent(type, document) {
   } else if (type === "lost") {
     lookAgain = lookAgain || setTimeout(catchUp, 1000);
     lost += document.events || 0;
-    setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it. ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.`);
+    noteTasks();
   }
 }
 
 function onLink(state, why) {
   $("link").className = `link ${state}`;
   setText($("link-text"), state === "live" ? "live" : state === "refused" ? "refused" : "connecting again");
-  if (state === "live") jobs.catchUp();
+  if (state === "live") {
+    noteTasks();
+    jobs.catchUp();
+  }
+  if (state === "connecting" && why?.status) setText($("tasks-note"), `Nothing is told of jobs: ${why.message}.`);
   if (state === "refused" && why.status === 401) signIn(why.message);
   if (state === "refused" && why.status === 403) {
     setText($("tasks-note"), `This key may not look at jobs: ${why.message}. How the devices fare is shown.`);
