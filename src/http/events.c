@@ -34,7 +34,8 @@ struct event {
 
 struct http_events {
     pthread_mutex_t lock;
-    struct event *ring; /* owned; NULL while there are none */
+    const struct blasd_prices *prices; /* borrowed, or NULL */
+    struct event *ring;                /* owned; NULL while there are none */
     size_t size;
     uint64_t count; /* of all events so far; the newest `size` of them are in the ring */
     struct blasd_hash tenants;
@@ -44,10 +45,11 @@ struct http_events {
     uint64_t devices_told; /* how often */
 };
 
-struct http_events *http_events_new(size_t kept) {
+struct http_events *http_events_new(size_t kept, const struct blasd_prices *prices) {
     struct http_events *events = calloc(1, sizeof *events);
     if (events == NULL) return NULL;
     events->size = kept;
+    events->prices = prices;
     pthread_mutex_init(&events->lock, NULL);
     return events;
 }
@@ -191,6 +193,7 @@ static void add_record(struct http_events *events, struct tenant *tenant,
     }
     if (told->worker != NULL && told->first)
         push(events, tenant, "batch", batch_text(told, &record), record.op, -1);
+    record.prices = events->prices;
     push(events, tenant, "job", job_text(&record), record.op, (int)record.state);
 }
 
@@ -271,6 +274,8 @@ bool http_events_begin(struct http_events *events, struct http_events_reader *re
             uint64_t number = at(events, reader->at)->number;
             found = found || number == after + 1;
             reader->number = found ? after : number - 1;
+        } else if (found) {
+            reader->number = after; /* of those behind it nothing is kept: they are lost */
         }
     }
     pthread_mutex_unlock(&events->lock);

@@ -18,8 +18,9 @@
 
 struct http_events;
 
-/* Keeps the `kept` newest ones, once there are any. NULL: no memory. */
-struct http_events *http_events_new(size_t kept);
+/* Keeps the `kept` newest ones, once there are any; jobs are told of with what they cost by
+ * `prices`, which is borrowed, or NULL. NULL: no memory. */
+struct http_events *http_events_new(size_t kept, const struct blasd_prices *prices);
 void http_events_free(struct http_events *events); /* takes NULL */
 
 /* From the thread that hears them: one more, or that there was no hearing for a while. */

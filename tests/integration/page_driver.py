@@ -10,6 +10,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import urllib.request
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -289,6 +290,96 @@ def hostile(page, wanted):
             "totals": page.text("#totals"), "row": page.run("return document.querySelector('#jobs tbody tr').innerText")}
 
 
+def goes_wrong(page, wanted):
+    """Through all phases of the server that the test has for it."""
+    def phase(name=""):
+        with urllib.request.urlopen(f"{page.url}phase?{name}") as answer:
+            return json.load(answer)
+
+    def sign_in(key):
+        page.until(lambda: page.visible("#sign-in"), "it asks for a key")
+        page.one("#key").send_keys(key)
+        page.click("#sign-in button")
+
+    def state_of(job):
+        return next((row[2] for row in page.rows() if row[0] == job), None)
+
+    def open_streams():
+        return phase()["asked"].count("/events")
+    said = {}
+    # no key, and two tries to sign in while the service is away
+    page.until(lambda: page.visible("#sign-in"), "it asks for a key")
+    sign_in("good\u200b")
+    said["no_key"] = page.until(lambda: page.text("#sign-in-error"), "it says that this is no key")
+    phase("down")
+    sign_in("good")
+    page.until(lambda: page.text("#link-text") == "not yet", "it says that the service is not there")
+    sign_in("good")
+    tries = phase()["asked"].count("/ops")
+    page.until(lambda: phase()["asked"].count("/ops") >= tries + 4, "it asks again and again")
+    phase("first")
+    page.live()
+    page.until(lambda: state_of(wanted["quiet"]) == "running", "a job runs")
+    said["time"] = page.until(lambda: page.run("return [...document.querySelectorAll('#jobs tbody tr')].find((row) => row.dataset.id === arguments[0])"
+                                               "?.cells[5].textContent", wanted["twice"]), "another has ended")
+    said["devices"] = page.text("#devices")
+    page.set("#send-op", "distance")
+    page.set("#send-param-p", "Infinity")
+    page.run("document.querySelector('#send button[type=submit]').click()")
+    page.until(lambda: page.visible("#job-document"), "it opens")
+    page.click("#job-close")
+    # the stream goes on elsewhere, once there is room
+    phase("full")
+    said["full"] = page.until(lambda: next((text for text in [page.text("#tasks-note")] if "Nothing" in text), None), "it says why nothing comes")
+    streams = open_streams()
+    phase("again")
+    page.until(lambda: open_streams() > streams, "it comes again")
+    page.until(lambda: state_of(wanted["quiet"]) == "succeeded", "the end that nobody told of is asked for")
+    page.until(lambda: page.counts()["running"] == 0, "no bar still runs")
+    said["totals"] = page.totals()
+    # with the focus in the list
+    page.click(f"#jobs button[data-id='{wanted['twice']}']")
+    page.until(lambda: page.visible("#job-document"), "it opens")
+    page.click("#job [data-part=forget]")
+    page.until(lambda: state_of(wanted["twice"]) is None, "what is forgotten leaves the list")
+    page.one("#older").send_keys(Keys.ENTER)
+    said["focus"] = page.run("return document.activeElement.id")
+    page.one("#filter-text").send_keys("s" + "a" * 40, Keys.ENTER)
+    page.until(lambda: page.visible("#job .problem"), "it says that there is no such job")
+    said["unknown"] = page.text("#job")
+    page.click("#job-close")
+    page.set("#filter-text", "")
+    # a filter while very many jobs come
+    page.set("#filter-state", "failed")
+    page.until(lambda: [row[0] for row in page.rows()] == [wanted["failed"]], "the filter leaves that one")
+    phase("many")
+    before = page.counts()["events"]
+    page.until(lambda: page.counts()["events"] > before + 2000, "many jobs come")
+    page.set("#filter-text", "matmul")
+    page.until(lambda: page.counts()["rows"] < 2, "the list is drawn anew")
+    time.sleep(1)
+    said["kept"] = [row[0] for row in page.rows()]
+    # a key that is revoked while a job is open
+    page.set("#filter-state", "")
+    page.until(lambda: len(page.rows()) > 1, "all are there again")
+    page.run("document.querySelector('#jobs button').click()")
+    page.until(lambda: page.visible("#job-document") or page.visible("#job .problem"), "a job opens")
+    phase("revoked")
+    page.until(lambda: page.visible("#sign-in"), "it asks for a key again")
+    said["dialog"] = page.run("return document.querySelector('#job').open")
+    # and another key, on a connection that says nothing any more; half a minute is a second here
+    page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source":
+        "const wait = window.setTimeout; window.setTimeout = (then, ms) => wait(then, ms > 30000 ? 1000 : ms)"})
+    phase("silent")
+    sign_in("other")
+    page.until(lambda: page.text("#link-text") == "live", "the page is live")
+    said["rows"] = page.rows()
+    streams = open_streams()
+    page.until(lambda: open_streams() > streams + 1, "it does not wait for ever")
+    said["posted"] = phase()["posted"]
+    return said
+
+
 def frames(page, wanted):
     """While jobs come for some seconds: pictures drawn, what is kept and drawn, events that came."""
     page.live()
@@ -313,7 +404,7 @@ def picture(page, wanted):
     return {}
 
 
-SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "long_work": long_work, "hostile": hostile, "frames": frames, "picture": picture}
+SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "long_work": long_work, "hostile": hostile, "goes_wrong": goes_wrong, "frames": frames, "picture": picture}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as profile:

@@ -257,7 +257,7 @@ class Liar(http.server.ThreadingHTTPServer):
                        "execution": {"device": EVIL, "device_name": EVIL, "method": EVIL, "batch_size": 2, "attempts": 2, "warnings": [EVIL]},
                        "error": {"code": EVIL, "title": EVIL, "detail": EVIL, "advice": EVIL, "retry": True}}
         devices = {"devices": [{"device": EVIL, "device_name": EVIL, "worker": EVIL, "running": 1, "busy_share": 0.5, "jobs": 1, "jobs_per_s": 1}],
-                   "unusable": [{"device": EVIL, "reason": EVIL}], "time_ms": 1, "totals": {f"{EVIL.replace(' ', '/')} failed": 3}}
+                   "unusable": [{"device": EVIL, "reason": EVIL}], "totals": {f"{EVIL.replace(' ', '/')} failed": 3}}
         asked = self.asked = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -279,9 +279,9 @@ class Liar(http.server.ThreadingHTTPServer):
                     self.send_header("Content-Type", "text/event-stream")
                     self.end_headers()
                     with contextlib.suppress(OSError):
-                        for kind, data in [("hello", {"version": EVIL, "time_ms": time.time() * 1000}), ("job", job()),
+                        for kind, data in [("hello", {"version": EVIL}), ("job", job()),
                                            ("batch", {"worker": EVIL, "device": EVIL, "op": EVIL, "jobs": 2, "started_at": at}), *[("devices", devices)] * 300]:
-                            self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps(data)}\n\n".encode())
+                            self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps({**data, 'time_ms': time.time() * 1000})}\n\n".encode())
                             time.sleep(0.2 if kind == "devices" else 0)
                 elif self.path.startswith("/jobs?"):
                     self.send(TYPES["json"], json.dumps({"jobs": [job()]}).encode())
@@ -315,6 +315,115 @@ def test_no_text_becomes_markup(service, browse):
         assert "<img src=x" in said[where], (where, said[where])
     assert "<img/src=x" in said["totals"]
     assert not any(re.search(r"/x$|favicon", path) for path in liar.asked), liar.asked
+
+
+class Trouble(Liar):
+    """Serves the page as the service does, and tells it, by phases that the scenario names with GET /phase?NAME, of what seldom happens."""
+    QUIET = "s" + "0" * 39 + "1"     # runs as far as is told; the list has others
+    TWICE = "s" + "0" * 39 + "2"     # told of by two front ends
+    FAILED = "s" + "0" * 39 + "3"    # long ago
+
+    def __init__(self, service):
+        page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
+        self.phase, self.asked, self.posted = "first", [], []
+        trouble = self
+
+        def job(number, state, **more):
+            phases = {f"{name}_ms": 1.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+            now = datetime.datetime.now(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+            return {"id": number, "op": "matmul", "state": state, "priority": "normal", "created_at": now, "started_at": now, "finished_at": now,
+                    "timing": {**phases, "total_ms": 179600.0}, "execution": {"device": "cpu", "batch_size": 1, "attempts": 1}, **more}
+
+        def told(phase, number):
+            """The events of a stream: those that it begins with, and then one after the other."""
+            devices = ("devices", {"devices": [{"device": "cpu", "worker": f"w{i}"} for i in range(70)], "unusable": [],
+                                   "time_ms": time.time() * 1000})
+            if number == 0:
+                ended = ("job", job(self.TWICE, "succeeded"))
+                begin = {"first": [("job", job(self.QUIET, "running")), ended], "again": [("lost", {"events": None}), ended],
+                         "many": [("job", job(f"s{i:040x}", "succeeded")) for i in range(100, 1400)]}
+                return [("hello", {"version": "1", "time_ms": time.time() * 1000}), *begin.get(phase, [])]
+            if phase == "silent":
+                return []
+            return [devices] + [("job", job(f"s{10000 + number * 100 + i:040x}", "succeeded")) for i in range(20 if phase == "many" else 0)]
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def send(self, status, document, kind=TYPES["json"], headers=()):
+                body = document if isinstance(document, bytes) else json.dumps(document).encode()
+                self.send_response(status)
+                for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def allowed(self):
+                return self.headers.get("Authorization") in (["Bearer other"] if trouble.phase in ("revoked", "silent") else ["Bearer good"])
+
+            def do_GET(self):
+                path, _, query = self.path.partition("?")
+                trouble.asked.append(path)
+                if path == "/phase":
+                    trouble.phase = query or trouble.phase
+                    self.send(200, {"asked": trouble.asked, "posted": trouble.posted})
+                elif path == "/":
+                    self.send(200, page.body, "text/html; charset=utf-8", [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+                elif trouble.phase == "down":
+                    self.send(503, {"detail": "not yet"})
+                elif not self.allowed():
+                    self.send(401, {"detail": "no such key"})
+                elif path == "/ops":
+                    self.send(200, ops.body)
+                elif path == "/events" and trouble.phase == "full":
+                    self.send(429, {"detail": "too many look on"})
+                elif path == "/events":
+                    self.stream(trouble.phase)
+                elif path == "/jobs":
+                    jobs = [job(trouble.FAILED, "failed", created_at="2026-01-01T00:00:00.000000Z")] if "state=failed" in query else \
+                        [] if "state=running" in query or trouble.phase == "silent" else [job(trouble.TWICE, "succeeded")]
+                    self.send(200, {"jobs": jobs})
+                elif path in (f"/jobs/{trouble.QUIET}", f"/jobs/{trouble.TWICE}"):
+                    self.send(200, job(path.rpartition("/")[2], "succeeded"))
+                else:
+                    self.send(404, {"detail": "it is not there"})
+
+            def stream(self, phase):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                number = 0
+                with contextlib.suppress(OSError):
+                    while trouble.phase == phase:
+                        for kind, data in told(phase, number):
+                            self.wfile.write(f"event: {kind}\nid: {number + 1}\ndata: {json.dumps(data)}\n\n".encode())
+                        number += 1
+                        time.sleep(0.1)
+
+            def do_POST(self):
+                trouble.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send(202, job("s" + "0" * 39 + "4", "succeeded"))
+
+            def do_DELETE(self):
+                self.send(200, job(trouble.TWICE, "succeeded"))
+
+            def log_message(self, *_):
+                pass
+        super(Liar, self).__init__(("127.0.0.1", 0), Handler)
+        self.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+def test_what_goes_wrong(service, browse):
+    """What the page makes of a service that is away at first, a stream that breaks off and goes on elsewhere, jobs whose end nobody told,
+    a job that is not there, a connection on which nothing comes any more, and a key that is revoked."""
+    with Trouble(service) as trouble:
+        said = browse("goes_wrong", trouble, quiet=trouble.QUIET, twice=trouble.TWICE, failed=trouble.FAILED)
+    assert "ASCII" in said["no_key"] and "too many look on" in said["full"]
+    assert [one.get("params") for one in said["posted"]] == [{"p": "Infinity"}]  # once, though two tries to sign in were under way
+    assert said["time"] == "3 min 0 s" and said["totals"]["matmul"]["succeeded"] == 1 and "and 6 more" in said["devices"]
+    assert said["kept"] == [trouble.FAILED]
+    assert said["focus"] == "older"
+    assert "not there" in said["unknown"] and trouble.TWICE not in said["unknown"]
+    assert said["dialog"] is False and said["rows"] == []
 
 
 def test_many_jobs_a_second(make_service, browse):

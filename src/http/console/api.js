@@ -35,13 +35,25 @@ export async function getJson(path, options) {
 
 const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
+const SILENCE_MS = 45000; // the service says something at least each 15 s
+
+// Aborts what nothing has come of for that long, for the way there may be cut without a word.
+function alarm(abort) {
+  let timer = 0;
+  return {
+    heard: () => { clearTimeout(timer); timer = setTimeout(() => abort.abort(new Error("nothing came any more")), SILENCE_MS); },
+    off: () => clearTimeout(timer),
+  };
+}
+
 // Reads one stream of server-sent events to its end: each(type, text, id).
-async function readStream(response, each) {
+async function readStream(response, heard, each) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
+    heard();
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
@@ -62,21 +74,26 @@ export async function follow(onEvent, onLink) {
   let last = null;
   let pause = 500;
   for (;;) {
+    const abort = new AbortController();
+    const { heard, off } = alarm(abort);
+    heard();
     try {
-      const response = await fetchGood("/events", { headers: last ? { "Last-Event-ID": last } : {} });
+      const response = await fetchGood("/events", { headers: last ? { "Last-Event-ID": last } : {}, signal: abort.signal });
       onLink("live");
       pause = 500;
-      await readStream(response, (event) => {
+      await readStream(response, heard, (event) => {
         if (event.id) last = event.id;
         onEvent(event.type, JSON.parse(event.text));
       });
-      onLink("connecting", "the stream ended");
+      onLink("connecting");
     } catch (why) {
       if (why.status === 401 || why.status === 403) {
         onLink("refused", why);
         return;
       }
-      onLink("connecting", why.message);
+      onLink("connecting", why);
+    } finally {
+      off();
     }
     await sleep(pause);
     pause = Math.min(pause * 2, 8000);

@@ -2,11 +2,15 @@
 import { follow, getJson, key } from "./api.js";
 import * as figures from "./figures.js";
 import * as jobs from "./jobs.js";
-import { $, clock, forgetTheme, say, setText } from "./page.js";
+import { $, FINAL, clock, forgetTheme, say, setText } from "./page.js";
 import * as send from "./send.js";
 import * as tasks from "./tasks.js";
 
 const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] };
+const TOLD = 8192; // as many events as a front end keeps
+const PAGES = 10;  // of running jobs, that are asked for
+const told = new Set();
+let begun = false;
 let lost = 0;
 let events = 0;
 
@@ -41,11 +45,38 @@ function startTheme() {
 // What was not told of is looked up.
 let lookAgain = 0;
 async function catchUp() {
-  jobs.fetchJobs(false);
+  lookAgain = 0;
+  const before = tasks.runningIds();
+  await jobs.catchUp();
   try {
-    const { jobs: list } = await getJson("/jobs?state=running&limit=100");
-    tasks.onlyRunning(new Set(list.map((job) => job.id)));
+    const ids = new Set();
+    let page = {};
+    for (let i = 0; i < PAGES && (i === 0 || page.cursor); i++) {
+      page = await getJson(`/jobs?state=running${page.cursor ? `&cursor=${page.cursor}` : ""}`);
+      for (const job of page.jobs) ids.add(job.id);
+    }
+    if (!page.cursor) tasks.noLonger(before.filter((id) => !ids.has(id)));
   } catch { /* the next time */ }
+}
+
+// Whether that was told of before: another front end, to which the stream may lead the next time, tells of it again.
+function isOld(mark) {
+  if (told.has(mark)) return true;
+  told.add(mark);
+  if (told.size > TOLD) told.delete(told.values().next().value);
+  return false;
+}
+
+function onJob(job) {
+  if (FINAL.has(job.state) ? isOld(job.id) : told.has(job.id)) return;
+  tasks.add(job);
+  figures.onJob(job);
+  jobs.onJob(job);
+}
+
+function noteTasks() {
+  const missing = lost > 0 ? ` ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.` : "";
+  setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it.${missing}`);
 }
 
 function onEvent(type, document) {
@@ -54,25 +85,27 @@ function onEvent(type, document) {
     clock.skew = document.time_ms - Date.now();
     setText($("version"), document.version ? `version ${document.version}` : "");
   } else if (type === "job") {
-    tasks.add(document);
-    figures.onJob(document);
-    jobs.onJob(document);
+    onJob(document);
   } else if (type === "batch") {
-    figures.onBatch(document);
+    if (!isOld(`${document.worker} ${document.op} ${document.started_at}`)) figures.onBatch(document);
   } else if (type === "devices") {
+    if (Math.abs(document.time_ms - clock.now()) > 2000) clock.skew = document.time_ms - Date.now(); // one of the clocks was set
     figures.onDevices(document);
   } else if (type === "lost") {
-    clearTimeout(lookAgain);
-    lookAgain = setTimeout(catchUp, 1000);
+    lookAgain = lookAgain || setTimeout(catchUp, 1000);
     lost += document.events || 0;
-    setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it. ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.`);
+    noteTasks();
   }
 }
 
 function onLink(state, why) {
   $("link").className = `link ${state}`;
   setText($("link-text"), state === "live" ? "live" : state === "refused" ? "refused" : "connecting again");
-  if (state === "live") jobs.fetchJobs(false);
+  if (state === "live") {
+    noteTasks();
+    jobs.catchUp();
+  }
+  if (state === "connecting" && why?.status) setText($("tasks-note"), `Nothing is told of jobs: ${why.message}.`);
   if (state === "refused" && why.status === 401) signIn(why.message);
   if (state === "refused" && why.status === 403) {
     setText($("tasks-note"), `This key may not look at jobs: ${why.message}. How the devices fare is shown.`);
@@ -83,6 +116,7 @@ function onLink(state, why) {
 }
 
 function signIn(why) {
+  $("job").close();
   $("console").hidden = true;
   $("sign-in").hidden = false;
   $("sign-in-error").hidden = !why;
@@ -106,6 +140,8 @@ async function begin() {
     setTimeout(begin, 2000);
     return;
   }
+  if (begun) return; // by another try
+  begun = true;
   $("sign-in").hidden = true;
   $("console").hidden = false;
   $("sign-out").hidden = !key.get();
@@ -125,9 +161,15 @@ async function begin() {
 startTheme();
 $("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  key.set($("key").value.trim());
+  const shown = $("key").value.trim();
   $("key").value = "";
-  begin();
+  if (!/^[!-~]+$/.test(shown)) {
+    signIn("A key is of letters, digits and signs of ASCII alone: copy it again.");
+    return;
+  }
+  key.set(shown);
+  if (begun) location.reload(); // nothing that another key showed stays
+  else begin();
 });
 $("sign-out").addEventListener("click", () => {
   key.forget();

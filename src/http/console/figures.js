@@ -7,6 +7,7 @@ const SECONDS = 120;
 const ENDS = ["succeeded", "failed", "cancelled", "expired"];
 const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128];
 const KEPT = 2000;
+const CARDS = 64;
 
 let totals = null;   // { op: { succeeded, failed, cancelled, expired } } as of the last second
 let own = {};        // the same of events, since the page was opened
@@ -156,7 +157,8 @@ function deviceCard(device, _, all) {
 }
 
 function showDevices(document) {
-  const cards = document.devices.slice(0, 64).map(deviceCard);
+  const cards = document.devices.slice(0, CARDS).map(deviceCard);
+  if (document.devices.length > CARDS) cards.push(make("p", { class: "muted" }, `and ${document.devices.length - CARDS} more`));
   for (const one of document.unusable) {
     cards.push(make("article", { class: "device" }, make("div", { class: "title" }, make("h3", {}, one.device)), make("p", { class: "problem" }, one.reason)));
   }

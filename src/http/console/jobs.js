@@ -20,9 +20,7 @@ export function onJob(job) {
   const was = jobs.get(job.id);
   if (was && FINAL.has(was.state) && !FINAL.has(job.state)) return; // it came late
   jobs.set(job.id, job);
-  if (jobs.size > MOST + 100) {
-    for (const id of [...jobs.keys()].slice(0, jobs.size - MOST)) jobs.delete(id);
-  }
+  if (jobs.size > MOST + 100) letGo();
   dirty = true;
   if (job.id === open) show();
 }
@@ -42,7 +40,31 @@ function wanted() {
       .some((part) => part && part.toLowerCase().includes(text)));
 }
 
-export async function fetchJobs(more) {
+// Of too many the oldest go, those first that are not looked for.
+function letGo() {
+  const fits = wanted();
+  const list = [...jobs.values()].filter((job) => job.id !== open);
+  const order = [...list.filter((job) => !fits(job)), ...list.filter(fits)];
+  for (const job of order.slice(0, jobs.size - MOST)) jobs.delete(job.id);
+}
+
+// Fetches the newest, and asks for those that go on as far as was told and are not among these: their end may have been missed.
+export async function catchUp() {
+  const listed = await fetchJobs(false);
+  if (!listed) return;
+  for (const { id } of [...jobs.values()].filter((job) => !FINAL.has(job.state) && !listed.has(job.id)).slice(-PAGE)) {
+    try {
+      onJob(await getJson(`/jobs/${id}`));
+    } catch (why) {
+      if (why.status !== 404 && why.status !== 410) return;
+      jobs.delete(id);
+      dirty = true;
+    }
+  }
+}
+
+// Gives the ids of those that the service listed; nothing where it did not.
+async function fetchJobs(more) {
   const query = new URLSearchParams({ limit: 100 });
   if ($("filter-state").value) query.set("state", $("filter-state").value);
   if ($("filter-op").value) query.set("op", $("filter-op").value);
@@ -58,10 +80,12 @@ export async function fetchJobs(more) {
       if (!listed || !FINAL.has(listed.state)) { jobs.delete(job.id); jobs.set(job.id, job); }
     }
     dirty = true;
+    return new Set(page.jobs.map((job) => job.id));
   } catch (why) {
     setText($("jobs-note"), why.message);
     if (!why.status || why.status >= 500) setTimeout(() => fetchJobs(more), 2000); // it may be a moment's trouble
   }
+  return null;
 }
 
 function time(job) {
@@ -175,8 +199,8 @@ async function end(job, forget) {
     const document = await getJson(`/jobs/${job.id}${forget ? "?forget=1" : ""}`, { method: "DELETE" });
     if (forget) {
       jobs.delete(job.id);
-      dirty = true;
       $("job").close();
+      showRows(); // though the focus comes back to its row
     } else {
       onJob(document);
     }
@@ -209,7 +233,7 @@ function show() {
     make("p", { class: "id" }, job.id),
     make("div", { class: "facts" }, make("p", {}, make("span", { class: `state ${job.state}` }, job.state)), ...fact("priority", job.priority),
       ...fact("device", run.device || job.device), ...fact("", run.device_name), ...fact("method", run.method), ...fact("batch of", run.batch_size > 1 && run.batch_size),
-      ...fact("attempts", run.attempts > 1 && run.attempts), ...fact("submitted", job.created_at && new Date(job.created_at).toLocaleTimeString())),
+      ...fact("attempts", run.attempts > 1 && run.attempts), ...fact("submitted", job.created_at && new Date(job.created_at).toLocaleString())),
   ];
   if (job.error) parts.push(problem(job.error));
   if (job.state === "running" && job.started_at) parts.push(progress(job));
@@ -232,12 +256,14 @@ function show() {
   const scroll = $("job").scrollTop;
   $("job-body").replaceChildren(...parts);
   $("job").scrollTop = scroll;
-  if (focus) $("job-body").querySelector(`[data-part="${focus}"]`)?.focus();
+  if (focus) $("job-body").querySelector(`[data-part="${CSS.escape(focus)}"]`)?.focus();
 }
 
 export async function openJob(id) {
   open = id;
   drawn = "";
+  setText($("job-title"), "Job"); // no other one's is shown, whatever comes
+  $("job-body").replaceChildren();
   if (jobs.has(id)) show();
   if (!$("job").open) $("job").showModal();
   try {
@@ -271,6 +297,5 @@ export function start() {
     rows += PAGE;
     dirty = true;
     if (cursor !== "") await fetchJobs(true);
-    document.activeElement?.blur();
   });
 }

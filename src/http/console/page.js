@@ -34,7 +34,8 @@ export function ms(value) {
   if (value < 1) return `${(value * 1000).toFixed(0)} µs`;
   if (value < 1000) return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ms`;
   if (value < 120000) return `${(value / 1000).toFixed(1)} s`;
-  return `${Math.floor(value / 60000)} min ${Math.round(value / 1000) % 60} s`;
+  const seconds = Math.round(value / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 export function bytes(n) {

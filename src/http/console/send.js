@@ -1,5 +1,5 @@
 // The form that sends a small job of any operation: all it knows of them it has from GET /ops.
-import { Problem, headers } from "./api.js";
+import { getJson } from "./api.js";
 import { $, learnOps, make } from "./page.js";
 
 let ops = [];
@@ -68,7 +68,7 @@ function readParam(field) {
   if (field.dataset.type === "bool") return field.value === "true";
   if (field.dataset.type === "choice") return field.value;
   const number = Number(field.value);
-  return Number.isNaN(number) ? field.value : number; // "Infinity" travels as text, and nonsense the service explains
+  return Number.isFinite(number) ? number : field.value.trim(); // "Infinity" travels as text, and nonsense the service explains
 }
 
 function request() {
@@ -93,10 +93,7 @@ function request() {
 }
 
 async function submit(job) {
-  const response = await fetch("/jobs", { method: "POST", body: JSON.stringify(job), headers: headers({ "Content-Type": "application/json" }) });
-  const document = await response.json();
-  if (!response.ok) throw new Problem(response.status, document);
-  return document;
+  return getJson("/jobs", { method: "POST", body: JSON.stringify(job), headers: { "Content-Type": "application/json" } });
 }
 
 export function start(list, onSent) {

@@ -87,9 +87,11 @@ export function opsOn(device) {
   return [...new Set([...running.values()].filter((one) => one.job.execution.device === device).map((one) => one.job.op))].sort();
 }
 
-// Some ends were not told of: only these still run.
-export function onlyRunning(ids) {
-  for (const id of running.keys()) if (!ids.has(id)) running.delete(id);
+export function runningIds() { return [...running.keys()]; }
+
+// Some ends were not told of: these do not run any more.
+export function noLonger(ids) {
+  for (const id of ids) running.delete(id);
   dirty = true;
 }
 

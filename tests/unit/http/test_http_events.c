@@ -24,7 +24,7 @@ static int setup(void **state) {
     const struct blasd_queue_event begins = {.record = NULL};
     (void)state;
     made = 0;
-    events = http_events_new(KEPT);
+    events = http_events_new(KEPT, NULL);
     assert_non_null(events);
     assert_false(http_events_heard(events));
     http_events_add(events, &begins);
@@ -45,6 +45,7 @@ static void happens(const char *tenant, const char *op, enum blasd_state job_sta
     struct blasd_queue_event told = {.worker = worker, .jobs = 1, .first = true};
     struct blasd_buf frame;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
+    snprintf(record.execution.device, sizeof record.execution.device, "cpu");
     blasd_id_new(BLASD_ID_ASYNC, 1000000 + made++, record.id);
     snprintf(record.op, sizeof record.op, "%s", op);
     snprintf(told.tenant, sizeof told.tenant, "%s", tenant);
@@ -177,6 +178,37 @@ static void test_coming_again(void **state) {
     assert_false(http_events_begin(events, &reader, number));
 }
 
+/* What nobody was told of behind the last event is lost, for who comes again as for who stayed. */
+static void test_coming_again_behind_the_last(void **state) {
+    const struct blasd_queue_event silent = {.tenant = "a", .jobs = 3};
+    struct http_events_reader reader = reader_of("a"), again = {.tenant = "a", .state = -1};
+    (void)state;
+    happens("a", "matmul", BLASD_QUEUED, NULL);
+    assert_string_equal(read_all(&reader, 100), "job");
+    http_events_add(events, &silent);
+    assert_true(http_events_begin(events, &again, last_number));
+    assert_string_equal(read_all(&again, 100), "lost:3");
+    assert_string_equal(read_all(&reader, 100), "lost:3");
+}
+
+/* As in every other document of a job. */
+static void test_what_it_costs(void **state) {
+    const struct blasd_prices prices = {.per_hour = {[BLASD_DEVICE_CPU] = 1}, .currency = "EUR"};
+    struct http_events_reader reader;
+    struct blasd_buf out;
+    (void)state;
+    http_events_free(events);
+    events = http_events_new(KEPT, &prices);
+    assert_non_null(events);
+    reader = reader_of("a");
+    happens("a", "matmul", BLASD_SUCCEEDED, NULL);
+    blasd_buf_init(&out, 1 << 20);
+    assert_int_equal(http_events_read(events, &reader, 1, &out), 1);
+    assert_int_equal(blasd_buf_add(&out, "", 1), 0);
+    assert_non_null(strstr(out.data, "\"currency\":\"EUR\""));
+    blasd_buf_release(&out);
+}
+
 static void test_how_many(void **state) {
     (void)state;
     assert_true(http_events_join(events, "a", 3, 2));
@@ -213,6 +245,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_was_not_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tenants_and_filters, setup, teardown),
         cmocka_unit_test_setup_teardown(test_coming_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_coming_again_behind_the_last, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_it_costs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_how_many, setup, teardown),
         cmocka_unit_test_setup_teardown(test_devices, setup, teardown),
     };
