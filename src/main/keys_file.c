@@ -12,6 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A new user of the machine has not even ~/.config. */
+static int make_folder(char *folder) {
+    char *slash = strrchr(folder, '/');
+    *slash = '\0';
+    (void)mkdir(folder, 0700);
+    *slash = '/';
+    return mkdir(folder, 0700) != 0 && errno != EEXIST ? -1 : 0;
+}
+
 int keys_file_default(char path[KEYS_FILE_PATH], struct blasd_err *err) {
     const char *given = getenv("BLASD_KEYS"), *config = getenv("XDG_CONFIG_HOME"),
                *home = getenv("HOME");
@@ -26,7 +35,7 @@ int keys_file_default(char path[KEYS_FILE_PATH], struct blasd_err *err) {
         snprintf(folder, sizeof folder, "%s/blasd", config);
     else
         snprintf(folder, sizeof folder, "%s/.config/blasd", home == NULL ? "" : home);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+    if (make_folder(folder) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "%.150s cannot be made: %s; give --file",
                           folder, strerror(errno));
     snprintf(path, KEYS_FILE_PATH, "%s/keys.json", folder);
