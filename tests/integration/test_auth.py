@@ -48,6 +48,17 @@ def test_a_new_user_of_the_machine_can_make_a_key():
         shutil.rmtree(home)
 
 
+def test_keys_are_revoked_behind_a_link(tmp_path):
+    """The service may have been given the file, and the operator the link."""
+    file, link = tmp_path / "real" / "keys.json", tmp_path / "keys.json"
+    file.parent.mkdir()
+    keys("add", "alice", file=file)
+    link.symlink_to(file)
+    keys("add", "bob", file=link)
+    keys("revoke", "alice", file=link)
+    assert link.is_symlink() and [key["name"] for key in json.loads(file.read_text())["keys"]] == ["bob"]
+
+
 def bearer(key):
     return {"Authorization": f"Bearer {key}"}
 
