@@ -61,12 +61,12 @@ if [ -f "$all/usr/lib/blasd/blasd_cuda.so" ]; then
     pack blasd-cuda science "blasd (= $version)" "BLAS daemon, CUDA backend" \
         "Jobs on NVIDIA GPUs. Needs the driver, and cuBLAS and cuSOLVER of the CUDA toolkit that it was built with."
 fi
-take blasd lib/blasd/blasd bin/blasd lib/systemd/system/blasd.service share/man/man1 \
+take blasd lib/blasd/blasd bin/blasd lib/systemd/system/blasd.service lib/sysusers.d/blasd.conf share/man/man1 \
     share/bash-completion/completions/blasd share/zsh/site-functions/_blasd
 # zsh of Debian looks here
 mkdir -p "$stage/blasd/usr/share/zsh"
 mv "$stage/blasd/usr/share/zsh/site-functions" "$stage/blasd/usr/share/zsh/vendor-completions"
-pack blasd science "$(libraries blasd/usr/lib/blasd/blasd), redis-server (>= 5:7.0)" "BLAS daemon: linear algebra over HTTP" \
+pack blasd science "$(libraries blasd/usr/lib/blasd/blasd), redis-server (>= 5:7.0), passwd" "BLAS daemon: linear algebra over HTTP" \
     "A REST service for matrix products, linear systems, distances, regression and decompositions, with its command line."
 take libblasd0 "lib/libblasd.so.$version" lib/libblasd.so.0
 mkdir -p "$stage/libblasd0/DEBIAN"

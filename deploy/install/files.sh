@@ -32,6 +32,7 @@ done
 put 644 "$stage/blasd.bash" "$root/share/bash-completion/completions/blasd"
 put 644 "$stage/_blasd" "$root/share/zsh/site-functions/_blasd"
 put 644 "$stage/blasd.service" "$DESTDIR$UNITDIR/blasd.service"
+put 644 deploy/install/blasd.sysusers "$root/lib/sysusers.d/blasd.conf"
 for folder in lib/blasd lib/cmake/blasd; do
     if [ "$action" = uninstall ] && [ -d "$root/$folder" ]; then rmdir "$root/$folder"; fi
 done

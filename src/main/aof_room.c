@@ -3,6 +3,8 @@
  * the reserve is left. */
 #include "main/aof_room.h"
 
+#include "main/aof_tail.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+_Static_assert(BLASD_AOF_NAME == NAME_MAX + 1, "a name of the manifest is a file's");
 
 #define RESERVE_LEAST (8 * BLASD_MIB)
 #define RESERVE_MOST (128 * BLASD_MIB)
@@ -55,11 +59,14 @@ static void trim(int dir_fd, const char *name, const struct stat *info) {
 }
 
 /* What is there, and the name and size of the file that Redis appends to. */
-static uint64_t look_at_files(struct blasd_aof_room *room, int dir_fd, DIR *dir) {
-    char newest[NAME_MAX + 1] = "";
+static uint64_t look_at_files(struct blasd_aof_room *room, const char *path, DIR *dir) {
+    char newest[NAME_MAX + 1];
+    bool named = blasd_aof_newest(path, newest);
     uint64_t size = 0;
+    const int dir_fd = dirfd(dir);
     const struct dirent *entry;
     struct stat info;
+    if (!named) newest[0] = '\0'; /* then it is the one of the highest number */
     room->bytes = room->appended = 0;
     while ((entry = readdir(dir)) != NULL) {
         unsigned long number = number_of(entry->d_name);
@@ -68,10 +75,9 @@ static uint64_t look_at_files(struct blasd_aof_room *room, int dir_fd, DIR *dir)
             continue;
         room->bytes += (uint64_t)info.st_size;
         if (number > 0) room->appended += (uint64_t)info.st_size;
-        if (number > number_of(newest)) {
+        if (!named && number > number_of(newest))
             snprintf(newest, sizeof newest, "%s", entry->d_name);
-            size = (uint64_t)info.st_size;
-        }
+        if (strcmp(entry->d_name, newest) == 0) size = (uint64_t)info.st_size;
     }
     if (strcmp(newest, room->newest) != 0) {
         if (room->newest[0] != '\0' &&
@@ -158,7 +164,7 @@ void blasd_aof_room_look(struct blasd_aof_room *room) {
     path_of(room, "appendonlydir", path);
     dir = opendir(path);
     if (dir != NULL) {
-        size = look_at_files(room, dirfd(dir), dir);
+        size = look_at_files(room, path, dir);
         if (hold_ahead(room, dirfd(dir), size) == ENOSPC && room->has_ballast &&
             !blasd_aof_room_rewritable(room)) {
             blasd_aof_room_drop_ballast(room);

@@ -112,20 +112,18 @@ static size_t whole_bytes(const char *text, size_t size, int fd) {
     return step == FOREIGN ? size : whole;
 }
 
-/* The path of the file that Redis appends to; false where there is none. */
-static bool newest_file(const char *dir, char *path, size_t size) {
-    char manifest[PATH_MAX], line[512], name[256];
-    bool found = false;
+bool blasd_aof_newest(const char *dir, char name[BLASD_AOF_NAME]) {
+    char manifest[PATH_MAX], line[512], found[BLASD_AOF_NAME];
+    name[0] = '\0';
     if (snprintf(manifest, sizeof manifest, "%s/" MANIFEST, dir) >= (int)sizeof manifest)
         return false;
     FILE *file = fopen(manifest, "re");
     if (file == NULL) return false;
     while (fgets(line, sizeof line, file) != NULL)
-        if (strstr(line, " type i") != NULL && sscanf(line, "file %255s ", name) == 1)
-            found =
-                strchr(name, '/') == NULL && snprintf(path, size, "%s/%s", dir, name) < (int)size;
+        if (strstr(line, " type i") != NULL && sscanf(line, "file %255s ", found) == 1)
+            memcpy(name, found, sizeof found);
     fclose(file);
-    return found;
+    return name[0] != '\0' && strchr(name, '/') == NULL;
 }
 
 static int failed(const char *what, const char *path, struct blasd_err *err) {
@@ -134,11 +132,13 @@ static int failed(const char *what, const char *path, struct blasd_err *err) {
 }
 
 int blasd_aof_repair(const char *dir, uint64_t *cut, struct blasd_err *err) {
-    char path[PATH_MAX];
+    char path[PATH_MAX], name[BLASD_AOF_NAME];
     struct stat info;
     int code = 0;
     *cut = 0;
-    if (!newest_file(dir, path, sizeof path)) return 0;
+    if (!blasd_aof_newest(dir, name) ||
+        snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
+        return 0;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return errno == ENOENT ? 0 : failed("open", path, err);
     if (fstat(fd, &info) != 0) code = failed("look at", path, err);

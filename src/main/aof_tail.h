@@ -14,7 +14,14 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* The name of the file that Redis appends to, as the manifest in `dir` (Redis' appendonlydir) has
+ * it; false where there is none. One with a higher number is what a rewrite left that could not
+ * begin, for the disk was full. */
+#define BLASD_AOF_NAME 256
+bool blasd_aof_newest(const char *dir, char name[BLASD_AOF_NAME]);
 
 /* Cuts what follows the last whole command, or whole transaction, off the newest file that the
  * manifest in `dir` (Redis' appendonlydir) names; *cut: bytes. Where there is none, and where what

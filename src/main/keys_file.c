@@ -12,6 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A new user of the machine has not even ~/.config. */
+static int make_folder(char *folder) {
+    char *slash = strrchr(folder, '/');
+    *slash = '\0';
+    (void)mkdir(folder, 0700);
+    *slash = '/';
+    return mkdir(folder, 0700) != 0 && errno != EEXIST ? -1 : 0;
+}
+
 int keys_file_default(char path[KEYS_FILE_PATH], struct blasd_err *err) {
     const char *given = getenv("BLASD_KEYS"), *config = getenv("XDG_CONFIG_HOME"),
                *home = getenv("HOME");
@@ -26,7 +35,7 @@ int keys_file_default(char path[KEYS_FILE_PATH], struct blasd_err *err) {
         snprintf(folder, sizeof folder, "%s/blasd", config);
     else
         snprintf(folder, sizeof folder, "%s/.config/blasd", home == NULL ? "" : home);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+    if (make_folder(folder) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "%.150s cannot be made: %s; give --file",
                           folder, strerror(errno));
     snprintf(path, KEYS_FILE_PATH, "%s/keys.json", folder);
@@ -52,6 +61,12 @@ static int hold(const char *path, struct blasd_err *err) {
     return -1;
 }
 
+/* Of a link what it shows: the service may have been given that. New: freed by the caller. */
+static char *file_of(const char *path) {
+    char *real = realpath(path, NULL);
+    return real != NULL ? real : strdup(path);
+}
+
 static int add(const char *path, struct blasd_auth_key *key, char text[BLASD_KEY_TEXT],
                bool only_first, struct blasd_err *err) {
     struct blasd_keyring ring = {0};
@@ -73,12 +88,19 @@ static int add(const char *path, struct blasd_auth_key *key, char text[BLASD_KEY
     return rc;
 }
 
-int keys_file_add(const char *path, struct blasd_auth_key *key, char text[BLASD_KEY_TEXT],
-                  struct blasd_err *err) {
-    return add(path, key, text, false, err);
+static int no_memory(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the path of the keys");
 }
 
-int keys_file_revoke(const char *path, const char *name, struct blasd_err *err) {
+int keys_file_add(const char *path, struct blasd_auth_key *key, char text[BLASD_KEY_TEXT],
+                  struct blasd_err *err) {
+    char *file = file_of(path);
+    int rc = file == NULL ? no_memory(err) : add(file, key, text, false, err);
+    free(file);
+    return rc;
+}
+
+static int take_away(const char *path, const char *name, struct blasd_err *err) {
     struct blasd_keyring ring = {0};
     bool missing;
     int lock = hold(path, err), rc;
@@ -91,6 +113,13 @@ int keys_file_revoke(const char *path, const char *name, struct blasd_err *err) 
         rc = blasd_keyring_save(path, &ring, err);
     blasd_keyring_release(&ring);
     close(lock);
+    return rc;
+}
+
+int keys_file_revoke(const char *path, const char *name, struct blasd_err *err) {
+    char *file = file_of(path);
+    int rc = file == NULL ? no_memory(err) : take_away(file, name, err);
+    free(file);
     return rc;
 }
 

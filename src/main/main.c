@@ -2,8 +2,11 @@
 #include "clients/cli/cli.h"
 #include "main/commands.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int cmd_version(int argc, char **argv) {
     (void)argc;
@@ -69,8 +72,23 @@ static int cmd_help(int argc, char **argv) {
     return BLASD_EXIT_OK;
 }
 
+/* What a program has from whoever starts it, and must not: a blocked signal, SIGCHLD ignored, so
+ * that nobody hears of the end of a child, and none of the three descriptors that files would be
+ * opened under instead. */
+static void start_usual(void) {
+    sigset_t none;
+    int fd;
+    signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
     const struct command *command;
+    start_usual();
     if (argc < 2) {
         print_help(stderr);
         return BLASD_EXIT_USAGE;

@@ -158,10 +158,12 @@ static void on_api_serving(struct child *child) {
     fflush(stdout);
 }
 
+/* Once all has run nothing is given up: what a part stumbles over when it starts anew, were it a
+ * file that cannot be read for now, keeps no other part from going on. */
 static void on_child_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool usage = WIFEXITED(status) && WEXITSTATUS(status) == BLASD_EXIT_USAGE;
-    if (up->shutdown.begun || (up->running && !usage)) return;
+    if (up->shutdown.begun || up->running) return;
     if (child->starts < CHILD_STARTS && !usage) return;
     blasd_log(BLASD_LOG_ERROR, "%s does not start; giving up", child->label);
     *again = false;

@@ -3,8 +3,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -24,6 +26,37 @@ def keys(*words, file=None, check=True, env=None):
         assert done.returncode == 0, done.stderr
         return done.stdout
     return done
+
+
+def test_a_new_user_of_the_machine_can_make_a_key():
+    """Who has not even ~/.config."""
+    home = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+    someone = {"user": 65534} if os.getuid() == 0 else {}  # root's keys lie in /etc
+    try:
+        program = shutil.copy(BLASD, home / "blasd")
+        home.chmod(0o755)
+        (home / "at").mkdir()
+        if someone:
+            os.chown(home / "at", someone["user"], -1)
+        env = {name: value for name, value in os.environ.items() if name not in ("XDG_CONFIG_HOME", "BLASD_KEYS")}
+        done = subprocess.run([program, "keys", "add", "alice"], capture_output=True, text=True, timeout=60,
+                              env={**env, "HOME": str(home / "at")}, **someone)
+        assert done.returncode == 0, done.stderr
+        made = home / "at/.config/blasd/keys.json"
+        assert stat.S_IMODE(made.stat().st_mode) == 0o600 and stat.S_IMODE(made.parent.stat().st_mode) == 0o700
+    finally:
+        shutil.rmtree(home)
+
+
+def test_keys_are_revoked_behind_a_link(tmp_path):
+    """The service may have been given the file, and the operator the link."""
+    file, link = tmp_path / "real" / "keys.json", tmp_path / "keys.json"
+    file.parent.mkdir()
+    keys("add", "alice", file=file)
+    link.symlink_to(file)
+    keys("add", "bob", file=link)
+    keys("revoke", "alice", file=link)
+    assert link.is_symlink() and [key["name"] for key in json.loads(file.read_text())["keys"]] == ["bob"]
 
 
 def bearer(key):

@@ -301,6 +301,16 @@ def compose_words():
     return image_words()[:1] + shlex.split(services["api"]["command"])
 
 
+def test_the_compose_file_asks_no_worker_for_health_and_lets_it_end():
+    """The image's check asks a front end; ten seconds, which are usual, are fewer than drain_s."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    ours = {name: one for name, one in services.items() if name != "redis"}
+    assert set(ours) == {"api", "worker-cpu", "worker-gpu"}
+    for name, one in ours.items():
+        assert (one.get("healthcheck") == {"disable": True}) == one["command"].startswith("worker"), name
+        assert int(one["stop_grace_period"].removesuffix("s")) > 20 + 10, name
+
+
 @pytest.mark.parametrize("words", [image_words(), compose_words()], ids=["image", "compose"])
 def test_the_first_start_makes_a_key(words, server, tmp_path):  # noqa: F811
     """The very words, with this folder for the container's: a key at the first start, printed once; none at the second."""

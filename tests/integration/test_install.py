@@ -140,6 +140,41 @@ def test_the_unit_is_right_and_confined(tmp_path):
     assert done.returncode == 0, done.stdout[-300:]
 
 
+def unit_settings(dest):
+    """[(setting, value)] of the unit."""
+    lines = (dest / "here/lib/systemd/system/blasd.service").read_text().splitlines()
+    return [tuple(line.split("=", 1)) for line in lines if "=" in line and not line.startswith("#")]
+
+
+def test_tensors_in_shared_memory_outlive_a_stop_of_the_unit(tmp_path):
+    """systemd would remove those of a user of its own making, and of any with RemoveIPC=: systemd.exec(5)."""
+    install("install", "", tmp_path / "here")
+    settings = dict(unit_settings(tmp_path))
+    assert {settings.get(name, "no") for name in ("DynamicUser", "RemoveIPC")} == {"no"}
+    made = (tmp_path / "here/lib/sysusers.d/blasd.conf").read_text()
+    assert re.search(rf"^u {settings['User']} ", made, re.MULTILINE)
+
+
+def test_the_unit_lets_its_parts_confine_themselves(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    install("install", "", tmp_path / "here")
+
+    def calls(word):
+        if not word.startswith("@"):
+            return {word}
+        lines = run("systemd-analyze", "syscall-filter", "--no-pager", word).stdout.split("\n")[1:]
+        return set().union(*(calls(line.strip()) for line in lines if line.strip() and not line.strip().startswith("#")))
+
+    allowed = set()
+    for name, value in unit_settings(tmp_path):
+        if name == "SystemCallFilter":
+            named = set().union(*map(calls, value.lstrip("~").split()))
+            allowed = allowed - named if value.startswith("~") else allowed | named
+    used = set(re.findall(r"\bSYS_(\w+)", (ROOT / "src/main/confine.c").read_text())) | {"seccomp", "prctl", "prlimit64"}
+    assert used - allowed == {"capset"}  # which who has no capabilities can do without
+
+
 def test_completion_offers_commands_and_their_options(dest):
     script = f"{dest}{PREFIX}/share/bash-completion/completions/blasd"
     def offered(*words):

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -50,6 +51,42 @@ def test_it_stops_when_told_and_leaves_nothing_running(make_service, signum):
     parts = [service.part(n) for n in ("redis", "api", "worker")]
     assert service.stop(signum=signum) == 0
     assert not any(command_line(p) for p in parts)
+
+
+ODD = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+os.close(0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_what_its_starter_ignored_blocked_or_closed_is_no_matter(tmp_path):
+    """Else a part that dies is never replaced, and the service not ended; sockets lie where standard input should be."""
+    service = Service(tmp_path / "service")
+    service.program = [sys.executable, "-c", ODD, BLASD]
+    service.start()
+    try:
+        killed = service.kill("worker")
+        wait_for(lambda: service.part("worker") not in (None, killed))
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    finally:
+        service.stop()
+
+
+def test_a_part_that_cannot_start_anew_for_now_ends_no_service(make_service, tmp_path):
+    """Its options are wrong while a file that they name is away; the others go on, and so does it once that is back."""
+    headers, away = tmp_path / "headers", tmp_path / "away"
+    headers.write_text("Authorization: Bearer x\n")
+    headers.chmod(0o600)
+    service = make_service("--otlp", "http://127.0.0.1:9", "--otlp-headers", headers)
+    headers.rename(away)
+    killed = service.kill("worker")
+    wait_for(lambda: f"process {killed}" in service.log_text() and "ended with status 2" in service.log_text())
+    assert service.request("GET", "/health/live").status == 200
+    away.rename(headers)
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
 def test_a_restart_keeps_results_and_instance(make_service):

@@ -73,6 +73,31 @@ static void test_ahead_of_the_newest(void **state) {
     assert_int_equal(look_at(dir, FIRST).st_size, 1000 + 20 * BLASD_MIB);
 }
 
+/* Redis makes the file of a rewrite, cannot write the manifest for the disk is full, and goes on
+ * with the one that it had. */
+static void test_ahead_of_the_one_in_the_manifest(void **state) {
+    static const char manifest[] = "file appendonly.aof.1.base.rdb seq 1 type b\n"
+                                   "file appendonly.aof.1.incr.aof seq 1 type i\n";
+    const char *dir = *state;
+    struct blasd_aof_room room;
+    char path[128];
+    FILE *file;
+    snprintf(path, sizeof path, "%s/appendonlydir/appendonly.aof.manifest", dir);
+    file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(manifest, file);
+    fclose(file);
+    append(dir, FIRST, 1000);
+    blasd_aof_room_open(&room, dir, RESERVE);
+    append(dir, TENTH, 0);
+    blasd_aof_room_look(&room);
+    assert_true(allocated(dir, FIRST) >= 1000 + RESERVE / 2);
+    append(dir, FIRST, 3 * BLASD_MIB);
+    blasd_aof_room_look(&room);
+    assert_true(allocated(dir, FIRST) >= (uint64_t)look_at(dir, FIRST).st_size + RESERVE / 4);
+    assert_true(allocated(dir, TENTH) < BLASD_MIB);
+}
+
 /* What is free is left to the rewrite. */
 static void test_nothing_ahead_while_rewriting(void **state) {
     const char *dir = *state;
@@ -176,6 +201,7 @@ static void test_size_of_a_rewrite(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_ahead_of_the_newest),
+        TEST(test_ahead_of_the_one_in_the_manifest),
         TEST(test_nothing_ahead_while_rewriting),
         TEST(test_ballast),
         TEST(test_short),

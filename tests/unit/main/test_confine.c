@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <linux/capability.h>
 #include <linux/landlock.h>
 #include <netinet/in.h>
+#include <seccomp.h>
 
 #include <cmocka.h>
 
@@ -207,12 +210,29 @@ static int in_confinement(void) {
     return early_result != own ? 201 : late_result != own ? 202 : own;
 }
 
+static bool is_managed;
+
+/* As a service manager starts a program: without capabilities, and without the call that takes
+ * them.
+ */
+static void be_managed(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    static const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (syscall(SYS_capset, &header, none) != 0 || filter == NULL ||
+        seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(capset), 0) != 0 ||
+        seccomp_load(filter) != 0)
+        _exit(204);
+    seccomp_release(filter);
+}
+
 static void expect(int (*call)(void), int code) {
     int status;
     pid_t child;
     what = call;
     child = fork();
     assert_true(child >= 0);
+    if (child == 0 && is_managed) be_managed();
     if (child == 0) _exit(in_confinement());
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -248,6 +268,16 @@ static void files_of_others_are_out_of_reach(void **state) {
     expect(read_the_supervisor, EACCES);
     if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 4)
         expect(connect_out, EACCES);
+}
+
+static void a_manager_that_forbids_capset_changes_nothing(void **state) {
+    (void)state;
+    if (!has_landlock()) skip();
+    is_managed = true;
+    expect(read_the_secret, EACCES);
+    expect(exec_a_shell, EPERM);
+    expect(write_at_home, 0);
+    is_managed = false;
 }
 
 static int set_up(void **state) {
@@ -292,6 +322,7 @@ int main(void) {
         cmocka_unit_test(what_a_worker_needs_works),
         cmocka_unit_test(what_an_intruder_needs_does_not),
         cmocka_unit_test(files_of_others_are_out_of_reach),
+        cmocka_unit_test(a_manager_that_forbids_capset_changes_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
