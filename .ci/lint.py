@@ -27,7 +27,7 @@ HEADERS = {  # header -> the only folders that may include it
     r"jansson\.h": {"src/auth", "src/trace", "src/wire", "src/oip", "src/http", "src/main", "src/worker", "clients/c", "clients/cli"},
     r"gnutls/.*": {"src/http"},
     r"(sodium|rhonabwy)\.h": {"src/auth"},
-    r"curl/.*": {"clients/c", "src/main", "src/outgoing", "src/trace"},
+    r"curl/.*": {"clients/c", "src/auth", "src/main", "src/outgoing", "src/trace"},
     r"zlib\.h": {"src/http"},
 }
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("

@@ -106,9 +106,11 @@ static int load(struct blasd_signer *signer, struct blasd_err *err) {
     struct stat facts;
     int count = 0, code;
     size_t len;
-    char *text = NULL;
-    if (stat(signer->path, &facts) != 0 ||
-        (text = blasd_file_read(signer->path, FILE_MOST, &len)) == NULL)
+    /* an orchestrator mounts its secrets as links */
+    char *real = realpath(signer->path, NULL), *text = NULL;
+    if (real != NULL && stat(real, &facts) == 0) text = blasd_file_read(real, FILE_MOST, &len);
+    free(real);
+    if (text == NULL)
         return blasd_fail(err, BLASD_E_invalid_field, "webhook-secrets", "cannot read %.150s: %s",
                           signer->path, strerror(errno));
     if ((facts.st_mode & 027) != 0)

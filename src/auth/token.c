@@ -3,6 +3,7 @@
 #include "auth/token.h"
 
 #include "auth/claims.h"
+#include "auth/key_url.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/limits.h"
@@ -33,7 +34,7 @@ struct auth_tokens {
     char why[160]; /* could not be read; "": nothing to tell */
     bool missed;   /* a token names a key that is not among them */
     bool stop;
-    int holders; /* the owner, and the thread, which may hang in a URL that does not answer */
+    int holders; /* the owner, and the thread, which may be asking when the owner lets go */
     pthread_cond_t wake;
 };
 
@@ -59,9 +60,11 @@ static bool import_pem(jwks_t *keys, int type, const char *text, size_t len) {
     return good;
 }
 
-/* A set of keys as JSON, or one public key or certificate as PEM. */
+/* A set of keys as JSON, or one public key or certificate as PEM. Of a set those of a kind that is
+ * not known are left out, as RFC 7517 has it: the library tells of them, and takes the others. */
 static bool import(jwks_t *keys, const char *text, size_t len) {
-    if (r_jwks_import_from_json_str(keys, text) == RHN_OK && r_jwks_size(keys) > 0) return true;
+    (void)r_jwks_import_from_json_str(keys, text);
+    if (r_jwks_size(keys) > 0) return true;
     return import_pem(keys, R_X509_TYPE_PUBKEY, text, len) ||
            import_pem(keys, R_X509_TYPE_CERTIFICATE, text, len);
 }
@@ -78,6 +81,19 @@ static int load_file(const char *path, jwks_t *keys, struct blasd_err *err) {
     return rc;
 }
 
+static int load_url(const char *url, jwks_t *keys, struct blasd_err *err) {
+    char why[AUTH_URL_WHY];
+    struct blasd_buf text;
+    int rc;
+    blasd_buf_init(&text, FILE_MOST);
+    rc = auth_url_read(url, &text, why) == 0 ? 0 : unreadable(url, why, err);
+    if (rc == 0) (void)r_jwks_import_from_json_str(keys, text.data); /* as in import() */
+    if (rc == 0 && r_jwks_size(keys) == 0)
+        rc = unreadable(url, "it gives no set of keys that are known here", err);
+    blasd_buf_release(&text);
+    return rc;
+}
+
 static int load(const struct auth_tokens *tokens, jwks_t **ret, struct blasd_err *err) {
     const char *source = tokens->options->keys;
     jwks_t *keys = NULL;
@@ -85,11 +101,8 @@ static int load(const struct auth_tokens *tokens, jwks_t **ret, struct blasd_err
     if (r_jwks_init(&keys) != RHN_OK) return unreadable(source, "memory has run out", err);
     if (!tokens->remote)
         rc = load_file(source, keys, err);
-    else if (r_jwks_import_from_uri(keys, source, R_FLAG_FOLLOW_REDIRECT) == RHN_OK &&
-             r_jwks_size(keys) > 0)
-        rc = 0;
     else
-        rc = unreadable(source, "it gives no set of keys", err);
+        rc = load_url(source, keys, err);
     if (rc == 0)
         *ret = keys;
     else
@@ -181,6 +194,7 @@ int auth_tokens_open(const struct blasd_token_options *options, struct auth_toke
     tokens->options = options;
     tokens->holders = 1;
     tokens->remote = strstr(options->keys, "://") != NULL;
+    if (tokens->remote) auth_url_init();
     pthread_mutex_init(&tokens->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -67,6 +67,7 @@ int blasd_redis_tls_start(redisContext *redis, const char *host, struct blasd_er
         return blasd_fail(err, BLASD_E_internal_error, "", "TLS to Redis cannot be set up");
     }
     if (redisInitiateSSL(redis, ssl) == REDIS_OK) return 0; /* which has taken it */
+    SSL_free(ssl);                                          /* and now has not */
     return blasd_fail(err, BLASD_E_queue_unavailable, "", "no TLS with Redis at %.100s: %.100s",
                       host, redis->errstr);
 }

@@ -142,8 +142,12 @@ static int read_integer(struct list *list, const char *p, const char **next,
         return element_fail(list, p, *next, err, "beyond the range of its dtype");
     if (kind == BLASD_INT_LITERAL) {
         blasd_number_read(p, list->text->end, &value);
-        if (!(fabs(value) <= 0x1p53) || value != floor(value))
+        if (value != floor(value))
             return element_fail(list, p, *next, err, "not a whole number, as its dtype asks for");
+        if (!(fabs(value) < 0x1p53)) /* as a double it may be a neighbour */
+            return element_fail(list, p, *next, err,
+                                "read exactly only up to 2^53; write it without a point or "
+                                "exponent");
         negative = value < 0;
         magnitude = (uint64_t)fabs(value);
     }

@@ -194,8 +194,9 @@ static int read_object(struct spec *spec, const char *p, const char **next, stru
     if (spec->written) return 0;
     if (spec->base64 != NULL) return land_base64(spec, spec->base64, err);
     /* no dtype at all: float64, as for plain lists */
-    return blasd_json_list(spec->text, spec->data, !spec->has_dtype, spec->sink, spec->to,
-                           &spec->found, &p, err);
+    rc = blasd_json_list(spec->text, spec->data, !spec->has_dtype, spec->sink, spec->to,
+                         &spec->found, &p, err);
+    return rc != 0 ? rc : blasd_json_member_end(spec->text, p, err);
 }
 
 int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct blasd_sink *sink,

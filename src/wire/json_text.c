@@ -121,6 +121,13 @@ int blasd_json_skip(const struct blasd_json_text *text, const char *p, const cha
     return 0;
 }
 
+int blasd_json_member_end(const struct blasd_json_text *text, const char *p,
+                          struct blasd_err *err) {
+    p = blasd_json_space(p);
+    if (*p == ',' || *p == '}') return 0;
+    return blasd_json_fail(text, p, err, "expected ',' or '}'");
+}
+
 int blasd_json_members(const struct blasd_json_text *text, const char *p,
                        int (*member)(void *arg, const char *quote, const char *name,
                                      const char *value, const char **next, struct blasd_err *err),

@@ -54,6 +54,10 @@ int blasd_json_word(const struct blasd_json_text *text, const char *p, char word
 int blasd_json_skip(const struct blasd_json_text *text, const char *p, const char **next,
                     struct blasd_err *err);
 
+/* Whether a member's value, which was stepped over before it was read, ends at `p`: what follows in
+ * "data": 1 2 was taken for a part of it. */
+int blasd_json_member_end(const struct blasd_json_text *text, const char *p, struct blasd_err *err);
+
 /* Walks over the members of the object whose brace is at `p`. `member` is told a member's name, as
  * read and where its quote is, and where its value begins; it sets *next to one past the value. */
 int blasd_json_members(const struct blasd_json_text *text, const char *p,

@@ -49,12 +49,15 @@ bool blasd_rule_in_given(const struct blasd_rule_in *in) {
     return false;
 }
 
-/* The whole number at `p`, from 0 to `most`. */
+/* The whole number at `p`, from 0 to `most`, with nothing behind it. */
 static bool read_whole(const struct rule_text *t, const char *p, uint64_t most, uint64_t *ret) {
     const char *next;
     bool negative;
-    return blasd_number_read_int(p, t->text->end, &next, ret, &negative) == BLASD_INT_OK &&
-           next != NULL && !(negative && *ret > 0) && *ret <= most;
+    if (blasd_number_read_int(p, t->text->end, &next, ret, &negative) != BLASD_INT_OK ||
+        next == NULL || (negative && *ret > 0) || *ret > most)
+        return false;
+    next = blasd_json_space(next);
+    return *next == ',' || *next == ']' || *next == '}';
 }
 
 /* The list of three numbers at `p`; *last is where the third one begins. */
@@ -137,6 +140,7 @@ static int read_full(const struct rule_text *t, struct blasd_err *err) {
     rc = blasd_json_lengths(t->text, t->in->at[FULL], t->field, &rank, lengths, &next, err);
     if (rc != 0) return rc;
     rc = blasd_json_list(t->text, t->in->at[VALUE], t->plain, &sink.base, &one, &found, &next, err);
+    if (rc == 0) rc = blasd_json_member_end(t->text, next, err);
     if (rc != 0) return rc;
     if (found.rank != 0) return bad(t->field, err, "has a value that is not one number");
     *t->rule = (struct blasd_rule){.kind = BLASD_RULE_FULL};

@@ -187,12 +187,15 @@ def test_signers_change_while_it_runs(trusting):
 
 
 class Provider(http.server.BaseHTTPRequestHandler):
-    answer, asked = b"", 0
+    answer, asked, released = b"", 0, threading.Event()
 
     def do_GET(self):
         type(self).asked += 1
-        self.send_response(200 if self.answer else 503)
-        self.send_header("Content-Type", "application/json")
+        if not self.answer:  # says nothing, and does not hang up either
+            self.released.wait(300)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/jwk-set+json")
         self.send_header("Content-Length", str(len(self.answer)))
         self.end_headers()
         self.wfile.write(self.answer)
@@ -210,7 +213,12 @@ def test_signers_by_url(tmp_path):
         service.start()  # though nobody answers yet
         shown = token()
         assert ask(service, shown) == 401
-        Provider.answer = key_set(SIGNERS).encode()
+        end = time.monotonic() + 60
+        while "no keys of tokens" not in service.log_text() and time.monotonic() < end:
+            time.sleep(0.5)
+        of_another_kind = {"kty": "AKP", "alg": "ML-DSA-44", "kid": "next", "pub": "AAAA"}
+        signers = json.loads(key_set(SIGNERS))["keys"]
+        Provider.answer = json.dumps({"keys": [of_another_kind, *signers]}).encode()
         end = time.monotonic() + 60
         while ask(service, shown) != 200 and time.monotonic() < end:
             time.sleep(1)
@@ -222,6 +230,7 @@ def test_signers_by_url(tmp_path):
         assert "no keys of tokens" in service.log_text()
     finally:
         service.stop()
+        Provider.released.set()
         server.shutdown()
         server.server_close()
 

@@ -118,6 +118,31 @@ static void changes(void **state) {
     blasd_signer_free(signer);
 }
 
+/* As an orchestrator mounts a secret: by a link to the folder of one version, which is replaced. */
+static void by_links(void **state) {
+    char folder[] = "/tmp/blasd-signer-XXXXXX", name[64], next[64];
+    struct blasd_signer *signer = NULL;
+    struct blasd_err err;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(name, sizeof name, "%s/secrets", folder);
+    snprintf(next, sizeof next, "%s/next", folder);
+    write_file(ONE);
+    assert_int_equal(symlink(path, name), 0);
+    if (blasd_signer_open(name, &signer, &err) != 0) fail_msg("%s", err.detail);
+    assert_string_equal(signatures(signer, "ann"), SIGNED);
+    unlink(path);
+    write_file(TWO);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(symlink(path, next), 0);
+    assert_int_equal(rename(next, name), 0);
+    assert_int_equal(blasd_signer_refresh(signer, &err), 0);
+    assert_string_not_equal(signatures(signer, "ann"), SIGNED);
+    blasd_signer_free(signer);
+    unlink(name);
+    rmdir(folder);
+}
+
 static int make_file(void **state) {
     int fd = mkstemp(path);
     (void)state;
@@ -132,6 +157,7 @@ static int remove_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(signs), cmocka_unit_test(tenants),
-                                       cmocka_unit_test(refusals), cmocka_unit_test(changes)};
+                                       cmocka_unit_test(refusals), cmocka_unit_test(changes),
+                                       cmocka_unit_test(by_links)};
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -321,6 +321,10 @@ static void test_bad_objects(void **state) {
     expect_failed(BLASD_E_malformed_json, "", "a name behind ','");
     send_a("{\"data\" [1]}");
     expect_failed(BLASD_E_malformed_json, "", "expected ':'");
+    send_a("{\"data\":1 2,\"dtype\":\"float64\"}");
+    expect_failed(BLASD_E_malformed_json, "", "column 37 (byte 37): expected ',' or '}'");
+    send_a("{\"data\":1x}");
+    expect_failed(BLASD_E_malformed_json, "", "expected ',' or '}'");
     send_a("{\"dtype\":\"float64\",\"data\":[true]}");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a[0]", "only dtype bool");
 }
@@ -353,7 +357,12 @@ static void test_integers(void **state) {
     send_a("{\"dtype\":\"int8\",\"data\":[1.5]}");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a[0]", "not a whole number");
     send_a("{\"dtype\":\"int64\",\"data\":[1e300]}");
-    expect_failed(BLASD_E_invalid_tensor, "inputs.a[0]", "not a whole number");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a[0]", "without a point or exponent");
+    /* whose double is another whole number */
+    send_a("{\"dtype\":\"int64\",\"data\":[9007199254740993.0]}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a[0]", "without a point or exponent");
+    send_a("{\"dtype\":\"int64\",\"data\":[9007199254740991.0]}");
+    expect_bytes(expect_input(0, BLASD_int64, SHAPE(1)), (int64_t[]){9007199254740991}, 8);
     send_a("{\"dtype\":\"bool\",\"data\":[2]}");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a[0]", "beyond the range");
     send_a("{\"dtype\":\"int8\",\"data\":[true]}");

@@ -103,6 +103,11 @@ static void test_refused(void **state) {
     refused("{\"eye\":-1}", "eye");
     refused("{\"eye\":1.5}", "eye");
     refused("{\"eye\":[2]}", "eye");
+    refused("{\"eye\":2 3}", "eye");
+    refused("{\"eye\":2x,\"dtype\":\"int8\"}", "eye");
+    refused("{\"random\":\"uniform\",\"seed\":7 8,\"shape\":[2]}", "seed");
+    send_named("a", "{\"full\":[2],\"value\":1 2}");
+    expect_failed(BLASD_E_malformed_json, "", "expected ',' or '}'");
     refused("{\"eye\":9223372036854775807}", "");
     refused("{\"eye\":2,\"eye\":3}", "eye twice");
     refused("{\"eye\":2,\"arange\":[0,1,1]}", "both eye and arange");
