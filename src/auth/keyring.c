@@ -28,13 +28,15 @@ void blasd_keyring_release(struct blasd_keyring *ring) {
 bool blasd_key_time(const char *text, int64_t *seconds) {
     struct tm tm = {0};
     const char *rest = strptime(text, "%Y-%m-%d", &tm);
+    int day;
     if (rest != NULL && *rest != '\0') {
         rest = strptime(rest, "T%H:%M:%S", &tm);
         rest = rest != NULL && *rest == 'Z' ? rest + 1 : NULL;
     }
     if (rest == NULL || *rest != '\0') return false;
-    *seconds = (int64_t)timegm(&tm);
-    return *seconds > 0;
+    day = tm.tm_mday;
+    *seconds = (int64_t)timegm(&tm); /* which takes 31 February for 3 March */
+    return *seconds > 0 && tm.tm_mday == day;
 }
 
 void blasd_identity_init(struct blasd_identity *caller, enum blasd_role role) {

@@ -85,7 +85,7 @@ int blasd_limits_from_env(struct blasd_limits *limits, struct blasd_err *err) {
         for (size_t n = 0; n <= strlen(infos[i].name); n++)
             name[6 + n] = (char)toupper((unsigned char)infos[i].name[n]);
         value = getenv(name);
-        if (value != NULL && set_value(limits, i, value, err) != 0) return -1;
+        if (value != NULL && value[0] != '\0' && set_value(limits, i, value, err) != 0) return -1;
     }
     return 0;
 }

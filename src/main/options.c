@@ -95,7 +95,7 @@ static int set_queues(struct common_options *common, const char *text) {
     return common->queues < 1 ? -1 : 0;
 }
 
-#define FROM_ENVIRONMENT "env" /* shorter than any address with a password */
+#define FROM_ENVIRONMENT "env" /* shorter than any address with a password and a host */
 
 /* A password in a word of the command line, which everybody on the machine can read: kept, and
  * written over there. */
@@ -108,7 +108,8 @@ static int take_redis(struct common_options *common, char *word) {
     kept = strdup(word);
     if (kept == NULL) return -1;
     from = from == NULL ? word : from + 3;
-    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0) {
+    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0 &&
+        strlen(word) >= sizeof FROM_ENVIRONMENT - 1) {
         /* for this program started anew by the same command line, as blas_start.c does */
         if (setenv("BLASD_REDIS", kept, 1) != 0) return -1;
         memset(word, '\0', strlen(word));

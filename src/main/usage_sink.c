@@ -127,7 +127,10 @@ static size_t drop(char *bytes, size_t size, size_t count, void *arg) {
 
 static int open_receiver(struct usage_sink *sink, const char *url, struct blasd_err *err) {
     const char *token = getenv("BLASD_METER_TOKEN");
-    char header[1024];
+    char header[8192];
+    if (token != NULL && strlen(token) > sizeof header - 32)
+        return blasd_fail(err, BLASD_E_invalid_field, "to",
+                          "BLASD_METER_TOKEN has more than %zu bytes", sizeof header - 32);
     sink->curl = curl_easy_init();
     sink->headers =
         curl_slist_append(NULL, "Content-Type: application/cloudevents-batch+json; charset=utf-8");
@@ -202,8 +205,10 @@ static int join(struct usage_sink *sink, char *const *events, int count, const c
 
 static int append(struct usage_sink *sink, struct blasd_err *err) {
     struct stat info;
-    if (fstat(sink->fd, &info) == 0 &&
-        blasd_write_all(sink->fd, sink->text.data, sink->text.len) == 0 && fdatasync(sink->fd) == 0)
+    if (fstat(sink->fd, &info) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "to", "cannot look at the file: %s",
+                          strerror(errno));
+    if (blasd_write_all(sink->fd, sink->text.data, sink->text.len) == 0 && fdatasync(sink->fd) == 0)
         return 0;
     blasd_fail(err, BLASD_E_queue_unavailable, "to", "cannot write the file: %s", strerror(errno));
     /* a line that is there in part would be taken for the last one */

@@ -74,7 +74,7 @@ fail:
  * first at one time, one wins and all read the same complete token. */
 static int make_token(int dir_fd) {
     char token[BLASD_STORE_TOKEN + 1], line[BLASD_STORE_TOKEN + 2], temporary[64];
-    int fd, failed;
+    int fd, failed, why;
     blasd_random_hex(token, BLASD_STORE_TOKEN);
     snprintf(line, sizeof line, "%s\n", token);
     blasd_random_hex(token, BLASD_STORE_TOKEN / 2);
@@ -86,7 +86,9 @@ static int make_token(int dir_fd) {
     close(fd);
     if (failed == 0 && linkat(dir_fd, temporary, dir_fd, TOKEN_FILE, 0) != 0 && errno != EEXIST)
         failed = -1;
+    why = errno;
     unlinkat(dir_fd, temporary, 0);
+    errno = why;
     return failed;
 }
 

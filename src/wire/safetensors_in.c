@@ -443,6 +443,9 @@ static int look_at(void *arg, const char *quote, const char *name, const char *v
     (void)quote;
     if (strcmp(name, search->name) != 0 || *value != '{')
         return blasd_json_skip(&search->text, value, next, err);
+    if (search->found)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, search->field,
+                          "the file has two tensors of that name");
     search->found = true;
     return read_description(&search->text, value, search->field, &search->entry, next, err);
 }

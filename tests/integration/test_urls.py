@@ -259,10 +259,14 @@ def test_references_that_do_not_hold_together(fetching, files, reference, code):
         assert answer.json()["code"] == code, answer.body
 
 
-def test_a_missing_tensor_is_named(fetching, files):
+def test_a_tensor_that_is_missing_or_there_twice_is_named(fetching, files):
     files.files["/model.safetensors"] = safetensors({"x": B})
     assert "'y'" in problem(product(fetching, {"url": f"{files.base}/model.safetensors", "tensor": "y"}), 422, "invalid_reference",
                             "inputs.a")
+    one = safetensors({"x": B, "y": B})
+    files.files["/twice.safetensors"] = one.replace(b'"y"', b'"x"')
+    assert "two tensors" in problem(product(fetching, {"url": f"{files.base}/twice.safetensors", "tensor": "x"}), 400,
+                                    "malformed_safetensors", "inputs.a")
 
 
 def test_a_step_of_a_graph_has_none(fetching, files):

@@ -222,6 +222,8 @@ static void test_times(void **state) {
     assert_false(blasd_key_time("2027-01-31T12:00:00", &seconds));
     assert_false(blasd_key_time("2027-01-31Z", &seconds));
     assert_false(blasd_key_time("2027-13-31", &seconds));
+    assert_false(blasd_key_time("2027-02-29", &seconds));
+    assert_true(blasd_key_time("2028-02-29T23:59:59Z", &seconds) && seconds == 1835481599);
     assert_false(blasd_key_time("1901-01-01", &seconds));
     assert_false(blasd_key_time("", &seconds));
 }

@@ -220,6 +220,9 @@ static void limits_come_from_the_environment(void **state) {
     setenv("BLASD_QUEUE_JOBS", "12", 1);
     assert_int_equal(blasd_limits_from_env(&limits, &err), 0);
     assert_int_equal(limits.queue_jobs, 12);
+    setenv("BLASD_QUEUE_JOBS", "", 1); /* as a compose file makes of what is not set */
+    assert_int_equal(blasd_limits_from_env(&limits, &err), 0);
+    assert_int_equal(limits.queue_jobs, 12);
     setenv("BLASD_QUEUE_JOBS", "many", 1);
     assert_true(blasd_limits_from_env(&limits, &err) < 0);
     assert_string_equal(err.field, "queue_jobs");
