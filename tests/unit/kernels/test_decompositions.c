@@ -388,7 +388,8 @@ static void elements_far_beyond_their_diagonal(void **state) {
             double *a = trial_alloc((size_t)(n * n) * sizeof *a);
             struct trial *t;
             char words[80];
-            for (int i = 0; i < n; i++) a[i * n + i] = i == 0 ? sizes[s][0] : 1;
+            for (int i = 0; i < n * n; i++) a[i] = i % (n + 1) == 0 ? 1 : 0;
+            a[0] = sizes[s][0];
             a[n - 1] = a[(n - 1) * n] = sizes[s][1];
             t = job_of("cholesky", a, n, n, false);
             assert_int_equal(trial_run(t), BLASD_E_not_positive_definite);
