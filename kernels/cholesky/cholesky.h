@@ -7,6 +7,11 @@
 #define BLASD_DECLARED "kernels/cholesky/cholesky.def"
 #include "core/op_enums.h"
 
+/* Beside a scaled diagonal, which is below 4: where an element is larger the matrix is not positive
+ * definite, however large it is. It is cut to this, for an infinity makes pivots that are not
+ * numbers, which LAPACK takes for positive ones. */
+#define BLASD_CHOLESKY_MOST 8.0
+
 double blasd_cholesky_flops(const struct blasd_stack *stack);
 
 /* What is the same on every backend (cholesky_report.c). */

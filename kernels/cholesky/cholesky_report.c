@@ -18,8 +18,11 @@ void blasd_cholesky_scale(int64_t n, double *a, bool upper, int *d) {
         if (!(a[i * n + i] > 0)) d[i] = 0;
     }
     for (int64_t j = 0; j < n && blasd_wanted_after(&done, 8 * n); j++)
-        for (int64_t i = j; i < n; i++)
-            if (d[i] + d[j] != 0) a[j * n + i] = ldexp(a[j * n + i], d[i] + d[j]);
+        for (int64_t i = j; i < n; i++) {
+            double *x = &a[j * n + i];
+            if (d[i] + d[j] != 0) *x = ldexp(*x, d[i] + d[j]);
+            if (i != j && fabs(*x) > BLASD_CHOLESKY_MOST) *x = copysign(BLASD_CHOLESKY_MOST, *x);
+        }
 }
 
 static void put_info(const struct blasd_task *task, int64_t item, int64_t info) {

@@ -35,6 +35,8 @@ static __global__ void __launch_bounds__(THREADS)
          at += (int64_t)gridDim.x * blockDim.x) {
         int e = back ? -d[at % n] : d[at % n] + d[at / n];
         if (e != 0) a[at] = ldexp(a[at], e);
+        if (!back && at % n != at / n && fabs(a[at]) > BLASD_CHOLESKY_MOST)
+            a[at] = copysign(BLASD_CHOLESKY_MOST, a[at]);
     }
 }
 

@@ -23,6 +23,8 @@ void blasd_distance_choose(const struct distance_shape *shape, struct distance_a
     }
     /* SciPy's dice is two: of numbers without weights, of truth values that differ with them */
     if (shape->metric == METRIC_dice && shape->weighted) args->loop = LOOP_DICE;
+    /* without coordinates no row has a length: 0/0, which is what this loop makes of no terms */
+    if (shape->k == 0 && metric->finish == FINISH_HALF) args->loop = LOOP_DICE;
     if (weighted && args->loop == LOOP_SQUARES) args->loop = LOOP_SQUARES_W;
     if (weighted && args->loop == LOOP_ABSOLUTE) args->loop = LOOP_ABSOLUTE_W;
     args->k = shape->k;

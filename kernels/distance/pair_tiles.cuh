@@ -306,7 +306,7 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
     } else if constexpr (LOOP == LOOP_BRAYCURTIS)
         return s / t;
     else if constexpr (LOOP == LOOP_JENSENSHANNON)
-        return pair_root(s / 2 * (T)args.scale);
+        return args.k == 0 ? (T)INFINITY : pair_root(s / 2 * (T)args.scale);
     else if constexpr (LOOP == LOOP_HAMMING)
         return s / total;
     else if constexpr (LOOP == LOOP_JACCARD)

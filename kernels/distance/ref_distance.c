@@ -51,7 +51,7 @@ static long double angle(const struct blasd_ref_distance *ref, const long double
         long double e = (a[d] - mean_a) / sqrtl(aa) - (b[d] - mean_b) / sqrtl(bb);
         sum += weight(ref, d) * e * e;
     }
-    return sum / 2;
+    return ref->k == 0 ? NAN : sum / 2; /* rows without a length: 0/0 */
 }
 
 static long double mean(const struct blasd_ref_distance *ref, const long double *a) {
@@ -62,7 +62,7 @@ static long double mean(const struct blasd_ref_distance *ref, const long double 
         total += weight(ref, d);
         if (a[d] != a[0]) constant = false;
     }
-    return constant ? a[0] : sum / total;
+    return ref->k == 0 ? 0 : constant ? a[0] : sum / total;
 }
 
 static long double canberra(const struct blasd_ref_distance *ref, const long double *a,
@@ -92,7 +92,7 @@ static long double jensenshannon(const struct blasd_ref_distance *ref, const lon
         sum_a += a[d];
         sum_b += b[d];
     }
-    if (ref->k > 0 && (sum_a == 0 || sum_b == 0)) return INFINITY;
+    if (sum_a == 0 || sum_b == 0) return INFINITY;
     for (int64_t d = 0; d < ref->k; d++) {
         long double p = a[d] / sum_a, q = b[d] / sum_b, m = (p + q) / 2;
         if (isnan(p) || isnan(q) || p < 0 || q < 0) return NAN;
@@ -181,8 +181,7 @@ long double blasd_ref_distance(const struct blasd_ref_distance *ref, const long 
     if (strcmp(metric, "minkowski") == 0)
         return isinf(ref->p) ? largest(ref, a, b) : minkowski(ref, a, b);
     if (strcmp(metric, "cosine") == 0) return angle(ref, a, 0, b, 0);
-    if (strcmp(metric, "correlation") == 0)
-        return ref->k == 0 ? 0 : angle(ref, a, mean(ref, a), b, mean(ref, b));
+    if (strcmp(metric, "correlation") == 0) return angle(ref, a, mean(ref, a), b, mean(ref, b));
     if (strcmp(metric, "canberra") == 0) return canberra(ref, a, b);
     if (strcmp(metric, "braycurtis") == 0) return braycurtis(ref, a, b);
     if (strcmp(metric, "jensenshannon") == 0) return jensenshannon(ref, a, b);

@@ -352,7 +352,7 @@ PLAIN_LOOP(
         else if (sum != 0) /* NaN too */
             S += (T)(sum * shannon(((double)x - (double)y) / sum));
     },
-    S = SQRT(S / 2 * scale);)
+    S = k == 0 ? (T)INFINITY : SQRT(S / 2 * scale);) /* sums of rows that are 0 */
 
 BLASD_CLONES
 static void LOOP(mahalanobis)(const struct distance_args *args, const T *const *a, const T *panel,

@@ -232,6 +232,9 @@ static bool factor_cholesky(struct blasd_engine *e) {
     } else {
         e->info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n);
     }
+    /* of elements that overflowed, far beside their diagonal: potrf takes NaN for positive */
+    for (lapack_int k = 0; k < e->n && e->info == 0; k++)
+        if (!(*at(e->factors, e->n, k, k) > 0)) e->info = k + 1;
     if (e->info == 0) return true;
     info = e->info;
     if (!factor_lu(e)) return false;

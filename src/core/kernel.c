@@ -31,7 +31,11 @@ void blasd_task_make_inputs(struct blasd_task *task) {
 
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...) {
     va_list args;
-    if (task->warning_count >= BLASD_MAX_WARNINGS) return;
+    if (task->warning_count >= BLASD_MAX_WARNINGS) {
+        snprintf(task->warnings[BLASD_MAX_WARNINGS - 1], BLASD_WARNING_MAX,
+                 "others are left out: a job has at most %d warnings", BLASD_MAX_WARNINGS);
+        return;
+    }
     va_start(args, fmt);
     vsnprintf(task->warnings[task->warning_count++], BLASD_WARNING_MAX, fmt, args);
     va_end(args);

@@ -74,7 +74,7 @@ void blasd_task_reset(struct blasd_task *task);
  * the device alone, to the task's memory: before the host looks at them. Where that fails the task
  * does. */
 void blasd_task_make_inputs(struct blasd_task *task);
-/* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
+/* Adds a warning; of more than BLASD_MAX_WARNINGS the last says that others are left out. */
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -152,14 +152,13 @@ static void look(const struct blasd_port *port, const struct blasd_tensor *tenso
                  struct blasd_input *input) {
     int64_t n = blasd_tensor_elements(tensor);
     char kind = blasd_dtype_kind(tensor->dtype);
-    bool ordered = kind == 'f' || kind == 'i';
     input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
     input->all_zero = false;
     if (port->finite && (kind == 'f' || kind == 'c'))
         input->first_nonfinite = blasd_tensor_first_nonfinite(tensor->dtype, tensor->data, n);
-    if (ordered && (port->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0)
+    if ((port->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0)
         input->first_negative = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, false);
-    if (ordered && (port->values & BLASD_VALUES_POSITIVE) != 0)
+    if ((port->values & BLASD_VALUES_POSITIVE) != 0)
         input->first_not_positive =
             blasd_tensor_first_negative(tensor->dtype, tensor->data, n, true);
     if ((port->values & BLASD_VALUES_NOT_ALL_ZERO) != 0)

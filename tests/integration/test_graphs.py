@@ -456,6 +456,17 @@ def test_computed_data_are_held_to_what_sent_data_are(service):
     assert (graph["error"]["code"], graph["error"]["field"]) == ("out_of_range", "steps.r.inputs.sample_weight")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int8", "float64"])
+def test_tensors_are_held_to_what_sent_data_are(service, dtype):
+    variances = {"dtype": dtype, "data": [True, False, True] if dtype == "bool" else [1, 0, 2]}
+    kept = service.request("POST", "/tensors", json.dumps(variances), {"Content-Type": TYPES["json"]}).json()["id"]
+    step = {"op": "distance", "params": {"metric": "seuclidean"},
+            "inputs": {"x": [[1, 2, 3], [4, 5, 7]], "V": {"tensor": kept}}}
+    graph = post(service, {"s": step}).json()
+    assert graph["state"] == "failed"
+    assert (graph["error"]["code"], graph["error"]["field"]) == ("out_of_range", "steps.s.inputs.V")
+
+
 def slow(length):
     """A graph of some seconds, whose steps take a fraction of one each."""
     n = 1200

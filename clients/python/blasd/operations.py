@@ -86,7 +86,8 @@ class Operations:
         The metrics of SciPy's cdist and pdist, computed from direct differences, so that nothing cancels wherever the
         points lie; d is symmetric to the last bit and exactly 0 for equal points.
         Without y the points of x are compared with each other; argmin, topk and within then leave out the point itself.
-        Points at equal distance are listed by index; NaN counts as farther than everything.
+        Points at equal distance, before d is rounded to a shorter type, are listed by index; NaN counts as farther than
+        everything.
         within fills index and d up to row_splits[m]; what follows is -1 and infinity.
         float16 and bfloat16 points are computed with in float32 and d is rounded to their type; integers and bool are
         computed with in float64, as are cosine, correlation, jensenshannon, seuclidean, mahalanobis and minkowski of

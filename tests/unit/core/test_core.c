@@ -2,12 +2,14 @@
 #include "base/err.h"
 #include "core/half.h"
 #include "core/job.h"
+#include "core/kernel.h"
 #include "core/record.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -459,6 +461,26 @@ static void plans_check_the_values(void **state) {
     free(plan);
 }
 
+/* Of more warnings than there is room for the last one says so. */
+static void warnings_that_are_left_out_are_told_of(void **state) {
+    struct blasd_task *task = calloc(1, sizeof *task);
+    char words[40];
+    (void)state;
+    assert_non_null(task);
+    for (int i = 0; i < BLASD_MAX_WARNINGS; i++) blasd_task_warn(task, "warning %d", i);
+    for (int i = 0; i < BLASD_MAX_WARNINGS; i++) {
+        snprintf(words, sizeof words, "warning %d", i);
+        assert_string_equal(task->warnings[i], words);
+    }
+    for (int more = 0; more < 2; more++) {
+        blasd_task_warn(task, "one more");
+        assert_int_equal(task->warning_count, BLASD_MAX_WARNINGS);
+        assert_string_equal(task->warnings[BLASD_MAX_WARNINGS - 2], "warning 2");
+        assert_non_null(strstr(task->warnings[BLASD_MAX_WARNINGS - 1], "left out"));
+    }
+    free(task);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_float16_reads_as_defined_and_writes_back),
@@ -476,6 +498,7 @@ int main(void) {
         cmocka_unit_test(keys_that_overflow_equal_nothing),
         cmocka_unit_test(plans_check_what_the_descriptor_says),
         cmocka_unit_test(plans_check_the_values),
+        cmocka_unit_test(warnings_that_are_left_out_are_told_of),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

@@ -378,6 +378,28 @@ static void matrices_that_are_not_definite(void **state) {
         }
 }
 
+/* Elements that no diagonal goes with, and that may overflow where it is scaled: beside zeros they
+ * make pivots that are not numbers. */
+static void elements_far_beyond_their_diagonal(void **state) {
+    static const double sizes[][2] = {{1e-300, 1e300}, {1, 1e300}, {1, 1e200}, {1e300, 1e306}};
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int n = 3; n < 70; n += 22) {
+            double *a = trial_alloc((size_t)(n * n) * sizeof *a);
+            struct trial *t;
+            char words[80];
+            for (int i = 0; i < n * n; i++) a[i] = i % (n + 1) == 0 ? 1 : 0;
+            a[0] = sizes[s][0];
+            a[n - 1] = a[(n - 1) * n] = sizes[s][1];
+            t = job_of("cholesky", a, n, n, false);
+            assert_int_equal(trial_run(t), BLASD_E_not_positive_definite);
+            snprintf(words, sizeof words, "order %d ", n);
+            assert_non_null(strstr(t->task.err.detail, words));
+            trial_free(t);
+            free(a);
+        }
+}
+
 /* In a stack each matrix has its own fate. */
 static void one_of_a_stack_is_not_definite(void **state) {
     struct trial *t = trial_new("cholesky");
@@ -747,6 +769,7 @@ int main(void) {
         cmocka_unit_test(signs_of_a_single_column),
         cmocka_unit_test(factors_of_definite_matrices),
         cmocka_unit_test(matrices_that_are_not_definite),
+        cmocka_unit_test(elements_far_beyond_their_diagonal),
         cmocka_unit_test(one_of_a_stack_is_not_definite),
         cmocka_unit_test(shortest_solutions),
         cmocka_unit_test(lstsq_broadcasts),

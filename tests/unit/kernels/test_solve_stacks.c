@@ -100,6 +100,10 @@ static void singular_fails_alone(void **state) {
          {1, 2, 0, 2, 1, 0, 0, 0, 1},
          BLASD_E_not_positive_definite,
          "order 2"},
+        {"positive_definite", /* overflows where it is scaled */
+         {1e-300, 0, 1e300, 0, 1, 0, 1e300, 0, 1},
+         BLASD_E_not_positive_definite,
+         "order 3"},
         {"positive_definite", {1, 1, 0, 1, 1, 0, 0, 0, 1}, BLASD_E_singular_matrix, "column 2"},
         {"lower_triangular", {1, 9, 9, 1, 0, 9, 1, 1, 1}, BLASD_E_singular_matrix, "column 2"},
         {"upper_triangular", {1, 1, 1, 9, 1, 1, 9, 9, 0}, BLASD_E_singular_matrix, "column 3"},
