@@ -251,6 +251,8 @@ int blasd_async_link_send_args(struct blasd_async_link *link, int count, const c
 
 bool blasd_async_link_flush(struct blasd_async_link *link) {
     if (link->state != BLASD_LINK_UP) return false;
+    /* a write that failed would free what hiredis goes on with; hiredis 1.1 ends the process */
+    if ((link->ac->c.flags & REDIS_IN_CALLBACK) != 0) return false;
     if ((link->want & EPOLLOUT) != 0 && has_buffer(link->ac)) redisAsyncHandleWrite(link->ac);
     sync_events(link);
     return link->ac != NULL && (link->want & EPOLLOUT) == 0;

@@ -58,8 +58,8 @@ int blasd_async_link_send(struct blasd_async_link *link, const char *command, si
                           redisCallbackFn *fn, void *arg);
 int blasd_async_link_send_args(struct blasd_async_link *link, int count, const char *const *args,
                                const size_t *lens, redisCallbackFn *fn, void *arg);
-/* Writes what the socket takes. Returns whether nothing is left to write. Not from inside a
- * callback of the link. */
+/* Writes what the socket takes. Returns whether nothing is left to write. Inside a callback of the
+ * link nothing is written: the next flush does it. */
 bool blasd_async_link_flush(struct blasd_async_link *link);
 
 #endif

@@ -155,7 +155,7 @@ def test_one_past_its_deadline_that_hangs_ends_its_worker(hanging):
 def test_a_job_past_job_s_fails_once(hanging):
     service = hanging("job_s=8")  # what a small one never takes, though its machine stands still for seconds
     worker, job_id = service.part("worker"), start(service, FOREVER)
-    behind = submit(service, product(5.0))
+    behind = submit(service, product(5.0, 700))  # waits for the other, and takes a fiftieth of a second of a processor
     job = ended(service, job_id)
     assert (job["state"], job["error"]["code"]) == ("failed", "job_too_long") and "job_s" in job["error"]["detail"]
     assert job["execution"]["attempts"] == 1

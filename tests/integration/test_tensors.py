@@ -251,6 +251,17 @@ def test_small_jobs_on_a_small_tensor_share_entries_and_hold_it(make_service):
     redis.close()
 
 
+def test_more_jobs_on_a_tensor_at_once_than_one_call_takes(make_service):
+    """One reply tells of the tensor for all of them, and what it sets going fills calls while it is heard."""
+    service = make_service()
+    a, b = RNG.standard_normal((2, 4, 4))
+    front_end = service.part("api")
+    body = json.dumps({"op": "matmul", "inputs": {"a": {"tensor": put(service, a)["id"]}, "b": b.tolist()}}).encode()
+    for sock in at_once(service, body, 300):
+        np.testing.assert_allclose(answer_of(sock)[1]["outputs"]["c"]["data"], a @ b)
+    assert service.part("api") == front_end
+
+
 def test_jobs_on_several_small_tensors_at_once(service):
     """What one turn asks about tensors is one call: each is answered for itself, what is not there among them."""
     arrays = RNG.standard_normal((5, 3, 3))
