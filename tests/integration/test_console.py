@@ -382,7 +382,8 @@ class Trouble(Liar):
                         [] if "state=running" in query or trouble.phase == "silent" else [job(trouble.TWICE, "succeeded")]
                     self.send(200, {"jobs": jobs})
                 elif path in (f"/jobs/{trouble.QUIET}", f"/jobs/{trouble.TWICE}"):
-                    self.send(200, job(path.rpartition("/")[2], "succeeded"))
+                    runs = path.endswith(trouble.QUIET) and trouble.phase in ("first", "full")
+                    self.send(200, job(path.rpartition("/")[2], "running" if runs else "succeeded"))
                 else:
                     self.send(404, {"detail": "it is not there"})
 
