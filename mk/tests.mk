@@ -83,7 +83,7 @@ INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.
 # files side by side, for a test waits most of its time; those of one file share its services
 TEST_JOBS ?= 2
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q --tb=short --maxfail=20 -n $(TEST_JOBS) --dist loadfile -p no:cacheprovider --disable-warnings tests/integration tests/attack
+	@$(PYTHON) -m pytest -q --tb=short --maxfail=20 -n $(TEST_JOBS) --dist loadfile -p no:cacheprovider --disable-warnings -rs tests/integration tests/attack
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh test-wheels wheels soak
