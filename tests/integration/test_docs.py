@@ -40,6 +40,7 @@ NOT_RUN = {
     "sudo apt install": INSTALLS + "; deploy/test-deb.sh does it in bare roots",
     "sudo make install": INSTALLS + "; test_install.py does it into a directory",
     "sudo systemctl": INSTALLS,
+    "sudo systemd-sysusers": INSTALLS + "; test_install.py reads what it would make",
     "make test-image": OTHERS,
     "make test-fresh": OTHERS,
     "build/blasd up": SERVICE,
