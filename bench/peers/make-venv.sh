@@ -32,6 +32,9 @@ case $group in
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
     *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks|checkov DIR" >&2; exit 2 ;;
 esac
+# pip before 24.2 trusts its own list of authorities alone, and not that of a proxy which the system trusts
+authorities=/etc/ssl/certs/ca-certificates.crt
+if [ -z "${PIP_CERT:-}" ] && [ -f $authorities ]; then export PIP_CERT=$authorities; fi
 mkdir -p "$(dirname "$dir")"
 exec 9>"$dir.lock"
 flock 9  # of several that want it at once one makes it
