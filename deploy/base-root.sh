@@ -27,7 +27,9 @@ for part in apt.conf apt.conf.d auth.conf auth.conf.d keyrings trusted.gpg.d; do
 done
 echo "$sources" >"$root/etc/apt/sources.list"
 cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
-mkdir -p "$root/etc/ssl" "$root/usr/share"
+mkdir -p "$root/etc/ssl" "$root/usr/share" "$root/usr/local/share"
 cp -a /etc/ssl/certs "$root/etc/ssl/" 2>/dev/null || true
 cp -a /usr/share/ca-certificates "$root/usr/share/" 2>/dev/null || true
+# the machine's own authorities: without these the list is made anew of Debian's alone
+cp -a /usr/local/share/ca-certificates "$root/usr/local/share/" 2>/dev/null || true
 touch "$root/.complete"
