@@ -32,16 +32,19 @@ case $group in
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
     *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi|otlp|kubernetes|browser|tutorial|arrays|objects|checks|webhooks|checkov DIR" >&2; exit 2 ;;
 esac
-# pip before 24.2 trusts its own list of authorities alone, and not that of a proxy which the system trusts
-authorities=/etc/ssl/certs/ca-certificates.crt
-if [ -z "${PIP_CERT:-}" ] && [ -f $authorities ]; then export PIP_CERT=$authorities; fi
+# pip before 24.2 trusts its own list of authorities alone, and not that of a proxy which the system trusts; one that was told
+# what to trust is left to that
+trust_as_the_system() {
+    authorities=/etc/ssl/certs/ca-certificates.crt
+    if [ -f $authorities ] && ! "$dir/bin/pip" config get global.cert && [ -z "${PIP_CERT:-}" ]; then export PIP_CERT=$authorities; fi
+}
 mkdir -p "$(dirname "$dir")"
 exec 9>"$dir.lock"
 flock 9  # of several that want it at once one makes it
 if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c "import $probe" >/dev/null 2>&1; then exit 0; fi
 rm -rf "$dir"
 log="$dir.log"
-if { "${PYTHON:-/usr/bin/python3}" -m venv "$dir" && timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check $packages \
+if { "${PYTHON:-/usr/bin/python3}" -m venv "$dir" && trust_as_the_system && timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check $packages \
         && { [ -z "$bare" ] || timeout 900 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps $bare; } \
         && "$dir/bin/python" -c "import $probe"; } >"$log" 2>&1; then
     rm -f "$log"
