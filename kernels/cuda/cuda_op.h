@@ -44,6 +44,15 @@ struct blasd_cuda_moves {
     uint64_t inputs, outputs; /* a bit each */
 };
 
+/* What a large task may be cut into: its first dimension counts problems that know nothing of each
+ * other, or rows that do not. */
+struct blasd_cuda_stack {
+    int64_t problems; /* 0: it is none */
+    int64_t grain;    /* items of the first dimension that pieces are multiples of: as many as fill
+                         the device, or as are computed alike wherever the task is cut */
+    unsigned shared;  /* inputs that all pieces have, a bit each; the others have that dimension */
+};
+
 struct blasd_cuda_op {
     struct blasd_kernel kernel; /* BLASD_CUDA_KERNEL(name) */
     /* Optional: clears bits of what the frame shall not move (an input that is not read; a task so
@@ -58,10 +67,10 @@ struct blasd_cuda_op {
     /* Optional: everything is back on the host: writes methods, warnings, errors of tasks, and
      * outputs that only the host can make. What may take long there asks blasd_wanted. */
     int (*finish)(struct blasd_cuda_job *job, struct blasd_err *err);
-    /* Optional: how many problems a task's stack holds, where its first dimension counts problems
-     * that know nothing of each other, so that a large one may come in pieces; 0: it is none. All
-     * its tensors have that dimension but for the inputs of `shared`, a bit each. */
-    int64_t (*stack)(const struct blasd_task *task, unsigned *shared);
+    /* Optional: what a task too large for one part is to be cut into; *ret is {0, 1, 0} before.
+     * Looks at shapes, and at where the operands are. */
+    void (*stack)(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                  struct blasd_cuda_stack *ret);
     /* Outputs, a bit each, that may be resident on the device (core/kernel.h): finish looks at
      * them, and writes them, only after blasd_cuda_outputs_to_host. */
     uint64_t residents;

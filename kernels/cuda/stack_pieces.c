@@ -1,6 +1,6 @@
-/* One large stack as several smaller ones, so that a part of it computes while the next goes up and
- * the last comes down. Each is a job of its own to the operation, planned anew; where they begin
- * and end follows from the job alone. Read next: async_batch.c. */
+/* One large task as several smaller ones, so that a part of it computes while the next goes up and
+ * the last comes down: a stack's problems, or the rows of a product. Each is a job of its own to
+ * the operation, planned anew. Read next: async_batch.c. */
 #include "kernels/cuda/device.h"
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static bool can_be_cut(const struct blasd_task *task, int input, int64_t length)
            (blasd_dtype_kind(sent->dtype) == 'f' || blasd_dtype_kind(sent->dtype) == 'c');
 }
 
-/* The length of the stack: that of the first dimension, where the tensors have it. */
+/* The length of the first dimension, where the tensors have it. */
 static int64_t stack_length(const struct blasd_task *task, unsigned shared) {
     int64_t length = task->outputs[0].shape[0];
     if (task->unmade != 0 || task->outputs[0].rank < 1) return 1;
@@ -62,27 +62,27 @@ static int64_t stack_length(const struct blasd_task *task, unsigned shared) {
 
 /* How a task is cut. */
 struct cut {
-    int64_t each;     /* items of the stack in each piece; INT64_MAX: it is not to be cut */
-    int64_t problems; /* of the task */
-    unsigned shared;  /* inputs that all pieces have */
+    int count;    /* pieces */
+    int64_t each; /* items of the first dimension in each, but for the last */
+    struct blasd_cuda_stack stack;
 };
 
 static struct cut cut_of(const struct blasd_cuda_op *op, const struct blasd_task *task,
-                         uint64_t part_bytes) {
-    struct cut cut = {.each = INT64_MAX};
+                         const struct blasd_device *device) {
+    uint64_t part_bytes = device->sizes.part_bytes;
     uint64_t bytes = blasd_cuda_task_bytes(task), pieces = (bytes + part_bytes - 1) / part_bytes;
+    struct cut cut = {.count = 1, .stack.grain = 1};
     int64_t length;
     if (pieces < 2 || op->stack == NULL) return cut;
-    cut.problems = op->stack(task, &cut.shared);
-    length = cut.problems > 0 ? stack_length(task, cut.shared) : 1;
-    if (length < 2) return cut;
+    op->stack(task, &device->facts, &cut.stack);
+    length = cut.stack.problems > 0 ? stack_length(task, cut.stack.shared) : 1;
     if (pieces > MOST_PIECES) pieces = MOST_PIECES;
     cut.each = (length + (int64_t)pieces - 1) / (int64_t)pieces;
+    cut.each = cut.each > cut.stack.grain ? cut.each - cut.each % cut.stack.grain : cut.stack.grain;
+    /* the last one has half a piece at least */
+    cut.count = (int)((length + cut.each / 2) / cut.each);
+    if (cut.count < 1) cut.count = 1;
     return cut;
-}
-
-static int piece_count(const struct blasd_task *task, int64_t each) {
-    return each == INT64_MAX ? 1 : (int)((task->outputs[0].shape[0] + each - 1) / each);
 }
 
 /* Items `from` to `from + count` of the tensor. */
@@ -92,6 +92,22 @@ static struct blasd_tensor part_of(const struct blasd_tensor *tensor, int64_t fr
     part.shape[0] = count;
     if (tensor->data != NULL) part.data = (char *)tensor->data + (uint64_t)from * item;
     return part;
+}
+
+/* What all pieces of a batch's tasks share goes up once: by a name of its own, which is shorter
+ * than those that others give. */
+static struct blasd_key name_of(const struct blasd_async_batch *batch) {
+    struct blasd_key key = {0};
+    blasd_key_add_int(&key, batch->number);
+    return key;
+}
+
+static void name_shared(const struct blasd_async_batch *batch, int t, int input,
+                        struct blasd_task *piece, struct blasd_key *name) {
+    if (piece->names[input] != NULL) return;
+    *name = name_of(batch);
+    blasd_key_add_int(name, (int64_t)t * BLASD_MAX_INPUTS + input);
+    piece->names[input] = name;
 }
 
 static int make_piece(const struct blasd_cuda_op *op, const struct blasd_task *whole,
@@ -133,8 +149,8 @@ static void whole_free(struct blasd_cuda_whole *whole) {
     free(whole);
 }
 
-static int cut_task(struct blasd_cuda_whole *whole, int t, const struct blasd_cuda_op *op,
-                    const struct cut *how) {
+static int cut_task(const struct blasd_async_batch *batch, struct blasd_cuda_whole *whole, int t,
+                    const struct blasd_cuda_op *op, const struct cut *how) {
     const struct blasd_task *task = &whole->tasks[t];
     int count = whole->first[t + 1] - whole->first[t];
     struct blasd_task *pieces = &whole->pieces[whole->first[t]];
@@ -144,28 +160,28 @@ static int cut_task(struct blasd_cuda_whole *whole, int t, const struct blasd_cu
         return 0;
     }
     length = task->outputs[0].shape[0];
-    whole->notes[t] = calloc((size_t)how->problems, sizeof **whole->notes);
+    whole->notes[t] = calloc((size_t)how->stack.problems, sizeof **whole->notes);
     if (whole->notes[t] == NULL) return -1;
     for (int p = 0; p < count; p++) {
-        int64_t from = p * how->each, left = length - from;
+        int64_t from = p * how->each, many = p < count - 1 ? how->each : length - from;
         struct cut_job *cut = calloc(1, sizeof *cut);
         whole->jobs[whole->first[t] + p] = cut;
         if (cut == NULL) return -1;
-        cut->notes = whole->notes[t] + from * (how->problems / length);
-        if (make_piece(op, task, how->shared, from, left < how->each ? left : how->each, &pieces[p],
-                       cut) != 0)
-            return -1;
+        cut->notes = whole->notes[t] + from * (how->stack.problems / length);
+        if (make_piece(op, task, how->stack.shared, from, many, &pieces[p], cut) != 0) return -1;
+        for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+            if ((how->stack.shared >> i & 1) != 0 && task->inputs[i].data != NULL)
+                name_shared(batch, t, i, &pieces[p], &cut->names[i]);
     }
     return 0;
 }
 
 void blasd_cuda_cut(struct blasd_async_batch *batch, const struct blasd_cuda_op *op) {
-    uint64_t part_bytes = batch->device->sizes.part_bytes;
     struct blasd_cuda_whole *whole;
     struct blasd_err ignored;
     int total = 0, code = 0;
     for (int t = 0; t < batch->count; t++)
-        total += piece_count(&batch->tasks[t], cut_of(op, &batch->tasks[t], part_bytes).each);
+        total += cut_of(op, &batch->tasks[t], batch->device).count;
     if (total == batch->count) return;
     for (int t = 0; t < batch->count; t++) /* pieces are taken from the host */
         if (batch->tasks[t].device_only != 0 &&
@@ -181,9 +197,9 @@ void blasd_cuda_cut(struct blasd_async_batch *batch, const struct blasd_cuda_op 
     if (whole->first != NULL && whole->pieces != NULL && whole->notes != NULL)
         whole->jobs = calloc((size_t)total, sizeof *whole->jobs);
     for (int t = 0; whole->jobs != NULL && code == 0 && t < batch->count; t++) {
-        struct cut how = cut_of(op, &batch->tasks[t], part_bytes);
-        whole->first[t + 1] = whole->first[t] + piece_count(&batch->tasks[t], how.each);
-        code = cut_task(whole, t, op, &how);
+        struct cut how = cut_of(op, &batch->tasks[t], batch->device);
+        whole->first[t + 1] = whole->first[t] + how.count;
+        code = cut_task(batch, whole, t, op, &how);
     }
     if (whole->jobs == NULL || code != 0) {
         if (whole->jobs != NULL) whole->first[whole->count] = total;
@@ -228,8 +244,10 @@ static void join(struct blasd_task *task, const struct blasd_task *pieces, int c
 
 void blasd_cuda_join(struct blasd_async_batch *batch, const struct blasd_cuda_op *op) {
     struct blasd_cuda_whole *whole = batch->whole;
+    struct blasd_key name = name_of(batch);
     int64_t took_us = (blasd_clock_ns() - batch->begun_ns) / 1000;
     if (whole == NULL) return;
+    blasd_cuda_cache_forget(batch->device, &name);
     for (int t = 0; t < whole->count; t++) {
         int count = whole->first[t + 1] - whole->first[t];
         struct blasd_task *task = &whole->tasks[t];

@@ -23,6 +23,8 @@ extern struct blasd_cuda_sizes blasd_cuda_sizes;
 struct blasd_cuda_tuning {
     int64_t energy_ns; /* between two readings of the card's energy counter, at least */
     int spread_from;   /* coefficients from which a regression's factor has the whole grid */
+    /* of a large product's result, that one call of the library makes; rows, at least */
+    int64_t panel_elements, panel_rows;
 };
 extern struct blasd_cuda_tuning blasd_cuda_tuning;
 

@@ -387,16 +387,18 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
 
 /* A stack of problems whose x and y are stacks too; weights are those of all. What the host would
  * compute as a whole is none. */
-static int64_t stack_of(const struct blasd_task *task, unsigned *shared) {
+static void stack_of(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                     struct blasd_cuda_stack *ret) {
     struct distance_shape shape;
     struct distance_args loop = {};
     struct blasd_err ignored;
-    *shared = 1u << IN_W | 1u << IN_V | 1u << IN_VI;
-    if (blasd_distance_read(task->job, &shape, &ignored) != 0 || shape.batch_rank == 0) return 0;
-    if (task->inputs[IN_X].rank != shape.batch_rank + 2) return 0;
-    if (!shape.alone && task->inputs[IN_Y].rank != shape.batch_rank + 2) return 0;
+    (void)facts;
+    ret->shared = 1u << IN_W | 1u << IN_V | 1u << IN_VI;
+    if (blasd_distance_read(task->job, &shape, &ignored) != 0 || shape.batch_rank == 0) return;
+    if (task->inputs[IN_X].rank != shape.batch_rank + 2) return;
+    if (!shape.alone && task->inputs[IN_Y].rank != shape.batch_rank + 2) return;
     blasd_distance_choose(&shape, &loop);
-    return task->unmade != 0 || pair_on_host(task, &shape, loop.loop) ? 0 : shape.problems;
+    if (task->unmade == 0 && !pair_on_host(task, &shape, loop.loop)) ret->problems = shape.problems;
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_distance = {

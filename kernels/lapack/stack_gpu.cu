@@ -163,12 +163,12 @@ static __global__ void __launch_bounds__(THREADS) stack_store(struct stack_gpu_v
 #define START(gpu, kernel, count, ...)                                                             \
     blasd_launch(kernel, blocks_of(count), dim3(THREADS), 0, (gpu)->job->stream, err, __VA_ARGS__)
 
-int64_t stack_gpu_items(const struct blasd_task *task, unsigned *shared) {
+void stack_gpu_items(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                     struct blasd_cuda_stack *ret) {
     const struct blasd_tensor *a = &task->inputs[0];
-    int64_t items = a->rank > 2 ? 1 : 0;
-    *shared = 0;
-    for (int d = 0; d < a->rank - 2; d++) items *= a->shape[d];
-    return items;
+    (void)facts;
+    ret->problems = a->rank > 2 ? 1 : 0;
+    for (int d = 0; d < a->rank - 2; d++) ret->problems *= a->shape[d];
 }
 
 int stack_gpu_prepare(struct stack_gpu *gpu, struct blasd_cuda_job *job, int64_t columns,

@@ -33,7 +33,8 @@ struct stack_gpu {
 };
 
 /* What `stack` of these operations is: the matrices of a task, where they are a stack. */
-int64_t stack_gpu_items(const struct blasd_task *task, unsigned *shared);
+void stack_gpu_items(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                     struct blasd_cuda_stack *ret);
 
 /* `columns`: exponents wanted; `matrices`: of all tasks. */
 int stack_gpu_prepare(struct stack_gpu *gpu, struct blasd_cuda_job *job, int64_t columns,

@@ -94,7 +94,26 @@ static bool is_even(const struct product_plan *plan) {
     return plan->gemm.stride_a >= 0 && plan->gemm.stride_b >= 0;
 }
 
-/* A call for each job; for each product where the items of a stack lie unevenly. */
+/* One product, whose rows go to the library in panels. */
+static int run_panels(struct blasd_cuda_job *job, const struct blasd_gpu_gemm *whole,
+                      struct blasd_err *err) {
+    int64_t rows = panel_rows(whole->n), m;
+    int64_t a_row = whole->lda * (int64_t)blasd_dtype_size(whole->dtype);
+    int64_t c_row = whole->ldc * (int64_t)blasd_dtype_size(whole->out);
+    int code = 0;
+    for (int64_t at = 0; code == 0 && at < whole->m; at += m) {
+        struct blasd_gpu_gemm panel = *whole;
+        m = whole->m - at < rows + rows / 2 ? whole->m - at : rows;
+        panel.m = m;
+        panel.a = (const char *)whole->a + at * a_row;
+        panel.c = (char *)whole->c + at * c_row;
+        code = job->calls->gemm(job->stream, &panel, err);
+    }
+    return code;
+}
+
+/* A call for each job, or for each panel of its rows; for each product where the items of a stack
+ * lie unevenly. */
 static int run_library(struct blasd_cuda_job *job, const struct product_plan *plan,
                        struct blasd_err *err) {
     int64_t a_bytes = plan->gemm.m * plan->gemm.k * (int64_t)blasd_dtype_size(plan->dtype);
@@ -115,7 +134,8 @@ static int run_library(struct blasd_cuda_job *job, const struct product_plan *pl
             gemm.a = a + walk_to(plan->walk, plan->walk.a, i) * a_bytes;
             gemm.b = b + walk_to(plan->walk, plan->walk.b, i) * b_bytes;
             gemm.c = c + i * c_bytes;
-            code = job->calls->gemm(job->stream, &gemm, err);
+            code = has_panels(plan) ? run_panels(job, &gemm, err)
+                                    : job->calls->gemm(job->stream, &gemm, err);
         }
     }
     return code;
@@ -261,16 +281,31 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
     blasd_key_add_int(ret, job->params[BLASD_MATMUL_PRECISION].choice);
 }
 
-/* A stack of products whose factors are stacks too. */
-static int64_t stack_of(const struct blasd_task *task, unsigned *shared) {
+/* The rows of one large product, whose b goes up once. What is resident on the device is computed
+ * where it is, in the same panels. */
+static void rows_of(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                    struct blasd_cuda_stack *ret) {
+    const struct blasd_value *params = task->job->params;
+    if (task->device_only != 0 || task->residents != nullptr || too_large(task, facts)) return;
+    if (blasd_tensor_bytes(&task->inputs[BLASD_MATMUL_B]) > facts->memory_bytes / 16) return;
+    if (params[BLASD_MATMUL_TRANSPOSE_A].b ||
+        params[BLASD_MATMUL_PRECISION].choice == BLASD_MATMUL_FP64_EMULATED)
+        return;
+    ret->problems = task->outputs[0].shape[0];
+    ret->grain = panel_rows(task->outputs[0].shape[1]);
+    ret->shared = 1u << BLASD_MATMUL_B;
+}
+
+/* A stack of products whose factors are stacks too, or one. */
+static void stack_of(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                     struct blasd_cuda_stack *ret) {
     const struct blasd_tensor *out = &task->outputs[0];
-    int64_t products = 1;
-    *shared = 0;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++)
-        if (task->inputs[i].data != NULL && task->inputs[i].rank != out->rank) return 0;
-    if (out->rank < 3) return 0;
-    for (int d = 0; d < out->rank - 2; d++) products *= out->shape[d];
-    return products;
+        if (task->inputs[i].data != NULL && task->inputs[i].rank != out->rank) return;
+    if (out->rank == 2) rows_of(task, facts, ret);
+    if (out->rank < 3) return;
+    ret->problems = 1;
+    for (int d = 0; d < out->rank - 2; d++) ret->problems *= out->shape[d];
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {

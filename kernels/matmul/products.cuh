@@ -5,6 +5,10 @@
 
 #include "kernels/matmul/slices.cuh"
 
+extern "C" {
+#include "kernels/cuda/tuning.h"
+}
+
 /* Products beyond this many operations fill the device by themselves: they join no mixed batch. */
 #define MIXED_FLOPS 2e8
 
@@ -34,6 +38,19 @@ struct product_plan : stack {
 /* A job that takes more than half of the device comes in tiles. */
 static inline bool too_large(const struct blasd_task *task, const struct blasd_gpu_facts *facts) {
     return task->plan->device_bytes > facts->memory_bytes / 2;
+}
+
+/* Rows of a product with n columns that go to the library in one call: enough to fill the device,
+ * and more than SMALL_SIDE by far. Between them a large product comes in pieces, which therefore
+ * have the bits of the whole. */
+static inline int64_t panel_rows(int64_t n) {
+    int64_t rows = (blasd_cuda_tuning.panel_elements / (n > 0 ? n : 1) + 127) / 128 * 128;
+    return rows > blasd_cuda_tuning.panel_rows ? rows : blasd_cuda_tuning.panel_rows;
+}
+
+/* The calls of emulated float64 choose their bits by the elements of all rows. */
+static inline bool has_panels(const struct product_plan *plan) {
+    return plan->items == 1 && !plan->trans_a && plan->gemm.rounding != BLASD_GPU_FIXED;
 }
 
 /* The products of a job as the device code wants them. */

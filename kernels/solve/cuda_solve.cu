@@ -224,6 +224,15 @@ static dim3 grid_of(int64_t blocks) {
 
 /* ---- a block a system: a launch that jobs of any shape share ---- */
 
+/* Of the block that has a system. */
+static int threads_of(const struct blasd_solve *s, bool single) {
+    return single && s->n <= 64 ? 64 : s->n <= 128 ? 128 : SOLVE_BLOCK_MOST;
+}
+/* As many blocks as run at a time. */
+static int64_t blocks_at_once(const struct blasd_gpu_facts *facts, int threads) {
+    return (int64_t)facts->units * (512 / threads);
+}
+
 /* With factors in global memory there are as many blocks as run at a time, each with room of its
  * own, which stays in the second cache. */
 template <class T>
@@ -235,7 +244,7 @@ static int share_blocks(struct blasd_cuda_job *job, const struct solve_plan *pla
     if (panels) {
         int64_t each = solve_factors_count(batch.shape.n) * (int64_t)sizeof(T);
         int code;
-        blocks = at_most(blocks, (int64_t)job->facts->units * (512 / plan->threads));
+        blocks = at_most(blocks, blocks_at_once(job->facts, plan->threads));
         code = blasd_cuda_take(job, (size_t)(blocks * each), &batch.factors, err);
         if (code != 0) return code;
     }
@@ -255,9 +264,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     fill_batch(job, plan);
     plan->way = choose_way(plan, job->facts);
     if (plan->way == WAY_NOTHING) return 0;
-    plan->threads = plan->single && plan->solve.n <= 64 ? 64
-                    : plan->solve.n <= 128              ? 128
-                                                        : SOLVE_BLOCK_MOST;
+    plan->threads = threads_of(&plan->solve, plan->single);
     code = blasd_cuda_return(job, (size_t)plan->batch.total * sizeof(int), &host,
                              (void **)&plan->batch.flags, err);
     plan->flags = (int *)host;
@@ -441,15 +448,18 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
     blasd_key_add_int(ret, dtype);
 }
 
-/* A stack of systems with matrices and columns of their own. Of larger ones the library's way
- * depends on how many there are. */
-static int64_t stack_of(const struct blasd_task *task, unsigned *shared) {
+/* A stack of systems with matrices and columns of their own; pieces have enough of them to keep
+ * all multiprocessors busy. Of larger systems the library's way depends on how many there are. */
+static void stack_of(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                     struct blasd_cuda_stack *ret) {
     struct blasd_solve s;
     struct blasd_err ignored;
-    *shared = 0;
-    if (blasd_solve_read(task->job, &s, &ignored) != 0 || s.n > BATCHED_ALWAYS) return 0;
-    if (s.a_rank != s.batch_rank || s.b_rank != s.batch_rank || s.batch_rank == 0) return 0;
-    return s.batch_count;
+    bool single = task->plan->input_dtype[BLASD_SOLVE_A] == BLASD_float32;
+    if (blasd_solve_read(task->job, &s, &ignored) != 0 || s.n > BATCHED_ALWAYS) return;
+    if (s.a_rank != s.batch_rank || s.b_rank != s.batch_rank || s.batch_rank == 0) return;
+    ret->problems = s.batch_count;
+    ret->grain = blocks_at_once(facts, threads_of(&s, single)) * s.batch[0] / s.batch_count;
+    if (ret->grain < 1) ret->grain = 1;
 }
 
 static void join(struct blasd_task *task, const int *flags) {

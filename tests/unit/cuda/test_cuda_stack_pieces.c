@@ -1,4 +1,4 @@
-/* A large stack that comes in pieces: two of them on their way at a time, the result
+/* A large stack or product that comes in pieces: two of them on their way at a time, the result
  * what it is in one piece, whatever else is in the batch. */
 extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
@@ -303,6 +303,63 @@ static void decompositions_in_pieces(void **state) {
             check_in_pieces(matrices(ops[i], length));
 }
 
+#define PANEL 300
+#define WIDTH 40
+#define DEPTH 30
+
+/* A product of one matrix by another, and perhaps another to be added. */
+static struct trial *product(enum blasd_dtype dtype, int64_t rows, bool trans_b, bool add) {
+    struct trial *t = trial_new("matmul");
+    int64_t shape_b[2] = {trans_b ? WIDTH : DEPTH, trans_b ? DEPTH : WIDTH};
+    void *a = trial_input(t, "a", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){rows, DEPTH});
+    void *b = trial_input(t, "b", dtype, BLASD_ROW_MAJOR, 2, shape_b);
+    fill(a, dtype, rows * DEPTH);
+    fill(b, dtype, DEPTH * WIDTH);
+    if (add)
+        fill(trial_input(t, "c", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){rows, WIDTH}), dtype,
+             rows * WIDTH);
+    trial_set_bool(t, "transpose_b", trans_b);
+    return t;
+}
+
+static void rows_in_pieces(void **state) {
+    static const enum blasd_dtype dtypes[] = {BLASD_float64, BLASD_float32, BLASD_complex128};
+    const struct blasd_cuda_tuning tuning = blasd_cuda_tuning;
+    (void)state;
+    blasd_cuda_tuning.panel_elements = 1;
+    blasd_cuda_tuning.panel_rows = PANEL;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (int64_t rows = 4 * PANEL; rows < 6 * PANEL; rows += 149)
+            check_in_pieces(product(dtypes[d], rows, d % 2 == 1, rows % 2 == 1));
+    blasd_cuda_tuning = tuning;
+}
+
+/* What all pieces share goes up once. */
+static void the_right_factor_goes_up_once(void **state) {
+    const struct blasd_cuda_tuning tuning = blasd_cuda_tuning;
+    struct trial *t = product(BLASD_float64, 5 * PANEL, false, false);
+    struct blasd_device *device;
+    size_t cache_least = blasd_cuda_sizes.cache_least;
+    (void)state;
+    blasd_cuda_tuning.panel_elements = 1;
+    blasd_cuda_tuning.panel_rows = PANEL;
+    blasd_cuda_sizes.cache_least = 1024;
+    assert_int_equal(trial_plan(t), BLASD_OK);
+    for (int in_pieces = 0; in_pieces < 2; in_pieces++) {
+        device = open_device(in_pieces ? 4096 : WHOLE);
+        trial_bind(t);
+        assert_int_equal(run(device, t), 0);
+        assert_int_equal(t->task.upload_bytes, (5 * PANEL + WIDTH) * DEPTH * 8);
+        /* and is nobody's when the batch has ended */
+        for (int i = 0; i < device->cache.count; i++)
+            assert_int_equal(device->cache.copies[i].key.len, 0);
+        close_device(device);
+    }
+    blasd_cuda_sizes.cache_least = cache_least;
+    blasd_cuda_tuning = tuning;
+    trial_free(t);
+}
+
 static void distances_in_pieces(void **state) {
     (void)state;
     check_in_pieces(distances(20, "euclidean", "full"));
@@ -321,6 +378,8 @@ int main(void) {
         cmocka_unit_test(systems_in_pieces),
         cmocka_unit_test(distances_in_pieces),
         cmocka_unit_test(decompositions_in_pieces),
+        cmocka_unit_test(rows_in_pieces),
+        cmocka_unit_test(the_right_factor_goes_up_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
