@@ -25,6 +25,24 @@ static uint64_t align_up(uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
+/* Inputs that stay, of a task alone, are read where they do. */
+static void borrow_inputs(struct blasd_cuda_slot *slot) {
+    const struct blasd_task *task = slot->job.tasks;
+    for (int i = 0; slot->job.count == 1 && i < BLASD_MAX_INPUTS; i++)
+        if (slot->inputs[i] != NULL && task->inputs[i].data != NULL && task->names[i] != NULL &&
+            (task->unmade >> i & 1) == 0)
+            slot->lent[i] =
+                blasd_cuda_cache_lend(slot->device, task->names[i],
+                                      blasd_tensor_bytes(&task->inputs[i]), &slot->fresh[i]);
+}
+
+static void return_inputs(struct blasd_cuda_slot *slot) {
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        if (slot->lent[i] != NULL) blasd_cuda_cache_return(slot->device, slot->lent[i]);
+        slot->lent[i] = NULL;
+    }
+}
+
 struct place {
     char **table;        /* [count][columns] of addresses */
     int columns, column; /* which one this is */
@@ -38,6 +56,11 @@ static const struct blasd_tensor *output_of(const struct blasd_task *task, int o
     return task->outputs[o].rank >= 0 ? &task->outputs[o] : NULL;
 }
 
+/* Where a lent input lies; NULL: the tensor gets a place of its own. */
+static char *lent_at(const struct blasd_cuda_slot *slot, const struct place *place) {
+    return place->tensor == input_of ? slot->lent[place->column] : NULL;
+}
+
 /* Gives the column's tensors their offsets, from 1 on, so that 0 means none. */
 static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *place, uint64_t at) {
     struct blasd_cuda_job *job = &slot->job;
@@ -48,6 +71,7 @@ static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *p
             *entry = NULL;
             continue;
         }
+        if (lent_at(slot, place) != NULL) continue;
         *entry = (char *)(uintptr_t)(at + 1);
         at += align_up(blasd_tensor_bytes(tensor));
     }
@@ -74,15 +98,21 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         const struct blasd_tensor *tensor = place->tensor(&slot->job.tasks[t], place->column);
         int code;
         if (*entry == NULL) continue;
-        *entry = base + ((uintptr_t)*entry - 1);
-        if (place->tensor == input_of &&
-            comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
-            continue;
+        if (lent_at(slot, place) != NULL) {
+            *entry = lent_at(slot, place);
+            if (!slot->fresh[place->column]) continue;
+        } else {
+            *entry = base + ((uintptr_t)*entry - 1);
+            if (place->tensor == input_of &&
+                comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
+                continue;
+        }
         if (place->tensor == output_of && blasd_cuda_make_resident(slot, t, place->column, *entry))
             continue;
         code =
             blasd_cuda_list_add(slot, list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;
+        if (lent_at(slot, place) != NULL) list->pieces[list->count - 1].apart = true;
     }
     return 0;
 }
@@ -127,6 +157,8 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     uint64_t in_bytes = 0, out_bytes = 0;
     void *in_base = NULL, *out_base = NULL;
     int code;
+    use_copies(slot);
+    borrow_inputs(slot);
     for (out.column = 0; out.column < out.columns; out.column++)
         out_bytes = place_column(slot, &out, out_bytes);
     for (in.column = 0; in.column < in.columns; in.column++)
@@ -135,7 +167,6 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     code = blasd_cuda_arena_take(slot->device, &slot->arena, out_bytes, 256, &out_base, err);
     if (code == 0)
         code = blasd_cuda_arena_take(slot->device, &slot->arena, in_bytes, 256, &in_base, err);
-    use_copies(slot);
     for (out.column = 0; code == 0 && out.column < out.columns; out.column++)
         code = settle_column(slot, &out, out_base, &slot->down, err);
     for (in.column = 0; code == 0 && in.column < in.columns; in.column++)
@@ -157,6 +188,7 @@ int blasd_cuda_slot_open(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 }
 
 static void slot_clear(struct blasd_cuda_slot *slot) {
+    return_inputs(slot);
     blasd_cuda_unpin(slot);
     blasd_cuda_arena_reset(slot->device, &slot->arena);
     blasd_cuda_scrap_release(&slot->scraps);
@@ -262,7 +294,18 @@ static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
     if (code == 0) code = blasd_cuda_residents_fill(slot, err);
     if (code == 0) code = blasd_cuda_download(slot, false, err);
+    /* before the next part puts its own on the stream: who waits for this one waits for no other */
+    if (code == 0) code = calls->event_record(slot->down_to, slot->device->down, err);
     return code;
+}
+
+/* What there was no chunk for is sent as chunks come free. */
+static int part_wait(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = slot->device->calls;
+    bool left = slot->sent.piece < slot->down.count;
+    int code = left ? blasd_cuda_download(slot, true, err) : 0;
+    if (code == 0 && left) code = calls->event_record(slot->down_to, slot->device->down, err);
+    return code == 0 ? calls->event_wait(slot->down_to, err) : code;
 }
 
 static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *op,
@@ -354,12 +397,9 @@ static int part_finish(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 
 static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
-    const struct blasd_gpu_library *calls = device->calls;
-    int64_t came_ns = 0, upload_us, download_us;
+    int64_t came_ns, upload_us, download_us;
     double compute_us;
-    int code = blasd_cuda_download(slot, true, err);
-    if (code == 0) code = calls->event_record(slot->down_to, device->down, err);
-    if (code == 0) code = calls->event_wait(slot->down_to, err);
+    int code = part_wait(slot, err);
     came_ns = blasd_clock_ns();
     if (code == 0) code = blasd_cuda_store(slot, err);
     if (code == 0) blasd_cuda_residents_tell(slot);

@@ -6,6 +6,9 @@
  * in order whatever is dropped in between, and kernels may write to their inputs as ever. A copy
  * only saves a transfer: whoever maps a job's inputs has made sure that they still are there.
  *
+ * To a task that has a part for itself the copy is lent: it is read where it lies, neither goes nor
+ * changes until the part has ended.
+ *
  * A resident output may be here alone. It has a home, its place on the host, to which it is
  * written before it is dropped. It is filled, and written home, on the download stream, and what it
  * is given the memory of was read on the upload stream before the part that makes it computed. Read
@@ -63,7 +66,8 @@ static int write_home(struct blasd_device *device, struct blasd_cuda_copy *copy,
 static struct blasd_cuda_copy *oldest(struct blasd_cuda_cache *cache) {
     struct blasd_cuda_copy *found = NULL;
     for (int i = 0; i < cache->count; i++)
-        if (!cache->copies[i].in_use && (found == NULL || cache->copies[i].used < found->used))
+        if (!cache->copies[i].in_use && cache->copies[i].lent == 0 &&
+            (found == NULL || cache->copies[i].used < found->used))
             found = &cache->copies[i];
     return found;
 }
@@ -74,7 +78,8 @@ static bool suits(const struct blasd_cuda_copy *copy, size_t bytes) {
 
 static struct blasd_cuda_copy *nobodys(struct blasd_cuda_cache *cache, size_t bytes) {
     for (int i = 0; i < cache->count; i++)
-        if (is_nobodys(&cache->copies[i]) && suits(&cache->copies[i], bytes))
+        if (is_nobodys(&cache->copies[i]) && cache->copies[i].lent == 0 &&
+            suits(&cache->copies[i], bytes))
             return &cache->copies[i];
     return NULL;
 }
@@ -144,6 +149,23 @@ bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *
     return false;
 }
 
+char *blasd_cuda_cache_lend(struct blasd_device *device, const struct blasd_key *key, size_t bytes,
+                            bool *fresh) {
+    struct blasd_cuda_copy *copy;
+    *fresh = !blasd_cuda_cache_hold(device, key, NULL, bytes);
+    copy = find(&device->cache, key);
+    if (copy == NULL) return NULL;
+    if (*fresh) copy->from = copy->memory; /* a part that fails has not filled it */
+    copy->lent++;
+    return copy->memory;
+}
+
+void blasd_cuda_cache_return(struct blasd_device *device, const char *memory) {
+    struct blasd_cuda_cache *cache = &device->cache;
+    for (int i = 0; i < cache->count; i++)
+        if (cache->copies[i].memory == memory) cache->copies[i].lent--;
+}
+
 int blasd_cuda_cache_copy(struct blasd_device *device, const struct blasd_key *key, void *place,
                           size_t bytes, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = device->calls;
@@ -151,8 +173,9 @@ int blasd_cuda_cache_copy(struct blasd_device *device, const struct blasd_key *k
     const void *from = copy != NULL ? copy->from : NULL;
     int code = 0;
     if (copy == NULL) return 0;
-    if (from != NULL) code = calls->copy_within(device->up, copy->memory, from, bytes, err);
-    if (code == 0 && from != place)
+    if (from != NULL && from != copy->memory)
+        code = calls->copy_within(device->up, copy->memory, from, bytes, err);
+    if (code == 0 && from != place && place != copy->memory)
         code = calls->copy_within(device->up, place, copy->memory, bytes, err);
     if (code == 0) copy->from = NULL;
     return code;

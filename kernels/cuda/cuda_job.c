@@ -83,7 +83,7 @@ static int fetch_list(struct blasd_cuda_job *job, const struct blasd_cuda_list *
 int blasd_cuda_fetch(struct blasd_cuda_job *job, void *device, const void *host, size_t bytes,
                      struct blasd_err *err) {
     struct blasd_cuda_piece piece = {device, (char *)(uintptr_t)host, bytes,
-                                     blasd_cuda_pin(job->slot, host, bytes)};
+                                     blasd_cuda_pin(job->slot, host, bytes), false};
     struct blasd_cuda_list list = {.pieces = &piece, .count = bytes > 0, .room = 1};
     return fetch_list(job, &list, err);
 }

@@ -24,6 +24,7 @@ struct blasd_cuda_piece {
     char *device, *host;
     size_t bytes;
     bool pinned; /* the host's side is: it needs no chunk */
+    bool apart;  /* the device's side is memory of its own, beyond which no copy may run */
 };
 
 /* Pieces in the order in which they travel. */
@@ -140,6 +141,7 @@ struct blasd_cuda_copy {
     char *home;           /* of what is here alone: its place on the host; NULL: the host has it */
     size_t bytes;         /* of that */
     bool in_use;          /* by the part that is being put on its streams */
+    int lent;             /* to so many parts, which read it where it lies: it stays */
     uint64_t used;        /* the turn in which it was used last */
 };
 struct blasd_cuda_cache {
@@ -154,6 +156,11 @@ void blasd_cuda_cache_use(struct blasd_device *device, const struct blasd_key *k
  * copy to make it from; false: it is to be uploaded, and may become one. */
 bool blasd_cuda_cache_hold(struct blasd_device *device, const struct blasd_key *key,
                            const void *place, size_t bytes);
+/* For an input that is only read: where the copy of that name lies, which stays there until it is
+ * returned; NULL: there is none, nor room for one. *fresh: it is to be uploaded there. */
+char *blasd_cuda_cache_lend(struct blasd_device *device, const struct blasd_key *key, size_t bytes,
+                            bool *fresh);
+void blasd_cuda_cache_return(struct blasd_device *device, const char *memory);
 /* After the uploads, for the same inputs in the same order: puts the copy, either way, on the
  * upload stream. */
 int blasd_cuda_cache_copy(struct blasd_device *device, const struct blasd_key *key, void *place,
@@ -268,8 +275,10 @@ struct blasd_cuda_slot {
     struct blasd_cuda_ring ring;           /* of downloads */
     struct blasd_cuda_resident *residents; /* in scraps */
     int resident_count;
-    uint64_t fetched;         /* bytes that compute had uploaded by itself */
-    char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
+    uint64_t fetched;             /* bytes that compute had uploaded by itself */
+    char **inputs, **outputs;     /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
+    char *lent[BLASD_MAX_INPUTS]; /* of a task alone: inputs that are read from a copy that stays */
+    bool fresh[BLASD_MAX_INPUTS]; /* which is uploaded first */
     int output_count;
     int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
 };

@@ -30,7 +30,7 @@ int blasd_cuda_list_add(struct blasd_cuda_slot *slot, struct blasd_cuda_list *li
     }
     list->pieces[list->count++] =
         (struct blasd_cuda_piece){(char *)(uintptr_t)device, (char *)(uintptr_t)host, bytes,
-                                  blasd_cuda_pin(slot, host, bytes)};
+                                  blasd_cuda_pin(slot, host, bytes), false};
     return 0;
 }
 
@@ -59,7 +59,7 @@ static bool walk_next(struct walk *walk, struct step *step) {
     step->part.device = piece->device + walk->at.offset;
     step->part.host = piece->host + walk->at.offset;
     gap = (size_t)((uintptr_t)step->part.device - (uintptr_t)walk->run_ends);
-    step->joins = walk->run_ends != NULL && gap <= MOST_GAP;
+    step->joins = walk->run_ends != NULL && gap <= MOST_GAP && !piece->apart;
     if (!step->joins) gap = (64 - walk->used % 64) % 64;
     if (walk->used + gap >= walk->chunk_bytes) return false;
     step->offset = walk->used + gap;
@@ -67,7 +67,7 @@ static bool walk_next(struct walk *walk, struct step *step) {
     most = piece->bytes - walk->at.offset;
     step->part.bytes = most < room ? most : room;
     walk->used = step->offset + step->part.bytes;
-    walk->run_ends = step->part.device + step->part.bytes;
+    walk->run_ends = piece->apart ? NULL : step->part.device + step->part.bytes;
     walk->at.offset += step->part.bytes;
     if (walk->at.offset == piece->bytes)
         walk->at = (struct blasd_cuda_cursor){walk->at.piece + 1, 0};

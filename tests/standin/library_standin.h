@@ -37,6 +37,7 @@ struct blasd_standin {
     uint64_t registered_bytes, bytes_staged;                     /* held; copied by host_alloc's */
     long streams, events;                                        /* that are open */
     long device_allocs, gemms, launches, copies_up, copies_down; /* ever */
+    long copies_within;                                          /* the device, ever */
     uint64_t bytes_up, bytes_down;                               /* copied, ever */
     uint64_t device_bytes;                                       /* held */
     bool broken;                                                 /* an error that sticks has come */

@@ -105,6 +105,90 @@ static void what_is_named_goes_up_once(void **state) {
     close_device(device);
 }
 
+/* Of a task alone what stays is read where it is, and goes up to there. */
+static void what_stays_is_not_copied(void **state) {
+    struct blasd_device *device = open_device(1, 0);
+    struct blasd_key key = name_of("t8", 0);
+    const struct blasd_key *name = &key;
+    struct trial *t = product(8);
+    double *right = alone(device, t);
+    long before = blasd_standin.copies_within;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        run(device, &t, &name, 1);
+        assert_memory_equal(output(t), right, BYTES);
+    }
+    assert_int_equal(blasd_standin.copies_within, before);
+    assert_int_equal(device->cache.count, 1);
+    assert_int_equal(device->cache.copies[0].lent, 0);
+    free(right);
+    trial_free(t);
+    close_device(device);
+}
+
+/* Inputs that fill their pages: memory of their own begins where another's ends. */
+static void no_copy_runs_on_into_others_memory(void **state) {
+    enum { FULL = 64 };
+    struct blasd_device *device = open_device(1, 0);
+    struct trial *t = trial_new("matmul");
+    const int64_t shape[2] = {FULL, FULL};
+    struct blasd_key keys[2] = {name_of("tB", 0), name_of("tC", 0)};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        double *x = trial_input(t, i == 0 ? "a" : "b", BLASD_float64, BLASD_ROW_MAJOR, 2, shape);
+        for (int e = 0; e < FULL * FULL; e++) x[e] = trial_uniform();
+    }
+    for (int named = 0; named < 4; named++) {
+        struct blasd_err err = {0};
+        assert_int_equal(trial_plan(t), BLASD_OK);
+        trial_bind(t);
+        for (int i = 0; i < 2; i++) t->task.names[i] = (named >> i & 1) != 0 ? &keys[i] : NULL;
+        assert_int_equal(blasd_backend_kernel(&blasd_backend, t->job.op)
+                             ->run(device, &t->task, 1, &trial_watch.base, &err),
+                         0);
+        assert_int_equal(t->task.err.code, BLASD_OK);
+        blasd_backend.resident_forget(device, NULL);
+        blasd_cuda_cache_clear(device);
+    }
+    trial_free(t);
+    close_device(device);
+}
+
+/* There is room for one copy only, and what a batch on its way reads stays for as long. */
+static void what_is_read_stays(void **state) {
+    const uint64_t seed = blasd_standin.seed;
+    (void)state;
+    for (uint64_t s = 0; s < 32; s++) {
+        struct blasd_device *device = open_device(1, BYTES + BYTES / 2);
+        struct trial *t[2] = {product(20), product(21)};
+        double *right[2] = {alone(device, t[0]), alone(device, t[1])};
+        struct blasd_key keys[2] = {name_of("t9", 0), name_of("tA", 0)};
+        const struct blasd_kernel *kernel = blasd_backend_kernel(&blasd_backend, t[0]->job.op);
+        blasd_standin.seed = s;
+        for (int round = 0; round < 3; round++) {
+            struct blasd_async_batch *batch[2];
+            struct blasd_err err = {0};
+            for (int i = 0; i < 2; i++) {
+                trial_bind(t[i]);
+                t[i]->task.names[0] = &keys[i];
+                assert_int_equal(
+                    kernel->begin(device, &t[i]->task, 1, &trial_watch.base, &batch[i], &err), 0);
+            }
+            assert_int_equal(device->cache.count, 1);
+            for (int i = 0; i < 2; i++) {
+                assert_int_equal(kernel->end(batch[i], &err), 0);
+                assert_memory_equal(output(t[i]), right[i], BYTES);
+            }
+        }
+        for (int i = 0; i < 2; i++) {
+            free(right[i]);
+            trial_free(t[i]);
+        }
+        close_device(device);
+    }
+    blasd_standin.seed = seed;
+}
+
 static void of_one_batch_one_goes_up(void **state) {
     struct blasd_device *device = open_device(1, 0);
     struct blasd_key key = name_of("t2", 64);
@@ -214,30 +298,64 @@ static void the_one_not_used_for_longest_goes(void **state) {
     close_device(device);
 }
 
-/* A system is factorised where it lies: the copy is not. */
-static void a_kernel_may_write_to_its_inputs(void **state) {
-    static const int sizes[] = {12, 60, 150, 300};
+/* A job of each operation, whose first input has a name. */
+static struct trial *job_of(const char *op, int n, const char *param, const char *choice) {
+    struct trial *t = trial_new(op);
+    bool rows = strcmp(op, "distance") == 0 || strcmp(op, "regression") == 0;
+    int m = rows || strcmp(op, "lstsq") == 0 ? 4 * n : n;
+    double *a =
+        trial_input(t, rows ? "x" : "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){m, n});
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) a[i * n + j] = trial_uniform() + (i == j ? 2 * n : 0);
+    for (int i = 0; m == n && i < n; i++)
+        for (int j = 0; j < i; j++) a[i * n + j] = a[j * n + i];
+    if (strcmp(op, "regression") == 0 || strcmp(op, "lstsq") == 0 || strcmp(op, "solve") == 0) {
+        double *b =
+            trial_input(t, rows ? "y" : "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){m});
+        for (int i = 0; i < m; i++) b[i] = trial_uniform();
+    }
+    if (param != NULL) trial_set_choice(t, param, choice);
+    assert_int_equal(trial_plan(t), BLASD_OK);
+    return t;
+}
+
+/* What one job reads where it stays, the next one reads, too. */
+static void no_operation_writes_to_its_inputs(void **state) {
+    static const struct {
+        const char *op;
+        int n;
+        const char *param, *choice;
+    } jobs[] = {{"solve", 12, NULL, NULL},
+                {"solve", 60, "assume_a", "positive_definite"},
+                {"solve", 150, "assume_a", "symmetric"},
+                {"solve", 300, NULL, NULL},
+                {"solve", 1030, NULL, NULL},
+                {"cholesky", 40, NULL, NULL},
+                {"eigh", 40, NULL, NULL},
+                {"qr", 40, NULL, NULL},
+                {"svd", 40, NULL, NULL},
+                {"lstsq", 30, NULL, NULL},
+                {"distance", 12, "metric", "seuclidean"},
+                {"distance", 100, "metric", "euclidean"},
+                {"distance", 100, "metric", "cosine"},
+                {"regression", 12, "method", "ols"},
+                {"regression", 12, "method", "lasso"},
+                {"regression", 12, "method", "gd"}};
     struct blasd_device *device = open_device(1, 0);
     (void)state;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        int n = sizes[s];
-        struct blasd_key key = name_of("t4", n);
+    for (size_t s = 0; s < sizeof jobs / sizeof *jobs; s++) {
+        struct trial *t = job_of(jobs[s].op, jobs[s].n, jobs[s].param, jobs[s].choice);
+        struct blasd_key key = name_of("t4", (int64_t)s);
         const struct blasd_key *name = &key;
-        struct trial *t = trial_new("solve");
-        size_t bytes = (size_t)n * sizeof(double);
-        double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
-        double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){n});
-        double *right;
-        for (int i = 0; i < n * n; i++) a[i] = trial_uniform() + (i % (n + 1) == 0 ? n : 0);
-        for (int i = 0; i < n; i++) b[i] = i;
-        assert_int_equal(trial_plan(t), BLASD_OK);
-        right = malloc(bytes);
+        size_t bytes;
+        void *right;
         run(device, &t, &name, 1);
+        bytes = blasd_tensor_bytes(&t->task.outputs[0]);
+        right = trial_alloc(bytes);
         memcpy(right, output(t), bytes);
-        for (int i = 0; i < 3; i++) {
-            run(device, &t, &name, 1);
-            assert_memory_equal(output(t), right, bytes);
-        }
+        memset(t->given[0], 0xff, blasd_tensor_bytes(&t->task.inputs[0]));
+        run(device, &t, &name, 1);
+        assert_memory_equal(output(t), right, bytes);
         free(right);
         trial_free(t);
     }
@@ -318,11 +436,14 @@ static void the_ids_are_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_named_goes_up_once),
+        cmocka_unit_test(what_stays_is_not_copied),
+        cmocka_unit_test(what_is_read_stays),
+        cmocka_unit_test(no_copy_runs_on_into_others_memory),
         cmocka_unit_test(of_one_batch_one_goes_up),
         cmocka_unit_test(what_is_small_goes_up_with_others),
         cmocka_unit_test(nobody_gets_anothers),
         cmocka_unit_test(the_one_not_used_for_longest_goes),
-        cmocka_unit_test(a_kernel_may_write_to_its_inputs),
+        cmocka_unit_test(no_operation_writes_to_its_inputs),
         cmocka_unit_test(jobs_come_before_copies),
         cmocka_unit_test(the_ids_are_told),
     };

@@ -489,6 +489,43 @@ static void what_comes_in_pieces_is_copied_where_it_lies(void **state) {
     blasd_standin.seed = seed;
 }
 
+/* Of two batches on their way the first one's end does not wait for the second: under some order of
+ * streams nothing of that has come yet. */
+static void the_first_waits_for_no_other(void **state) {
+    const uint64_t seed = blasd_standin.seed;
+    int early = 0;
+    (void)state;
+    for (uint64_t s = 1; s <= 32; s++) {
+        struct blasd_device *device = open_device(0, 1);
+        struct file file = files_open();
+        struct trial *t[2] = {product(2 * s), product(2 * s + 1)};
+        double *right[2] = {right_of(device, t[0]), right_of(device, t[1])}, untouched[N * N];
+        struct blasd_async_batch *batch[2];
+        struct blasd_err err = {0};
+        blasd_standin.seed = s;
+        files_come(device, &file);
+        memset(untouched, 0xff, sizeof untouched);
+        for (int i = 0; i < 2; i++) {
+            put(t[i], &file, i);
+            assert_int_equal(
+                kernel()->begin(device, &t[i]->task, 1, &trial_watch.base, &batch[i], &err), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(kernel()->end(batch[i], &err), 0);
+            assert_memory_equal(t[i]->task.outputs[0].data, right[i], BYTES);
+            early += i == 0 && memcmp(t[1]->task.outputs[0].data, untouched, BYTES) == 0;
+        }
+        close_device(device);
+        files_close(&file);
+        for (int i = 0; i < 2; i++) {
+            free(right[i]);
+            trial_free(t[i]);
+        }
+    }
+    assert_true(early > 4);
+    blasd_standin.seed = seed;
+}
+
 /* ---- a thread that unmaps what nobody uses ---- */
 
 static void *come_and_go(void *arg) {
@@ -579,6 +616,7 @@ int main(void) {
         cmocka_unit_test(who_is_refused_asks_no_more),
         cmocka_unit_test(faults_at_each_call),
         cmocka_unit_test(what_comes_in_pieces_is_copied_where_it_lies),
+        cmocka_unit_test(the_first_waits_for_no_other),
         cmocka_unit_test(memory_comes_and_goes_meanwhile),
         cmocka_unit_test(the_standin_is_as_strict_as_the_driver),
     };
