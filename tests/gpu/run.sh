@@ -100,6 +100,7 @@ part_answers() {
         numerics_regression regression_edges solve_edges decompositions; do
         beside $name tests/gpu/answers.sh "$carry" tests/integration/test_$name.py
     done
+    beside card tests/gpu/answers.sh "$carry" tests/gpu/test_card.py
 }
 part_launches() {
     local n

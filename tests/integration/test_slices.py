@@ -66,7 +66,8 @@ def test_jobs_that_wait_outlive_the_front_end_and_the_worker(make_service):
 
 
 def test_segments_are_used_again_and_given_back(make_service):
-    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
+    # each loop of the front end fills segments of its own
+    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1", "--loops", "1")
     folder = blob_folder(service)
     a = np.arange(90.0 * 90).reshape(90, 90) % 17
     want = a @ np.eye(90)
