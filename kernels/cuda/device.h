@@ -208,18 +208,6 @@ void blasd_cuda_energy_end(struct blasd_async_batch *batch);
 int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
                     const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
 
-/* ---- look_gpu.cu ---- */
-
-/* Puts on the stream a look at the elements of `tensor`, which lie at `at`; numbers of floating or
- * complex dtypes alone. `words`, on the device, BLASD_CUDA_SEEN of them, are for blasd_cuda_seen.
- */
-#define BLASD_CUDA_SEEN 7
-int blasd_cuda_look(struct blasd_gpu_stream *stream, const struct blasd_gpu_library *calls,
-                    const struct blasd_tensor *tensor, const void *at, uint64_t *words,
-                    struct blasd_err *err);
-/* What they say, on the host. */
-struct blasd_seen blasd_cuda_seen(const uint64_t *words);
-
 /* ---- residents.c ---- */
 
 /* A resident output of a part. */

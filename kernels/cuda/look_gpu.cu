@@ -41,9 +41,30 @@ static __device__ word bits_of(double x) {
     return (word)__double_as_longlong(x);
 }
 
-/* Each thread goes through the parts of elements in steps, and adds what it found: of positions the
- * first, of magnitudes, whose bits are in the order of the numbers, the least and, turned round,
- * the most. All words begin as the largest there is. */
+/* What the least of a block's threads found joins the words. */
+static __device__ void join(const word *found, word *words) {
+    BLASD_STATIC_SHARED(word, least, [BLASD_CUDA_SEEN][THREADS / BLASD_WARP]);
+    int warp = (int)threadIdx.x / BLASD_WARP;
+    for (int w = 0; w < BLASD_CUDA_SEEN; w++) {
+        word mine = found[w];
+        for (int by = BLASD_WARP / 2; by > 0; by /= 2) {
+            word other = __shfl_xor_sync(BLASD_WARP_ALL, mine, by);
+            mine = other < mine ? other : mine;
+        }
+        if (threadIdx.x % BLASD_WARP == 0) least[w][warp] = mine;
+    }
+    __syncthreads();
+    if (threadIdx.x < BLASD_CUDA_SEEN) {
+        word all = ~(word)0;
+        for (int i = 0; i < THREADS / BLASD_WARP; i++)
+            all = least[threadIdx.x][i] < all ? least[threadIdx.x][i] : all;
+        if (all != ~(word)0) atomicMin(words + threadIdx.x, all);
+    }
+}
+
+/* Each thread goes through the parts of elements in steps: of positions it keeps the first, of
+ * magnitudes, whose bits are in the order of the numbers, the least and, turned round, the most.
+ * All words begin as the largest there is. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     look_at(const T *elements, int64_t n, int parts, word *words) {
@@ -61,8 +82,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (bits_of(size) < found[LEAST]) found[LEAST] = bits_of(size);
         if (~bits_of(size) < found[MOST]) found[MOST] = ~bits_of(size);
     }
-    for (int w = 0; w < BLASD_CUDA_SEEN; w++)
-        if (found[w] != ~(word)0) atomicMin(words + w, found[w]);
+    join(found, words);
 }
 
 template <class T>

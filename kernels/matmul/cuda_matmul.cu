@@ -141,10 +141,35 @@ static int run_library(struct blasd_cuda_job *job, const struct product_plan *pl
     return code;
 }
 
+/* Sums that overflow on the way are seen in the result: by the host in small results; not in the
+ * largest, at which it would look for longer than the device computes; and in those between where
+ * they are made, unless something else must be looked at, too. */
+#define LOOK_LEAST (1 << 18)
+#define LOOK_MOST (1 << 20)
+static bool is_plain(const struct product_plan *plan) {
+    return (plan->mm.alpha == 1 || plan->mm.alpha == -1) && !plan->mm.add_c;
+}
+static bool is_looked_at(const struct blasd_cuda_job *job, const struct product_plan *plan) {
+    return plan->way == WAY_LIBRARY && is_plain(plan) && job->tasks[0].residents == nullptr &&
+           plan->elements >= LOOK_LEAST && plan->elements <= LOOK_MOST;
+}
+
+static int look(struct blasd_cuda_job *job, const struct product_plan *plan,
+                struct blasd_err *err) {
+    int code = 0;
+    for (int t = 0; code == 0 && plan->seen != nullptr && t < job->count; t++)
+        code = blasd_cuda_look(job->stream, job->calls, &job->tasks[t].outputs[0],
+                               blasd_cuda_out(job, t, 0), plan->seen + BLASD_CUDA_SEEN * t, err);
+    return code;
+}
+
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
-    const struct product_plan *plan;
+    struct product_plan *plan;
     int code = prepare_products(job, err);
-    plan = (const struct product_plan *)job->state;
+    plan = (struct product_plan *)job->state;
+    if (code == 0 && is_looked_at(job, plan))
+        code = blasd_cuda_return(job, (size_t)job->count * BLASD_CUDA_SEEN * sizeof *plan->seen,
+                                 (void **)&plan->seen_host, (void **)&plan->seen, err);
     if (code != 0 || (plan->way != WAY_TINY && plan->way != WAY_SMALL)) return code;
     return make_own(job, plan, err);
 }
@@ -157,7 +182,8 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (plan->way != WAY_LIBRARY) return code;
     code = before_product(job, plan, err);
     if (code == 0 && plan->mm.k > 0) code = run_library(job, plan, err);
-    return code == 0 ? after_product(job, plan, err) : code;
+    if (code == 0) code = after_product(job, plan, err);
+    return code == 0 ? look(job, plan, err) : code;
 }
 
 static const char *way_name(const struct product_plan *plan) {
@@ -198,13 +224,6 @@ static void name_method(struct blasd_task *task, const struct product_plan *plan
                  rounding_name(plan), plan->out != plan->sum ? ", rounded once" : "");
 }
 
-/* Sums that overflow on the way alone: in large results, which the host would look at for longer
- * than the device computes, they stay. */
-#define LOOK_MOST (1 << 20)
-static bool is_plain(const struct product_plan *plan) {
-    return (plan->mm.alpha == 1 || plan->mm.alpha == -1) && !plan->mm.add_c;
-}
-
 /* A result that stays on the device, all finite, of factors that no scaling took anywhere. */
 static bool is_settled(const struct blasd_task *task, const struct blasd_matmul *mm) {
     const struct blasd_seen *seen = blasd_cuda_seen_of(task, 0);
@@ -224,6 +243,9 @@ static int make_on_host(struct blasd_cuda_job *job, int t, const struct product_
     *made = false;
     if (!plan->mm.exact) {
         if ((is_plain(plan) && plan->elements > LOOK_MOST) || is_settled(task, &plan->mm)) return 0;
+        if (plan->seen != nullptr &&
+            blasd_cuda_seen(plan->seen_host + BLASD_CUDA_SEEN * t).first_nonfinite < 0)
+            return 0;
         code = blasd_cuda_outputs_to_host(job, t, err);
         if (code != 0) return code;
         need = blasd_matmul_need(task, &plan->mm, plan->sum);

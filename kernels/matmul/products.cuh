@@ -31,6 +31,7 @@ struct product_plan : stack {
     bool too_large;             /* for the device */
     void *wide;                 /* float32 results that are yet to be rounded to half */
     int *bits, *bits_host;      /* FIXED: of each task; NULL: none is */
+    uint64_t *seen, *seen_host; /* words of a look at each task's result; NULL: none */
     enum blasd_dtype made;      /* what the product makes: `out`, or wide */
     struct blasd_gpu_gemm gemm; /* WAY_LIBRARY: of one task, but for its addresses */
 };

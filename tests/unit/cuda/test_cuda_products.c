@@ -335,8 +335,32 @@ static void what_does_not_fit_comes_in_tiles(void **state) {
     blasd_standin.seed = 1;
 }
 
+/* A result of some hundred thousand elements is looked at where it is made: one sum that overflows
+ * on the way is found among them. */
+static void overflow_is_seen_in_large_results(void **state) {
+    enum { M = 520, DEPTH = 3 };
+    (void)state;
+    for (int overflows = 0; overflows < 2; overflows++) {
+        struct trial *t = trial_new("matmul");
+        float *a = trial_input(t, "a", BLASD_float32, BLASD_ROW_MAJOR, 2, (int64_t[]){M, DEPTH});
+        float *b = trial_input(t, "b", BLASD_float32, BLASD_ROW_MAJOR, 2, (int64_t[]){DEPTH, M});
+        long launches = blasd_standin.launches;
+        const float *c;
+        for (int i = 0; i < M * DEPTH; i++) a[i] = b[i] = 1;
+        if (overflows)
+            for (int k = 0; k < DEPTH; k++) a[(M - 1) * DEPTH + k] = k < 2 ? 3e38f : -3e38f;
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal(blasd_standin.launches - launches, 1);
+        c = trial_output(t, "c")->data;
+        for (int i = 0; i < M * M; i++)
+            assert_true(c[i] == (overflows && i / M == M - 1 ? 3e38f : 3.0f));
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overflow_is_seen_in_large_results),
         cmocka_unit_test(what_does_not_fit_comes_in_tiles),
         cmocka_unit_test(small_shapes_run_as_one_launch),
         cmocka_unit_test(mixed_jobs_of_every_kind),
