@@ -111,11 +111,12 @@ int *blasd_cuda_notes(const struct blasd_cuda_job *job, int t);
 /* ---- looks at outputs where they are (look_gpu.cu) ---- */
 
 /* In compute. Puts on the stream a look at the elements of `tensor`, which lie at `at`; numbers of
- * floating or complex dtypes alone. `words`, on the device, BLASD_CUDA_SEEN of them, are for
- * blasd_cuda_seen: blasd_cuda_return brings them. */
+ * floating or complex dtypes alone. `words`, on the device, as many as are wanted: BLASD_CUDA_SEEN,
+ * for blasd_cuda_seen, or 1, the place of the first element that is not finite, or -1.
+ * blasd_cuda_return brings them. */
 #define BLASD_CUDA_SEEN 7
 int blasd_cuda_look(struct blasd_gpu_stream *stream, const struct blasd_gpu_library *calls,
-                    const struct blasd_tensor *tensor, const void *at, uint64_t *words,
+                    const struct blasd_tensor *tensor, const void *at, int wanted, uint64_t *words,
                     struct blasd_err *err);
 /* What they say, on the host. */
 struct blasd_seen blasd_cuda_seen(const uint64_t *words);

@@ -42,10 +42,10 @@ static __device__ word bits_of(double x) {
 }
 
 /* What the least of a block's threads found joins the words. */
-static __device__ void join(const word *found, word *words) {
-    BLASD_STATIC_SHARED(word, least, [BLASD_CUDA_SEEN][THREADS / BLASD_WARP]);
+template <int WORDS> static __device__ void join(const word *found, word *words) {
+    BLASD_STATIC_SHARED(word, least, [WORDS][THREADS / BLASD_WARP]);
     int warp = (int)threadIdx.x / BLASD_WARP;
-    for (int w = 0; w < BLASD_CUDA_SEEN; w++) {
+    for (int w = 0; w < WORDS; w++) {
         word mine = found[w];
         for (int by = BLASD_WARP / 2; by > 0; by /= 2) {
             word other = __shfl_xor_sync(BLASD_WARP_ALL, mine, by);
@@ -54,7 +54,7 @@ static __device__ void join(const word *found, word *words) {
         if (threadIdx.x % BLASD_WARP == 0) least[w][warp] = mine;
     }
     __syncthreads();
-    if (threadIdx.x < BLASD_CUDA_SEEN) {
+    if (threadIdx.x < WORDS) {
         word all = ~(word)0;
         for (int i = 0; i < THREADS / BLASD_WARP; i++)
             all = least[threadIdx.x][i] < all ? least[threadIdx.x][i] : all;
@@ -65,6 +65,19 @@ static __device__ void join(const word *found, word *words) {
 /* Each thread goes through the parts of elements in steps: of positions it keeps the first, of
  * magnitudes, whose bits are in the order of the numbers, the least and, turned round, the most.
  * All words begin as the largest there is. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    look_for_nonfinite(const T *elements, int64_t n, int parts, word *words) {
+    word first = ~(word)0;
+    BLASD_UNROLL_BY(4)
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
+        if (!(fabs(number(elements[i])) <= 1.7976931348623157e308) && (word)i < first)
+            first = (word)i;
+    if (first != ~(word)0) first /= (word)parts;
+    join<1>(&first, words);
+}
+
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     look_at(const T *elements, int64_t n, int parts, word *words) {
@@ -82,30 +95,34 @@ static __global__ void __launch_bounds__(THREADS)
         if (bits_of(size) < found[LEAST]) found[LEAST] = bits_of(size);
         if (~bits_of(size) < found[MOST]) found[MOST] = ~bits_of(size);
     }
-    join(found, words);
+    join<BLASD_CUDA_SEEN>(found, words);
 }
 
 template <class T>
-static int start(struct blasd_gpu_stream *stream, int64_t n, int parts, const void *at,
+static int start(struct blasd_gpu_stream *stream, int64_t n, int parts, const void *at, int wanted,
                  uint64_t *words, struct blasd_err *err) {
     int64_t blocks = (n + THREADS - 1) / THREADS;
-    return blasd_launch(look_at<T>, dim3((unsigned)(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST)),
-                        dim3(THREADS), 0, stream, err, (const T *)at, n, parts, (word *)words);
+    dim3 grid((unsigned)(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST));
+    if (wanted == 1)
+        return blasd_launch(look_for_nonfinite<T>, grid, dim3(THREADS), 0, stream, err,
+                            (const T *)at, n, parts, (word *)words);
+    return blasd_launch(look_at<T>, grid, dim3(THREADS), 0, stream, err, (const T *)at, n, parts,
+                        (word *)words);
 }
 
 extern "C" int blasd_cuda_look(struct blasd_gpu_stream *stream,
                                const struct blasd_gpu_library *calls,
-                               const struct blasd_tensor *tensor, const void *at, uint64_t *words,
-                               struct blasd_err *err) {
+                               const struct blasd_tensor *tensor, const void *at, int wanted,
+                               uint64_t *words, struct blasd_err *err) {
     int parts = blasd_dtype_parts(tensor->dtype);
     int64_t n = blasd_tensor_elements(tensor) * parts;
-    int code = calls->fill(stream, words, 0xff, BLASD_CUDA_SEEN * sizeof *words, err);
+    int code = calls->fill(stream, words, 0xff, (size_t)wanted * sizeof *words, err);
     if (code != 0 || n == 0) return code;
     switch (blasd_dtype_part(tensor->dtype)) {
-    case BLASD_float64: return start<double>(stream, n, parts, at, words, err);
-    case BLASD_float32: return start<float>(stream, n, parts, at, words, err);
-    case BLASD_float16: return start<half_bits>(stream, n, parts, at, words, err);
-    default: return start<brain_bits>(stream, n, parts, at, words, err);
+    case BLASD_float64: return start<double>(stream, n, parts, at, wanted, words, err);
+    case BLASD_float32: return start<float>(stream, n, parts, at, wanted, words, err);
+    case BLASD_float16: return start<half_bits>(stream, n, parts, at, wanted, words, err);
+    default: return start<brain_bits>(stream, n, parts, at, wanted, words, err);
     }
 }
 

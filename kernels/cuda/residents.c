@@ -68,7 +68,7 @@ int blasd_cuda_residents_look(struct blasd_cuda_slot *slot, struct blasd_err *er
         const struct blasd_cuda_resident *one = &slot->residents[i];
         code = blasd_cuda_look(
             slot->run, slot->device->calls, &slot->job.tasks[one->task].outputs[one->output],
-            blasd_cuda_out(&slot->job, one->task, one->output), one->device, err);
+            blasd_cuda_out(&slot->job, one->task, one->output), BLASD_CUDA_SEEN, one->device, err);
     }
     return code;
 }

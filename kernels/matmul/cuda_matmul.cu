@@ -97,7 +97,8 @@ static bool is_even(const struct product_plan *plan) {
 /* One product, whose rows go to the library in panels. */
 static int run_panels(struct blasd_cuda_job *job, const struct blasd_gpu_gemm *whole,
                       struct blasd_err *err) {
-    int64_t rows = panel_rows(whole->n), m;
+    bool short_factors = whole->rounding != BLASD_GPU_NATIVE || blasd_dtype_size(whole->dtype) < 4;
+    int64_t rows = panel_rows(whole->n, short_factors), m;
     int64_t a_row = whole->lda * (int64_t)blasd_dtype_size(whole->dtype);
     int64_t c_row = whole->ldc * (int64_t)blasd_dtype_size(whole->out);
     int code = 0;
@@ -157,9 +158,9 @@ static bool is_looked_at(const struct blasd_cuda_job *job, const struct product_
 static int look(struct blasd_cuda_job *job, const struct product_plan *plan,
                 struct blasd_err *err) {
     int code = 0;
-    for (int t = 0; code == 0 && plan->seen != nullptr && t < job->count; t++)
+    for (int t = 0; code == 0 && plan->nonfinite != nullptr && t < job->count; t++)
         code = blasd_cuda_look(job->stream, job->calls, &job->tasks[t].outputs[0],
-                               blasd_cuda_out(job, t, 0), plan->seen + BLASD_CUDA_SEEN * t, err);
+                               blasd_cuda_out(job, t, 0), 1, plan->nonfinite + t, err);
     return code;
 }
 
@@ -168,8 +169,8 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code = prepare_products(job, err);
     plan = (struct product_plan *)job->state;
     if (code == 0 && is_looked_at(job, plan))
-        code = blasd_cuda_return(job, (size_t)job->count * BLASD_CUDA_SEEN * sizeof *plan->seen,
-                                 (void **)&plan->seen_host, (void **)&plan->seen, err);
+        code = blasd_cuda_return(job, (size_t)job->count * sizeof *plan->nonfinite,
+                                 (void **)&plan->nonfinite_host, (void **)&plan->nonfinite, err);
     if (code != 0 || (plan->way != WAY_TINY && plan->way != WAY_SMALL)) return code;
     return make_own(job, plan, err);
 }
@@ -243,9 +244,7 @@ static int make_on_host(struct blasd_cuda_job *job, int t, const struct product_
     *made = false;
     if (!plan->mm.exact) {
         if ((is_plain(plan) && plan->elements > LOOK_MOST) || is_settled(task, &plan->mm)) return 0;
-        if (plan->seen != nullptr &&
-            blasd_cuda_seen(plan->seen_host + BLASD_CUDA_SEEN * t).first_nonfinite < 0)
-            return 0;
+        if (plan->nonfinite != nullptr && plan->nonfinite_host[t] == UINT64_MAX) return 0;
         code = blasd_cuda_outputs_to_host(job, t, err);
         if (code != 0) return code;
         need = blasd_matmul_need(task, &plan->mm, plan->sum);
@@ -314,7 +313,9 @@ static void rows_of(const struct blasd_task *task, const struct blasd_gpu_facts 
         params[BLASD_MATMUL_PRECISION].choice == BLASD_MATMUL_FP64_EMULATED)
         return;
     ret->problems = task->outputs[0].shape[0];
-    ret->grain = panel_rows(task->outputs[0].shape[1]);
+    ret->grain = panel_rows(task->outputs[0].shape[1],
+                            params[BLASD_MATMUL_PRECISION].choice != BLASD_MATMUL_NATIVE ||
+                                blasd_dtype_size(task->plan->input_dtype[0]) < 4);
     ret->shared = 1u << BLASD_MATMUL_B;
 }
 

@@ -28,10 +28,11 @@ struct product_plan : stack {
     int64_t elements;    /* of one task's result */
     double alpha, beta;  /* of the products themselves */
     struct across_tasks a, b, c, out_at, target;
-    bool too_large;             /* for the device */
-    void *wide;                 /* float32 results that are yet to be rounded to half */
-    int *bits, *bits_host;      /* FIXED: of each task; NULL: none is */
-    uint64_t *seen, *seen_host; /* words of a look at each task's result; NULL: none */
+    bool too_large;        /* for the device */
+    void *wide;            /* float32 results that are yet to be rounded to half */
+    int *bits, *bits_host; /* FIXED: of each task; NULL: none is */
+    /* of each task, the place in its result, or -1; NULL: none is looked at */
+    uint64_t *nonfinite, *nonfinite_host;
     enum blasd_dtype made;      /* what the product makes: `out`, or wide */
     struct blasd_gpu_gemm gemm; /* WAY_LIBRARY: of one task, but for its addresses */
 };
@@ -42,10 +43,11 @@ static inline bool too_large(const struct blasd_task *task, const struct blasd_g
 }
 
 /* Rows of a product with n columns that go to the library in one call: enough to fill the device,
- * and more than SMALL_SIDE by far. Between them a large product comes in pieces, which therefore
- * have the bits of the whole. */
-static inline int64_t panel_rows(int64_t n) {
-    int64_t rows = (blasd_cuda_tuning.panel_elements / (n > 0 ? n : 1) + 127) / 128 * 128;
+ * which with `short_factors` (tf32, bf16, half) takes twice as many, and more than SMALL_SIDE by
+ * far. Between them a large product comes in pieces, which therefore have the bits of the whole. */
+static inline int64_t panel_rows(int64_t n, bool short_factors) {
+    int64_t elements = blasd_cuda_tuning.panel_elements * (short_factors ? 2 : 1);
+    int64_t rows = (elements / (n > 0 ? n : 1) + 127) / 128 * 128;
     return rows > blasd_cuda_tuning.panel_rows ? rows : blasd_cuda_tuning.panel_rows;
 }
 
