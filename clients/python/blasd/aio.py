@@ -96,6 +96,8 @@ class _Connection(asyncio.BufferedProtocol):
         finally:
             if self._overdue is not None:
                 self._overdue.cancel()
+            if not self.answer.cancel() and not self.answer.cancelled():
+                self.answer.exception()  # of who was interrupted nobody takes it, and asyncio would write of that
 
     async def _send(self, pieces: Iterable[Any], answer: asyncio.Future[Any]) -> bool:
         """Whether all of them were handed over before there was an answer."""
