@@ -365,6 +365,7 @@ class AsyncPool:
                         connection = self._idle.pop()
                         kept = not connection.closed
                     if not kept:
+                        connection = None
                         made = await _within(settings.patience_to_connect(request), self._connect(), lambda late: late.transport.abort())
                         connection = made
                     assert connection is not None
@@ -377,7 +378,7 @@ class AsyncPool:
                     broken = isinstance(error, (_Broken, ConnectionResetError, BrokenPipeError))
                     if not (kept and again and broken):
                         cause = TimeoutError() if isinstance(error, asyncio.TimeoutError) else error
-                        raise settings.lost(request, cause) from cause
+                        raise settings.lost(request, cause, connection is not None) from cause
                     again = False
                 except BaseException:
                     if connection is not None and connection.transport is not None:
