@@ -3,7 +3,11 @@
 #   completion.sh bash|zsh BLASD
 set -eu
 shell=$1 blasd=$2 here=$(dirname "$0")
-options() { "$blasd" "$1" --help 2>&1 | grep -o -E '^ +(-[a-z], |    )?--[a-z0-9-]+' | grep -o -E -e '--[a-z0-9-]+' | sort -u | tr '\n' ' '; }
+# several may stand in a line, before the two spaces behind which it says what they are for
+options() {
+    "$blasd" "$1" --help 2>&1 | sed -n -E "s/^ +(-[a-z], +)?(--[a-z])/\\2/; /^--/{ s/  .*//; p }" |
+        grep -o -E -e '(^|, )--[a-z0-9-]+' | sed 's/^, //' | sort -u | tr '\n' ' '
+}
 # words behind the command, of one that has several ways, "blasd keys add NAME", and of jobs the operations
 verbs() {
     case $1 in

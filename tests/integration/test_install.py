@@ -187,6 +187,11 @@ def test_completion_offers_commands_and_their_options(dest):
     assert offered("blasd", "run", "so") == ["solve"] and {"matmul", "eigh", "--json"} <= set(offered("blasd", "submit", ""))
     assert set(offered("blasd", "keys", "")) >= {"add", "list", "revoke"}
     assert "--listen" in offered("blasd", "up", "--li") and "--name" in offered("blasd", "worker", "--n")
+    # of several in one line of the help, too, and none of those that its prose speaks of
+    assert set(offered("blasd", "up", "--tls")) == {"--tls-cert", "--tls-key", "--tls-client-ca"}
+    assert set(offered("blasd", "api", "--jwt")) == {"--jwt-keys", "--jwt-issuer", "--jwt-audience"}
+    assert set(offered("blasd", "up", "--insecure")) == {"--insecure-no-keys", "--insecure-no-tls"}
+    assert offered("blasd", "notify", "--notify") == [] and offered("blasd", "top", "--url") == ["--url"]
     if shutil.which("zsh"):
         assert run("zsh", "-n", f"{dest}{PREFIX}/share/zsh/site-functions/_blasd").returncode == 0
 

@@ -1,5 +1,6 @@
 """The Python client on an event loop: the same methods, hundreds of jobs in flight."""
 import asyncio
+import gc
 import socket
 
 import blasd
@@ -79,6 +80,27 @@ def test_an_answer_that_never_comes():
                 await client.ops()
         with pytest.raises(blasd.Timeout):
             asyncio.run(main())
+
+
+def test_what_is_given_up_while_it_is_sent_leaves_no_word():
+    """asyncio writes of errors that nobody took; here they are of answers that nobody waits for."""
+    said = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+        with socket.create_server(("127.0.0.1", 0)) as deaf:  # reads nothing
+            async with blasd.AsyncClient(f"http://127.0.0.1:{deaf.getsockname()[1]}") as client:
+                job = asyncio.ensure_future(client.matmul(np.zeros((2000, 2000)), np.zeros((2000, 2000))))
+                taken, _ = await asyncio.to_thread(deaf.accept)
+                with taken:
+                    await asyncio.to_thread(taken.recv, 1, socket.MSG_PEEK)
+                    job.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await job
+        gc.collect()
+    asyncio.run(main())
+    gc.collect()
+    assert said == []
 
 
 def test_nothing_is_smuggled_into_a_request(service, client):

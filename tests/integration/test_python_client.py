@@ -630,6 +630,38 @@ def test_an_answer_that_ends_early():
     listener.close()
 
 
+OPS = b'{"ops": [{"name": "matmul"}]}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKS = [(b"%x\r\n" % len(OPS) + OPS + b"\r\n0\r\n\r\n", True), (b"7;name=value\r\n" + OPS[:7] + b"\r\n" + b"".join(
+    b"1\r\n%c\r\n" % c for c in OPS[7:]) + b"000\r\nTrailer: x\r\nOther: y\r\n\r\n", True),
+          (b"5\r\n" + OPS[:5] + b"\r\n", False), (b"5\r\n" + OPS[:6] + b"\r\n0\r\n\r\n", False), (b"-1\r\n", False),
+          (b"0x5\r\n" + OPS[:5] + b"\r\n0\r\n\r\n", False), (b"\r\n\r\n", False)]
+
+
+@pytest.mark.parametrize("chunks, right", CHUNKS, ids=range(len(CHUNKS)))
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_proxy_that_answers_in_chunks(chunks, right, step):
+    """The service tells each answer's length, what stands in front of it need not; in whatever pieces the chunks come."""
+    def talk(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for text in (HEAD, chunks):
+            for at in range(0, len(text), step):
+                connection.sendall(text[at:at + step])
+        return right
+    listener = Listener(talk)
+
+    async def ask():
+        async with blasd.AsyncClient(listener.url) as client:
+            return [await client.ops() for _ in range(2)]
+    if right:
+        assert asyncio.run(ask()) == [[{"name": "matmul"}]] * 2
+        assert blasd.Client(listener.url).ops() == [{"name": "matmul"}]
+    else:
+        with pytest.raises(blasd.ConnectionError):
+            asyncio.run(ask())
+    listener.close()
+
+
 def test_urls(service):
     assert blasd.Client(service.url + "/").ready() and blasd.Client(service.url.replace("http", "HTTP")).ready()
     for url in ("127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "http://127.0.0.1:8080/?a=b",

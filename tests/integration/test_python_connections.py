@@ -3,6 +3,7 @@ import asyncio
 import base64
 import builtins
 import concurrent.futures
+import contextlib
 import email.utils
 import os
 import pickle
@@ -67,7 +68,7 @@ def test_a_timeout_of_python_3_9_is_one(monkeypatch):
         pass
     monkeypatch.setattr(blasd.protocol.socket, "timeout", Old)
     settings = blasd.Client("http://127.0.0.1:1")._calls.settings
-    assert isinstance(settings.lost(blasd.protocol.Request("GET", "/ops"), Old("timed out")), blasd.Timeout)
+    assert isinstance(settings.lost(blasd.protocol.Request("GET", "/ops"), Old("timed out"), True), blasd.Timeout)
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_is_sent(client, monkeypatch):
@@ -124,6 +125,48 @@ def test_a_time_that_is_over_is_not_waited_beyond(monkeypatch):
                          lambda: asyncio.run(on_a_loop(lambda other: other.run("matmul", timeout=0.1, **one)))):
                 with pytest.raises(blasd.Timeout):
                     wait()
+
+
+def test_silence_is_borne_for_the_clients_time(monkeypatch):
+    """Also where the service was asked to wait for a job's end: it is asked for half of that time at most."""
+    monkeypatch.setattr(blasd.calls, "RETRY_S", 0)
+    one = {"a": [[1.0]], "b": [[1.0]]}
+
+    async def on_a_loop():
+        async with blasd.AsyncClient(url, timeout=0.5) as client:
+            return await client.run("matmul", **one)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with blasd.Client(url, timeout=0.5) as client:
+            job = blasd.Job(client, {"id": "x", "state": "running", "progress": 0, "op": "matmul"})
+            for wait in (job.result, lambda: client.run("matmul", **one), lambda: next(client.map("matmul", [one])),
+                         lambda: asyncio.run(on_a_loop())):
+                with pytest.raises(blasd.Timeout, match=r"no answer within 0\.5 s"):
+                    wait()
+            with pytest.raises(blasd.Timeout, match=r"no answer within 1\.25 s"):
+                job.refresh(wait=1)  # who says it himself means it
+    settings = blasd.Client(timeout=60)._calls.settings
+    assert settings.patience(blasd.protocol.Request("GET", "/", wait=blasd.calls.LONGEST_WAIT)) == 60
+    assert blasd.Client(timeout=None)._calls.settings.patience(blasd.protocol.Request("GET", "/", wait=5)) is None
+
+
+def test_a_service_that_was_not_reached_took_no_job(tmp_path, monkeypatch):
+    """Nobody is told that it may have."""
+    one = {"a": [[1.0]], "b": [[1.0]]}
+
+    async def on_a_loop(url):
+        async with blasd.AsyncClient(url, timeout=0.5) as client:
+            return await client.run("matmul", **one)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as others:
+        for _ in range(3):  # its backlog is full: nobody else gets through
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(full.getsockname())
+        for url in (f"unix:{tmp_path}/none", f"http://127.0.0.1:{full.getsockname()[1]}"):
+            for ask in (lambda url=url: blasd.Client(url, timeout=0.5).run("matmul", **one), lambda url=url: asyncio.run(on_a_loop(url))):
+                with pytest.raises((blasd.ConnectionError, blasd.Timeout)) as caught:
+                    ask()
+                assert caught.value.advice == "", url
 
 
 @pytest.mark.parametrize("after", ["1", "date"])

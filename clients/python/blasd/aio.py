@@ -33,8 +33,56 @@ class _Broken(OSError):
     """The connection ended before the answer."""
 
 
+class _Chunks:
+    """A body that comes in chunks (RFC 9112, 7.1), as a proxy may send one; the service tells lengths."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.rest = bytearray()  # what came and is not read yet
+        self._left = 0  # bytes of the chunk that are to come
+        self._line = self._size
+
+    def feed(self, data: Any) -> bool:
+        """Whether the body is whole now; ValueError where it is none."""
+        self.rest += data
+        while True:
+            if self._left > 0:
+                part = self.rest[:self._left]
+                self.body += part
+                del self.rest[:len(part)]
+                self._left -= len(part)
+                if self._left > 0:
+                    return False
+            end = self.rest.find(b"\r\n")
+            if end < 0:
+                if len(self.rest) > _HEAD_MOST:
+                    raise ValueError("a line that does not end")
+                return False
+            line = bytes(self.rest[:end])
+            del self.rest[:end + 2]
+            if self._line(line):
+                return True
+
+    def _size(self, line: bytes) -> bool:
+        size = line.partition(b";")[0].strip()
+        if not size or size.strip(b"0123456789abcdefABCDEF"):
+            raise ValueError("no chunk's size")
+        self._left = int(size, 16)
+        self._line = self._after if self._left > 0 else self._trailer
+        return False
+
+    def _after(self, line: bytes) -> bool:
+        if line:
+            raise ValueError("a chunk longer than its size")
+        self._line = self._size
+        return False
+
+    def _trailer(self, line: bytes) -> bool:
+        return not line
+
+
 class _Connection(asyncio.BufferedProtocol):
-    """One HTTP/1.1 connection: the body is received where it stays, in memory of its own."""
+    """One HTTP/1.1 connection: a body of a length that is told is received where it stays, in memory of its own."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -45,6 +93,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._status, self._headers = 0, {}  # type: tuple[int, dict[str, str]]
         self._body: memoryview | None = None
         self._at = 0
+        self._chunks: _Chunks | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._moved = 0.0  # when bytes last went either way, on the loop's clock
@@ -78,7 +127,7 @@ class _Connection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         self.answer = loop.create_future()
         self._head.clear()
-        self._body = None
+        self._body = self._chunks = None
         self._moved = loop.time()
         if patience is not None:
             self._overdue = loop.call_later(patience, self._look, loop, patience)
@@ -96,6 +145,8 @@ class _Connection(asyncio.BufferedProtocol):
         finally:
             if self._overdue is not None:
                 self._overdue.cancel()
+            if not self.answer.cancel() and not self.answer.cancelled():
+                self.answer.exception()  # of who was interrupted nobody takes it, and asyncio would write of that
 
     async def _send(self, pieces: Iterable[Any], answer: asyncio.Future[Any]) -> bool:
         """Whether all of them were handed over before there was an answer."""
@@ -138,7 +189,9 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self._moved = asyncio.get_running_loop().time()
-        if self._body is None:
+        if self._chunks is not None:
+            self._take_chunks(memoryview(self._room)[:count])
+        elif self._body is None:
             self._head += memoryview(self._room)[:count]
             self._take_head()
         else:
@@ -170,11 +223,26 @@ class _Connection(asyncio.BufferedProtocol):
                 return self._finish(memoryview(b""))
             length = self._headers.get("content-length")
             if "chunked" in self._headers.get("transfer-encoding", ""):
-                return self._fail("the answer is chunked, which this client does not read")
+                self._chunks = _Chunks()
+                return self._take_chunks(rest)
             self._body = np.empty(int(length) if length is not None else 1 << 16, np.uint8).data
             self._body[:len(rest)] = rest
             self._at = len(rest)
             self._grow_or_finish()
+
+    def _take_chunks(self, data: Any) -> None:
+        assert self._chunks is not None
+        try:
+            if not self._chunks.feed(data):
+                return
+        except ValueError as error:
+            return self._fail(f"the answer's chunks are not HTTP: {error}")
+        body, rest = self._chunks.body, self._chunks.rest
+        self._chunks = None
+        if rest:  # it would be taken for the next answer
+            self.transport.close()
+            self.closed = True
+        self._finish(memoryview(body))
 
     def _grow_or_finish(self) -> None:
         assert self._body is not None
@@ -297,6 +365,7 @@ class AsyncPool:
                         connection = self._idle.pop()
                         kept = not connection.closed
                     if not kept:
+                        connection = None
                         made = await _within(settings.patience_to_connect(request), self._connect(), lambda late: late.transport.abort())
                         connection = made
                     assert connection is not None
@@ -309,7 +378,7 @@ class AsyncPool:
                     broken = isinstance(error, (_Broken, ConnectionResetError, BrokenPipeError))
                     if not (kept and again and broken):
                         cause = TimeoutError() if isinstance(error, asyncio.TimeoutError) else error
-                        raise settings.lost(request, cause) from cause
+                        raise settings.lost(request, cause, connection is not None) from cause
                     again = False
                 except BaseException:
                     if connection is not None and connection.transport is not None:

@@ -122,7 +122,7 @@ class Calls:
         check_places(out, output_shape(op, known(arrays), params or {}) if isinstance(out, np.ndarray) else None)
         document: Document
         while True:
-            wait = max(0.001, min(end - time.monotonic(), 0.5 if watch else LONGEST_WAIT))
+            wait = max(0.001, min(end - time.monotonic(), self._longest_wait(watch)))
             try:
                 answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end)
                 break
@@ -205,7 +205,7 @@ class Calls:
     def wait(self, document: Document, timeout: float | None, watch: Watch | None = None) -> Talk[Document]:
         """Until the job has ended or the time is over: what the service last said of it."""
         end = math.inf if timeout is None else time.monotonic() + timeout
-        step = LONGEST_WAIT if watch is None else 0.5
+        step = self._longest_wait(watch)
         while document["state"] not in FINAL:
             left = min(step, end - time.monotonic())
             if left <= 0:
@@ -214,6 +214,9 @@ class Calls:
             if watch is not None:
                 watch(document)
         return document
+
+    def _longest_wait(self, watch: Watch | None) -> float:
+        return self.settings.longest_wait(LONGEST_WAIT if watch is None else 0.5)
 
     def look(self, job_id: str, wait: float, end: float) -> Talk[Document]:
         """The job after `wait` seconds or its end; a service that cannot answer now is asked again for some seconds, and not

@@ -143,7 +143,7 @@ class Settings:
 
     def patience(self, request: Request) -> float | None:
         """Seconds without a byte either way after which it is given up, from now on; None: never."""
-        silence = math.inf if self.timeout is None else self.timeout + request.wait
+        silence = math.inf if self.timeout is None else self.timeout + max(0.0, request.wait - self.timeout / 2)
         patience = min(silence, max(0.0, request.end - time.monotonic()) + GRACE)
         request.patience = None if patience == math.inf else patience
         return request.patience
@@ -153,11 +153,15 @@ class Settings:
         patience = self.patience(request)
         return patience if patience is None or self.timeout is None else min(patience, self.timeout)
 
-    def lost(self, request: Request, error: Exception) -> Error:
+    def longest_wait(self, most: float) -> float:
+        """Seconds that the service may be asked to wait: after half of the time in which it must not be silent it answers."""
+        return most if self.timeout is None else min(most, self.timeout / 2)
+
+    def lost(self, request: Request, error: Exception, connected: bool) -> Error:
         """The error for a request that got no answer."""
         text = str(error) or type(error).__name__
         advice = ""
-        if not request.safe and not isinstance(error, ConnectionRefusedError):
+        if connected and not request.safe:
             advice = "The service may have taken the job: under an idempotency_key it is safe to send it again"
         if isinstance(error, (TimeoutError, socket.timeout)):  # one class from Python 3.10 on
             when = "in time" if request.patience is None else f"within {request.patience:.3g} s"

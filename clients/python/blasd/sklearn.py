@@ -135,17 +135,18 @@ class LinearRegression(_Linear):
 
 
 class Ridge(_Linear):
-    """|y - Xb|^2 + alpha |b|^2, in closed form whatever solver, tol and random_state say; positive can only be False, and
-    there is no max_iter, for there are no iterations. Attributes: coef_, intercept_, n_iter_ (None), solver_."""
+    """|y - Xb|^2 + alpha |b|^2, in closed form whatever solver, max_iter, tol and random_state say; positive can only be
+    False. Attributes: coef_, intercept_, n_iter_ (None: there are no iterations), solver_."""
 
     _method = "ridge"
     _flat_column = True
 
-    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True, copy_X: bool = True, tol: float = 1e-4,
-                 solver: str = "auto", positive: bool = False, random_state: Any = None) -> None:
+    def __init__(self, alpha: float = 1.0, *, fit_intercept: bool = True, copy_X: bool = True, max_iter: int | None = None,
+                 tol: float = 1e-4, solver: str = "auto", positive: bool = False, random_state: Any = None) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.copy_X = copy_X
+        self.max_iter = max_iter
         self.tol = tol
         self.solver = solver
         self.positive = positive
@@ -154,6 +155,8 @@ class Ridge(_Linear):
     def _params(self) -> dict[str, Any]:
         _fixed(self, positive=(False,), solver=("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga"))
         _number(self, "alpha", Real, 0)
+        if self.max_iter is not None:
+            _number(self, "max_iter", Integral, 1)
         return {"alpha": float(self.alpha)}
 
     def _learn(self, fit: Result) -> None:
@@ -347,6 +350,29 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
                 d, index = d[order], index[order]
             distances[i], indices[i] = d, index
         return (distances, indices) if return_distance else indices
+
+    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
+        """The k nearest as a sparse matrix (n, n_samples_fit_) of SciPy's: of ones, or with mode="distance" of distances."""
+        _mode(mode)
+        d, index = self.kneighbors(X, n_neighbors)
+        return self._graph(d.ravel(), index.ravel(), np.arange(0, index.size + 1, index.shape[1]), mode)
+
+    def radius_neighbors_graph(self, X: Any = None, radius: float | None = None, mode: str = "connectivity",
+                               sort_results: bool = False) -> Any:
+        """Those within the radius as a sparse matrix, as kneighbors_graph has it."""
+        _mode(mode)
+        d, index = self.radius_neighbors(X, radius, sort_results=sort_results)
+        splits = np.concatenate([[0], np.cumsum([len(one) for one in index])])
+        return self._graph(np.concatenate(list(d)), np.concatenate(list(index)), splits, mode)
+
+    def _graph(self, d: Array, index: Array, splits: Array, mode: str) -> Any:
+        from scipy.sparse import csr_matrix
+        return csr_matrix((d if mode == "distance" else np.ones(len(d)), index, splits), (len(splits) - 1, self.n_samples_fit_))
+
+
+def _mode(mode: Any) -> None:
+    if mode not in ("connectivity", "distance"):
+        raise ValueError(f"mode must be 'connectivity' or 'distance', not {mode!r}")
 
 
 def pairwise_distances(X: Any, Y: Any = None, metric: str = "euclidean", *, n_jobs: int | None = None, **kwds: Any) -> Array:

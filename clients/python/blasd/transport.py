@@ -90,9 +90,10 @@ class Pool:
         while True:
             connection = self._take()
             again = again and connection.sock is not None
-            whole = True
+            whole, connected = True, False
             try:
                 self._connect(connection, request)
+                connected = True
                 try:
                     self._send(connection, request)
                 except (BrokenPipeError, ConnectionResetError):  # who refuses a body need not read all of it, and may say why
@@ -104,7 +105,7 @@ class Pool:
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if not (again and isinstance(error, _BROKEN)):
-                    raise self.settings.lost(request, error) from error
+                    raise self.settings.lost(request, error, connected) from error
                 again = False
             except BaseException:  # an interrupted exchange leaves the connection in no state to be used again
                 connection.close()
