@@ -98,6 +98,12 @@ int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shap
 double blasd_distance_entry_work(const struct distance_shape *shape);
 /* The loop that the job's metric needs, and its numbers; fills no array. */
 void blasd_distance_choose(const struct distance_shape *shape, struct distance_args *args);
+/* Whether the job looks for neighbours by squares, which vanish or have no end long before the
+ * distances do that they are squares of. */
+static inline bool blasd_distance_by_squares(const struct distance_shape *shape) {
+    return shape->metric == METRIC_sqeuclidean &&
+           (shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK);
+}
 /* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */
 int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
                          struct blasd_err *err);
@@ -120,6 +126,7 @@ struct distance_problem {
     void *panel;                        /* owned: y in panels */
     void *extra;                        /* owned: weights or matrix */
     long double *wide;                  /* owned: the weights */
+    bool by_roots;                      /* neighbours that are equally near go by their roots */
 };
 
 /* Allocates what problems of this shape need; the same object then serves one after the other. */

@@ -18,15 +18,19 @@
 /* A neighbour found. */
 struct near {
     double d;
+    double root; /* of d, where squares may have left the range: else 0 */
     int64_t j;
 };
 
-/* The order of neighbours: by distance, NaN last, then by index. */
-static inline bool nearer(double d, int64_t j, struct near than) {
-    if (d < than.d) return true;
-    if (d > than.d) return false;
-    if (d == than.d) return j < than.j;
-    if (isnan(d) && isnan(than.d)) return j < than.j;
+/* The order of neighbours: by distance, NaN last, then by root, then by index. */
+static inline bool nearer(struct near one, struct near than) {
+    if (one.d < than.d) return true;
+    if (one.d > than.d) return false;
+    if (one.d == than.d) {
+        if (one.root != than.root) return one.root < than.root;
+        return one.j < than.j;
+    }
+    if (isnan(one.d) && isnan(than.d)) return one.j < than.j;
     return isnan(than.d);
 }
 
@@ -40,7 +44,8 @@ static int64_t panel_columns(const struct distance_shape *shape) {
 
 /* The room holds: segments of rows, the neighbours of topk, the loops' scratch. */
 static size_t segments_bytes(const struct distance_shape *shape) {
-    return (size_t)DISTANCE_ROWS * (size_t)panel_columns(shape) * sizeof(double);
+    size_t bytes = (size_t)DISTANCE_ROWS * (size_t)panel_columns(shape) * sizeof(double);
+    return blasd_distance_by_squares(shape) ? 2 * bytes : bytes; /* roots behind the squares */
 }
 
 int blasd_distance_room_init(struct distance_room *room, const struct distance_shape *shape,
@@ -131,20 +136,24 @@ static void heap_down(struct near *heap, int64_t count, int64_t at) {
         int64_t child = 2 * at + 1;
         struct near swap = heap[at];
         if (child >= count) return;
-        if (child + 1 < count && nearer(heap[child].d, heap[child].j, heap[child + 1])) child++;
-        if (!nearer(heap[at].d, heap[at].j, heap[child])) return;
+        if (child + 1 < count && nearer(heap[child], heap[child + 1])) child++;
+        if (!nearer(heap[at], heap[child])) return;
         heap[at] = heap[child];
         heap[child] = swap;
         at = child;
     }
 }
 
+/* roots: of the segment; NULL where there is no need for them */
 static void keep_nearest(struct near *heap, int64_t count, enum blasd_dtype dtype,
-                         const void *segment, int64_t n, int64_t j0, int64_t skip) {
+                         const void *segment, const void *roots, int64_t n, int64_t j0,
+                         int64_t skip) {
     for (int64_t j = 0; j < n; j++) {
-        double d = value_at(dtype, segment, j);
-        if (d > heap[0].d || j0 + j == skip || !nearer(d, j0 + j, heap[0])) continue;
-        heap[0] = (struct near){d, j0 + j};
+        struct near found = {value_at(dtype, segment, j), 0, j0 + j};
+        if (found.d > heap[0].d || found.j == skip) continue;
+        if (roots != NULL) found.root = value_at(dtype, roots, j);
+        if (!nearer(found, heap[0])) continue;
+        heap[0] = found;
         heap_down(heap, count, 0);
     }
 }
@@ -197,26 +206,31 @@ static void full_rows(const struct distance_problem *problem, const struct dista
 static void start_nearest(const struct distance_shape *shape, struct near *near, int64_t count) {
     int64_t done = 0;
     for (int64_t at = 0; at < DISTANCE_ROWS * count && blasd_wanted_after(&done, 1); at++)
-        near[at] = (struct near){NAN, shape->n};
+        near[at] = (struct near){NAN, 0, shape->n};
 }
 
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
                          int64_t from, int64_t to, const struct distance_out *out) {
     const struct distance_shape *shape = problem->shape;
-    struct distance_args args = problem->args;
+    struct distance_args args = problem->args, root_args;
     size_t size = blasd_dtype_size(shape->arithmetic);
     int64_t columns = panel_columns(shape);
     bool nearest = shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK;
     int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, done = 0;
     struct near *near = room_near(room);
-    void *rows[DISTANCE_ROWS];
+    void *rows[DISTANCE_ROWS], *roots[DISTANCE_ROWS] = {NULL};
     args.scratch = room_scratch(room, shape);
+    root_args = args;
+    root_args.finish = FINISH_ROOT;
     if (shape->output == OUTPUT_FULL && shape->storage == shape->arithmetic) {
         full_rows(problem, &args, from, to, out);
         return;
     }
-    for (int r = 0; r < DISTANCE_ROWS; r++)
+    for (int r = 0; r < DISTANCE_ROWS; r++) {
         rows[r] = room->memory + (size_t)r * (size_t)columns * size;
+        if (problem->by_roots)
+            roots[r] = room->memory + (size_t)(DISTANCE_ROWS + r) * (size_t)columns * size;
+    }
     for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
         int used = to - i < DISTANCE_ROWS ? (int)(to - i) : DISTANCE_ROWS;
         int64_t start = shape->output == OUTPUT_CONDENSED ? i / columns * columns : 0;
@@ -225,10 +239,11 @@ void blasd_distance_rows(const struct distance_problem *problem, struct distance
             int64_t n = shape->n - j < columns ? shape->n - j : columns;
             if (!blasd_wanted_after(&done, segment_work(shape, n))) return;
             segment(problem, &args, i, to, j, n, rows);
+            if (problem->by_roots) segment(problem, &root_args, i, to, j, n, roots);
             for (int r = 0; r < used; r++) {
                 if (nearest)
-                    keep_nearest(near + r * count, count, shape->arithmetic, rows[r], n, j,
-                                 shape->alone ? i + r : -1);
+                    keep_nearest(near + r * count, count, shape->arithmetic, rows[r], roots[r], n,
+                                 j, shape->alone ? i + r : -1);
                 else
                     put_segment(shape, rows[r], i + r, j, n, out->d);
             }

@@ -298,7 +298,7 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
             task->err = own;
         } else {
             snprintf(task->method, sizeof task->method, "%s", room->how);
-            blasd_regression_tally(shape, task, at, &room->fit, &run->counts[place]);
+            blasd_regression_tally(shape, task, at, &data, &room->fit, &run->counts[place]);
         }
         pthread_mutex_unlock(&run->lock);
     }

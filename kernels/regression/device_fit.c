@@ -401,7 +401,7 @@ static int end_range(struct run *run, struct room *room, int64_t from, int64_t t
             task->err = own;
         } else {
             snprintf(task->method, sizeof task->method, "%s", how);
-            blasd_regression_tally(run->asked, task, at, &fit, &run->counts[place]);
+            blasd_regression_tally(run->asked, task, at, &data, &fit, &run->counts[place]);
         }
         pthread_mutex_unlock(&run->lock);
     }

@@ -47,12 +47,14 @@ struct regression_data blasd_regression_data(const struct regression_shape *shap
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err) {
     data->total = data->w == NULL ? (double)shape->n : 0;
+    data->without = 0;
     for (int64_t i = 0; data->w != NULL && i < shape->n; i++) {
         if (!(data->w[i] >= 0))
             return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
                               "weight %lld is %g: weights must not be negative", (long long)i,
                               data->w[i]);
         data->total += data->w[i];
+        data->without += data->w[i] == 0;
     }
     if (data->total > 0 && data->total < INFINITY) return 0;
     if (data->total > 0)
@@ -110,8 +112,8 @@ static bool has_no_error(const struct regression_shape *shape, const struct blas
 }
 
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
-                            int64_t at, const struct regression_fit *fit,
-                            struct regression_counts *counts) {
+                            int64_t at, const struct regression_data *data,
+                            const struct regression_fit *fit, struct regression_counts *counts) {
     int64_t t = shape->t, p = shape->p;
     bool ols = shape->method == METHOD_OLS, deficient = fit->rank < shape->q;
     counts->unproven += fit->unproven;
@@ -126,6 +128,7 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
     }
     if (deficient && (counts->rank == 0 || fit->rank < counts->rank)) counts->rank = fit->rank;
     if (ols && shape->n <= fit->rank) counts->saturated++;
+    if (ols && shape->n > fit->rank && shape->n - data->without <= fit->rank) counts->unweighted++;
     if (ols && shape->n > fit->rank) counts->alone += has_no_error(shape, task, at);
     if (ols && !deficient && p > 0 && fit->cond >= ILL) {
         counts->ill++;
@@ -162,6 +165,12 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
                         "%lld of %lld fits have no degrees of freedom left (n = rank): r2 says "
                         "nothing, and there are no standard errors",
                         (long long)counts->saturated, all);
+    if (counts->unweighted > 0)
+        blasd_task_warn(task,
+                        "%lld of %lld fits have no more observations of a weight above 0 than "
+                        "independent coefficients: r2 and standard errors say nothing, though "
+                        "df_resid counts all observations",
+                        (long long)counts->unweighted, all);
     if (counts->alone > 0)
         blasd_task_warn(task,
                         "%lld of %lld fits have an observation of leverage 1, for which HC2 and "

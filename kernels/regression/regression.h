@@ -67,6 +67,7 @@ struct regression_data {
     const double *y; /* n x t, row-major */
     const double *w; /* n weights, or NULL */
     double total;    /* sum of the weights, or n */
+    int64_t without; /* observations of weight 0 */
 };
 
 /* A walk over the problems of a task that stands at problem `at`; what the problem there is made
@@ -76,15 +77,15 @@ void blasd_regression_walk(const struct regression_shape *shape, const struct bl
 struct regression_data blasd_regression_data(const struct regression_shape *shape,
                                              const struct blasd_task *task,
                                              const struct blasd_walk *walk);
-/* Sets data->total; refuses weights that are negative or all 0. */
+/* Sets data->total and data->without; refuses weights that are negative or all 0. */
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 
 /* What is worth a warning: problems of a task, or targets of them; of the worst of those problems
  * what it is about. */
 struct regression_counts {
-    int64_t deficient, truncated, ill, unsure, saturated, worse, infinite, unconverged, diverged,
-        unproven, alone;
+    int64_t deficient, truncated, ill, unsure, saturated, unweighted, worse, infinite, unconverged,
+        diverged, unproven, alone;
     int64_t rank;               /* least */
     double cond, kept, dropped; /* largest; singular values about rcond */
 };
@@ -315,8 +316,8 @@ int blasd_regression_prove(const struct regression_shape *shape, const struct re
 double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at);
 /* Notes what is worth a warning in the outputs of problem `at`, which are complete. */
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
-                            int64_t at, const struct regression_fit *fit,
-                            struct regression_counts *counts);
+                            int64_t at, const struct regression_data *data,
+                            const struct regression_fit *fit, struct regression_counts *counts);
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
                            const struct regression_counts *counts);
 

@@ -41,7 +41,7 @@ static void *put(struct trial *t, const char *name, enum blasd_dtype dtype, int 
     return data;
 }
 
-static struct trial *job_of(const struct numbers *s, const char *output) {
+static struct trial *job_for(const struct numbers *s, const char *output, int64_t neighbours) {
     struct trial *t = trial_new("distance");
     put(t, "x", s->dtype, 2, M, K, s->x);
     put(t, "y", s->dtype, 2, N, K, s->y);
@@ -51,8 +51,12 @@ static struct trial *job_of(const struct numbers *s, const char *output) {
     trial_set_choice(t, "metric", s->metric);
     trial_set_choice(t, "output", output);
     if (strcmp(s->metric, "minkowski") == 0) trial_set_float(t, "p", s->p);
+    if (strcmp(output, "topk") == 0) trial_set_int(t, "k", neighbours);
     assert_int_equal(trial_run(t), BLASD_OK);
     return t;
+}
+static struct trial *job_of(const struct numbers *s, const char *output) {
+    return job_for(s, output, 1);
 }
 
 static void scale_points(struct numbers *s, const int *shift) {
@@ -136,6 +140,35 @@ static void squares_overflow_only_at_the_end(void **state) {
         scale_points(&b, shift);
         for (int d = 0; d < K; d++) b.w[d] = ldexp(b.w[d], heavy);
         compare(&a, &b, heavy + (a.metric[0] == 'c' ? by : 2 * by));
+    }
+}
+
+/* Squares that all vanish, or are all without end, are equal; their points are not equally near. */
+static void squares_out_of_range_have_an_order(void **state) {
+    (void)state;
+    for (int round = 0; round < 48; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        int64_t many = round / 2 % 2 ? N : 1;
+        int far = dtype == BLASD_float32 ? 90 : 700, shift[K];
+        struct numbers s;
+        struct trial *t[2];
+        draw(&s, "sqeuclidean", dtype);
+        s.weighted = round / 4 % 2;
+        all_alike(shift, round / 8 % 2 ? far : -far);
+        scale_points(&s, shift);
+        for (int i = 0; i < 2; i++) {
+            if (i == 1) s.metric = "euclidean";
+            t[i] = job_for(&s, many > 1 ? "topk" : "argmin", many);
+        }
+        for (int64_t i = 0; i < M * many; i++) {
+            const int64_t *got = trial_output(t[0], "index")->data;
+            const int64_t *wish = trial_output(t[1], "index")->data;
+            double d = trial_value(trial_output(t[0], "d"), i);
+            assert_int_equal(got[i], wish[i]);
+            assert_true(shift[0] > 0 ? d == INFINITY : d == 0);
+        }
+        trial_free(t[0]);
+        trial_free(t[1]);
     }
 }
 
@@ -420,6 +453,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_scale_with_the_points),
         cmocka_unit_test(squares_overflow_only_at_the_end),
+        cmocka_unit_test(squares_out_of_range_have_an_order),
         cmocka_unit_test(weights_scale),
         cmocka_unit_test(weights_far_apart),
         cmocka_unit_test(scales_of_coordinates_cancel),

@@ -296,6 +296,16 @@ static void fits_that_say_nothing(void **state) {
     assert_int_equal(value(&d, "df_resid", 0), 0);
     assert_true(warned(&d, "degrees of freedom"));
     trial_free(d.t);
+    for (int heavy = 4; heavy <= 5; heavy++) { /* as many of a weight above 0, and one more */
+        d = data_new(20, 3, true);
+        for (int i = 0; i < 20; i++) d.y[i] = trial_normal();
+        for (int i = 0; i < 60; i++) d.x[i] = trial_normal();
+        for (int i = 0; i < 20; i++) d.w[i] = i < heavy ? 0.75 : 0;
+        run(&d);
+        assert_int_equal(value(&d, "df_resid", 0), 16); /* as statsmodels counts them */
+        assert_true(warned(&d, "weight above 0") == (heavy == 4));
+        trial_free(d.t);
+    }
     d = data_new(3, 1, false); /* a descent that went past the mean */
     for (int i = 0; i < 3; i++) d.x[i] = d.y[i] = i + 1;
     trial_set_choice(d.t, "method", "gd");
