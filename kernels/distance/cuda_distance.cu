@@ -398,7 +398,9 @@ static void stack_of(const struct blasd_task *task, const struct blasd_gpu_facts
     if (task->inputs[IN_X].rank != shape.batch_rank + 2) return;
     if (!shape.alone && task->inputs[IN_Y].rank != shape.batch_rank + 2) return;
     blasd_distance_choose(&shape, &loop);
-    if (task->unmade == 0 && !pair_on_host(task, &shape, loop.loop)) ret->problems = shape.problems;
+    /* the host looks at numbers that it has */
+    if (task->unmade == 0 && task->device_only == 0 && !pair_on_host(task, &shape, loop.loop))
+        ret->problems = shape.problems;
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_distance = {
