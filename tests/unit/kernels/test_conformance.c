@@ -1,6 +1,7 @@
 /* What every operation owes on every backend, asked of each that is in the tables, on jobs that it
- * makes itself (op->sample): batch keys, dtypes, orders, lengths of 0, batches, cancellation,
- * plans. An operation is held to this by being there. Read next: kernel_support.h. */
+ * makes itself (op->sample): batch keys, dtypes, orders, lengths of 0 and beyond all memory,
+ * batches, cancellation, plans. An operation is held to this by being there. Read next:
+ * kernel_support.h. */
 #include "sample_support.h"
 
 #include "core/wanted.h"
@@ -236,6 +237,69 @@ static void lengths_of_zero(void **state) {
     }
 }
 
+/* Elements of a tensor with such lengths; -1: more than there are numbers for. */
+static int64_t count_of(const struct blasd_tensor *tensor) {
+    int64_t count = 1;
+    for (int d = 0; d < tensor->rank; d++)
+        if (tensor->shape[d] == 0) return 0;
+    for (int d = 0; d < tensor->rank; d++)
+        if (__builtin_mul_overflow(count, tensor->shape[d], &count)) return -1;
+    return count;
+}
+
+/* Other lengths for those of the sample, the same ones for the same; whether no input has an
+ * element, so that a few bytes can ask for such a job. */
+static bool draw_lengths(const struct blasd_op *op, struct blasd_job *job) {
+    static const int64_t lengths[] = {0, 0, 1, 1000, 1 << 20, (int64_t)1 << 31, (int64_t)1 << 40};
+    int64_t drawn[64];
+    bool empty = true;
+    for (int n = 0; n < 64; n++)
+        drawn[n] = lengths[trial_between(0, sizeof lengths / sizeof *lengths - 1)];
+    for (int i = 0; op->inputs[i].name != NULL; i++) {
+        struct blasd_tensor *tensor = &job->inputs[i].tensor;
+        if (!blasd_job_has(job, i)) continue;
+        for (int d = 0; d < tensor->rank; d++) tensor->shape[d] = drawn[tensor->shape[d] % 64];
+        empty = empty && count_of(tensor) == 0;
+    }
+    return empty;
+}
+
+/* Inputs without an element can ask for outputs beyond all memory: that is refused in words, or the
+ * plan's numbers are right, and none has gone round. */
+static void lengths_beyond_all_memory(void **state) {
+    (void)state;
+    trial_seed = 41;
+    EACH_OPERATION(op) {
+        struct trial *t = sample_trial(op, 3, 2, BLASD_float64);
+        int planned = 0;
+        for (int round = 0; t != NULL && runs_here(op) && round < 2000; round++) {
+            struct blasd_job job = t->job;
+            struct blasd_plan plan;
+            struct blasd_err err = {0};
+            double bytes = 0;
+            if (!draw_lengths(op, &job)) continue;
+            if (blasd_job_plan(&job, &plan, &err) != 0) {
+                assert_true(err.code != BLASD_E_internal_error && err.detail[0] != '\0');
+                continue;
+            }
+            planned++;
+            assert_true(plan.flops >= 0 && isfinite(plan.flops));
+            for (int o = 0; op->outputs[o].name != NULL; o++) {
+                const struct blasd_tensor *out = &plan.outputs[o];
+                int64_t count = out->rank < 0 ? 0 : count_of(out);
+                if (count < 0) fail_msg("%s: %s has no end", op->name, op->outputs[o].name);
+                bytes += (double)count * (double)blasd_dtype_size(out->dtype);
+            }
+            /* which is what limits are held against */
+            if (!(fabs((double)plan.output_bytes - bytes) <= 0.01 * bytes))
+                fail_msg("%s: %llu bytes of outputs, not %g", op->name,
+                         (unsigned long long)plan.output_bytes, bytes);
+        }
+        if (t != NULL && runs_here(op)) assert_true(planned > 0);
+        trial_free(t);
+    }
+}
+
 /* What comes of a job does not depend on those it runs with. */
 static void a_batch_changes_nothing(void **state) {
     enum { COUNT = 4 };
@@ -305,6 +369,7 @@ int main(void) {
         cmocka_unit_test(every_dtype_is_taken),
         cmocka_unit_test(the_order_of_elements_changes_nothing),
         cmocka_unit_test(lengths_of_zero),
+        cmocka_unit_test(lengths_beyond_all_memory),
         cmocka_unit_test(a_batch_changes_nothing),
         cmocka_unit_test(nothing_infinite_gets_in),
         cmocka_unit_test(an_unwanted_job_ends),
