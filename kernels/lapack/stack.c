@@ -12,6 +12,7 @@
 #define ALONE_FLOPS 2e9 /* above this many operations sharing a call with others gains nothing */
 #define FAR 200         /* powers of two from 1: what lies between is taken as it is */
 #define BLOCK 32        /* rows and columns that are turned at once */
+#define PART (1 << 16)  /* elements that are copied at once */
 
 /* ---- plans ---- */
 
@@ -91,7 +92,9 @@ void blasd_stack_copy(const struct blasd_tensor *input, int64_t item, int64_t m,
     const double *from = (const double *)input->data + item * m * n;
     int64_t rows = trans ? n : m, columns = trans ? m : n, done = 0; /* of `to` */
     if ((input->order == BLASD_COLUMN_MAJOR) != trans) {
-        memcpy(to, from, (size_t)(m * n) * sizeof *to);
+        for (int64_t at = 0; at < m * n && blasd_wanted_after(&done, PART); at += PART)
+            memcpy(to + at, from + at,
+                   (size_t)(m * n - at < PART ? m * n - at : PART) * sizeof *to);
         return;
     }
     for (int64_t i = 0; i < rows && blasd_wanted_after(&done, BLOCK * columns); i += BLOCK)

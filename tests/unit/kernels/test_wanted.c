@@ -9,6 +9,7 @@
 
 #include "core/parallel.h"
 #include "core/wanted.h"
+#include "kernels/lapack/stack.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -350,12 +351,45 @@ static void a_no_is_remembered_by_all_threads(void **state) {
     assert_true(blasd_wanted());
 }
 
+/* Memory that was never touched takes seconds to copy to, so a large matrix is not copied in one
+ * go. */
+static void a_matrix_is_copied_while_it_is_wanted(void **state) {
+    enum { SIDE = 1024 };
+    struct blasd_tensor input = {.dtype = BLASD_float64,
+                                 .rank = 2,
+                                 .shape = {SIDE, SIDE},
+                                 .data = trial_alloc(SIDE * SIDE * sizeof(double))};
+    double *to = calloc(SIDE * SIDE, sizeof *to), *from = input.data;
+    struct blasd_err err = {0};
+    (void)state;
+    assert_non_null(to);
+    for (int i = 0; i < SIDE * SIDE; i++) from[i] = 1 + i;
+    for (int way = 0; way < 4; way++) {
+        input.order = way < 2 ? BLASD_COLUMN_MAJOR : BLASD_ROW_MAJOR;
+        trial_watch.calls = 0;
+        trial_watch.last = 0;
+        trial_watch.stop_after = 1;
+        blasd_wanted_begin(&trial_watch.base);
+        while (blasd_wanted()) continue;
+        blasd_stack_copy(&input, 0, SIDE, SIDE, way % 2 == 1, to);
+        assert_true(to[SIDE * SIDE - 1] == 0);
+        assert_int_equal(blasd_wanted_end(0, &err), -(int)BLASD_E_cancelled);
+    }
+    trial_watch.stop_after = 0;
+    input.order = BLASD_COLUMN_MAJOR;
+    blasd_stack_copy(&input, 0, SIDE, SIDE, false, to);
+    assert_memory_equal(to, from, SIDE * SIDE * sizeof *to);
+    free(to);
+    free(input.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         /* first: their processes are forked before there are threads */
         cmocka_unit_test(iterations_without_end_hear),
         cmocka_unit_test(work_without_data_hears),
         cmocka_unit_test(a_no_is_remembered_by_all_threads),
+        cmocka_unit_test(a_matrix_is_copied_while_it_is_wanted),
         cmocka_unit_test(plans_count_what_takes_long),
         cmocka_unit_test(outputs_of_nothing_have_their_bytes),
         cmocka_unit_test(degenerate_shapes_are_planned),
