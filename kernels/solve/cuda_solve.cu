@@ -457,6 +457,7 @@ static void stack_of(const struct blasd_task *task, const struct blasd_gpu_facts
     bool single = task->plan->input_dtype[BLASD_SOLVE_A] == BLASD_float32;
     if (blasd_solve_read(task->job, &s, &ignored) != 0 || s.n > BATCHED_ALWAYS) return;
     if (s.a_rank != s.batch_rank || s.b_rank != s.batch_rank || s.batch_rank == 0) return;
+    if (s.batch_count == 0) return;
     ret->problems = s.batch_count;
     ret->grain = blocks_at_once(facts, threads_of(&s, single)) * s.batch[0] / s.batch_count;
     if (ret->grain < 1) ret->grain = 1;

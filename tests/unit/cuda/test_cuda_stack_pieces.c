@@ -295,6 +295,30 @@ static void systems_in_pieces(void **state) {
             check_in_pieces(systems(length, symmetric));
 }
 
+/* Of no systems, or rows, there are no pieces, however large what they would share is. */
+static void stacks_of_nothing(void **state) {
+    struct blasd_device *device = open_device(4096);
+    struct trial *t[3] = {trial_new("solve"), trial_new("matmul"), trial_new("distance")};
+    (void)state;
+    trial_input(t[0], "a", BLASD_float64, BLASD_ROW_MAJOR, 3, (int64_t[]){0, 6, 6});
+    fill(trial_input(t[0], "b", BLASD_float64, BLASD_ROW_MAJOR, 3, (int64_t[]){1, 6, 5000}),
+         BLASD_float64, 30000);
+    trial_input(t[1], "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){0, 200});
+    fill(trial_input(t[1], "b", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){200, 300}),
+         BLASD_float64, 60000);
+    trial_input(t[2], "x", BLASD_float64, BLASD_ROW_MAJOR, 3, (int64_t[]){0, 5, 4});
+    fill(trial_input(t[2], "y", BLASD_float64, BLASD_ROW_MAJOR, 3, (int64_t[]){1, 5000, 4}),
+         BLASD_float64, 20000);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(trial_plan(t[i]), BLASD_OK);
+        trial_bind(t[i]);
+        assert_int_equal(run(device, t[i]), 0);
+        assert_int_equal(t[i]->task.err.code, BLASD_OK);
+        trial_free(t[i]);
+    }
+    close_device(device);
+}
+
 static void decompositions_in_pieces(void **state) {
     static const char *const ops[] = {"cholesky", "qr", "eigh", "svd"};
     (void)state;
@@ -378,6 +402,7 @@ int main(void) {
         cmocka_unit_test(systems_in_pieces),
         cmocka_unit_test(distances_in_pieces),
         cmocka_unit_test(decompositions_in_pieces),
+        cmocka_unit_test(stacks_of_nothing),
         cmocka_unit_test(rows_in_pieces),
         cmocka_unit_test(the_right_factor_goes_up_once),
     };
