@@ -90,6 +90,19 @@ static bool comes_otherwise(struct blasd_cuda_slot *slot, const struct blasd_tas
                                  blasd_tensor_bytes(&task->inputs[input]));
 }
 
+/* An offset becomes an address. Whether anything is to be copied to there, or from there. */
+static bool settle(struct blasd_cuda_slot *slot, const struct place *place, int t, char *base,
+                   char **entry) {
+    if (lent_at(slot, place) != NULL) {
+        *entry = lent_at(slot, place);
+        return slot->fresh[place->column];
+    }
+    *entry = base + ((uintptr_t)*entry - 1);
+    return place->tensor == input_of
+               ? !comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry)
+               : !blasd_cuda_make_resident(slot, t, place->column, *entry);
+}
+
 /* Offsets become addresses, and what lies there becomes pieces to copy. */
 static int settle_column(struct blasd_cuda_slot *slot, const struct place *place, char *base,
                          struct blasd_cuda_list *list, struct blasd_err *err) {
@@ -97,18 +110,7 @@ static int settle_column(struct blasd_cuda_slot *slot, const struct place *place
         char **entry = &place->table[(size_t)t * (size_t)place->columns + (size_t)place->column];
         const struct blasd_tensor *tensor = place->tensor(&slot->job.tasks[t], place->column);
         int code;
-        if (*entry == NULL) continue;
-        if (lent_at(slot, place) != NULL) {
-            *entry = lent_at(slot, place);
-            if (!slot->fresh[place->column]) continue;
-        } else {
-            *entry = base + ((uintptr_t)*entry - 1);
-            if (place->tensor == input_of &&
-                comes_otherwise(slot, &slot->job.tasks[t], place->column, *entry))
-                continue;
-        }
-        if (place->tensor == output_of && blasd_cuda_make_resident(slot, t, place->column, *entry))
-            continue;
+        if (*entry == NULL || !settle(slot, place, t, base, entry)) continue;
         code =
             blasd_cuda_list_add(slot, list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
         if (code != 0) return code;

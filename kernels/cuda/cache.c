@@ -3,11 +3,11 @@
  *
  * A copy is filled from where the first such input came to lie, and from then on copied to where
  * the next ones are to lie, within the device. Both are put on the upload stream alone, so they are
- * in order whatever is dropped in between, and kernels may write to their inputs as ever. A copy
- * only saves a transfer: whoever maps a job's inputs has made sure that they still are there.
+ * in order whatever is dropped in between. A copy only saves a transfer: whoever maps a job's
+ * inputs has made sure that they still are there.
  *
- * To a task that has a part for itself the copy is lent: it is read where it lies, neither goes nor
- * changes until the part has ended.
+ * To a task that has a part for itself the copy is lent: it is read where it lies, as no operation
+ * writes to its inputs, and neither goes nor changes until the part has ended.
  *
  * A resident output may be here alone. It has a home, its place on the host, to which it is
  * written before it is dropped. It is filled, and written home, on the download stream, and what it

@@ -62,9 +62,7 @@ template <int WORDS> static __device__ void join(const word *found, word *words)
     }
 }
 
-/* Each thread goes through the parts of elements in steps: of positions it keeps the first, of
- * magnitudes, whose bits are in the order of the numbers, the least and, turned round, the most.
- * All words begin as the largest there is. */
+/* Where that alone is asked for: the other words cost a product of 1024 a seventh of its time. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     look_for_nonfinite(const T *elements, int64_t n, int parts, word *words) {
@@ -78,6 +76,9 @@ static __global__ void __launch_bounds__(THREADS)
     join<1>(&first, words);
 }
 
+/* Each thread goes through the parts of elements in steps: of positions it keeps the first, of
+ * magnitudes, whose bits are in the order of the numbers, the least and, turned round, the most.
+ * All words begin as the largest there is. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     look_at(const T *elements, int64_t n, int parts, word *words) {

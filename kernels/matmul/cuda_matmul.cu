@@ -97,8 +97,7 @@ static bool is_even(const struct product_plan *plan) {
 /* One product, whose rows go to the library in panels. */
 static int run_panels(struct blasd_cuda_job *job, const struct blasd_gpu_gemm *whole,
                       struct blasd_err *err) {
-    bool short_factors = whole->rounding != BLASD_GPU_NATIVE || blasd_dtype_size(whole->dtype) < 4;
-    int64_t rows = panel_rows(whole->n, short_factors), m;
+    int64_t rows = panel_rows(whole->n, whole->rounding, whole->dtype), m;
     int64_t a_row = whole->lda * (int64_t)blasd_dtype_size(whole->dtype);
     int64_t c_row = whole->ldc * (int64_t)blasd_dtype_size(whole->out);
     int code = 0;
@@ -313,9 +312,8 @@ static void rows_of(const struct blasd_task *task, const struct blasd_gpu_facts 
         params[BLASD_MATMUL_PRECISION].choice == BLASD_MATMUL_FP64_EMULATED)
         return;
     ret->problems = task->outputs[0].shape[0];
-    ret->grain = panel_rows(task->outputs[0].shape[1],
-                            params[BLASD_MATMUL_PRECISION].choice != BLASD_MATMUL_NATIVE ||
-                                blasd_dtype_size(task->plan->input_dtype[0]) < 4);
+    ret->grain = panel_rows(task->outputs[0].shape[1], rounding_of(task),
+                            task->plan->input_dtype[BLASD_MATMUL_A]);
     ret->shared = 1u << BLASD_MATMUL_B;
 }
 

@@ -157,9 +157,7 @@ int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err) {
     int precision = job->tasks[0].job->params[BLASD_MATMUL_PRECISION].choice;
     if (code != 0) return code;
     plan = (struct product_plan *)job->state;
-    plan->rounding = precision == BLASD_MATMUL_TF32   ? BLASD_GPU_TF32
-                     : precision == BLASD_MATMUL_BF16 ? BLASD_GPU_BF16
-                                                      : BLASD_GPU_NATIVE;
+    plan->rounding = rounding_of(&job->tasks[0]);
     code = read_products(plan, &job->tasks[0], job->facts, err);
     if (code == 0 && plan->way > WAY_SLICES) code = locate_all(job, plan, err);
     if (plan->way == WAY_LIBRARY) fill_gemm(plan);

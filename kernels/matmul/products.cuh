@@ -42,11 +42,22 @@ static inline bool too_large(const struct blasd_task *task, const struct blasd_g
     return task->plan->device_bytes > facts->memory_bytes / 2;
 }
 
+/* What a job lets be done to the factors; FIXED is chosen later, where there is room for it. */
+static inline enum blasd_gpu_rounding rounding_of(const struct blasd_task *task) {
+    int precision = task->job->params[BLASD_MATMUL_PRECISION].choice;
+    return precision == BLASD_MATMUL_TF32   ? BLASD_GPU_TF32
+           : precision == BLASD_MATMUL_BF16 ? BLASD_GPU_BF16
+                                            : BLASD_GPU_NATIVE;
+}
+
 /* Rows of a product with n columns that go to the library in one call: enough to fill the device,
- * which with `short_factors` (tf32, bf16, half) takes twice as many, and more than SMALL_SIDE by
- * far. Between them a large product comes in pieces, which therefore have the bits of the whole. */
-static inline int64_t panel_rows(int64_t n, bool short_factors) {
-    int64_t elements = blasd_cuda_tuning.panel_elements * (short_factors ? 2 : 1);
+ * which of short factors (tf32, bf16, half) takes twice as many, and more than SMALL_SIDE by far.
+ * Between them a large product comes in pieces, which have the bits of the whole because both ask
+ * here. */
+static inline int64_t panel_rows(int64_t n, enum blasd_gpu_rounding rounding,
+                                 enum blasd_dtype factors) {
+    bool are_short = rounding != BLASD_GPU_NATIVE || blasd_dtype_size(factors) < 4;
+    int64_t elements = blasd_cuda_tuning.panel_elements * (are_short ? 2 : 1);
     int64_t rows = (elements / (n > 0 ? n : 1) + 127) / 128 * 128;
     return rows > blasd_cuda_tuning.panel_rows ? rows : blasd_cuda_tuning.panel_rows;
 }
