@@ -383,6 +383,7 @@ class Trouble(Liar):
                     self.send(200, {"jobs": jobs})
                 elif path in (f"/jobs/{trouble.QUIET}", f"/jobs/{trouble.TWICE}"):
                     runs = path.endswith(trouble.QUIET) and trouble.phase in ("first", "full")
+                    time.sleep(1 if path.endswith(trouble.TWICE) else 0)
                     self.send(200, job(path.rpartition("/")[2], "running" if runs else "succeeded"))
                 else:
                     self.send(404, {"detail": "it is not there"})
@@ -422,7 +423,7 @@ def test_what_goes_wrong(service, browse):
     assert [one.get("params") for one in said["posted"]] == [{"p": "Infinity"}]  # once, though two tries to sign in were under way
     assert said["time"] == "3 min 0 s" and said["totals"]["matmul"]["succeeded"] == 1 and "and 6 more" in said["devices"]
     assert said["kept"] == [trouble.FAILED]
-    assert said["focus"] == "older"
+    assert said["focus"] == "older" and said["stays_away"]
     assert "not there" in said["unknown"] and trouble.TWICE not in said["unknown"]
     assert said["dialog"] is False and said["rows"] == []
 

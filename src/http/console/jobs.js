@@ -9,6 +9,7 @@ const PHASES = [["receive", "receive"], ["queue", "queue"], ["batch_wait", "batc
 
 const jobs = new Map();  // id -> document, in the order in which they came
 const sent = new Map();  // id -> the request, of those sent from this page
+const forgotten = new Set(); // ids; a list that was asked for before that still has them
 let rows = PAGE;
 let cursor = null;       // where the service's list goes on; "" at its end
 let dirty = true;
@@ -18,7 +19,7 @@ let retold = new Map();  // id -> tensors' documents that the opened job was ask
 
 export function onJob(job) {
   const was = jobs.get(job.id);
-  if (was && FINAL.has(was.state) && !FINAL.has(job.state)) return; // it came late
+  if (forgotten.has(job.id) || (was && FINAL.has(was.state) && !FINAL.has(job.state))) return; // it came late
   jobs.set(job.id, job);
   if (jobs.size > MOST + 100) letGo();
   dirty = true;
@@ -74,7 +75,7 @@ async function fetchJobs(more) {
     cursor = page.cursor || "";
     const known = [...jobs.values()];
     jobs.clear();
-    for (const job of page.jobs.reverse()) jobs.set(job.id, job);
+    for (const job of page.jobs.reverse()) if (!forgotten.has(job.id)) jobs.set(job.id, job);
     for (const job of known) { // what was told of it last is newer than a list
       const listed = jobs.get(job.id);
       if (!listed || !FINAL.has(listed.state)) { jobs.delete(job.id); jobs.set(job.id, job); }
@@ -198,6 +199,8 @@ async function end(job, forget) {
   try {
     const document = await getJson(`/jobs/${job.id}${forget ? "?forget=1" : ""}`, { method: "DELETE" });
     if (forget) {
+      forgotten.add(job.id);
+      if (forgotten.size > MOST) forgotten.delete(forgotten.values().next().value);
       jobs.delete(job.id);
       $("job").close();
       showRows(); // though the focus comes back to its row
@@ -224,6 +227,7 @@ function show() {
   if (!job.id) return;
   const done = FINAL.has(job.state), text = JSON.stringify(job, null, 2);
   if (done && text === drawn) return; // what somebody selects, or is about to press, stays
+  if ($("job-body").matches(":active")) { setTimeout(show, 200); return; } // a button drawn anew while it is pressed would not be pressed
   drawn = text;
   const focus = document.activeElement?.dataset?.part;
   setText($("job-title"), `${job.op} – ${job.state}`);
@@ -269,7 +273,6 @@ export async function openJob(id) {
   try {
     const job = await getJson(`/jobs/${id}`);
     if (open !== id) return;
-    if (!jobs.has(id)) jobs.set(id, job);
     onJob(job);
     if (FINAL.has(job.state)) retold = new Map([[id, job]]); // with its small outputs
     show();
