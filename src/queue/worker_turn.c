@@ -353,9 +353,12 @@ int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)
                              int count, bool *lost, struct blasd_err *err) {
     struct blasd_caller *caller = &queue->caller;
     uint64_t connection = caller->connections; /* where another is made meanwhile: once more */
+    const struct blasd_worker_turns *turns = &queue->turns;
+    /* an idle worker may have been handed jobs by now, in its list */
+    uint64_t turn = turns->claimed_in != 0 ? turns->claimed_in : turns->idle ? turns->seq : 0;
     char seq[24];
     redisReply *reply;
-    snprintf(seq, sizeof seq, "%" PRIu64, queue->turns.claimed_in);
+    snprintf(seq, sizeof seq, "%" PRIu64, turn);
     blasd_worker_leased(queue, BLASD_QUEUE_FN("holds"));
     blasd_caller_text(caller, seq);
     for (int i = 0; i < count; i++) blasd_caller_text(caller, ids[i]);

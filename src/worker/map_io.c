@@ -239,15 +239,26 @@ static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store,
     return 0;
 }
 
+/* Another worker that does not know yet that its lease is lost makes one of that name, too. */
+static int obtain(struct blasd_worker_queue *queue, struct blasd_store *store, const char *id,
+                  const char *name, uint64_t bytes, struct blasd_blob *blob,
+                  struct blasd_err *err) {
+    int code, tries = 0;
+    do {
+        code = make_way(queue, store, id, name, err);
+        if (code != 0) return code;
+        code = blasd_blob_obtain(store, name, bytes, blob, err);
+    } while (code != 0 && ++tries < 4 && blasd_store_has(store, name));
+    return code;
+}
+
 static int make_blob(struct blasd_worker_queue *queue, struct blasd_store *store,
                      struct blasd_arena *arena, const struct blasd_item *item, struct blasd_io *io,
                      struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     int code;
     snprintf(name, sizeof name, "%s.out", item->claim->id);
-    code = make_way(queue, store, item->claim->id, name, err);
-    if (code != 0) return code;
-    code = blasd_blob_obtain(store, name, io->payload_bytes, &io->out, err);
+    code = obtain(queue, store, item->claim->id, name, io->payload_bytes, &io->out, err);
     if (code != 0) return code;
     io->has_out = true;
     code = blasd_blob_fit(&io->out, io->payload_bytes, err);
@@ -274,9 +285,7 @@ static int make_kept(struct blasd_worker_queue *queue, struct blasd_store *store
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the outputs");
     blasd_keeping_id(&item->job.keeping, item->claim->id, i, id);
     snprintf(name, sizeof name, "%s.in", id);
-    code = make_way(queue, store, item->claim->id, name, err);
-    if (code != 0) return code;
-    code = blasd_blob_obtain(store, name, bytes, &io->kept[i], err);
+    code = obtain(queue, store, item->claim->id, name, bytes, &io->kept[i], err);
     if (code == 0) code = blasd_blob_fit(&io->kept[i], bytes, err);
     if (code == 0) code = blasd_blob_map(&io->kept[i], err);
     if (code == 0 && blasd_withholds(&item->job.keeping, i)) io->at[i] = io->kept[i].data;

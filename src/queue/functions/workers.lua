@@ -169,8 +169,8 @@ local function taken_back(worker, label)
     return names
 end
 
--- A worker that has connected anew tells what it holds: what it was given in the turn SEQ, and the jobs that
--- follow. This may be a master that was a replica, and a little behind: it lacks ends that another has
+-- A worker that has connected anew tells what it holds: what it was given in the turn SEQ, or was handed for
+-- it since, and the jobs that follow. This may be a master that was a replica, and a little behind: it lacks ends that another has
 -- acknowledged, and has handed over jobs in answer to turns that the worker had another answer to. As
 -- long as the worker lives nobody else would ask for these. They go back.
 local function holds(keys, args)

@@ -374,6 +374,41 @@ static void test_missed_rest(void **state) {
     bed_close(&bed);
 }
 
+static void tell(struct blasd_worker_queue *worker) {
+    struct blasd_err err;
+    bool lost = true;
+    assert_int_equal(blasd_worker_queue_holds(worker, NULL, 0, &lost, &err), 0);
+    assert_false(lost);
+    assert_false(blasd_worker_queue_moved(worker));
+}
+
+/* An idle worker tells over a new connection that it holds nothing, and has just been handed a job: it
+ * will find it in its list, and nobody else may have it. */
+static void test_handed_over_while_it_tells(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "telling");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(&bed, id, "2");
+    assert_int_equal(length(&bed, "w"), 4);
+    tell(worker);
+    assert_int_equal(claim(other, 4, PLENTY, claims), 0);
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    tell(worker); /* now it has it */
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(other);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* What a replica knows that has become the master, and was a little behind: of the worker's last
  * turns nothing. */
 struct behind {
@@ -392,14 +427,6 @@ static void behind_note(struct bed *bed, struct behind *ret) {
 static void behind_set(struct bed *bed, const struct behind *behind) {
     drop(redisCommand(bed->raw, "HSET %s:idle w %s", bed->tag, behind->demand));
     drop(redisCommand(bed->raw, "HSET %s:claims:w #0 %s", bed->tag, behind->turn));
-}
-
-static void tell(struct blasd_worker_queue *worker) {
-    struct blasd_err err;
-    bool lost = true;
-    assert_int_equal(blasd_worker_queue_holds(worker, NULL, 0, &lost, &err), 0);
-    assert_false(lost);
-    assert_false(blasd_worker_queue_moved(worker));
 }
 
 /* It takes the worker for idle, and what it hands over for the turn that it knows is heard by
@@ -516,6 +543,7 @@ int main(void) {
         cmocka_unit_test(test_finish_leaves_idle),
         cmocka_unit_test(test_old_connection),
         cmocka_unit_test(test_missed_rest),
+        cmocka_unit_test(test_handed_over_while_it_tells),
         cmocka_unit_test(test_a_master_that_is_behind),
         cmocka_unit_test(test_a_master_that_lacks_an_end),
         cmocka_unit_test(test_a_wait_over_another_connection),
