@@ -7,6 +7,7 @@
 #include "kernels/distance/distance.h"
 
 #include "base/err.h"
+#include "core/half.h"
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
@@ -67,20 +68,33 @@ static struct distance_out problem_out(const struct distance_shape *shape,
     return out;
 }
 
+/* The rows of one problem as they were given; y is x where that stands alone. */
+struct points {
+    const char *x, *y;
+};
+
+static struct points points_of(const struct distance_shape *shape, const struct blasd_task *task,
+                               int64_t at) {
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    struct points points = {task->inputs[IN_X].data, task->inputs[IN_Y].data};
+    int64_t items[2];
+    operand_items(shape, task, at, items);
+    points.x += (size_t)(items[0] * shape->m * shape->k) * size;
+    if (shape->alone)
+        points.y = points.x;
+    else
+        points.y += (size_t)(items[1] * shape->n * shape->k) * size;
+    return points;
+}
+
 /* Makes problem number `number` of the run ready; an error goes to its task. */
 static int load(struct run *run, int64_t number, struct distance_problem *problem) {
     const struct distance_shape *shape = run->shape;
     struct blasd_task *task = &run->tasks[number / shape->problems];
-    size_t size = blasd_dtype_size(shape->arithmetic);
-    const char *x = task->inputs[IN_X].data, *y = task->inputs[IN_Y].data;
+    struct points points = points_of(shape, task, number % shape->problems);
     struct blasd_err err = {0};
-    int64_t items[2];
-    int code;
-    operand_items(shape, task, number % shape->problems, items);
-    x += (size_t)(items[0] * shape->m * shape->k) * size;
-    if (y != NULL) y += (size_t)(items[1] * shape->n * shape->k) * size;
-    code = blasd_distance_problem_load(problem, x, y, task->inputs[IN_W].data,
-                                       task->inputs[IN_V].data, task->inputs[IN_VI].data, &err);
+    int code = blasd_distance_problem_load(problem, points.x, points.y, task->inputs[IN_W].data,
+                                           task->inputs[IN_V].data, task->inputs[IN_VI].data, &err);
     if (code != 0) task->err = err;
     return code;
 }
@@ -259,6 +273,69 @@ int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
                            struct blasd_err *err) {
     struct blasd_device host = {.threads = 1};
     return run_all(&host, task, 1, watch, err);
+}
+
+static double stored_at(const struct blasd_tensor *tensor, int64_t i) {
+    switch (tensor->dtype) {
+    case BLASD_float64: return ((const double *)tensor->data)[i];
+    case BLASD_float32: return (double)((const float *)tensor->data)[i];
+    case BLASD_float16: return (double)blasd_float16_read(((const uint16_t *)tensor->data)[i]);
+    default: return (double)blasd_bfloat16_read(((const uint16_t *)tensor->data)[i]);
+    }
+}
+
+/* Whether some of the rows from `first` to `end`, of all of a task's problems, have a neighbour whose
+ * square left the range; x and y are the points of their problem. */
+static bool rows_left(const struct distance_shape *shape, const struct blasd_task *task,
+                      int64_t problem, int64_t first, int64_t end, const struct points *points) {
+    const struct blasd_tensor *d = &task->outputs[OUT_D];
+    const int64_t *index = task->outputs[OUT_INDEX].data;
+    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1;
+    size_t row = (size_t)shape->k * blasd_dtype_size(shape->arithmetic);
+    for (int64_t i = first; i < end; i++) {
+        int64_t at = (problem * shape->m + i) * count;
+        for (int64_t c = at; c < at + count; c++)
+            if (blasd_distance_square_left(shape, points->x + (size_t)i * row,
+                                           points->y + (size_t)index[c] * row, stored_at(d, c)))
+                return true;
+    }
+    return false;
+}
+
+/* The rows of one problem that are to be computed again; run->ready[0] is made ready for the first. */
+static int order_problem(struct run *run, int64_t number) {
+    const struct distance_shape *shape = run->shape;
+    struct points points = points_of(shape, run->tasks, number);
+    struct distance_out out = problem_out(shape, run->tasks, number);
+    bool ready = false;
+    for (int64_t i = 0; i < shape->m; i += DISTANCE_ROWS) {
+        int64_t end = shape->m - i < DISTANCE_ROWS ? shape->m : i + DISTANCE_ROWS;
+        if (!rows_left(shape, run->tasks, number, i, end, &points)) continue;
+        if (!ready && load(run, number, &run->ready[0]) != 0) return -1;
+        ready = true;
+        blasd_distance_rows(&run->ready[0], &run->rooms[0], i, end, &out);
+    }
+    return 0;
+}
+
+int blasd_distance_order_on_host(struct blasd_task *task, struct blasd_err *err) {
+    struct distance_shape shape;
+    struct run *run = calloc(1, sizeof *run);
+    int code = blasd_distance_read(task->job, &shape, err);
+    if (code == 0 && run == NULL)
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the neighbours' order");
+    if (code != 0) goto done;
+    run->shape = &shape;
+    run->tasks = task;
+    code = blasd_distance_room_init(&run->rooms[0], &shape, err);
+    if (code == 0) code = blasd_distance_problem_init(&run->ready[0], &shape, err);
+    for (int64_t number = 0; code == 0 && number < shape.problems; number++)
+        if (order_problem(run, number) != 0) break; /* task->err says it */
+    blasd_distance_room_release(&run->rooms[0]);
+    blasd_distance_problem_release(&run->ready[0]);
+done:
+    free(run);
+    return code;
 }
 
 const struct blasd_kernel blasd_cpu_distance = {.op = "distance", .run = distance_run};

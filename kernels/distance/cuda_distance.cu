@@ -366,7 +366,12 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             if (code != 0) return code;
             continue;
         }
-        if (!state->empty) check_task(state, t, task);
+        if (!state->empty && check_task(state, t, task) == 0 &&
+            blasd_distance_by_squares(&state->shape)) {
+            int code = blasd_cuda_outputs_to_host(job, t, err);
+            if (code == 0) code = blasd_distance_order_on_host(task, err);
+            if (code != 0) return code;
+        }
         snprintf(task->method, sizeof task->method, "%s%s%s", state->multiplied ? "dgemm and " : "",
                  state->shape.arithmetic == BLASD_float64 ? "direct float64" : "direct float32",
                  state->streamed ? ", in rows"

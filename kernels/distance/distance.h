@@ -107,10 +107,18 @@ static inline bool blasd_distance_by_squares(const struct distance_shape *shape)
 /* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */
 int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
                          struct blasd_err *err);
+/* Whether the square of the distance of two points (rows of the arithmetic's type) says too little
+ * to put them in order: it has no end, or is so small that parts of it may have vanished, and the
+ * points differ. */
+bool blasd_distance_square_left(const struct distance_shape *shape, const void *x, const void *y,
+                                double square);
 /* Runs one task on the calling thread: the host's part of other backends. A negative code where the
  * run failed; what is wrong with the task itself is in task->err. */
 int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
                            struct blasd_err *err);
+/* Of a task whose outputs are there and whose neighbours went by squares alone: computes those rows
+ * again whose squares left the range, as blasd_distance_on_host does. */
+int blasd_distance_order_on_host(struct blasd_task *task, struct blasd_err *err);
 /* The error of a job within whose radius more pairs lie than it has room for. */
 int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
                            struct blasd_err *err);
@@ -121,12 +129,11 @@ struct distance_problem {
     const struct distance_shape *shape; /* borrowed */
     struct distance_args args;          /* w and v point into `extra` or into the task */
     const void *x;                      /* m rows of k: the task's, or `rows` */
-    const void *y;                      /* borrowed from the task while it is made ready */
+    const void *y;                      /* its n rows, or `rows_y` */
     void *rows, *rows_y;                /* owned: rows made ready, where they differ */
     void *panel;                        /* owned: y in panels */
     void *extra;                        /* owned: weights or matrix */
     long double *wide;                  /* owned: the weights */
-    bool by_roots;                      /* neighbours that are equally near go by their roots */
 };
 
 /* Allocates what problems of this shape need; the same object then serves one after the other. */
@@ -157,7 +164,8 @@ void blasd_distance_room_release(struct distance_room *room);
 
 #define DISTANCE_BLOCK 64 /* rows of x that are one piece of work, at most */
 
-/* Computes rows [from, to) of one problem and puts what is asked for into `out`. */
+/* Computes rows [from, to) of one problem and puts what is asked for into `out`. Neighbours by squares
+ * that left the range are in the order of the points. */
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
                          int64_t from, int64_t to, const struct distance_out *out);
 /* The two passes of within: without `fill`, row_splits[i + 1] becomes the number of row i's

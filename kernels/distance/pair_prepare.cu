@@ -403,10 +403,6 @@ bool pair_on_host(const struct blasd_task *task, const struct distance_shape *sh
                    (shape->weighted && loop == LOOP_SQUARES);
     int most = wide ? 1024 : 128, bits = wide ? 53 : 24, sums = 0;
     struct exponents x, w;
-    if (blasd_distance_by_squares(shape)) { /* points equally near would go by index */
-        x = exponents_of(task, IN_X, IN_Y);
-        if (x.most > most / 2 - 8 || x.most < -most / 2 + 8 + bits) return true;
-    }
     if (!weights || loop == LOOP_JENSENSHANNON) return false; /* their kernels see it */
     x = exponents_of(task, IN_X, IN_Y);
     w = exponents_of(task, IN_W, IN_VI);

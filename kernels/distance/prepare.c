@@ -373,37 +373,6 @@ static bool is_extreme(const struct distance_shape *shape, const void *points, i
     return false;
 }
 
-/* Binary exponents of the least and the largest number of `data`, but for 0 and what has no end. */
-static void find_exponents(const struct distance_shape *shape, const void *data, int64_t count,
-                           int *least, int *most) {
-    double low = INFINITY, high = 0;
-    int64_t done = 0;
-    int exponent;
-    for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++) {
-        double x = fabs(element(shape->arithmetic, data, i));
-        low = x < low && x > 0 ? x : low;
-        high = x > high && x <= DBL_MAX ? x : high;
-    }
-    if (high == 0) return;
-    frexp(low, &exponent);
-    if (exponent < *least) *least = exponent;
-    frexp(high, &exponent);
-    if (exponent > *most) *most = exponent;
-}
-
-/* Whether a square of a difference may vanish, or sums of them be without end. */
-static bool squares_leave(const struct distance_shape *shape, const void *x, const void *y,
-                          const void *w) {
-    bool single = shape->arithmetic == BLASD_float32;
-    int least = 0, most = 0, light = 0, heavy = 0, sums = 0;
-    find_exponents(shape, x, shape->m * shape->k, &least, &most);
-    if (!shape->alone) find_exponents(shape, y, shape->n * shape->k, &least, &most);
-    if (w != NULL) find_exponents(shape, w, shape->k, &light, &heavy);
-    frexp((double)shape->k, &sums);
-    return 2 * (most + 1) + heavy + sums > (single ? 127 : 1023) ||
-           2 * (least - (single ? 24 : 53)) + light - 1 < (single ? -126 : -1022);
-}
-
 /* In parts of whole blocks, between which the work may end. */
 static void pack(const struct distance_shape *shape, const void *rows, void *panel) {
     size_t size = blasd_dtype_size(shape->arithmetic);
@@ -443,7 +412,6 @@ int blasd_distance_problem_load(struct distance_problem *problem, const void *x,
     if (shape->metric == METRIC_canberra)
         problem->args.strict = is_extreme(shape, x, shape->m * shape->k) ||
                                (!shape->alone && is_extreme(shape, y, shape->n * shape->k));
-    problem->by_roots = blasd_distance_by_squares(shape) && squares_leave(shape, x, y, w);
     if (made) {
         make_rows(problem, x, shape->m, problem->rows);
         if (!shape->alone) make_rows(problem, y, shape->n, problem->rows_y);
@@ -451,6 +419,7 @@ int blasd_distance_problem_load(struct distance_problem *problem, const void *x,
         y = shape->alone ? problem->rows : problem->rows_y;
     }
     problem->x = x;
+    problem->y = y;
     pack(shape, y, problem->panel);
     return 0;
 }

@@ -18,7 +18,7 @@
 /* A neighbour found. */
 struct near {
     double d;
-    double root; /* of d, where squares may have left the range: else 0 */
+    double root; /* of d, where squares left the range: else 0 */
     int64_t j;
 };
 
@@ -209,47 +209,106 @@ static void start_nearest(const struct distance_shape *shape, struct near *near,
         near[at] = (struct near){NAN, 0, shape->n};
 }
 
+/* One point after the other. */
+static const void *row_of(const struct distance_shape *shape, const void *rows, int64_t i) {
+    return (const char *)rows + (size_t)(i * shape->k) * blasd_dtype_size(shape->arithmetic);
+}
+
+bool blasd_distance_square_left(const struct distance_shape *shape, const void *x, const void *y,
+                                double square) {
+    bool single = shape->arithmetic == BLASD_float32;
+    if (isinf(square)) return true;
+    if (!(square < (single ? DISTANCE_SQUARE_LEAST_F32 : DISTANCE_SQUARE_LEAST_F64))) return false;
+    for (int64_t d = 0; d < shape->k; d++)
+        if (value_at(shape->arithmetic, x, d) != value_at(shape->arithmetic, y, d)) return true;
+    return false;
+}
+
+/* What a thread makes of some rows at a time. */
+struct scan {
+    const struct distance_problem *problem;
+    const struct distance_out *out;
+    struct distance_args args, root_args;
+    void *rows[DISTANCE_ROWS], *roots[DISTANCE_ROWS];
+    struct near *near;
+    int64_t count; /* of neighbours; 0: the matrix itself is asked for */
+};
+
+static void scan_init(struct scan *scan, const struct distance_problem *problem,
+                      struct distance_room *room, const struct distance_out *out) {
+    const struct distance_shape *shape = problem->shape;
+    size_t bytes = (size_t)panel_columns(shape) * blasd_dtype_size(shape->arithmetic);
+    *scan = (struct scan){.problem = problem, .out = out, .near = room_near(room)};
+    scan->args = problem->args;
+    scan->args.scratch = room_scratch(room, shape);
+    scan->root_args = scan->args;
+    scan->root_args.finish = FINISH_ROOT;
+    for (int r = 0; r < DISTANCE_ROWS; r++) {
+        scan->rows[r] = room->memory + (size_t)r * bytes;
+        if (blasd_distance_by_squares(shape))
+            scan->roots[r] = room->memory + (size_t)(DISTANCE_ROWS + r) * bytes;
+    }
+    if (shape->output == OUTPUT_ARGMIN) scan->count = 1;
+    if (shape->output == OUTPUT_TOPK) scan->count = shape->neighbours;
+}
+
+/* Rows i .. i + used against all columns. False: not wanted any more. */
+static bool scan_rows(struct scan *scan, int64_t i, int64_t to, int used, bool by_roots,
+                      int64_t *done) {
+    const struct distance_problem *problem = scan->problem;
+    const struct distance_shape *shape = problem->shape;
+    int64_t columns = panel_columns(shape);
+    int64_t start = shape->output == OUTPUT_CONDENSED ? i / columns * columns : 0;
+    if (scan->count > 0) start_nearest(shape, scan->near, scan->count);
+    for (int64_t j = start; j < shape->n; j += columns) {
+        int64_t n = shape->n - j < columns ? shape->n - j : columns;
+        if (!blasd_wanted_after(done, segment_work(shape, n))) return false;
+        segment(problem, &scan->args, i, to, j, n, scan->rows);
+        if (by_roots) segment(problem, &scan->root_args, i, to, j, n, scan->roots);
+        for (int r = 0; r < used; r++) {
+            if (scan->count > 0)
+                keep_nearest(scan->near + r * scan->count, scan->count, shape->arithmetic,
+                             scan->rows[r], by_roots ? scan->roots[r] : NULL, n, j,
+                             shape->alone ? i + r : -1);
+            else
+                put_segment(shape, scan->rows[r], i + r, j, n, scan->out->d);
+        }
+    }
+    return true;
+}
+
+/* Whether some neighbour's square left the range. */
+static bool squares_left(const struct scan *scan, int64_t i, int used) {
+    const struct distance_problem *problem = scan->problem;
+    const struct distance_shape *shape = problem->shape;
+    if (!blasd_distance_by_squares(shape)) return false;
+    for (int r = 0; r < used; r++) {
+        const struct near *near = scan->near + r * scan->count;
+        for (int64_t c = 0; c < scan->count; c++)
+            if (near[c].j < shape->n &&
+                blasd_distance_square_left(shape, row_of(shape, problem->x, i + r),
+                                           row_of(shape, problem->y, near[c].j), near[c].d))
+                return true;
+    }
+    return false;
+}
+
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
                          int64_t from, int64_t to, const struct distance_out *out) {
     const struct distance_shape *shape = problem->shape;
-    struct distance_args args = problem->args, root_args;
-    size_t size = blasd_dtype_size(shape->arithmetic);
-    int64_t columns = panel_columns(shape);
-    bool nearest = shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK;
-    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, done = 0;
-    struct near *near = room_near(room);
-    void *rows[DISTANCE_ROWS], *roots[DISTANCE_ROWS] = {NULL};
-    args.scratch = room_scratch(room, shape);
-    root_args = args;
-    root_args.finish = FINISH_ROOT;
+    struct scan scan;
+    int64_t done = 0;
+    scan_init(&scan, problem, room, out);
     if (shape->output == OUTPUT_FULL && shape->storage == shape->arithmetic) {
-        full_rows(problem, &args, from, to, out);
+        full_rows(problem, &scan.args, from, to, out);
         return;
-    }
-    for (int r = 0; r < DISTANCE_ROWS; r++) {
-        rows[r] = room->memory + (size_t)r * (size_t)columns * size;
-        if (problem->by_roots)
-            roots[r] = room->memory + (size_t)(DISTANCE_ROWS + r) * (size_t)columns * size;
     }
     for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
         int used = to - i < DISTANCE_ROWS ? (int)(to - i) : DISTANCE_ROWS;
-        int64_t start = shape->output == OUTPUT_CONDENSED ? i / columns * columns : 0;
-        if (nearest) start_nearest(shape, near, count);
-        for (int64_t j = start; j < shape->n; j += columns) {
-            int64_t n = shape->n - j < columns ? shape->n - j : columns;
-            if (!blasd_wanted_after(&done, segment_work(shape, n))) return;
-            segment(problem, &args, i, to, j, n, rows);
-            if (problem->by_roots) segment(problem, &root_args, i, to, j, n, roots);
-            for (int r = 0; r < used; r++) {
-                if (nearest)
-                    keep_nearest(near + r * count, count, shape->arithmetic, rows[r], roots[r], n,
-                                 j, shape->alone ? i + r : -1);
-                else
-                    put_segment(shape, rows[r], i + r, j, n, out->d);
-            }
-        }
-        for (int r = 0; nearest && r < used; r++)
-            put_nearest(shape, near + r * count, count, i + r, out);
+        if (!scan_rows(&scan, i, to, used, false, &done)) return;
+        if (squares_left(&scan, i, used) && !scan_rows(&scan, i, to, used, true, &done)) return;
+        for (int r = 0; scan.count > 0 && r < used; r++)
+            put_nearest(shape, scan.near + r * scan.count, scan.count, i + r, out);
     }
 }
 

@@ -15,6 +15,13 @@
 #define DISTANCE_VECTOR 64    /* bytes of a block's row: one coordinate of its points */
 #define DISTANCE_PAD (64 / 4) /* most points in a block */
 
+/* Of a sum of squares: above the one it may have overflowed, below the other squares may have lost
+ * bits to underflow. */
+#define DISTANCE_SQUARE_MOST_F64 0x1p1020
+#define DISTANCE_SQUARE_LEAST_F64 0x1p-960
+#define DISTANCE_SQUARE_MOST_F32 0x1p126
+#define DISTANCE_SQUARE_LEAST_F32 0x1p-98
+
 enum distance_loop {
     LOOP_SQUARES,       /* sum of (a-b)^2 */
     LOOP_SQUARES_W,     /* sum of w (a-b)^2 */

@@ -3,7 +3,7 @@
 #define BITS int64_t
 #define FABS __builtin_fabs
 #define SQRT __builtin_sqrt
-#define SQUARE_MOST 0x1p1020  /* above, a sum of squares may have overflowed */
-#define SQUARE_LEAST 0x1p-960 /* below, squares may have lost bits to underflow */
+#define SQUARE_MOST DISTANCE_SQUARE_MOST_F64
+#define SQUARE_LEAST DISTANCE_SQUARE_LEAST_F64
 #define NAME(x) blasd_distance_##x##f64
 #include "kernels/distance/tiles_body.h"
