@@ -67,6 +67,7 @@ struct regression_data {
     const double *y; /* n x t, row-major */
     const double *w; /* n weights, or NULL */
     double total;    /* sum of the weights, or n */
+    double rest;     /* what rounding took from it: in double-double it is the two */
     int64_t without; /* observations of weight 0 */
 };
 
@@ -77,7 +78,7 @@ void blasd_regression_walk(const struct regression_shape *shape, const struct bl
 struct regression_data blasd_regression_data(const struct regression_shape *shape,
                                              const struct blasd_task *task,
                                              const struct blasd_walk *walk);
-/* Sets data->total and data->without; refuses weights that are negative or all 0. */
+/* Sets data->total, rest and without; refuses weights that are negative or all 0. */
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 

@@ -63,6 +63,7 @@ static int scale_weights(const struct regression_shape *shape, struct regression
     for (int64_t i = 0; i < shape->n; i++) scaling->w[i] = ldexp(data->w[i], -scaling->weight);
     data->w = scaling->w;
     data->total = ldexp(data->total, -scaling->weight);
+    data->rest = ldexp(data->rest, -scaling->weight);
     scaling->on = true;
     return 0;
 }
