@@ -19,6 +19,7 @@
 
 #define DOUBLED_CONDITION 4e6 /* above, tall problems are done again in double-double */
 #define UNSURE_CONDITION 1e13 /* above, refinement may not converge */
+#define UNSURE_WIDE 1e9       /* without refinement */
 #define THREADS_WORK 4e6      /* operations from which another thread is worth starting */
 #define PIECE_WORK 2e7        /* operations in a piece of work, about */
 #define DOUBLE_DOUBLE 15      /* operations for one in double-double, about */
@@ -194,14 +195,16 @@ static int ridge(struct room *room, const struct regression_data *data,
                  struct blasd_cpu_progress *progress, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
     struct regression_fit *fit = &room->fit;
+    double doubt = 1;
     int code;
     room->how = "qr with penalty";
     if (!blasd_regression_ridge_small(shape)) {
         if (shape->way != WAY_WIDE) return ridge_tall(room, data, progress, err);
         code = blasd_regression_wide_factor(shape, data, &room->factor, err);
-        if (code == 0) code = blasd_regression_ridge(shape, &room->factor, fit, err);
+        if (code == 0) code = blasd_regression_ridge(shape, &room->factor, fit, &doubt, err);
         if (code != 0) return code;
-        if (!fit->unsure || !blasd_regression_ridge_quads(shape)) {
+        fit->unsure = doubt > UNSURE_WIDE;
+        if (doubt < DOUBLED_CONDITION || !blasd_regression_ridge_quads(shape)) {
             if (fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
             return 0;
         }

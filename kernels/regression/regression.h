@@ -220,11 +220,11 @@ double blasd_regression_intercept(const struct regression_shape *shape,
 /* The triangle and z of a tall factor become those of the data with the penalty's rows below. */
 int blasd_regression_ridge_triangle(const struct regression_shape *shape,
                                     struct regression_factor *factor, struct blasd_err *err);
-/* ridge from the factor of a wide problem; fit->unsure where its features differ in size so much
- * that doubles do not do. */
+/* ridge from the factor of a wide problem. *doubt: what its coefficients' error is of rounding, at
+ * most or so; infinite where features differ in size so much that doubles do not do. */
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
-                           struct blasd_err *err);
+                           double *doubt, struct blasd_err *err);
 /* The same with 62 digits from the data, for problems of few enough operations and for those
  * whose condition asks for it: coefficients, intercept, ssr, residuals, fit->unsure. `factor` is
  * for its shifts and exponents, which it makes. */
