@@ -265,6 +265,19 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     return code;
 }
 
+/* Fits one problem; the penalty of ridge gets the unit that the weights have. */
+static int fit_in_units(struct room *room, const struct regression_data *data,
+                        struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_shape own = *shape;
+    int code;
+    if (shape->method == METHOD_RIDGE) own.alpha = ldexp(shape->alpha, -room->scaling.weight);
+    room->shape = &own;
+    code = fit_problem(room, data, progress, err);
+    room->shape = shape;
+    return code;
+}
+
 /* Fits problems [from, to) of the run. Errors of a problem are its task's; a negative return means
  * stop. */
 static int fit_range(struct run *run, struct room *room, int64_t from, int64_t to,
@@ -283,7 +296,7 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
         if (!blasd_wanted()) return blasd_cpu_stopped(err);
         code = blasd_regression_weights(shape, &data, &own);
         if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
-        if (code == 0) code = fit_problem(room, &data, progress, &own);
+        if (code == 0) code = fit_in_units(room, &data, progress, &own);
         if (code == 0)
             code = blasd_regression_scale_columns(shape, &room->scaling, &data, &room->fit, &own);
         if (code == 0)
