@@ -172,7 +172,8 @@ struct blasd_distance {
     const double *base;
     /* Neighbours of each row, for topk. Default: 1. */
     const int64_t *k;
-    /* The largest distance that within lists. Default: 0. */
+    /* The largest distance that within lists. Where distances are computed in float32 it is at most
+     * the largest float32, or infinity. Default: 0. */
     const double *radius;
     /* Room for the pairs that within lists, for each problem of the batch; a job with more pairs
      * fails and says how many there are. 0: 64 a row and at least 4096, or all where that is less.

@@ -284,8 +284,8 @@ static double stored_at(const struct blasd_tensor *tensor, int64_t i) {
     }
 }
 
-/* Whether some of the rows from `first` to `end`, of all of a task's problems, have a neighbour whose
- * square left the range; x and y are the points of their problem. */
+/* Whether some of the rows from `first` to `end`, of all of a task's problems, have a neighbour
+ * whose square left the range; x and y are the points of their problem. */
 static bool rows_left(const struct distance_shape *shape, const struct blasd_task *task,
                       int64_t problem, int64_t first, int64_t end, const struct points *points) {
     const struct blasd_tensor *d = &task->outputs[OUT_D];
@@ -295,14 +295,16 @@ static bool rows_left(const struct distance_shape *shape, const struct blasd_tas
     for (int64_t i = first; i < end; i++) {
         int64_t at = (problem * shape->m + i) * count;
         for (int64_t c = at; c < at + count; c++)
-            if (blasd_distance_square_left(shape, points->x + (size_t)i * row,
+            if (blasd_distance_square_left(shape, task->inputs[IN_W].data,
+                                           points->x + (size_t)i * row,
                                            points->y + (size_t)index[c] * row, stored_at(d, c)))
                 return true;
     }
     return false;
 }
 
-/* The rows of one problem that are to be computed again; run->ready[0] is made ready for the first. */
+/* The rows of one problem that are to be computed again; run->ready[0] is made ready for the first.
+ */
 static int order_problem(struct run *run, int64_t number) {
     const struct distance_shape *shape = run->shape;
     struct points points = points_of(shape, run->tasks, number);

@@ -107,11 +107,11 @@ static inline bool blasd_distance_by_squares(const struct distance_shape *shape)
 /* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */
 int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
                          struct blasd_err *err);
-/* Whether the square of the distance of two points (rows of the arithmetic's type) says too little
- * to put them in order: it has no end, or is so small that parts of it may have vanished, and the
- * points differ. */
-bool blasd_distance_square_left(const struct distance_shape *shape, const void *x, const void *y,
-                                double square);
+/* Whether the square of the distance of two points says too little to put them in order: it has no
+ * end, or is so small that parts of it may have vanished. w (NULL: ones), x and y are rows of the
+ * arithmetic's type, in which the square is judged: `square` may be of a shorter one. */
+bool blasd_distance_square_left(const struct distance_shape *shape, const void *w, const void *x,
+                                const void *y, double square);
 /* Runs one task on the calling thread: the host's part of other backends. A negative code where the
  * run failed; what is wrong with the task itself is in task->err. */
 int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
@@ -164,8 +164,8 @@ void blasd_distance_room_release(struct distance_room *room);
 
 #define DISTANCE_BLOCK 64 /* rows of x that are one piece of work, at most */
 
-/* Computes rows [from, to) of one problem and puts what is asked for into `out`. Neighbours by squares
- * that left the range are in the order of the points. */
+/* Computes rows [from, to) of one problem and puts what is asked for into `out`. Neighbours by
+ * squares that left the range are in the order of the points. */
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
                          int64_t from, int64_t to, const struct distance_out *out);
 /* The two passes of within: without `fill`, row_splits[i + 1] becomes the number of row i's

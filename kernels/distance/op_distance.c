@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -124,6 +125,12 @@ static int check_output(const struct blasd_job *job, struct distance_shape *shap
     if (!job->params[PARAM_RADIUS].given)
         return blasd_fail(err, BLASD_E_invalid_parameter, "params.radius",
                           "output within needs a radius");
+    if (shape->arithmetic == BLASD_float32 && shape->radius > (double)FLT_MAX &&
+        !isinf(shape->radius))
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.radius",
+                          "distances beyond %g, the largest float32, are infinite: give points in "
+                          "float64, or the radius infinity for all pairs",
+                          (double)FLT_MAX);
     if (others < 0) others = 0;
     if (__builtin_mul_overflow(shape->m, others, &all)) all = INT64_MAX;
     if (__builtin_mul_overflow(shape->m, PAIRS_PER_ROW, &room)) room = INT64_MAX;
@@ -257,7 +264,7 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
                 ((double)shape.k * (3 * (double)shape.n + (double)shape.m + 64) +
                  (double)shape.k * (shape.metric == METRIC_mahalanobis ? 2 * (double)shape.k : 1)) +
-            16.0 * DISTANCE_ROWS * (double)shape.neighbours + 4e6;
+            32.0 * DISTANCE_ROWS * (double)shape.neighbours + 4e6;
     if (!(bytes < 0x1p62))
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
     plan->workspace_bytes = (uint64_t)bytes;

@@ -8,6 +8,7 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +19,21 @@
 /* A neighbour found. */
 struct near {
     double d;
+    double key;  /* d; 0 where it is a square that has too few digits to tell */
     double root; /* of d, where squares left the range: else 0 */
     int64_t j;
 };
 
 /* The order of neighbours: by distance, NaN last, then by root, then by index. */
 static inline bool nearer(struct near one, struct near than) {
-    if (one.d < than.d) return true;
-    if (one.d > than.d) return false;
-    if (one.d == than.d) {
+    if (one.key < than.key) return true;
+    if (one.key > than.key) return false;
+    if (one.key == than.key) {
         if (one.root != than.root) return one.root < than.root;
         return one.j < than.j;
     }
-    if (isnan(one.d) && isnan(than.d)) return one.j < than.j;
-    return isnan(than.d);
+    if (isnan(one.key) && isnan(than.key)) return one.j < than.j;
+    return isnan(than.key);
 }
 
 /* Columns in one pass: whole blocks, as many as stay in cache. */
@@ -144,14 +146,21 @@ static void heap_down(struct near *heap, int64_t count, int64_t at) {
     }
 }
 
+static double least_square(const struct distance_shape *shape) {
+    return shape->arithmetic == BLASD_float32 ? (double)DISTANCE_SQUARE_LEAST_F32
+                                              : DISTANCE_SQUARE_LEAST_F64;
+}
+
 /* roots: of the segment; NULL where there is no need for them */
-static void keep_nearest(struct near *heap, int64_t count, enum blasd_dtype dtype,
+static void keep_nearest(const struct distance_shape *shape, struct near *heap, int64_t count,
                          const void *segment, const void *roots, int64_t n, int64_t j0,
                          int64_t skip) {
     for (int64_t j = 0; j < n; j++) {
-        struct near found = {value_at(dtype, segment, j), 0, j0 + j};
-        if (found.d > heap[0].d || found.j == skip) continue;
-        if (roots != NULL) found.root = value_at(dtype, roots, j);
+        double d = value_at(shape->arithmetic, segment, j);
+        struct near found = {d, d, 0, j0 + j};
+        if (roots != NULL && d < least_square(shape)) found.key = 0;
+        if (found.key > heap[0].key || found.j == skip) continue;
+        if (roots != NULL) found.root = value_at(shape->arithmetic, roots, j);
         if (!nearer(found, heap[0])) continue;
         heap[0] = found;
         heap_down(heap, count, 0);
@@ -206,7 +215,7 @@ static void full_rows(const struct distance_problem *problem, const struct dista
 static void start_nearest(const struct distance_shape *shape, struct near *near, int64_t count) {
     int64_t done = 0;
     for (int64_t at = 0; at < DISTANCE_ROWS * count && blasd_wanted_after(&done, 1); at++)
-        near[at] = (struct near){NAN, 0, shape->n};
+        near[at] = (struct near){NAN, NAN, 0, shape->n};
 }
 
 /* One point after the other. */
@@ -214,14 +223,16 @@ static const void *row_of(const struct distance_shape *shape, const void *rows, 
     return (const char *)rows + (size_t)(i * shape->k) * blasd_dtype_size(shape->arithmetic);
 }
 
-bool blasd_distance_square_left(const struct distance_shape *shape, const void *x, const void *y,
-                                double square) {
-    bool single = shape->arithmetic == BLASD_float32;
-    if (isinf(square)) return true;
-    if (!(square < (single ? DISTANCE_SQUARE_LEAST_F32 : DISTANCE_SQUARE_LEAST_F64))) return false;
-    for (int64_t d = 0; d < shape->k; d++)
-        if (value_at(shape->arithmetic, x, d) != value_at(shape->arithmetic, y, d)) return true;
-    return false;
+bool blasd_distance_square_left(const struct distance_shape *shape, const void *w, const void *x,
+                                const void *y, double square) {
+    long double most = shape->arithmetic == BLASD_float32 ? (long double)FLT_MAX : DBL_MAX, sum = 0;
+    if (!isinf(square) && !(square < least_square(shape))) return false;
+    for (int64_t d = 0; d < shape->k; d++) {
+        long double e = (long double)value_at(shape->arithmetic, x, d) -
+                        (long double)value_at(shape->arithmetic, y, d);
+        sum += (w == NULL ? 1 : (long double)value_at(shape->arithmetic, w, d)) * (e * e);
+    }
+    return sum != 0 && !(sum >= (long double)least_square(shape) && sum <= most);
 }
 
 /* What a thread makes of some rows at a time. */
@@ -267,9 +278,8 @@ static bool scan_rows(struct scan *scan, int64_t i, int64_t to, int used, bool b
         if (by_roots) segment(problem, &scan->root_args, i, to, j, n, scan->roots);
         for (int r = 0; r < used; r++) {
             if (scan->count > 0)
-                keep_nearest(scan->near + r * scan->count, scan->count, shape->arithmetic,
-                             scan->rows[r], by_roots ? scan->roots[r] : NULL, n, j,
-                             shape->alone ? i + r : -1);
+                keep_nearest(shape, scan->near + r * scan->count, scan->count, scan->rows[r],
+                             by_roots ? scan->roots[r] : NULL, n, j, shape->alone ? i + r : -1);
             else
                 put_segment(shape, scan->rows[r], i + r, j, n, scan->out->d);
         }
@@ -286,7 +296,7 @@ static bool squares_left(const struct scan *scan, int64_t i, int used) {
         const struct near *near = scan->near + r * scan->count;
         for (int64_t c = 0; c < scan->count; c++)
             if (near[c].j < shape->n &&
-                blasd_distance_square_left(shape, row_of(shape, problem->x, i + r),
+                blasd_distance_square_left(shape, problem->args.w, row_of(shape, problem->x, i + r),
                                            row_of(shape, problem->y, near[c].j), near[c].d))
                 return true;
     }

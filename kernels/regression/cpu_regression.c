@@ -19,6 +19,7 @@
 
 #define DOUBLED_CONDITION 4e6 /* above, tall problems are done again in double-double */
 #define UNSURE_CONDITION 1e13 /* above, refinement may not converge */
+#define UNSURE_WIDE 1e9       /* without refinement */
 #define THREADS_WORK 4e6      /* operations from which another thread is worth starting */
 #define PIECE_WORK 2e7        /* operations in a piece of work, about */
 #define DOUBLE_DOUBLE 15      /* operations for one in double-double, about */
@@ -194,14 +195,16 @@ static int ridge(struct room *room, const struct regression_data *data,
                  struct blasd_cpu_progress *progress, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
     struct regression_fit *fit = &room->fit;
+    double doubt = 1;
     int code;
     room->how = "qr with penalty";
     if (!blasd_regression_ridge_small(shape)) {
         if (shape->way != WAY_WIDE) return ridge_tall(room, data, progress, err);
         code = blasd_regression_wide_factor(shape, data, &room->factor, err);
-        if (code == 0) code = blasd_regression_ridge(shape, &room->factor, fit, err);
+        if (code == 0) code = blasd_regression_ridge(shape, &room->factor, fit, &doubt, err);
         if (code != 0) return code;
-        if (!fit->unsure || !blasd_regression_ridge_quads(shape)) {
+        fit->unsure = doubt > UNSURE_WIDE;
+        if (doubt < DOUBLED_CONDITION || !blasd_regression_ridge_quads(shape)) {
             if (fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
             return 0;
         }
@@ -262,6 +265,19 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     return code;
 }
 
+/* Fits one problem; the penalty of ridge gets the unit that the weights have. */
+static int fit_in_units(struct room *room, const struct regression_data *data,
+                        struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_shape own = *shape;
+    int code;
+    if (shape->method == METHOD_RIDGE) own.alpha = ldexp(shape->alpha, -room->scaling.weight);
+    room->shape = &own;
+    code = fit_problem(room, data, progress, err);
+    room->shape = shape;
+    return code;
+}
+
 /* Fits problems [from, to) of the run. Errors of a problem are its task's; a negative return means
  * stop. */
 static int fit_range(struct run *run, struct room *room, int64_t from, int64_t to,
@@ -280,7 +296,7 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
         if (!blasd_wanted()) return blasd_cpu_stopped(err);
         code = blasd_regression_weights(shape, &data, &own);
         if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
-        if (code == 0) code = fit_problem(room, &data, progress, &own);
+        if (code == 0) code = fit_in_units(room, &data, progress, &own);
         if (code == 0)
             code = blasd_regression_scale_columns(shape, &room->scaling, &data, &room->fit, &own);
         if (code == 0)

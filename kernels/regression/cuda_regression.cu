@@ -63,7 +63,6 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     if (shape->method == METHOD_RIDGE)
         plan->wants.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
     plan->settling.shifts = shape->method != METHOD_GD;
-    plan->settling.weights = shape->weighted && shape->method == METHOD_OLS;
     plan->settling.penalty = plan->wants.penalty;
     if (shape->method == METHOD_ELASTIC_NET)
         plan->settling.penalty = {shape->alpha * (1 - shape->l1_ratio), true};

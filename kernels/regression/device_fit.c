@@ -300,7 +300,10 @@ static int end_ridge(const struct run *run, struct room *room, struct regression
     fit->unsure = pivot < PIVOT_NOISE;
     if (work > HOST_QUADS || !blasd_regression_ridge_quads(&shape)) return 0;
     *how = "normal equations in quad-double";
-    if (run->asked->method != METHOD_RIDGE) shape.alpha *= data->total;
+    if (run->asked->method == METHOD_RIDGE)
+        shape.alpha = ldexp(shape.alpha, -room->scaling.weight);
+    else
+        shape.alpha *= data->total;
     return solve_again(&shape, room, data, fit, err);
 }
 
@@ -309,14 +312,14 @@ static int end_ridge(const struct run *run, struct room *room, struct regression
 static int end_sparse(const struct regression_shape *shape, struct room *room,
                       struct regression_data *data, struct regression_fit *fit,
                       struct blasd_err *err) {
-    double l2 = shape->alpha * (1 - shape->l1_ratio) * data->total, most = 0;
+    double l2 = shape->alpha * (1 - shape->l1_ratio), most = 0; /* for each unit of weight */
     int code;
     if (shape->method == METHOD_LASSO || !(l2 > 0) || !blasd_regression_sparse_small(shape))
         return 0;
     code = widen(shape, room, IN_X, &data->x, err);
     if (code != 0) return code;
     for (int64_t at = 0; at < shape->n * shape->p; at++) most = fmax(most, fabs(data->x[at]));
-    if (!(most * sqrt((double)shape->n) > sqrt(l2) * APART)) return 0;
+    if (!(most > sqrt(l2) * APART)) return 0;
     return solve_again(shape, room, data, fit, err);
 }
 

@@ -28,6 +28,21 @@ static inline BLASD_REGRESSION_BOTH int blasd_regression_excess(double largest) 
     return exponent < -BLASD_REGRESSION_FAR ? exponent + BLASD_REGRESSION_FAR : 0;
 }
 
+/* The exponent of the unit of weights up to `heaviest`: even, so that its root is a power of two,
+ * too. A penalty `alpha` beside them (0: none, or one for each unit of weight) gets the same unit,
+ * and must stay a number in it. */
+static inline BLASD_REGRESSION_BOTH int blasd_regression_weight_unit(double heaviest,
+                                                                     double alpha) {
+    int unit = blasd_regression_excess(heaviest), most = unit > 0 ? unit : 0, exponent = 0;
+    int least = unit < 0 ? unit : 0;
+    if (alpha > 0) {
+        (void)frexp(alpha, &exponent);
+        if (exponent + 1000 < most) most = exponent + 1000 > 0 ? exponent + 1000 : 0;
+        if (exponent - 1000 > least) least = exponent - 1000 < 0 ? exponent - 1000 : 0;
+    }
+    return (unit > most ? most : unit < least ? least : unit) / 2 * 2;
+}
+
 /* What is taken from a column beside an intercept, whose values lie between low and high: one of
  * them where all are within a factor of two, for then no difference rounds. */
 static inline BLASD_REGRESSION_BOTH double blasd_regression_shift(double low, double high) {

@@ -114,18 +114,21 @@ static __device__ int penalty_exponent(double alpha) {
     return (exponent + 1) / 2;
 }
 
-/* The sum of the weights, and their unit, which is even: its root is a power of two too. */
+/* The sum of the weights in their unit, and that. */
 static __device__ double settle_weights(const struct gram_shape &s, const double *from, int blocks,
-                                        bool far, double *scale, int *unit) {
+                                        const struct gram_penalty &penalty, double *scale,
+                                        int *unit) {
     double sum = s.weighted ? 0 : (double)s.n, heaviest = 0;
     for (int b = 0; s.weighted && b < blocks; b++) {
         const double *weights = from + (int64_t)b * gram_range_numbers(s) + 2 * (s.p + s.t);
         sum += weights[0];
         heaviest = weights[1] > heaviest ? weights[1] : heaviest;
     }
-    *unit = far ? blasd_regression_excess(heaviest) / 2 * 2 : 0;
+    *unit = s.weighted
+                ? blasd_regression_weight_unit(heaviest, penalty.by_weight ? 0 : penalty.alpha)
+                : 0;
     *scale = ldexp(1.0, -*unit);
-    return sum;
+    return sum * *scale;
 }
 
 struct settle_in {
@@ -143,6 +146,7 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
     const struct gram_arrays &a = share.args.a;
     const struct gram_settling settling = share.args.settling;
     BLASD_STATIC_SHARED(double, weights);
+    BLASD_STATIC_SHARED(double, scale);
     int parts = share.args.parts, part = (int)(share.block() % parts);
     int64_t problem = share.block() / parts, numbers = gram_range_numbers(s);
     int all = s.p + s.t, blocks = share.args.blocks;
@@ -150,9 +154,10 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
     struct gram_column *to = a.columns + problem * (s.q + s.t);
     int *unit = a.unit + problem * (s.t + 1);
     if (threadIdx.x == 0) {
-        double scale;
+        double power;
         int of_weights;
-        weights = settle_weights(s, from, blocks, settling.weights, &scale, &of_weights);
+        weights = settle_weights(s, from, blocks, settling.penalty, &power, &of_weights);
+        scale = power;
         if (part == 0) {
             if (s.first == 1) to[0] = {0, 1, 1, 0, 0, 0};
             a.total[problem] = weights;
@@ -161,7 +166,7 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) settle_
         }
     }
     __syncthreads();
-    int root = penalty_exponent(gram_alpha(settling.penalty, weights));
+    int root = penalty_exponent(gram_alpha(settling.penalty, weights, scale));
     int lanes = gram_lanes_over(blocks), lane = (int)threadIdx.x % lanes,
         group = (int)threadIdx.x / lanes;
     for (int c0 = part * (THREADS / lanes); c0 < all; c0 += parts * (THREADS / lanes)) {

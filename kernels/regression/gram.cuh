@@ -44,7 +44,6 @@ struct gram_penalty {
 /* How columns are to be treated. */
 struct gram_settling {
     bool shifts;                 /* columns may be shifted */
-    bool weights;                /* far from 1 they get a unit, as targets do */
     struct gram_penalty penalty; /* columns that are small against its root are scaled by that */
 };
 
@@ -61,7 +60,7 @@ struct gram_shape {
 struct gram_arrays {
     const struct gram_data *data;
     struct gram_column *columns;  /* q + t */
-    double *total;                /* of the weights, in the user's unit */
+    double *total;                /* of the weights, in their unit */
     double *weight_scale;         /* what weights are multiplied by: a power of two */
     struct twofold *gram;         /* q x q: above, the products; below, what the factor leaves */
     struct twofold *with_y;       /* q x t */
@@ -220,9 +219,10 @@ static inline __host__ __device__ int gram_range_numbers(const struct gram_shape
     return 2 * (s.p + s.t) + 2;
 }
 
-/* alpha of a problem whose weights add up to `total`. */
-static __device__ inline double gram_alpha(const struct gram_penalty &penalty, double total) {
-    return penalty.by_weight ? penalty.alpha * total : penalty.alpha;
+/* alpha of a problem whose weights are multiplied by `scale` and then add up to `total`. */
+static __device__ inline double gram_alpha(const struct gram_penalty &penalty, double total,
+                                           double scale) {
+    return penalty.alpha * (penalty.by_weight ? total : scale);
 }
 
 /* The exponent of a column in the units that answers are given in. */

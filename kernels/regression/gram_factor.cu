@@ -147,7 +147,7 @@ static __device__ void factor_one(const Team &team, const struct factor_in &in, 
     struct gram_arrays a = of_problem(s, in.a, problem);
     int q = s.q, t = s.t, rank = team.rank(), all = team.size();
     double *diagonal = static_cast<double *>(in.a.scratch) + problem * q;
-    double alpha = gram_alpha(in.wants.penalty, *a.total);
+    double alpha = gram_alpha(in.wants.penalty, *a.total, in.a.weight_scale[problem]);
     for (int j = rank; j < q; j += all) {
         if (j >= s.first && alpha > 0)
             a.gram[j * q + j] =

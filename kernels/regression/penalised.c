@@ -20,6 +20,8 @@
 
 #define GRADED 0x1p10 /* between the sizes of features */
 
+static const struct regression_dense *const lapack = &blasd_regression_lapack;
+
 /* A feature, in the order of their sizes. */
 struct column {
     double size;
@@ -64,18 +66,43 @@ static int least_norm(const double *a, const double *qr, const double *tau, cons
     return info;
 }
 
-static const struct regression_dense *const lapack = &blasd_regression_lapack;
+/* The condition number of m columns of n rows, scaled to length 1, from R of their QR; INFINITY
+ * where there is no telling. */
+static double scaled_condition(const double *qr, int64_t n, int64_t m) {
+    double *r = blasd_cpu_alloc((size_t)(m * m), sizeof *r), squares = 0;
+    bool told = r != NULL;
+    for (int64_t j = 0; told && j < m; j++) {
+        double length = blasd_regression_length(j + 1, qr + j * n);
+        for (int64_t i = 0; i < m; i++) r[j * m + i] = i > j ? 0 : qr[j * n + i] / length;
+        told = length > 0 && qr[j * n + j] != 0;
+    }
+    told = told && lapack->trtri(true, (int)m, r, (int)m) == 0;
+    for (int64_t i = 0; told && i < m * m; i++) squares += r[i] * r[i];
+    free(r);
+    return told && isfinite(squares) ? sqrt(squares) : INFINITY;
+}
+
+/* How much longer all of v is than its part that are coefficients; that is without `but` numbers
+ * from `from` on. */
+static double beside(const double *v, int64_t n, int64_t from, int64_t but) {
+    double own = hypot(blasd_regression_length(from, v),
+                       blasd_regression_length(n - from - but, v + from + but));
+    return own > 0 ? blasd_regression_length(n, v) / own : 1;
+}
 
 /* One unit for all columns: the least-norm solution of [M root] [b; v] = g, whose v is what is left
  * over. [M root]' = Q R; its rows are features, and those of the penalty where the features begin
  * to be smaller. Where they differ much in size, only pivoting of the columns keeps what is small
- * (Cox and Higham), as in least_norm.c. */
+ * (Cox and Higham), as in least_norm.c. *doubt: what an error of b is of its rounding, about: the
+ * condition, and more where observations that nearly depend on each other are told apart by v, so
+ * that b is what is left of that. */
 static int ridge_wide(const struct regression_part *part, double root, const struct column *order,
-                      double *a, double *g, double *b) {
+                      double *a, double *g, double *b, double *doubt) {
     int64_t p = part->p, t = part->t, m = part->rows, n = p + m, large = 0, done = 0;
     double *qr = blasd_cpu_alloc((size_t)(n * m), sizeof *qr);
     double *room = blasd_cpu_alloc((size_t)(2 * n + m), sizeof *room);
     int *pivot = blasd_cpu_alloc((size_t)m, sizeof *pivot), info = -1;
+    double most = 1;
     if (qr == NULL || room == NULL || pivot == NULL) goto done;
     while (large < p && order[large].size >= 1) large++;
     for (int64_t i = 0; i < m && blasd_wanted_after(&done, 2 * p); i++) {
@@ -87,11 +114,14 @@ static int ridge_wide(const struct regression_part *part, double root, const str
     memcpy(qr, a, (size_t)(n * m) * sizeof *a);
     info = pivot[0] == 0 ? lapack->geqp3((int)n, (int)m, qr, (int)n, pivot, room + 2 * n)
                          : lapack->geqrf((int)n, (int)m, qr, (int)n, room + 2 * n);
+    if (info == 0) *doubt = fmax(*doubt, scaled_condition(qr, n, m));
     for (int64_t l = 0; l < t && info == 0 && blasd_wanted(); l++) {
         double *v = g + l * n;
         info = least_norm(a, qr, room + 2 * n, pivot, n, m, part->g + l * m, v, room);
         for (int64_t j = 0; j < p; j++) b[l * p + order[j].at] = v[j < large ? j : m + j];
+        most = fmax(most, beside(v, n, large, m));
     }
+    *doubt *= most;
 done:
     free(qr);
     free(room);
@@ -100,7 +130,7 @@ done:
 }
 
 /* b (p x t, column-major), in the part's units. */
-static int ridge_solve(const struct regression_part *part, double alpha, bool *graded, double *b) {
+static int ridge_solve(const struct regression_part *part, double alpha, double *doubt, double *b) {
     double root = sqrt(alpha);
     size_t p = (size_t)part->p, t = (size_t)part->t, m = (size_t)part->rows, n = p + m;
     double *a = blasd_cpu_alloc(n * m, sizeof *a);
@@ -115,8 +145,8 @@ static int ridge_solve(const struct regression_part *part, double alpha, bool *g
                                            ldexp(root, -part->unit[j]),
                                        (int64_t)j};
         qsort(order, p, sizeof *order, larger_first);
-        *graded = order[0].size > GRADED * order[p - 1].size;
-        info = ridge_wide(part, root, order, a, g, b);
+        *doubt = order[0].size > GRADED * order[p - 1].size ? INFINITY : 1;
+        info = ridge_wide(part, root, order, a, g, b, doubt);
     } else if (info == 0) {
         memset(b, 0, p * t * sizeof *b);
     }
@@ -128,14 +158,15 @@ static int ridge_solve(const struct regression_part *part, double alpha, bool *g
 
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
-                           struct blasd_err *err) {
+                           double *doubt, struct blasd_err *err) {
     int64_t p = shape->p, t = shape->t;
     struct regression_part part;
     double *b = blasd_cpu_alloc((size_t)p * (size_t)t, sizeof *b), *left = NULL;
     int code = blasd_regression_part_init(&part, shape, factor, sqrt(shape->alpha), true, err);
     left = code == 0 ? blasd_cpu_alloc((size_t)part.rows, sizeof *left) : NULL;
     if (code == 0 && (b == NULL || left == NULL)) code = no_memory(err);
-    if (code == 0 && ridge_solve(&part, shape->alpha, &fit->unsure, b) != 0) code = no_memory(err);
+    *doubt = 1;
+    if (code == 0 && ridge_solve(&part, shape->alpha, doubt, b) != 0) code = no_memory(err);
     for (int64_t l = 0; code == 0 && l < t; l++)
         blasd_regression_part_finish(shape, factor, &part, l, b + l * p, left, fit);
     blasd_regression_part_release(&part);

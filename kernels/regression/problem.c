@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/double_double.h"
 
 #include <float.h>
 #include <math.h>
@@ -46,7 +47,8 @@ struct regression_data blasd_regression_data(const struct regression_shape *shap
 
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err) {
-    data->total = data->w == NULL ? (double)shape->n : 0;
+    struct dd total = dd_from(data->w == NULL ? (double)shape->n : 0);
+    data->total = data->rest = 0;
     data->without = 0;
     for (int64_t i = 0; data->w != NULL && i < shape->n; i++) {
         if (!(data->w[i] >= 0))
@@ -54,7 +56,12 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
                               "weight %lld is %g: weights must not be negative", (long long)i,
                               data->w[i]);
         data->total += data->w[i];
+        total = dd_add(total, dd_from(data->w[i]));
         data->without += data->w[i] == 0;
+    }
+    if (isfinite(data->total)) {
+        data->total = total.hi;
+        data->rest = total.lo;
     }
     if (data->total > 0 && data->total < INFINITY) return 0;
     if (data->total > 0)

@@ -67,6 +67,7 @@ struct regression_data {
     const double *y; /* n x t, row-major */
     const double *w; /* n weights, or NULL */
     double total;    /* sum of the weights, or n */
+    double rest;     /* what rounding took from it: in double-double it is the two */
     int64_t without; /* observations of weight 0 */
 };
 
@@ -77,7 +78,7 @@ void blasd_regression_walk(const struct regression_shape *shape, const struct bl
 struct regression_data blasd_regression_data(const struct regression_shape *shape,
                                              const struct blasd_task *task,
                                              const struct blasd_walk *walk);
-/* Sets data->total and data->without; refuses weights that are negative or all 0. */
+/* Sets data->total, rest and without; refuses weights that are negative or all 0. */
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 
@@ -219,11 +220,11 @@ double blasd_regression_intercept(const struct regression_shape *shape,
 /* The triangle and z of a tall factor become those of the data with the penalty's rows below. */
 int blasd_regression_ridge_triangle(const struct regression_shape *shape,
                                     struct regression_factor *factor, struct blasd_err *err);
-/* ridge from the factor of a wide problem; fit->unsure where its features differ in size so much
- * that doubles do not do. */
+/* ridge from the factor of a wide problem. *doubt: what its coefficients' error is of rounding, at
+ * most or so; infinite where features differ in size so much that doubles do not do. */
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
-                           struct blasd_err *err);
+                           double *doubt, struct blasd_err *err);
 /* The same with 62 digits from the data, for problems of few enough operations and for those
  * whose condition asks for it: coefficients, intercept, ssr, residuals, fit->unsure. `factor` is
  * for its shifts and exponents, which it makes. */

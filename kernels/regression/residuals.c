@@ -4,6 +4,19 @@
 #include "core/wanted.h"
 #include "kernels/numeric/double_double.h"
 
+/* The sum of the weights: a mean that it makes is as right as the sum above it. */
+static struct dd total_of(const struct regression_data *data) {
+    return (struct dd){data->total, data->rest};
+}
+
+/* The observation of the largest weight: the weighted mean is not far from what it says. */
+static int64_t heaviest(const struct regression_data *data, int64_t n) {
+    int64_t at = 0;
+    for (int64_t i = 1; data->w != NULL && i < n; i++)
+        if (data->w[i] > data->w[at]) at = i;
+    return at;
+}
+
 /* Coefficients of a target without the intercept: doubles, or else in double-double. */
 struct slopes {
     const double *b;
@@ -23,20 +36,19 @@ static struct dd left_of(const struct regression_shape *shape, const struct regr
 }
 
 /* The intercept makes the residuals' mean 0: it is found from them, for the one that goes with
- * coefficients before they are rounded does not go with those after it. The first row is taken away
+ * coefficients before they are rounded does not go with those after it. One row is taken away
  * before the mean is, so that what is far from 0 costs no digit. */
 static void find_residuals(const struct regression_shape *shape, const struct regression_data *data,
                            const struct dd *b, struct regression_fit *fit, bool ssr) {
     int64_t q = shape->q, first = shape->intercept ? 1 : 0, done = 0, n = shape->n;
     bool centred = first == 1 && shape->method != METHOD_GD && data->total > 0;
+    int64_t start = heaviest(data, n);
     for (int64_t target = 0; target < shape->t; target++) {
         double *coef = fit->coef + target * q;
         struct slopes slopes = {coef + first, NULL};
         if (b != NULL) slopes = (struct slopes){NULL, b + target * shape->p};
         double *residual = fit->residual == NULL ? NULL : fit->residual + target * n;
         struct dd squares = {0, 0}, sum = {0, 0}, mean = {0, 0}, origin = {0, 0};
-        int64_t start = 0;
-        while (data->w != NULL && start < n - 1 && data->w[start] == 0) start++;
         if (centred) origin = left_of(shape, data, slopes, start, target);
         if (first == 1 && !centred) origin = dd_from(coef[0]);
         for (int64_t i = 0; i < n && blasd_wanted_after(&done, 8 * q + 10); i++) {
@@ -48,7 +60,7 @@ static void find_residuals(const struct regression_shape *shape, const struct re
             squares = dd_add(squares, dd_multiply(r, wr));
         }
         if (centred) {
-            mean = dd_divide(sum, dd_from(data->total));
+            mean = dd_divide(sum, total_of(data));
             squares = dd_subtract(squares, dd_multiply(mean, sum));
             for (int64_t i = 0; residual != NULL && i < n; i++) residual[i] -= dd_round(mean);
         }
@@ -84,7 +96,7 @@ void blasd_regression_means(const struct regression_shape *shape,
         }
     }
     for (int64_t j = 0; j < shape->p; j++) {
-        struct dd mean = dd_divide((struct dd){hi[j], lo[j]}, dd_from(data->total));
+        struct dd mean = dd_divide((struct dd){hi[j], lo[j]}, total_of(data));
         hi[j] = mean.hi;
         lo[j] = mean.lo;
     }
@@ -137,7 +149,7 @@ void blasd_regression_tss(const struct regression_shape *shape, const struct reg
         const double *y = data->y + target;
         struct dd mean = {0, 0};
         if (shape->intercept && data->total > 0)
-            mean = dd_divide(moment(y, shape->t, data->w, shape->n, mean, 1), dd_from(data->total));
+            mean = dd_divide(moment(y, shape->t, data->w, shape->n, mean, 1), total_of(data));
         tss[target] = dd_round(moment(y, shape->t, data->w, shape->n, mean, 2));
     }
 }

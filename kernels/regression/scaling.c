@@ -63,6 +63,7 @@ static int scale_weights(const struct regression_shape *shape, struct regression
     for (int64_t i = 0; i < shape->n; i++) scaling->w[i] = ldexp(data->w[i], -scaling->weight);
     data->w = scaling->w;
     data->total = ldexp(data->total, -scaling->weight);
+    data->rest = ldexp(data->rest, -scaling->weight);
     scaling->on = true;
     return 0;
 }
@@ -88,8 +89,9 @@ int blasd_regression_scale(const struct regression_shape *shape, struct regressi
     if (code != 0) return code;
     for (int64_t l = 0; l < shape->t && blasd_wanted_after(&done, 4 * shape->n); l++)
         scaling->target[l] = blasd_regression_excess(largest_of(data->y + l, shape->t, shape->n));
-    if (data->w != NULL && shape->method == METHOD_OLS) /* even: its root is a power of two too */
-        scaling->weight = blasd_regression_excess(largest_of(data->w, 1, shape->n)) / 2 * 2;
+    if (data->w != NULL)
+        scaling->weight = blasd_regression_weight_unit(
+            largest_of(data->w, 1, shape->n), shape->method == METHOD_RIDGE ? shape->alpha : 0);
     code = blasd_regression_scale_targets(shape, scaling, data, err);
     return code != 0 ? code : scale_weights(shape, scaling, data, err);
 }

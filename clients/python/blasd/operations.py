@@ -114,7 +114,8 @@ class Operations:
         p: The order of minkowski. Default: 2.
         base: The base of the logarithm of jensenshannon; e where it is not given. Default: 2.718281828459045.
         k: Neighbours of each row, for topk. Default: 1.
-        radius: The largest distance that within lists. Default: 0.
+        radius: The largest distance that within lists. Where distances are computed in float32 it is at most the
+            largest float32, or infinity. Default: 0.
         max_pairs: Room for the pairs that within lists, for each problem of the batch; a job with more pairs fails and
             says how many there are. 0: 64 a row and at least 4096, or all where that is less. Default: 0.
 

@@ -229,6 +229,28 @@ static void variances_and_covariances_come_from_the_points(void **state) {
     trial_free(t);
 }
 
+/* Distances that have no end in float32 are not all farther than a radius that has one. */
+static void radius_beyond_float32_is_refused(void **state) {
+    static const enum blasd_dtype dtypes[] = {BLASD_float32, BLASD_float16, BLASD_bfloat16,
+                                              BLASD_float64};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct trial *t = make(dtypes[i], 4, 5, false, false);
+        trial_set_choice(t, "output", "within");
+        trial_set_float(t, "radius", 3.5e38);
+        assert_int_equal(trial_plan(t), i < 3 ? BLASD_E_invalid_parameter : BLASD_OK);
+        if (i < 3) assert_string_equal(t->err.field, "params.radius");
+        trial_set_float(t, "radius", INFINITY);
+        assert_int_equal(trial_plan(t), BLASD_OK);
+        trial_set_float(t, "radius", 3.4e38);
+        assert_int_equal(trial_plan(t), BLASD_OK);
+        trial_set_float(t, "radius", 1e300);
+        trial_set_choice(t, "metric", "cosine"); /* computed in float64 */
+        assert_int_equal(trial_plan(t), BLASD_OK);
+        trial_free(t);
+    }
+}
+
 static void bad_jobs_are_refused(void **state) {
     struct trial *t;
     (void)state;
@@ -300,6 +322,7 @@ int main(void) {
         cmocka_unit_test(too_many_pairs_say_how_many),
         cmocka_unit_test(batches_have_every_output),
         cmocka_unit_test(variances_and_covariances_come_from_the_points),
+        cmocka_unit_test(radius_beyond_float32_is_refused),
         cmocka_unit_test(bad_jobs_are_refused),
         cmocka_unit_test(long_work_can_be_stopped),
     };

@@ -156,6 +156,60 @@ static void offsets_change_nothing(void **state) {
             }
 }
 
+/* Weights whose sum is no double: means far from 0 are as right as elsewhere. */
+static void weights_whose_sum_rounds(void **state) {
+    static const char *const methods[] = {"ols", "ridge", "lasso", "gd"};
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        struct data near = data_new(round % 2 ? 1500 : 30, 2, true);
+        struct data far = data_new(near.n, near.p, true);
+        bool descends = round % 4 == 3;
+        offset_pair(&near, &far, descends ? 0 : 0x1p30, descends ? 0 : ldexp(1, 32 + round % 19));
+        for (int64_t i = 0; i < near.n; i++)
+            far.w[i] = near.w[i] = exp(trial_normal() * (round < 12 ? 1 : 12));
+        for (int k = 0; k < 2; k++) {
+            struct trial *t = k == 0 ? near.t : far.t;
+            trial_set_choice(t, "method", methods[round % 4]);
+            if (round % 4 == 1) trial_set_float(t, "alpha", 1e5);
+            if (descends) trial_set_float(t, "learning_rate", 1e-7);
+            run(k == 0 ? &near : &far);
+        }
+        same_slopes(&near, &far, 1e-8, methods[round % 4]);
+        ASSERT_CLOSE(value(&far, "tss", 0), value(&near, "tss", 0), 1e-12 * value(&near, "tss", 0));
+        trial_free(near.t);
+        trial_free(far.t);
+    }
+}
+
+/* In which order observations come says nothing, least of all which of them is the first. */
+static void weights_far_apart_in_any_order(void **state) {
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        struct data a = data_new(12, 3, true), b = data_new(12, 3, true);
+        for (int64_t i = 0; i < a.n; i++) {
+            int64_t back = a.n - 1 - i;
+            a.w[i] = b.w[back] = pow(10, (double)trial_between(-12, 12));
+            a.y[i] = b.y[back] = trial_normal() / sqrt(a.w[i]);
+            for (int64_t j = 0; j < a.p; j++)
+                a.x[i * a.p + j] = b.x[back * b.p + j] = trial_normal();
+        }
+        for (int k = 0; k < 2; k++) {
+            struct data *d = k == 0 ? &a : &b;
+            trial_set_choice(d->t, "method", round % 2 ? "ridge" : "ols");
+            if (round % 2) trial_set_float(d->t, "alpha", 1e6);
+            trial_set_bool(d->t, "residuals", true);
+            run(d);
+        }
+        ASSERT_CLOSE(value(&a, "ssr", 0), value(&b, "ssr", 0), 1e-12 * value(&b, "ssr", 0));
+        ASSERT_CLOSE(value(&a, "tss", 0), value(&b, "tss", 0), 1e-12 * value(&b, "tss", 0));
+        for (int64_t i = 0; i < a.n; i++)
+            ASSERT_CLOSE(value(&a, "residuals", i), value(&b, "residuals", a.n - 1 - i),
+                         1e-12 / sqrt(a.w[i]));
+        trial_free(a.t);
+        trial_free(b.t);
+    }
+}
+
 /* More features than observations: the rank is at most n, and the coefficients are of least norm
  * whatever the means are. */
 static void wide_problems_with_means(void **state) {
@@ -403,6 +457,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_features_are_found),
         cmocka_unit_test(offsets_change_nothing),
+        cmocka_unit_test(weights_whose_sum_rounds),
+        cmocka_unit_test(weights_far_apart_in_any_order),
         cmocka_unit_test(wide_problems_with_means),
         cmocka_unit_test(nearly_deficient_designs),
         cmocka_unit_test(small_singular_values_are_left_out),

@@ -262,6 +262,47 @@ static void small_beside_large(void **state) {
     }
 }
 
+/* Observations that are the same but for their targets are told apart by the penalty alone: the
+ * coefficients are those of one observation twice as heavy, of the targets' mean. */
+static void the_same_observation_twice(void **state) {
+    static const int64_t features[] = {20, 40, 300, 500};
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        int64_t n = 12, p = features[round % 4];
+        double alpha = pow(10, -2 - round);
+        struct trial *t[2] = {trial_new("regression"), trial_new("regression")};
+        double *x[2], *y[2], *w, size = 0;
+        int doubts;
+        for (int k = 0; k < 2; k++) {
+            int64_t rows = n - k;
+            x[k] = trial_input(t[k], "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){rows, p});
+            y[k] = trial_input(t[k], "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &rows);
+            trial_set_choice(t[k], "method", "ridge");
+            trial_set_bool(t[k], "fit_intercept", round % 3 > 0);
+            trial_set_float(t[k], "alpha", alpha);
+        }
+        w = trial_input(t[1], "sample_weight", BLASD_float64, BLASD_ROW_MAJOR, 1,
+                        (int64_t[]){n - 1});
+        for (int64_t i = 0; i < n - 1; i++) {
+            w[i] = i == 0 ? 2 : 1;
+            y[0][i] = y[1][i] = (double)trial_between(-8, 8);
+            for (int64_t j = 0; j < p; j++) x[0][i * p + j] = x[1][i * p + j] = trial_normal();
+        }
+        y[0][n - 1] = y[0][0] + 6;
+        y[1][0] += 3;
+        memcpy(x[0] + (n - 1) * p, x[0], (size_t)p * sizeof **x);
+        for (int k = 0; k < 2; k++) assert_int_equal(trial_run(t[k]), BLASD_OK);
+        for (int64_t j = 0; j < p; j++)
+            size = fmax(size, fabs(trial_value(trial_output(t[1], "coef"), j)));
+        doubts = t[0]->task.warning_count + t[1]->task.warning_count;
+        for (int64_t j = 0; doubts == 0 && j < p; j++)
+            ASSERT_CLOSE(trial_value(trial_output(t[0], "coef"), j),
+                         trial_value(trial_output(t[1], "coef"), j), 1e-6 * size);
+        assert_true(doubts == 0 || p > 448);
+        for (int k = 0; k < 2; k++) trial_free(t[k]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_of_all_sizes),
@@ -269,6 +310,7 @@ int main(void) {
         cmocka_unit_test(penalties_without_absolute_values),
         cmocka_unit_test(small_beside_large),
         cmocka_unit_test(the_same_feature_twice),
+        cmocka_unit_test(the_same_observation_twice),
         cmocka_unit_test(the_same_feature_twice_beside_absolute_values),
         cmocka_unit_test(what_is_too_large_is_said),
     };

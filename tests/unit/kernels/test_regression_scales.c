@@ -256,12 +256,64 @@ static void penalties_of_absolute_values(void **state) {
     trial_free(plain);
 }
 
+/* Weights times 2^w, with the penalty of ridge; the others' belongs to each unit of weight. */
+static void weights_beside_penalties(void **state) {
+    static const char *const methods[] = {"ridge", "lasso", "elastic_net", "gd", "elastic_net"};
+    static const int exponents[] = {0, 198, 400, -400, 900, -900, -1010};
+    (void)state;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+        for (int first = 0; first < 2; first++) {
+            struct trial *plain = NULL;
+            for (size_t k = 0; k < sizeof exponents / sizeof *exponents; k++) {
+                const int64_t n = 30, p = 4;
+                struct trial *t = trial_new("regression");
+                double *x =
+                    trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+                double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+                double *w = trial_input(t, "sample_weight", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+                trial_seed = 9;
+                for (int64_t i = 0; i < n; i++) {
+                    y[i] = 3 + 0.1 * trial_normal();
+                    for (int64_t j = 0; j < p; j++) {
+                        x[i * p + j] = trial_normal() + 0.5;
+                        y[i] += (double)(j - 1) * x[i * p + j];
+                    }
+                    w[i] = ldexp(trial_uniform() + 1.5, exponents[k]);
+                }
+                trial_set_choice(t, "method", methods[m]);
+                trial_set_bool(t, "fit_intercept", first != 0);
+                trial_set_bool(t, "residuals", true);
+                if (m != 3) trial_set_float(t, "alpha", ldexp(0.125, m == 0 ? exponents[k] : 0));
+                if (m == 4) trial_set_float(t, "l1_ratio", 0);
+                assert_int_equal(trial_run(t), BLASD_OK);
+                assert_int_equal(t->task.warning_count, 0);
+                if (plain == NULL) {
+                    plain = t;
+                    continue;
+                }
+                for (int64_t j = 0; j < p; j++)
+                    assert_true(trial_value(trial_output(t, "coef"), j) ==
+                                trial_value(trial_output(plain, "coef"), j));
+                for (int64_t i = 0; i < n; i++)
+                    assert_true(trial_value(trial_output(t, "residuals"), i) ==
+                                trial_value(trial_output(plain, "residuals"), i));
+                assert_true(trial_value(trial_output(t, "r2"), 0) ==
+                            trial_value(trial_output(plain, "r2"), 0));
+                assert_true(trial_value(trial_output(t, "tss"), 0) ==
+                            ldexp(trial_value(trial_output(plain, "tss"), 0), exponents[k]));
+                trial_free(t);
+            }
+            trial_free(plain);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_squares),
         cmocka_unit_test(other_methods),
         cmocka_unit_test(descent_that_leaves_the_range),
         cmocka_unit_test(penalties_of_absolute_values),
+        cmocka_unit_test(weights_beside_penalties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
