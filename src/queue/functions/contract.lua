@@ -295,7 +295,8 @@ lease is not theirs any more)
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
       wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
-      comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
+      comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise, or that
+      another worker holds.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
       batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
@@ -318,7 +319,7 @@ lease is not theirs any more)
       has, or is idle since that turn and finds in its list what it is given; 0: it has nothing, and will
       find nothing; its other threads have these. Called over each new connection, after a turn
   progress NAME EPOCH "PROGRESS[ LEFT]" ID...
-      -> text of a digit for each: 1 still wanted, 0 not. LEFT: us to their end, where that is known
+      -> text of a digit for each: 1 still wanted, 0 not, or not of this worker: another holds it. LEFT: us to their end, where that is known
 
   begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`
