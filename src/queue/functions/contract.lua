@@ -317,7 +317,8 @@ lease is not theirs any more)
   holds NAME EPOCH SEQ ID...
       -> how many names of jobs and batch entries went back: its thread 0 was given in its turn SEQ what it
       has, or is idle since that turn and finds in its list what it is given; 0: it has nothing, and will
-      find nothing; its other threads have these. Called over each new connection, after a turn
+      find nothing; its other threads have these. Called over each new connection, after a turn; what it
+      was given in later turns stays, for the call may come late
   progress NAME EPOCH "PROGRESS[ LEFT]" ID...
       -> text of a digit for each: 1 still wanted, 0 not, or not of this worker: another holds it. LEFT: us to their end, where that is known
 

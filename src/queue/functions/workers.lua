@@ -198,10 +198,11 @@ end
 -- A worker that has connected anew tells what it holds: what it was given in the turn SEQ, or was handed for
 -- it since, and the jobs that follow. This may be a master that was a replica, and a little behind: it lacks ends that another has
 -- acknowledged, and has handed over jobs in answer to turns that the worker had another answer to. As
--- long as the worker lives nobody else would ask for these. They go back.
+-- long as the worker lives nobody else would ask for these. They go back. What it was given in later turns it
+-- did not know of when it told this, which may come late.
 local function holds(keys, args)
     start(keys, args)
-    local name, label = args[2], '0 ' .. args[4]
+    local name, label, told = args[2], '0 ' .. args[4], tonumber(args[4]) or 0
     local lost = lapsed(name, args[3])
     if lost then return lost end
     local key, kept, back = K.claims_of .. name, {}, {}
@@ -209,7 +210,8 @@ local function holds(keys, args)
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do
         local one, its = all[i], all[i + 1]
-        if byte(one) > 64 and its ~= label then
+        local later = told > 0 and tonumber(match(its, ' (%d+)$') or 0) > told
+        if byte(one) > 64 and its ~= label and not later then
             if not kept[one] then
                 back[#back + 1] = one
             elseif is_batch_entry(one) then -- maybe not all of it is kept

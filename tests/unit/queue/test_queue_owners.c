@@ -177,12 +177,41 @@ static void test_what_goes_back_was_held(void **state) {
     bed_close(&bed);
 }
 
+/* Redis comes to read what a worker told it over an earlier connection when that worker has told it
+ * anew, and was given more: that stays with it. */
+static void test_holdings_that_come_late(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    char first[BLASD_ID_LEN + 1], second[BLASD_ID_LEN + 1], seq[24];
+    (void)state;
+    bed_open(&bed, &server, "late");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
+    submit_new(&bed, first, "2");
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    snprintf(seq, sizeof seq, "%" PRIu64, worker->turns.claimed_in);
+    worker->turns.busy = false;
+    assert_int_equal(finish(worker, first, "r", 0), 1);
+    submit_new(&bed, second, "2");
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    redisReply *reply = fcall(&bed, "holds", "w", worker->lease.epoch, seq, NULL);
+    assert_int_equal(reply->integer, 0);
+    drop(reply);
+    assert_int_equal(claim(other, 4, PLENTY, claims), 0);
+    assert_int_equal(finish(worker, second, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(other);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_another_was_given),
         cmocka_unit_test(test_what_nobody_was_given),
         cmocka_unit_test(test_a_batch_entry_that_another_was_given),
         cmocka_unit_test(test_what_goes_back_was_held),
+        cmocka_unit_test(test_holdings_that_come_late),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
