@@ -111,7 +111,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:wake:NAME        list at which the worker waits, with BLMPOP: the reply to that turn, without
                        digits and now_us as a text, once there are jobs: these are its already
   {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
-  {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued
+  {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued, with a shorter one
+  {q}:sent:FRONT:refused  the last SEQ of which that is so, with an expiry
   {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, which go with the record once the
                        job has ended. TENANT has no colon: letters, digits, `.`, `_`, `-`
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs

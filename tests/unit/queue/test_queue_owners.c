@@ -3,6 +3,7 @@
 #include "redis_fixture.h"
 
 #define LINE "%s:wait:any:normal:anonymous"
+#define LEAP_MS 120000 /* shorter than a lease here */
 
 /* A replica has become the master that lacks what the worker was given last: the job still stands
  * in its line. */
@@ -205,6 +206,110 @@ static void test_holdings_that_come_late(void **state) {
     bed_close(&bed);
 }
 
+/* One call of submit, as often as it is asked for. */
+struct call {
+    const char *argv[64];
+    size_t lens[64];
+    int argc;
+};
+
+static void call_begin(struct call *call, const struct bed *bed, const char *seq) {
+    const char *const words[] = {
+        "FCALL", BLASD_QUEUE_FN("submit"), "1", bed->tag, bed->link.text, "front", seq};
+    call->argc = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        call->lens[call->argc] = strlen(words[i]);
+        call->argv[call->argc++] = words[i];
+    }
+}
+
+static void call_add(struct call *call, const char *name, const char *frame, size_t len,
+                     const char *cost) {
+    const char *const words[] = {name, frame, "2", cost, "", "\t\tmatmul\tanonymous"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        call->lens[call->argc] = i == 1 ? len : strlen(words[i]);
+        call->argv[call->argc++] = words[i];
+    }
+}
+
+/* What it is answered, a job or batch entry a word. */
+static const char *call_send(struct call *call, struct bed *bed) {
+    static char text[128];
+    redisReply *reply = redisCommandArgv(bed->raw, call->argc, call->argv, call->lens);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    text[0] = '\0';
+    for (size_t i = 3; i < reply->elements; i++) {
+        const redisReply *r = reply->element[i];
+        size_t len = strlen(text);
+        if (r->type == REDIS_REPLY_STRING)
+            snprintf(text + len, sizeof text - len, " %s", r->str);
+        else
+            snprintf(text + len, sizeof text - len, " %lld", r->integer);
+    }
+    drop(reply);
+    return text;
+}
+
+/* The reply to a call of submit was lost, and by the time that it is sent again Redis' clock has
+ * leapt: what it has taken in is not taken in once more, be it pending or ended. */
+static void test_a_submission_after_a_leap(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    struct call call;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "leap");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(id, BLASD_ID_ASYNC, 0);
+    call_begin(&call, &bed, "1");
+    call_add(&call, id, id, BLASD_ID_LEN, "100");
+    assert_string_equal(call_send(&call, &bed), " 0");
+    redis_forward(&server, LEAP_MS);
+    assert_string_equal(call_send(&call, &bed), " 0");
+    assert_int_equal(names_in_line(&bed), 1);
+    assert_int_equal(pending(&bed), 1);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_int_equal(finish(worker, id, "right", 0), 1);
+    redis_forward(&server, LEAP_MS);
+    assert_string_equal(call_send(&call, &bed), " 0");
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* The same where there was not room for all. */
+static void test_a_submission_in_part_after_a_leap(void **state) {
+    struct bed bed;
+    struct call call;
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1], frames[256];
+    char ids[PACKED][BLASD_ID_LEN + 1], name[BLASD_ID_ENTRY + 1];
+    (void)state;
+    bed_open(&bed, &server, "part");
+    bed.limits.queue_jobs = 3;
+    bed_limits(&bed);
+    id_make(id, BLASD_ID_ASYNC, 0);
+    id_make(other, BLASD_ID_ASYNC, 0);
+    size_t len = pack(ids, name, frames);
+    call_begin(&call, &bed, "1");
+    call_add(&call, id, id, BLASD_ID_LEN, "100");
+    call_add(&call, name, frames, len, "100 3");
+    call_add(&call, other, other, BLASD_ID_LEN, "100");
+    assert_string_equal(call_send(&call, &bed), " 0 001 1");
+    assert_string_equal(call_send(&call, &bed), " 0 001 1");
+    redis_forward(&server, LEAP_MS);
+    assert_string_equal(call_send(&call, &bed), " 0 001 1");
+    assert_int_equal(names_in_line(&bed), 3);
+    assert_int_equal(pending(&bed), 3);
+    bed.limits.queue_jobs = 100;
+    bed_limits(&bed);
+    call.argv[4] = bed.link.text;
+    call.lens[4] = strlen(bed.link.text);
+    assert_string_equal(call_send(&call, &bed), " 0 001 0");
+    assert_int_equal(names_in_line(&bed), 4);
+    assert_int_equal(pending(&bed), 4);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_another_was_given),
@@ -212,6 +317,8 @@ int main(void) {
         cmocka_unit_test(test_a_batch_entry_that_another_was_given),
         cmocka_unit_test(test_what_goes_back_was_held),
         cmocka_unit_test(test_holdings_that_come_late),
+        cmocka_unit_test(test_a_submission_after_a_leap),
+        cmocka_unit_test(test_a_submission_in_part_after_a_leap),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
