@@ -251,7 +251,7 @@ Front ends call
   blob BLOB BYTES
       -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
       chunks are SET, each minute meanwhile, and after them
-  blob_drop BLOB...       -> 0: removes blobs of kind redis
+  blob_drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come

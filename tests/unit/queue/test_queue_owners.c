@@ -310,6 +310,57 @@ static void test_a_submission_in_part_after_a_leap(void **state) {
     bed_close(&bed);
 }
 
+static bool has_blob(struct bed *bed, const char *name) {
+    redisReply *reply = redisCommand(bed->raw, "EXISTS %s:blob:%s:0", bed->tag, name);
+    bool is = reply->integer == 1;
+    drop(reply);
+    return is;
+}
+
+static void put_blob(struct bed *bed, struct blasd_worker_queue *worker, const char *name) {
+    struct blasd_blob blob;
+    struct blasd_err err;
+    assert_int_equal(blasd_blob_create(bed->store, name, &blob, &err), 0);
+    assert_int_equal(blasd_blob_grow(&blob, 100, &err), 0);
+    if (blasd_worker_queue_blob_put(worker, &blob, &err) < 0) fail_msg("%s", err.detail);
+    blasd_blob_close(&blob);
+}
+
+/* A worker that stood still takes its result away, which has become another's. */
+static void test_a_blob_that_is_referred_to_stays(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    char id[BLASD_ID_LEN + 1], in[BLASD_BLOB_NAME], out[BLASD_BLOB_NAME];
+    (void)state;
+    bed_open(&bed, &server, "blobs");
+    struct blasd_worker_queue *stale = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *worker = worker_new(&bed, "v", BLASD_DEVICE_CPU);
+    id_make(id, BLASD_ID_SYNC, 0);
+    snprintf(in, sizeof in, "%s.in", id);
+    snprintf(out, sizeof out, "%s.out", id);
+    put_blob(&bed, worker, in);
+    assert_int_equal(submit_as(&bed, id, "2", "100", "B=1", ""), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    put_blob(&bed, worker, out);
+    blasd_worker_queue_blob_remove(stale, out);
+    drop(redisCommand(stale->caller.redis, "PING")); /* it has arrived */
+    assert_true(has_blob(&bed, out));
+    assert_int_equal(finish(worker, id, "r", 100), 1);
+    blasd_worker_queue_blob_remove(stale, out);
+    drop(redisCommand(stale->caller.redis, "PING"));
+    assert_true(has_blob(&bed, out));
+    blasd_worker_queue_blob_remove(worker, in); /* nobody needs it any more, so it goes at once */
+    drop(redisCommand(worker->caller.redis, "PING"));
+    assert_false(has_blob(&bed, in));
+    drop(fcall(&bed, "cancel", "1", id, NULL));
+    blasd_worker_queue_blob_remove(worker, out);
+    drop(redisCommand(worker->caller.redis, "PING"));
+    assert_false(has_blob(&bed, out));
+    blasd_worker_queue_free(worker);
+    blasd_worker_queue_free(stale);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_another_was_given),
@@ -319,6 +370,7 @@ int main(void) {
         cmocka_unit_test(test_holdings_that_come_late),
         cmocka_unit_test(test_a_submission_after_a_leap),
         cmocka_unit_test(test_a_submission_in_part_after_a_leap),
+        cmocka_unit_test(test_a_blob_that_is_referred_to_stays),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
