@@ -52,6 +52,7 @@ struct front_call {
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
     size_t seq_at; /* where its SEQ stands, FRONT_SEQ digits set when it is first sent; 0: none */
+    bool numbered; /* that was done */
     void (*release)(struct front_call *call); /* frees what the kind owns; may be NULL */
 };
 

@@ -175,17 +175,22 @@ static void unavailable(const struct blasd_front_queue *queue, struct blasd_err 
     blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->standing.trouble.detail);
 }
 
-static void lose(struct front_call *call) {
+/* Sends it once more, from that list, or gives it up. */
+static void try_again(struct front_call *call, struct blasd_list *to) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_err err;
     if (call->tries_left > 0) {
         call->tries_left--;
         call->until_ns = blasd_clock_ns() + CALL_KEPT;
-        move(call, &call->connection->again); /* connections lose calls in their order */
+        move(call, to);
         return;
     }
     unavailable(queue, &err);
     answer(call, NULL, &err);
+}
+
+static void lose(struct front_call *call) {
+    try_again(call, &call->connection->again); /* connections lose calls in their order */
 }
 
 /* Those that are held came before all that are in flight: Redis would take one that it gets again
@@ -267,13 +272,21 @@ static void ask_replicas(struct blasd_front_queue *queue) {
     queue->calls.asked++;
 }
 
+/* Redis has not done it, and may do those that came behind it on this connection: it is to have a
+ * number that is later than theirs, or it would be taken for one that is known. */
+static void not_done(struct front_call *call) {
+    if (call->connection == &call->queue->calls.commands) held_lost(call->queue);
+    call->numbered = false;
+    try_again(call, call->seq_at != 0 ? &call->connection->waiting : &call->connection->again);
+}
+
 /* Redis was emptied (err NULL), or the queue is on another server: the handshake of new connections
  * mends it. */
 static void start_anew(struct front_call *call, const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
     const char *why = err != NULL ? err->detail : "the functions were removed from Redis";
     if (err != NULL) front_refused(queue, err);
-    call_lost(call);
+    not_done(call);
     queue->standing.ready = false;
     blasd_async_link_drop(&queue->calls.commands.link, why);
     blasd_async_link_drop(&queue->calls.reads.link, why);
@@ -311,13 +324,13 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
     answer(call, NULL, &err);
 }
 
-/* Its number, the first time: calls that are sent again go ahead of those that have none yet. */
+/* Its number, the first time: calls that are sent again go ahead of those that have none. */
 static void set_seq(struct front_call *call) {
     char text[FRONT_SEQ + 1];
-    if (call->seq_at == 0) return;
+    if (call->seq_at == 0 || call->numbered) return;
     snprintf(text, sizeof text, "%0*" PRIu64, FRONT_SEQ, ++call->queue->calls.seq);
     memcpy(call->command.data + call->seq_at, text, FRONT_SEQ);
-    call->seq_at = 0;
+    call->numbered = true;
 }
 
 /* Sends from one list until the write buffer holds enough. Returns the bytes sent, or 0. */

@@ -68,6 +68,11 @@ void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char
     (void)blasd_caller_post(&queue->caller, NULL); /* what stays is swept */
 }
 
+void blasd_worker_queue_blob_discard(struct blasd_worker_queue *queue, struct blasd_blob *blob) {
+    if (in_redis(queue) && blob->store) blasd_worker_queue_blob_remove(queue, blob->name);
+    blasd_blob_remove(blob);
+}
+
 /* Sweeping */
 
 /* Those of other queues are for their sweeps to judge. */

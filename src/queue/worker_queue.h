@@ -126,19 +126,21 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue,
                               struct blasd_completion *completions, int count, bool *lost,
                               struct blasd_err *err);
 /* Reports progress of begun jobs, and how long they will yet take (-1: not known), and learns
- * whether any of them is still wanted (not cancelled, expired or taken). Called through the
- * heartbeat's connection. */
+ * whether any of them is still wanted of this worker (not cancelled, expired or another's). Called
+ * through the heartbeat's connection. */
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
                                 double progress, int64_t remaining_us, bool *wanted,
                                 struct blasd_err *err);
 
 /* Blobs of either kind, whole. put: makes what was written visible to others (dir: nothing to do).
- * get: opens for reading and maps. remove: deletes. */
+ * get: opens for reading and maps. remove: deletes. discard: closes one that this process made, and
+ * deletes it where the name still is its (redis: unless it is referred to). */
 int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_blob *blob,
                                 struct blasd_err *err);
 int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
                                 struct blasd_blob *blob, struct blasd_err *err);
 void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name);
+void blasd_worker_queue_blob_discard(struct blasd_worker_queue *queue, struct blasd_blob *blob);
 /* The payload of a claimed job that lies in a slice; *hold keeps it there until
  * blasd_views_let_go (segment.h). inputs_lost. */
 int blasd_worker_queue_slice_get(struct blasd_worker_queue *queue, const struct blasd_slice *slice,

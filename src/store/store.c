@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -392,6 +393,39 @@ void blasd_blob_close(struct blasd_blob *blob) {
     blob->fd = -1;
     blob->bytes = blob->mapped = 0;
     blob->store = NULL;
+}
+
+bool blasd_blob_find(struct blasd_store *store, const char *name, struct blasd_blob *blob) {
+    struct blasd_err ignored;
+    if (store->kind != BLASD_STORE_DIR || blob_start(store, name, blob, &ignored) != 0)
+        return false;
+    blob->fd = openat(store->dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (blob->fd < 0) {
+        blob->store = NULL;
+        return false;
+    }
+    /* without it the same file might become another blob of the same name, by way of the pool */
+    (void)store_pool_lock_maker(blob->fd, LOCK_EX | LOCK_NB);
+    return true;
+}
+
+void blasd_blob_remove(struct blasd_blob *blob) {
+    const struct blasd_store *store = blob->store;
+    int fd = blob->fd;
+    if (store == NULL || store->kind != BLASD_STORE_DIR || !blasd_blob_is_named(blob)) {
+        blasd_blob_close(blob);
+        return;
+    }
+    blasd_blob_unmap(blob);
+    if (store_pool_lock_maker(fd, LOCK_EX | LOCK_NB) &&
+        store_pool_give_locked(&store->pool, blob->name, fd)) {
+        blasd_blob_close(blob);
+        return;
+    }
+    if (blasd_blob_is_named(blob)) unlinkat(store->dir_fd, blob->name, 0);
+    blob->fd = -1;
+    blasd_blob_close(blob);
+    store_discard(fd, false);
 }
 
 void blasd_store_remove(struct blasd_store *store, const char *name) {

@@ -112,6 +112,12 @@ int blasd_blob_rename(struct blasd_blob *blob, const char *name, struct blasd_er
 bool blasd_blob_is_named(const struct blasd_blob *blob);
 /* Unmaps, closes, unlocks. */
 void blasd_blob_close(struct blasd_blob *blob);
+/* Opens what there is of that name in a store of the kind dir, whoever's it is, to remove it later;
+ * false: nothing. Locked, unless its maker still has it. */
+bool blasd_blob_find(struct blasd_store *store, const char *name, struct blasd_blob *blob);
+/* Removes the blob, where the name still is its, as blasd_store_remove does, and closes it; of the
+ * kind redis it is only closed. */
+void blasd_blob_remove(struct blasd_blob *blob);
 /* Removes a blob of the kind dir by name; no error where it is not there. A large file is kept for
  * another blob, unless somebody still has it open. */
 void blasd_store_remove(struct blasd_store *store, const char *name);

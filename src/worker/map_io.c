@@ -18,7 +18,10 @@ static int map_payload(struct blasd_worker_queue *queue, struct blasd_arena *are
         char name[BLASD_BLOB_NAME];
         int code;
         snprintf(name, sizeof name, "%s.in", item->claim->id);
-        code = blasd_worker_queue_blob_get(queue, name, job->payload_bytes, &io->in, err);
+        /* it may have been got before the queue went away */
+        code = io->has_in
+                   ? 0
+                   : blasd_worker_queue_blob_get(queue, name, job->payload_bytes, &io->in, err);
         if (code != 0) return code;
         io->has_in = true;
         *ret = io->in.data;
@@ -26,6 +29,7 @@ static int map_payload(struct blasd_worker_queue *queue, struct blasd_arena *are
     }
     if (blasd_slice_given(&job->slice)) {
         const void *data;
+        blasd_views_let_go(io->view);
         int code = blasd_worker_queue_slice_get(queue, &job->slice, job->payload_bytes, &data,
                                                 &io->view, err);
         *ret = (unsigned char *)(uintptr_t)data; /* no kernel writes to its inputs */
@@ -224,19 +228,20 @@ int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *ar
 
 /* A worker that died while it ran this job may have left a result, which goes. But where this
  * worker stood still for longer than its lease it may be another one's, and the job has ended: the
- * queue knows. */
+ * queue knows. And it may stand still behind the answer: what goes is what was there before. */
 static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store, const char *id,
                     const char *name, struct blasd_err *err) {
+    struct blasd_blob left;
     bool ours = false;
     int code;
-    if (!blasd_store_has(store, name)) return 0;
+    if (!blasd_blob_find(store, name, &left)) return 0;
     code = blasd_worker_queue_progress(queue, &id, 1, 0, -1, &ours, err);
-    if (code != 0) return code;
-    if (!ours)
-        return blasd_fail(err, BLASD_E_cancelled, "",
-                          "the job has ended, or another worker has it");
-    blasd_store_remove(store, name);
-    return 0;
+    if (code == 0 && ours)
+        blasd_blob_remove(&left);
+    else
+        blasd_blob_close(&left);
+    if (code != 0 || ours) return code;
+    return blasd_fail(err, BLASD_E_cancelled, "", "the job has ended, or another worker has it");
 }
 
 /* Another worker that does not know yet that its lease is lost makes one of that name, too. */
@@ -370,10 +375,11 @@ int blasd_io_keep(struct blasd_io *io, const struct blasd_task *task, int i,
     return blasd_blob_fit(blob, blasd_stored_bytes(bytes), err);
 }
 
-void blasd_io_drop_kept(struct blasd_worker_queue *queue, struct blasd_io *io) {
+void blasd_io_drop(struct blasd_worker_queue *queue, struct blasd_io *io) {
     for (int i = 0; io->kept != NULL && i < BLASD_MAX_OUTPUTS; i++)
-        if (io->kept[i].store != NULL && blasd_blob_is_named(&io->kept[i]))
-            blasd_worker_queue_blob_remove(queue, io->kept[i].name);
+        blasd_worker_queue_blob_discard(queue, &io->kept[i]);
+    if (io->has_out) blasd_worker_queue_blob_discard(queue, &io->out);
+    io->has_out = false;
 }
 
 static void close_all(struct blasd_blob **blobs, int count) {

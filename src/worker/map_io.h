@@ -55,8 +55,9 @@ int blasd_io_map_outputs(struct blasd_worker_queue *queue,
 int blasd_io_settle(struct blasd_io *io, struct blasd_err *err);
 /* The same of output `i`, which becomes a tensor: its blob is whole. */
 int blasd_io_keep(struct blasd_io *io, const struct blasd_task *task, int i, struct blasd_err *err);
-/* Removes what has been made of tensors that are not to be. */
-void blasd_io_drop_kept(struct blasd_worker_queue *queue, struct blasd_io *io);
+/* Removes what has been made of results that are not to be. One that another worker has made since,
+ * for the job is that one's, stays. */
+void blasd_io_drop(struct blasd_worker_queue *queue, struct blasd_io *io);
 /* Closes the blobs and lets go of the inputs; the arena is the caller's to reset, the slice to give
  * back. */
 void blasd_io_close(struct blasd_io *io);

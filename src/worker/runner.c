@@ -75,26 +75,21 @@ static int make_room(struct blasd_batch_room *room, int count) {
     return 0;
 }
 
-static void remove_blob(struct blasd_batcher *batcher, const struct blasd_item *item,
-                        const char *kind) {
+static void remove_inputs(struct blasd_batcher *batcher, const struct blasd_item *item) {
     char name[BLASD_BLOB_NAME];
-    snprintf(name, sizeof name, "%s.%s", item->claim->id, kind);
+    snprintf(name, sizeof name, "%s.in", item->claim->id);
     blasd_worker_queue_blob_remove(batcher->queue, name);
 }
 
 /* Closes what a job held and removes the result that was begun, so that the job can be run again.
  * Once the lease is lost the name belongs to another worker's result, also where nobody has said so
  * yet. */
-static void discard(struct blasd_batcher *batcher, const struct blasd_item *item,
-                    struct blasd_io *io) {
-    bool had_out = io->has_out && blasd_blob_is_named(&io->out);
+static void discard(struct blasd_batcher *batcher, struct blasd_io *io) {
     if (!batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat, batcher->number))
-        blasd_io_drop_kept(batcher->queue, io);
+        blasd_io_drop(batcher->queue, io);
     blasd_io_close(io);
     blasd_worker_queue_slice_done(batcher->queue, &io->slice, true);
     io->slice = (struct blasd_slice){0};
-    if (had_out && !batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat, batcher->number))
-        remove_blob(batcher, item, "out");
 }
 
 /* The span of a job that has ended so. */
@@ -118,14 +113,11 @@ static void after_ack(struct blasd_batcher *batcher, bool certain) {
         if (completions->rows[i].accepted || (!certain && !batcher->lost))
             add_span(batcher, &completions->rows[i], of->item);
         if (of->io != NULL && !completions->rows[i].accepted && certain)
-            blasd_io_drop_kept(batcher->queue, of->io);
+            blasd_io_drop(batcher->queue, of->io);
         if (of->io != NULL) blasd_io_close(of->io);
         blasd_worker_queue_slice_done(batcher->queue, &completions->rows[i].slice, certain);
         if (completions->rows[i].accepted && of->item->claim->stored)
-            remove_blob(batcher, of->item, "in");
-        else if (!completions->rows[i].accepted && certain && completions->rows[i].out_bytes > 0 &&
-                 !blasd_slice_given(&completions->rows[i].slice))
-            remove_blob(batcher, of->item, "out");
+            remove_inputs(batcher, of->item);
     }
 }
 
@@ -167,7 +159,7 @@ static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item
     if (blasd_completions_add(&batcher->completions, &record, item, io, payload, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
-        if (io != NULL) discard(batcher, item, io);
+        if (io != NULL) discard(batcher, io);
         blasd_completion_record(item, task, NULL, &err, times, &place, &record);
         if (blasd_completions_add(&batcher->completions, &record, item, NULL, NULL, &err) != 0)
             batcher->lost = true;
@@ -203,14 +195,13 @@ static int map_job(struct blasd_batcher *batcher, const struct blasd_item *item,
     if (code == 0)
         code = blasd_io_map_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,
                                     item, task, io, err);
-    if (code != 0) discard(batcher, item, io);
+    if (code != 0) discard(batcher, io);
     return code;
 }
 
 static void discard_part(struct blasd_batcher *batcher, struct blasd_item **members, int count) {
     for (int i = 0, k = 0; i < count; i++)
-        if (members[i]->err.code == BLASD_OK)
-            discard(batcher, members[i], &batcher->room->ios[k++]);
+        if (members[i]->err.code == BLASD_OK) discard(batcher, &batcher->room->ios[k++]);
 }
 
 /* Maps `count` members; tasks and ios are those that could be. A job that cannot be mapped fails
@@ -354,7 +345,7 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
             error = task->err.code == BLASD_OK ? NULL : &task->err;
         }
         if (io != NULL && (error != NULL || batcher->lost)) {
-            discard(batcher, item, io);
+            discard(batcher, io);
             io = NULL;
         }
         if (error != NULL) failed++;

@@ -279,6 +279,17 @@ static void enqueue(struct blasd_slow_pool *pool, struct slow_job *job) {
     pool->bytes += job->group.bytes;
 }
 
+/* With the lock. Whether it has the job: a master that was a replica may give once more what it
+ * does not know that this worker was given. That runs once, and two would make one result. */
+static bool has(const struct blasd_slow_pool *pool, const char *id) {
+    for (const struct slow_job *job = pool->first; job != NULL; job = job->next)
+        if (strcmp(job->claim.id, id) == 0) return true;
+    for (int i = 0; i < pool->thread_count; i++)
+        if (pool->threads[i].job != NULL && strcmp(pool->threads[i].job->claim.id, id) == 0)
+            return true;
+    return false;
+}
+
 bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batcher *main,
                           const struct blasd_item *items, const struct blasd_group *group,
                           int64_t claimed_ns) {
@@ -295,7 +306,10 @@ bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batch
     while (jobs != NULL) {
         struct slow_job *job = jobs;
         jobs = job->next;
-        enqueue(pool, job);
+        if (has(pool, job->claim.id))
+            free(job);
+        else
+            enqueue(pool, job);
     }
     wake_threads(pool);
     pthread_mutex_unlock(&pool->lock);

@@ -111,7 +111,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:wake:NAME        list at which the worker waits, with BLMPOP: the reply to that turn, without
                        digits and now_us as a text, once there are jobs: these are its already
   {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
-  {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued
+  {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued, with a shorter one
+  {q}:sent:FRONT:refused  the last SEQ of which that is so, with an expiry
   {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, which go with the record once the
                        job has ended. TENANT has no colon: letters, digits, `.`, `_`, `-`
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
@@ -250,7 +251,7 @@ Front ends call
   blob BLOB BYTES
       -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
       chunks are SET, each minute meanwhile, and after them
-  blob_drop BLOB...       -> 0: removes blobs of kind redis
+  blob_drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
@@ -295,7 +296,8 @@ lease is not theirs any more)
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
       wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
-      comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
+      comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise, or that
+      another worker holds.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
       batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
@@ -316,9 +318,10 @@ lease is not theirs any more)
   holds NAME EPOCH SEQ ID...
       -> how many names of jobs and batch entries went back: its thread 0 was given in its turn SEQ what it
       has, or is idle since that turn and finds in its list what it is given; 0: it has nothing, and will
-      find nothing; its other threads have these. Called over each new connection, after a turn
+      find nothing; its other threads have these. Called over each new connection, after a turn; what it
+      was given in later turns stays, for the call may come late
   progress NAME EPOCH "PROGRESS[ LEFT]" ID...
-      -> text of a digit for each: 1 still wanted, 0 not. LEFT: us to their end, where that is known
+      -> text of a digit for each: 1 still wanted, 0 not, or not of this worker: another holds it. LEFT: us to their end, where that is known
 
   begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`

@@ -310,33 +310,6 @@ end
 
 end
 
--- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.
-local function has_outputs(place, id)
-    for _, tenant in ipairs(call('SMEMBERS', K.tenants_of .. place)) do
-        if call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 then return true end
-    end
-    return false
-end
-
-local function refs(keys, args)
-    start(keys, args)
-    local digits = {}
-    for i = 2, #args do
-        local id, kind = match(args[i], '^([sat]?%x+)%.(%a+)$')
-        local place = id and #id == ID and place_of(id)
-        local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
-                    kind ~= 'seg' and id and Tensor.referred(id, args[i]) or
-                    id and byte(id) == 116 and call('EXISTS', K.hold_of .. args[i]) == 1 or
-                    place and (call('HEXISTS', K.pending, id) == 1 or
-                               call('HEXISTS', K.pending, sub(id, 1, BATCH_ENTRY)) == 1 or
-                               kind == 'out' and (has_outputs(place, id) or
-                                                  has_outputs(promised_place(id), id)) or
-                               call('EXISTS', K.hold_of .. args[i]) == 1)
-        digits[#digits + 1] = yes and '1' or '0'
-    end
-    return concat(digits)
-end
-
 local function tick(keys, args)
     start(keys, args)
     if args[2] then call('SETNX', K.idkey, args[2]) end
@@ -353,17 +326,56 @@ local function blob(keys, args)
     return 0
 end
 
+local refs, blob_drop
+do
+
+-- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.
+local function has_outputs(place, id)
+    for _, tenant in ipairs(call('SMEMBERS', K.tenants_of .. place)) do
+        if call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 then return true end
+    end
+    return false
+end
+
+-- Whether anything refers to the blob, or the segment; then, whether it is of a name that may be on hold.
+local function blob_referred(blob)
+    local id, kind = match(blob, '^([sat]?%x+)%.(%a+)$')
+    local place = id and #id == ID and place_of(id)
+    local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
+                kind ~= 'seg' and id and Tensor.referred(id, blob) or
+                place and (call('HEXISTS', K.pending, id) == 1 or
+                           call('HEXISTS', K.pending, sub(id, 1, BATCH_ENTRY)) == 1 or
+                           kind == 'out' and (has_outputs(place, id) or
+                                              has_outputs(promised_place(id), id)))
+    return yes, place or id and byte(id) == 116
+end
+
+refs = function(keys, args)
+    start(keys, args)
+    local digits = {}
+    for i = 2, #args do
+        local yes, may = blob_referred(args[i])
+        digits[#digits + 1] = (yes or may and call('EXISTS', K.hold_of .. args[i]) == 1) and '1' or '0'
+    end
+    return concat(digits)
+end
+
 local CHUNK, CHUNKS_MOST = 1048576, 65536 -- of a blob; more are no blob's
 
-local function blob_drop(keys, args)
+-- Who asks for it may not know yet that the blob has become another's: a worker that stood still.
+blob_drop = function(keys, args)
     start(keys, args)
     for i = 2, #args do
         local bytes = tonumber(call('HGET', K.blobs, args[i]) or 0)
-        for chunk = 0, min(floor(max(bytes - 1, 0) / CHUNK), CHUNKS_MOST) do
-            call('UNLINK', K.blob_of .. args[i] .. ':' .. chunk)
+        if not blob_referred(args[i]) then
+            for chunk = 0, min(floor(max(bytes - 1, 0) / CHUNK), CHUNKS_MOST) do
+                call('UNLINK', K.blob_of .. args[i] .. ':' .. chunk)
+            end
+            call('HDEL', K.blobs, args[i])
+            call('DEL', K.hold_of .. args[i])
         end
-        call('HDEL', K.blobs, args[i])
-        call('DEL', K.hold_of .. args[i])
     end
     return 0
+end
+
 end

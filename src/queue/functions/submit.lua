@@ -247,10 +247,28 @@ local function submit_any(t, name, frame, options)
     return submit_one(t, name, frame, options)
 end
 
--- How long a front end's last call is known: far longer than it sends one again.
-local SENT_S = '60'
+local submit
+do
 
-local function submit(keys, args)
+-- How long a front end's last call is known: longer than Redis' clock may leap while one is sent again. And what
+-- was answered where not all was queued, which takes more room.
+local SENT_S, REPLY_S = '604800', '60'
+
+-- What was answered of a job, or a batch entry, in a call that is known, while its reply is not any more; nil
+-- where it was not queued, and is to be tried anew.
+local function submit_again(t, name, frame)
+    local tenant, digits, any = t.like.tenant or '', {}, false
+    local function queued(id) return call('HEXISTS', K.pending, id) == 1 or recorded(id, tenant) ~= nil end
+    if not is_batch_entry(name) then return queued(name) and 0 or nil end
+    if call('HEXISTS', K.pending, name) == 1 or call('HEXISTS', K.opened, name) == 1 then return 0 end
+    each_record_frame(frame, function(id)
+        local is = queued(id)
+        any, digits[#digits + 1] = any or is, is and '0' or '1'
+    end)
+    return any and concat(digits) or nil
+end
+
+submit = function(keys, args)
     start(keys, args)
     local front, seq = args[2], args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
@@ -260,11 +278,13 @@ local function submit(keys, args)
     local again = #args > 3 and tonumber(call('GET', sent) or 0) >= tonumber(seq)
     local kept = again and call('GET', sent .. ':' .. seq)
     if kept then return cmsgpack.unpack(kept) end
+    local unsure = again and tonumber(call('GET', sent .. ':refused') or 0) >= tonumber(seq)
     for i = 4, #args, 6 do
         local r = 0
-        if not again then
+        if unsure or not again then
             submit_like(t, args[i + 2], args[i + 3], args[i + 5])
-            r = submit_any(t, args[i], args[i + 1], args[i + 4])
+            r = unsure and submit_again(t, args[i], args[i + 1]) or
+                submit_any(t, args[i], args[i + 1], args[i + 4])
         end
         reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
@@ -275,8 +295,11 @@ local function submit(keys, args)
     if #args > 3 and not again then
         call('SET', sent, seq, 'EX', SENT_S)
         if not all_queued then
-            call('SET', sent .. ':' .. seq, cmsgpack.pack(reply), 'EX', SENT_S)
+            call('SET', sent .. ':' .. seq, cmsgpack.pack(reply), 'EX', REPLY_S)
+            call('SET', sent .. ':refused', seq, 'EX', SENT_S)
         end
     end
     return reply
+end
+
 end

@@ -64,6 +64,29 @@ local function turn_wrong(args)
     end
 end
 
+local end_all, yields_to
+do
+
+-- A finder: yields(name) says whether that worker may end the job, or the batch entry. What it does not
+-- hold it may where nobody else does: a master that was a replica may lack its claim, and then its name
+-- stays in a line, as that of any job that ends there. But such a master may have given the job to another,
+-- whose it is then, with the result's name.
+yields_to = function(worker)
+    local entries = {}
+    return function(name)
+        local entry = sub(name, 1, BATCH_ENTRY)
+        if entries[entry] == nil then
+            entries[entry] = call('HEXISTS', K.claims_of .. worker, entry) == 1
+        end
+        if entries[entry] or call('HEXISTS', K.claims_of .. worker, name) == 1 then return true end
+        for _, other in ipairs(call('HKEYS', K.workers)) do
+            local its = call('HMGET', K.claims_of .. other, name, entry)
+            if its[1] or its[2] then return false end
+        end
+        return true
+    end
+end
+
 -- Ends a job, or a batch entry, as its worker says; the digit for each of its jobs.
 local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
     local job = parse(meta)
@@ -79,15 +102,15 @@ end
 -- The same for records of a batch entry that does not end as a whole: those of its jobs end that have
 -- not yet. Their records may go at different times, so each tells which segment it refers to; where
 -- one does not, references are counted for all, with the first, and too many go with their bucket.
--- `ended`: names of jobs, appended to.
-local function end_each(e, record_frames, bytes, segs, finder, ended)
+-- `yields`: see yields_to; nil: the worker has all. `ended`: names of jobs, appended to.
+local function end_each(e, record_frames, bytes, segs, finder, ended, yields)
     local digits, ids = {}, {}
     each_record_frame(record_frames, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
     for i, one in ipairs(ids) do
         local id, meta = one[1], metas_alone({one[1]})[1]
         digits[i] = '0'
         ended[#ended + 1] = id
-        if meta then
+        if meta and (not yields or yields(id)) then
             local its_bytes, its_segs = bytes, segs
             local seg, held = Record.slice(record_frames, one[2])
             if seg then
@@ -122,25 +145,26 @@ end
 
 -- Ends jobs and batch entries as the COMPLETIONS from args[from] on say, and gives back those that the worker
 -- could not read; a digit for each job that it says has ended.
-local function end_all(worker, args, from)
+end_all = function(worker, args, from)
     local names, digits, ended, back = {}, {}, {}, {}
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
     local e, seen, finder = completion_new(), {}, running_finder(1)
+    local held, yields = get_many(K.claims_of .. worker, names), yields_to(worker)
     for i, meta in ipairs(get_many(K.pending, names)) do
-        local one, record_frames = names[i], args[from + 3 * i - 2]
+        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if record_frames == '' then
-            back[#back + 1] = one
+            back[#back + 1] = its and one or nil
         elseif not is_batch_entry(one) then
-            meta = not seen[one] and (meta or metas_alone({one})[1])
+            meta = not seen[one] and (its or yields(one)) and (meta or metas_alone({one})[1])
             seen[one], ended[#ended + 1] = true, one
             digits[i] = meta and end_one(e, one, meta, record_frames, bytes, segs, finder, kept) or '0'
-        elseif meta and n == parse(meta).jobs then
+        elseif meta and n == parse(meta).jobs and (its or yields(one)) then
             ended[#ended + 1] = one
             digits[i] = end_one(e, one, meta, record_frames, bytes, segs, finder)
         else
-            digits[i] = end_each(e, record_frames, bytes, segs, finder, ended)
+            digits[i] = end_each(e, record_frames, bytes, segs, finder, ended, not its and yields)
         end
         digits[i] = digits[i] or ''
     end
@@ -159,6 +183,8 @@ local function end_all(worker, args, from)
     return digits
 end
 
+end
+
 -- What the worker was given in the turn `label`, which it is given again: taken from what it holds.
 local function taken_back(worker, label)
     local names, all = {}, call('HGETALL', K.claims_of .. worker)
@@ -172,10 +198,11 @@ end
 -- A worker that has connected anew tells what it holds: what it was given in the turn SEQ, or was handed for
 -- it since, and the jobs that follow. This may be a master that was a replica, and a little behind: it lacks ends that another has
 -- acknowledged, and has handed over jobs in answer to turns that the worker had another answer to. As
--- long as the worker lives nobody else would ask for these. They go back.
+-- long as the worker lives nobody else would ask for these. They go back. What it was given in later turns it
+-- did not know of when it told this, which may come late.
 local function holds(keys, args)
     start(keys, args)
-    local name, label = args[2], '0 ' .. args[4]
+    local name, label, told = args[2], '0 ' .. args[4], tonumber(args[4]) or 0
     local lost = lapsed(name, args[3])
     if lost then return lost end
     local key, kept, back = K.claims_of .. name, {}, {}
@@ -183,7 +210,8 @@ local function holds(keys, args)
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do
         local one, its = all[i], all[i + 1]
-        if byte(one) > 64 and its ~= label then
+        local later = told > 0 and tonumber(match(its, ' (%d+)$') or 0) > told
+        if byte(one) > 64 and its ~= label and not later then
             if not kept[one] then
                 back[#back + 1] = one
             elseif is_batch_entry(one) then -- maybe not all of it is kept
@@ -266,11 +294,12 @@ local function progress(keys, args)
         return redis.error_reply('ERR progress: no number from 0 to 1')
     end
     if left ~= '' then text = text .. ' ' .. whole(now + left) end
-    local digits, fields = {}, {}
+    local digits, fields, yields = {}, {}, yields_to(args[2])
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
         local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, BATCH_ENTRY))
-        digits[i] = whole_meta and '1' or '0'
-        if meta then fields[#fields + 1], fields[#fields + 2] = args[4 + i], text end
+        local its = whole_meta and yields(args[4 + i])
+        digits[i] = its and '1' or '0'
+        if meta and its then fields[#fields + 1], fields[#fields + 2] = args[4 + i], text end
     end
     call_many('HSET', K.prog_of .. args[2], fields)
     if Record.events.watched() then

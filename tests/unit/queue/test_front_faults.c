@@ -98,6 +98,39 @@ static void test_connections_lost(void **state) {
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
 }
 
+static long long error_replies(struct env *env) {
+    redisReply *r = ask(env->client, "INFO stats");
+    const char *at = strstr(r->str, "total_error_replies:");
+    long long count = at == NULL ? 0 : strtoll(strchr(at, ':') + 1, NULL, 10);
+    freeReplyObject(r);
+    return count;
+}
+
+/* The functions are gone when the first of two calls comes, and are there again for the second, on
+ * the same connection: that one has the later number, and yet the first is not done. */
+static void test_functions_gone_for_one_of_two(void **state) {
+    struct env *env = *state;
+    struct seen *first, *second;
+    long long errors = error_replies(env);
+    UNTIL(env, blasd_list_empty(&env->queue->calls.commands.flight));
+    freeReplyObject(ask(env->client, "FUNCTION FLUSH"));
+    first = submit(env, (struct want){.watch = true});
+    blasd_front_queue_flush(env->queue);
+    while (error_replies(env) == errors) usleep(1000);
+    worker_register(env); /* loads them */
+    second = submit(env, (struct want){.watch = true});
+    blasd_front_queue_flush(env->queue);
+    while (ask_number(env, "HLEN %s", "{test}:pending") == 0) usleep(1000);
+    UNTIL(env, env->answered == 2);
+    assert_int_equal(first->code, BLASD_OK);
+    assert_int_equal(second->code, BLASD_OK);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 2);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 2);
+    UNTIL(env, work_once(env) >= 0 && env->ended == 2);
+    expect_done(first);
+    expect_done(second);
+}
+
 /* Redis has lost everything while nobody listened: who waits is told that there is no record. */
 static void test_record_gone(void **state) {
     struct env *env = *state;
@@ -335,6 +368,7 @@ int main(void) {
         TEST(test_resend),
         TEST(test_replicas_asked),
         TEST(test_connections_lost),
+        TEST(test_functions_gone_for_one_of_two),
         TEST(test_record_gone),
         TEST(test_emptied),
         TEST(test_disk_too_full),

@@ -432,6 +432,7 @@ static void test_blobs(void **state) {
     assert_int_equal(blasd_worker_queue_blob_get(worker, name, bytes, &read, &err), 0);
     blasd_blob_close(&read);
     assert_true(blasd_worker_queue_blob_get(worker, name, bytes + 1, &read, &err) < 0);
+    drop(fcall(&bed, "cancel", "0", id, NULL)); /* nothing refers to it from now on */
     blasd_worker_queue_blob_remove(worker, name);
     assert_true(blasd_worker_queue_blob_get(worker, name, bytes, &read, &err) < 0);
     redisReply *reply = redisCommand(bed.raw, "KEYS %s:blob:*", bed.tag);

@@ -176,6 +176,48 @@ static void test_never_under_a_reader(void **state) {
     assert_int_equal(in_pool(f, &bytes), 1);
 }
 
+static bool has_file(const struct fixture *f, const char *name) {
+    return blasd_store_has(f->place.store, name);
+}
+
+/* Who removes what he has open removes no other's of that name. */
+static void test_a_name_that_is_another_s(void **state) {
+    struct fixture *f = *state;
+    struct blasd_blob stale, seen, next;
+    char name[BLASD_BLOB_NAME];
+    uint64_t bytes;
+    make(f, &stale, MIB, 1);
+    memcpy(name, stale.name, sizeof name);
+    blasd_blob_remove(&stale); /* its own goes, and serves again */
+    assert_false(has_file(f, name));
+    assert_int_equal(in_pool(f, &bytes), 1);
+    make(f, &stale, MIB, 1);
+    assert_true(stale.recycled);
+    memcpy(name, stale.name, sizeof name);
+    blasd_blob_close(&stale);
+    for (int round = 0; round < 2; round++) {
+        assert_true(blasd_blob_find(f->place.store, name, &seen));
+        blasd_store_remove(f->place.store, name); /* by another, who makes it anew */
+        assert_int_equal(blasd_blob_obtain(f->place.store, name, MIB, &next, &f->err), 0);
+        blasd_blob_remove(&seen);
+        assert_true(has_file(f, name) && blasd_blob_is_named(&next));
+        if (round == 0) blasd_blob_close(&next);
+    }
+    assert_true(blasd_blob_find(f->place.store, name, &seen));
+    blasd_blob_remove(&seen); /* its maker still has it: the name alone goes */
+    assert_false(has_file(f, name) || blasd_blob_is_named(&next));
+    blasd_blob_remove(&next);
+    assert_int_equal(in_pool(f, &bytes), 0);
+    assert_false(blasd_blob_find(f->place.store, name, &seen));
+    blasd_blob_remove(&seen);
+    make(f, &stale, MIB, 1);
+    memcpy(name, stale.name, sizeof name);
+    blasd_blob_close(&stale);
+    assert_true(blasd_blob_find(f->place.store, name, &seen)); /* a dead maker's serves again */
+    blasd_blob_remove(&seen);
+    assert_int_equal(in_pool(f, &bytes), 1);
+}
+
 static void test_sizes(void **state) {
     struct fixture *f = *state;
     struct blasd_blob blob, more[8];
@@ -385,6 +427,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round, setup, teardown),
         cmocka_unit_test_setup_teardown(test_never_under_a_reader, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_name_that_is_another_s, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_age, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large, setup, teardown),

@@ -50,7 +50,7 @@ struct fake {
     char dir[48];           /* of the store */
     int finish_unavailable; /* this many calls of finish fail with queue_unavailable */
     int finish_lost;        /* then this many find the lease lost */
-    int registers, releases, finishes, claims, told;
+    int registers, releases, finishes, claims, told, asked;
     bool moved;      /* until it is told what the worker holds */
     bool unwanted;   /* progress says that nobody wants the batch */
     double progress; /* last one told, and what it said */
@@ -70,6 +70,7 @@ struct fake {
     void (*sweeping)(void); /* the same for a sweep */
     void (*running)(void);  /* the same for a kernel */
     void (*waiting)(void);  /* the same for a wait for jobs */
+    void (*asking)(void);   /* the same for progress, before it is answered */
 };
 static struct fake fake;
 
@@ -356,6 +357,7 @@ int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *co
     (void)ids;
     (void)count;
     (void)err;
+    if (fake.asking != NULL) fake.asking();
     pthread_mutex_lock(&fake.lock);
     fake.progress = progress;
     fake.remaining_us = remaining_us;
@@ -382,6 +384,11 @@ int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *na
 void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name) {
     (void)queue;
     blasd_store_remove(fake.store, name);
+}
+
+void blasd_worker_queue_blob_discard(struct blasd_worker_queue *queue, struct blasd_blob *blob) {
+    (void)queue;
+    blasd_blob_remove(blob);
 }
 
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err) {

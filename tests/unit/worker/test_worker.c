@@ -169,6 +169,38 @@ static void test_the_result_of_another_worker_stays(void **state) {
     assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
 }
 
+/* Which it was told is its own, and stood still before it took it away: by then it is another's. */
+static void replace_a_result(void) {
+    if (fake.asked++ == 0)
+        put_a_result();
+    else
+        fake.unwanted = true;
+}
+
+static void test_a_result_that_another_made_meanwhile_stays(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake_add(spec);
+    put_a_result();
+    fake.asking = replace_a_result;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_true(fake.asked >= 2);
+    assert_true(has_that_result());
+    assert_int_equal(fake.runs, 0);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
+}
+
+/* It ends what another has ended, or ends: the result of that name is the other's. */
+static void test_an_end_that_was_refused_removes_its_own_result_only(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.running = put_a_result;
+    fake_add(spec)->drop = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.jobs[0].result.state, BLASD_SUCCEEDED);
+    assert_true(has_that_result());
+}
+
 /* The same where it stood still in the kernel, and its own try fails. */
 static void test_a_task_that_fails_removes_its_own_result_only(void **state) {
     struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
@@ -358,6 +390,8 @@ int main(void) {
         TEST(test_a_result_that_may_be_recorded_is_kept),
         TEST(test_what_a_dead_worker_left_makes_way),
         TEST(test_the_result_of_another_worker_stays),
+        TEST(test_a_result_that_another_made_meanwhile_stays),
+        TEST(test_an_end_that_was_refused_removes_its_own_result_only),
         TEST(test_a_task_that_fails_removes_its_own_result_only),
         TEST(test_lost_inputs),
         TEST(test_a_broken_frame_fails_alone),

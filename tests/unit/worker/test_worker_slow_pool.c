@@ -21,6 +21,7 @@ static struct {
     bool heavy_adds;     /* a small job, once it runs */
     bool heavy_fails;    /* with a device error */
     bool heavy_moves;    /* the main thread has a new connection: until it has told what it holds */
+    bool heavy_is_lost;  /* a new master lacks the claims of all: until they are given once more */
     bool heavy_meets;    /* another one, before it goes on */
     bool heavy_fades;    /* once it runs: its threads run out of work */
     bool heavy_outlasts; /* the main thread's work: it goes on until that waits for jobs */
@@ -45,6 +46,18 @@ static bool told(void) {
     return yes;
 }
 
+/* Whether all jobs are claimed; first makes that none is. */
+static bool claimed_anew(bool begin) {
+    bool all = true;
+    pthread_mutex_lock(&fake.lock);
+    for (int i = 0; i < fake.count; i++) {
+        if (begin) fake.jobs[i].claimed = false;
+        all = all && fake.jobs[i].claimed;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return all;
+}
+
 static const struct fake_spec small = {.n = 2, .value = 3, .priority = BLASD_PRIORITY_NORMAL};
 static const struct fake_spec heavy = {
     .n = HEAVY_N, .value = 5, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
@@ -63,6 +76,7 @@ static bool run_heavy(struct blasd_watch *watch) {
         fake.moved = fake.told == 0;
         pthread_mutex_unlock(&fake.lock);
     }
+    if (kernel.heavy_is_lost) claimed_anew(true);
     if (kernel.heavy_fades && watch->spare != NULL) watch->spare(watch);
     for (int ms = 0; ms < TIMEOUT_MS; ms++) {
         if (!watch->go_on(watch, 0.5)) {
@@ -70,7 +84,8 @@ static bool run_heavy(struct blasd_watch *watch) {
             kernel.heavy_spins = false;
             return false;
         }
-        if (!kernel.heavy_spins && (!kernel.heavy_moves || told()) &&
+        if (kernel.heavy_is_lost && claimed_anew(false)) kernel.heavy_is_lost = false;
+        if (!kernel.heavy_spins && !kernel.heavy_is_lost && (!kernel.heavy_moves || told()) &&
             ended_jobs() >= kernel.heavy_waits_for &&
             (!kernel.heavy_meets || kernel.most_running > 1) &&
             (!kernel.heavy_outlasts || kernel.waits > 0))
@@ -287,6 +302,21 @@ static void test_what_it_holds_is_told(void **state) {
     }
 }
 
+/* What the worker has is given to it once more, by a master that was a replica, and did not know of
+ * that: it is the same job, and runs once. */
+static void test_what_it_has_is_not_taken_twice(void **state) {
+    struct fake_job *jobs[3];
+    (void)state;
+    for (int i = 0; i < 3; i++) jobs[i] = fake_add(heavy);
+    kernel.heavy_is_lost = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.heavy_began, 3);
+    for (int i = 0; i < 3; i++) {
+        fake_check(jobs[i], heavy);
+        assert_int_equal(jobs[i]->begun, 1);
+    }
+}
+
 static void test_quarantined_runs_when_nothing_else_does(void **state) {
     struct fake_spec quarantined = small, large = heavy;
     (void)state;
@@ -390,6 +420,7 @@ int main(void) {
         TEST(test_a_heavy_job_is_stopped),
         TEST(test_a_lost_lease_stops_both_lanes),
         TEST(test_what_it_holds_is_told),
+        TEST(test_what_it_has_is_not_taken_twice),
         TEST(test_quarantined_runs_when_nothing_else_does),
         TEST(test_quarantined_does_not_wait_for_the_main_thread),
         TEST(test_a_device_that_fails_ends_the_worker),
@@ -401,6 +432,7 @@ int main(void) {
         TEST_TWO(test_a_heavy_job_is_stopped),
         TEST_TWO(test_a_lost_lease_stops_both_lanes),
         TEST_TWO(test_what_it_holds_is_told),
+        TEST_TWO(test_what_it_has_is_not_taken_twice),
         TEST_TWO(test_quarantined_runs_when_nothing_else_does),
         TEST_TWO(test_quarantined_does_not_wait_for_the_main_thread),
         TEST_TWO(test_a_device_that_fails_ends_the_worker),
