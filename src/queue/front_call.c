@@ -175,13 +175,27 @@ static void unavailable(const struct blasd_front_queue *queue, struct blasd_err 
     blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->standing.trouble.detail);
 }
 
+/* It waits to be sent again, ahead of those that were sent after it, though some of them may have
+ * been lost before: Redis would take one that comes behind a later one for one that it knows. */
+static void again(struct front_call *call) {
+    struct blasd_list *list = &call->connection->again, *behind = list;
+    call->until_ns = blasd_clock_ns() + CALL_KEPT;
+    while (behind->prev != list) {
+        struct front_call *before = blasd_container_of(behind->prev, struct front_call, node);
+        if (before->order < call->order) break;
+        before->until_ns = call->until_ns; /* the first is the first to be given up */
+        behind = behind->prev;
+    }
+    blasd_list_remove(&call->node);
+    blasd_list_append(behind, &call->node); /* in front of it */
+}
+
 static void lose(struct front_call *call) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_err err;
     if (call->tries_left > 0) {
         call->tries_left--;
-        call->until_ns = blasd_clock_ns() + CALL_KEPT;
-        move(call, &call->connection->again); /* connections lose calls in their order */
+        again(call);
         return;
     }
     unavailable(queue, &err);
@@ -332,6 +346,7 @@ static size_t send_some(struct front_connection *connection, const struct blasd_
         if (blasd_async_link_send(&connection->link, call->command.data + call->start, len,
                                   handle_reply, call) != 0)
             break;
+        if (call->order == 0) call->order = ++calls->sent;
         call->sent_ns = blasd_clock_ns();
         if (blasd_list_empty(&connection->flight)) connection->heard_ns = call->sent_ns;
         move(call, &connection->flight);

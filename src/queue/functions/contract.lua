@@ -188,7 +188,7 @@ Front ends call
       called on each new connection before anything else: jobs of schema 5 become ours by it
   submit FRONT SEQ, then 6 for each job, or batch entry: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
-      nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
+      nothing is taken, while {q}:refused says why; not of a call that was taken before. Without jobs it tells whether any would be
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
       it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is record frames;
