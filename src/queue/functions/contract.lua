@@ -31,8 +31,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
                        batch entry, a RECORD_FRAME with each job's frame
-  {q}:opened           hash BATCH_ENTRY -> "ID ID ...", of batch entries that were opened, while jobs of them
-                       are pending
+  {q}:opened           hash BATCH_ENTRY -> "US ID ID ...", of batch entries that were opened, in US, while
+                       jobs of them are pending
   {q}:count            hash: `jobs` and `bytes` (of their costs) pending; "SI TENANT": jobs waiting in
                        that line: those above 0 are the ring from which claims take; `shared`:
                        when last those of several tenants waited
