@@ -241,7 +241,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
 
 struct want {
     bool watch;
-    const char *key;
+    const char *key, *labels;
     uint64_t fingerprint, cost;
     enum blasd_device_class device;
     int64_t deadline_ms;
@@ -263,6 +263,7 @@ __attribute__((unused)) static struct seen *submit_frame(struct env *env, struct
                                           .fingerprint = want.fingerprint,
                                           .waiter = want.watch ? &s->waiter : NULL,
                                           .blob = want.blob};
+    if (want.labels != NULL) snprintf(job.labels, sizeof job.labels, "%s", want.labels);
     job.device = want.device;
     job.deadline_ms = want.deadline_ms;
     job.payload_in_blob = want.blob != NULL;
