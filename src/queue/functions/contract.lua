@@ -254,8 +254,9 @@ Front ends call
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
-      to, 0: as all; else it has three quarters of the number, too. CODE 0; nothing is kept: 1 they
-      are more than all may be, 2 than its own, 3 what is in use leaves no room
+      to, 0: as all; else it has three quarters of the number, too. LIFE may have " B" behind it: the blobs are
+      of kind redis, and checked to be there. CODE 0; nothing is kept: 1 they are more than all may be, 2
+      than its own, 3 what is in use leaves no room, 4 a blob is not there
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
       FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does

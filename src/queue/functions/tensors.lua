@@ -128,9 +128,12 @@ end
 
 function Tensor.put(keys, args)
     start(keys, args)
-    local tenant, most, life, bytes, count = args[2], tonumber(args[3]), tonumber(args[4]), 0, 0
+    local tenant, most, bytes, count = args[2], tonumber(args[3]), 0, 0
+    local life, here = match(args[4], '^(%d+)( ?B?)$')
+    life = tonumber(life)
     if #args % 3 ~= 1 then return redis.error_reply('ERR tensor_put takes three arguments each') end
     for i = 5, #args, 3 do
+        if here == ' B' and call('HEXISTS', K.blobs, blob_of(args[i])) == 0 then return {4, now} end
         if call('HEXISTS', K.tensors, args[i]) == 0 then
             bytes, count = bytes + tonumber(args[i + 1]), count + 1
         end

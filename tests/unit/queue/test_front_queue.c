@@ -578,6 +578,51 @@ static void test_redis_blob(void **state) {
     env_free(env);
 }
 
+static void on_put(void *arg, const struct blasd_err *err,
+                   const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    (void)tensors, (void)count, (void)cursor;
+    on_record(arg, err, NULL, 0);
+}
+
+/* Puts two tensors at once, of so many bytes each; the code. */
+static enum blasd_code put_two(struct env *env, int64_t bytes) {
+    struct blasd_tensor_put puts[2] = {{.sha256 = ""}};
+    struct blasd_blob blobs[2] = {{.fd = -1}, {.fd = -1}};
+    struct got got = {0};
+    struct blasd_err err;
+    for (int i = 0; i < 2; i++) {
+        char name[BLASD_BLOB_NAME];
+        blasd_front_queue_id(env->queue, &who, BLASD_ID_TENSOR, puts[i].id);
+        snprintf(name, sizeof name, "%.41s.in", puts[i].id);
+        assert_int_equal(blasd_blob_create(env->store, name, &blobs[i], &err), 0);
+        assert_int_equal(blasd_blob_grow(&blobs[i], (uint64_t)bytes, &err), 0);
+        puts[i].tensor = (struct blasd_tensor){.dtype = BLASD_uint8, .rank = 1, .shape = {bytes}};
+        puts[i].blob = &blobs[i];
+    }
+    blasd_front_queue_tensor_put(env->queue, &who, 3600, puts, 2, on_put, &got);
+    assert_int_equal(got.answered, 0);
+    UNTIL(env, got.answered == 1);
+    for (int i = 0; i < 2; i++) blasd_blob_close(&blobs[i]);
+    return got.code;
+}
+
+/* Tensors of one request are kept all, or none, also where each has a blob of its own in Redis: the
+ * second does not take the first one's room. */
+static void test_tensors_put_together(void **state) {
+    static const char *const stores[] = {NULL, "redis"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct env *env = env_new(stores[i]);
+        env->limits.tensor_bytes = 3 * BLASD_MIB;
+        env_open(env);
+        assert_int_equal(put_two(env, 2 * BLASD_MIB), BLASD_E_tensor_too_large);
+        assert_int_equal(ask_number(env, "HLEN %s", "{test}:tensors"), 0);
+        assert_int_equal(put_two(env, BLASD_MIB), BLASD_OK);
+        assert_int_equal(ask_number(env, "HLEN %s", "{test}:tensors"), 2);
+        env_free(env);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -602,6 +647,7 @@ int main(void) {
         TEST(test_other_store),
         TEST(test_dir_blob),
         cmocka_unit_test(test_redis_blob),
+        cmocka_unit_test(test_tensors_put_together),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_queue", tests, NULL, NULL);
