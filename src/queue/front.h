@@ -47,6 +47,7 @@ struct front_call {
     bool acknowledges; /* what it answers is a promise: kept until replicas have it (wait_replicas)
                         */
     uint64_t asked;    /* the question to them that stands behind it */
+    uint64_t order;    /* in which calls were first sent; 0: it was not yet */
     redisReply *held;  /* owned: its answer, until that one's */
     int64_t until_ns, sent_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
@@ -145,6 +146,7 @@ struct front_calls {
     struct front_connection commands, reads;
     struct blasd_list held, answered;
     uint64_t held_bytes;  /* of the commands of all calls */
+    uint64_t sent;        /* calls, of either connection: the order of the last one */
     uint64_t seq;         /* of the last call of submit that was sent */
     uint64_t asked, told; /* questions to the replicas that were sent, and that have ended */
     bool to_ask;          /* something was sent that replicas are to have */

@@ -187,7 +187,7 @@ static void put_end(struct front_call *call, const redisReply *reply, const stru
     struct front_call *then = t->then;
     (void)reply;
     t->then = NULL;
-    if (err != NULL)
+    if (err != NULL || then->args == 0)
         front_call_answer_later(then, err);
     else
         front_call_send(then);

@@ -175,14 +175,36 @@ static void unavailable(const struct blasd_front_queue *queue, struct blasd_err 
     blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->standing.trouble.detail);
 }
 
-/* Sends it once more, from that list, or gives it up. */
-static void try_again(struct front_call *call, struct blasd_list *to) {
+/* It waits to be sent again, ahead of those that were sent after it, though some of them may have
+ * been lost before: Redis would take one that comes behind a later one for one that it knows. */
+static void again(struct front_call *call) {
+    struct blasd_list *list = &call->connection->again, *behind = list;
+    call->until_ns = blasd_clock_ns() + CALL_KEPT;
+    while (behind->prev != list) {
+        struct front_call *before = blasd_container_of(behind->prev, struct front_call, node);
+        if (before->order < call->order) break;
+        before->until_ns = call->until_ns; /* the first is the first to be given up */
+        behind = behind->prev;
+    }
+    blasd_list_remove(&call->node);
+    blasd_list_append(behind, &call->node); /* in front of it */
+}
+
+/* It is as one that was never sent. */
+static void anew(struct front_call *call) {
+    call->until_ns = blasd_clock_ns() + CALL_KEPT;
+    call->numbered = false;
+    call->order = 0;
+    move(call, &call->connection->waiting);
+}
+
+/* Sends it once more, by `how`, or gives it up. */
+static void try_again(struct front_call *call, void (*how)(struct front_call *)) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_err err;
     if (call->tries_left > 0) {
         call->tries_left--;
-        call->until_ns = blasd_clock_ns() + CALL_KEPT;
-        move(call, to);
+        how(call);
         return;
     }
     unavailable(queue, &err);
@@ -190,7 +212,7 @@ static void try_again(struct front_call *call, struct blasd_list *to) {
 }
 
 static void lose(struct front_call *call) {
-    try_again(call, &call->connection->again); /* connections lose calls in their order */
+    try_again(call, again);
 }
 
 /* Those that are held came before all that are in flight: Redis would take one that it gets again
@@ -276,8 +298,7 @@ static void ask_replicas(struct blasd_front_queue *queue) {
  * number that is later than theirs, or it would be taken for one that is known. */
 static void not_done(struct front_call *call) {
     if (call->connection == &call->queue->calls.commands) held_lost(call->queue);
-    call->numbered = false;
-    try_again(call, call->seq_at != 0 ? &call->connection->waiting : &call->connection->again);
+    try_again(call, call->seq_at != 0 ? anew : again);
 }
 
 /* Redis was emptied (err NULL), or the queue is on another server: the handshake of new connections
@@ -345,6 +366,7 @@ static size_t send_some(struct front_connection *connection, const struct blasd_
         if (blasd_async_link_send(&connection->link, call->command.data + call->start, len,
                                   handle_reply, call) != 0)
             break;
+        if (call->order == 0) call->order = ++calls->sent;
         call->sent_ns = blasd_clock_ns();
         if (blasd_list_empty(&connection->flight)) connection->heard_ns = call->sent_ns;
         move(call, &connection->flight);

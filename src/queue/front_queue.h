@@ -270,8 +270,8 @@ struct blasd_tensor_put {
     struct blasd_blob *blob;       /* borrowed until the answer: ID.in, whole */
     char sha256[BLASD_SHA256_MAX]; /* "": not summed */
 };
-/* Keeps all of them or, in a store of kind dir, none; gives none back. Errors: tensor_too_large,
- * tensors_full, queue_unavailable. */
+/* Keeps all of them or none; gives none back. Errors: tensor_too_large, tensors_full, inputs_lost,
+ * queue_unavailable. */
 void blasd_front_queue_tensor_put(struct blasd_front_queue *queue,
                                   const struct blasd_principal *principal, uint64_t life_s,
                                   const struct blasd_tensor_put *tensors, int count,

@@ -42,7 +42,8 @@ struct question {
     struct paging paging;
     int rounds;                              /* how often was asked */
     const struct blasd_principal *principal; /* borrowed */
-    struct blasd_list_query query;           /* borrowed texts; how much the page takes */
+    struct blasd_list_query query;           /* how much the page takes */
+    char *op, *label;                        /* owned: its texts, for who asked may be gone */
     /* of each kind: */
     blasd_text_fn text;
     blasd_list_fn list;
@@ -55,6 +56,8 @@ static void question_free(struct question *question) {
     blasd_buf_release(&question->bytes);
     blasd_buf_release(&question->cursor);
     free(question->lens);
+    free(question->op);
+    free(question->label);
     free(question);
 }
 
@@ -295,6 +298,15 @@ static void page_part(struct part *part, const struct blasd_err *err, bool kept,
     if (--question->left == 0) page_more(question);
 }
 
+static void copy_text(struct question *question, const char **text, char **copy) {
+    struct blasd_err err;
+    if (*text == NULL) return;
+    *text = *copy = strdup(*text);
+    if (*copy != NULL) return;
+    front_no_memory(&err);
+    note(question, &err);
+}
+
 static void page_begin(struct question *question, const struct paging *paging,
                        const struct blasd_principal *principal,
                        const struct blasd_list_query *query) {
@@ -302,6 +314,8 @@ static void page_begin(struct question *question, const struct paging *paging,
     question->principal = principal;
     question->query = *query;
     question->query.limit = page_limit(query->limit);
+    copy_text(question, &question->query.op, &question->op);
+    copy_text(question, &question->query.label, &question->label);
     page_more(question);
 }
 

@@ -29,7 +29,7 @@ void blasd_front_queue_keep_outputs(struct blasd_front_queue *queue,
     }
 }
 
-/* Putting. Where the blobs go to Redis there is a call for each. */
+/* Putting. Where the blobs go to Redis they go ahead, and the one call that keeps all follows. */
 
 struct put {
     int left; /* calls without an answer */
@@ -38,6 +38,7 @@ struct put {
     blasd_tensors_fn done;
     void *arg;
     uint64_t most;
+    struct front_call *keep; /* owned until it is sent; NULL: it was */
 };
 
 struct put_call {
@@ -60,6 +61,8 @@ static void refused_put(const struct blasd_front_queue *queue, const struct put 
     else if (code == 3)
         blasd_fail(err, BLASD_E_tensors_full, "",
                    "queued jobs refer to tensors that leave no room for more");
+    else if (code == 4)
+        blasd_fail(err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
     else
         front_unknown_answer(err);
 }
@@ -70,8 +73,23 @@ static void put_answered(struct put *put, const struct blasd_err *err) {
         put->err = *err;
     }
     if (--put->left > 0) return;
+    if (put->keep != NULL && !put->failed) {
+        struct front_call *keep = put->keep;
+        put->keep = NULL;
+        put->left = 1;
+        front_call_send(keep);
+        return;
+    }
+    if (put->keep != NULL) front_call_free(put->keep);
     put->done(put->arg, put->failed ? &put->err : NULL, NULL, 0, "");
     free(put);
+}
+
+/* A blob has come to Redis, or has not. */
+static void stored_reply(struct front_call *call, const redisReply *reply,
+                         const struct blasd_err *err) {
+    (void)reply;
+    put_answered(blasd_container_of(call, struct put_call, call)->put, err);
 }
 
 static void put_reply(struct front_call *call, const redisReply *reply,
@@ -87,18 +105,24 @@ static void put_reply(struct front_call *call, const redisReply *reply,
     put_answered(put, err);
 }
 
-static struct put_call *put_call_new(struct blasd_front_queue *queue, struct put *put,
-                                     const struct blasd_principal *principal, uint64_t life_s) {
-    struct put_call *c = front_call_new(queue, sizeof *c, put_reply);
+static struct front_call *put_call_new(struct blasd_front_queue *queue, struct put *put,
+                                       front_reply_fn reply) {
+    struct put_call *c = front_call_new(queue, sizeof *c, reply);
     if (c == NULL) return NULL;
     c->put = put;
-    put->left++;
-    c->call.acknowledges = true;
-    front_call_function(&c->call, "tensor_put");
-    front_call_text(&c->call, principal->tenant);
-    front_call_number(&c->call, put->most);
-    front_call_number(&c->call, life_s);
-    return c;
+    return &c->call;
+}
+
+/* Begins the call that keeps them. */
+static void begin_keep(struct front_call *call, const struct put *put,
+                       const struct blasd_principal *principal, uint64_t life_s, bool in_redis) {
+    char life[BLASD_TEXT_NUMBER + 2];
+    snprintf(life, sizeof life, "%" PRIu64 "%s", life_s, in_redis ? " B" : "");
+    call->acknowledges = true;
+    front_call_function(call, "tensor_put");
+    front_call_text(call, principal->tenant);
+    front_call_number(call, put->most);
+    front_call_text(call, life);
 }
 
 /* Behind the form, of what was summed. */
@@ -114,31 +138,37 @@ static void add_tensor(struct front_call *call, const struct blasd_tensor_put *o
     front_call_text(call, text);
 }
 
+/* Has the blob brought to Redis; false where memory has run out. */
+static bool store(struct blasd_front_queue *queue, struct put *put, const struct blasd_blob *blob) {
+    struct front_call *stored = put_call_new(queue, put, stored_reply);
+    if (stored == NULL) return false;
+    put->left++;
+    front_blob_put(queue, blob, stored);
+    return true;
+}
+
 void blasd_front_queue_tensor_put(struct blasd_front_queue *queue,
                                   const struct blasd_principal *principal, uint64_t life_s,
                                   const struct blasd_tensor_put *tensors, int count,
                                   blasd_tensors_fn done, void *arg) {
-    bool apart = blasd_store_kind(queue->store) == BLASD_STORE_REDIS;
+    bool in_redis = blasd_store_kind(queue->store) == BLASD_STORE_REDIS, good = true;
     struct put *put = calloc(1, sizeof *put);
-    struct put_call *c = NULL;
     struct blasd_err err;
-    int made = 0;
+    front_no_memory(&err);
     if (put != NULL) {
         *put = (struct put){.left = 1, .done = done, .arg = arg};
         put->most = front_tensor_quota(queue, principal);
-        for (; made < count; made++) {
-            if ((apart || c == NULL) && (c = put_call_new(queue, put, principal, life_s)) == NULL)
-                break;
-            add_tensor(&c->call, &tensors[made]);
-            if (apart) front_blob_put(queue, tensors[made].blob, &c->call);
-        }
-        if (!apart && c != NULL) front_call_send(&c->call);
+        put->keep = put_call_new(queue, put, put_reply);
     }
-    front_no_memory(&err);
-    if (put == NULL)
+    if (put == NULL || put->keep == NULL) {
+        free(put);
         done(arg, &err, NULL, 0, "");
-    else
-        put_answered(put, made < count ? &err : NULL);
+        return;
+    }
+    begin_keep(put->keep, put, principal, life_s, in_redis);
+    for (int i = 0; i < count; i++) add_tensor(put->keep, &tensors[i]);
+    for (int i = 0; in_redis && good && i < count; i++) good = store(queue, put, tensors[i].blob);
+    put_answered(put, good ? NULL : &err);
 }
 
 /* Asking. */

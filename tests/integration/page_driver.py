@@ -10,6 +10,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 
 from selenium import webdriver
@@ -389,6 +390,109 @@ def goes_wrong(page, wanted):
     return said
 
 
+def answers_late(page, wanted):
+    """Each answer held back while something changes: a key, a filter, what is told, which job is open, who is signed in."""
+    ids = ["s" + f"{number:040x}" for number in range(1, 5)]
+
+    def late(what, words=""):
+        with urllib.request.urlopen(f"{page.url}{what}?{urllib.parse.quote(words)}") as answer:
+            return json.load(answer)
+
+    def asked(words):
+        return page.until(lambda: next((one for one in reversed(late("asked")) if words in one), None), f"{words} is asked for")
+
+    def held(words, do):
+        """Does what asks for it, and waits until that is held."""
+        late("hold", words)
+        count = sum(words in one for one in late("asked"))
+        do()
+        page.until(lambda: sum(words in one for one in late("asked")) > count, f"{words} is asked for")
+
+    def let_go(words):
+        late("go", words)
+        time.sleep(0.7)  # it has come, and was made use of
+
+    def sign_in(key):
+        page.one("#key").send_keys(key)
+        page.click("#sign-in button")
+
+    def state_of(job):
+        return next((row[2] for row in page.rows() if row[0] == job), None)
+
+    def open_job(job):
+        page.run("document.querySelector(`#jobs button[data-id='${arguments[0]}']`).click()", job)
+        page.until(lambda: page.visible("#job") and job in page.text("#job-document"), "it opens")
+
+    def let_draw():
+        """No row is drawn anew under a hand, or with the focus in it."""
+        page.run("document.activeElement.blur()")
+        ActionChains(page.driver).move_to_element(page.one("header")).perform()
+        time.sleep(0.7)
+
+    def shown():
+        """Whether a job is open, and which."""
+        return [page.visible("#job"), next((i + 1 for i, one in enumerate(ids) if one in page.text("#job-body")), None)]
+    said = {}
+    # another key is given before the first one is refused
+    page.until(lambda: page.visible("#sign-in"), "it asks for a key")
+    held("/ops wrong", lambda: sign_in("wrong"))
+    sign_in("good")
+    page.live()
+    let_go("/ops wrong")
+    said["signed_in"] = [page.run("return Object.values(sessionStorage)"), page.visible("#console")]
+    # the list goes on where that of this filter ends
+    page.until(lambda: len(page.rows()) == 3, "its jobs are there")
+    held("state=failed", lambda: page.set("#filter-state", "failed"))
+    page.set("#filter-state", "")
+    page.until(lambda: len(page.rows()) == 3, "all are there again")
+    let_go("state=failed")
+    page.click("#older")
+    said["older"] = asked("cursor=")
+    let_draw()
+    # a list that was asked for later knows better, one job that was asked for before does not
+    late("say", "queued")
+    page.until(lambda: state_of(ids[3]) == "queued", "it is told of")
+    page.set("#filter-op", "matmul")
+    asked("op=matmul")
+    time.sleep(1)
+    said["states"] = [state_of(ids[3])]
+    held(f"/jobs/{ids[3]}", lambda: page.run("document.querySelector(`#jobs button[data-id='${arguments[0]}']`).click()", ids[3]))
+    late("say", "running")
+    time.sleep(0.5)
+    let_go(f"/jobs/{ids[3]}")
+    said["states"] += [page.run("return JSON.parse(document.querySelector('#job-document').textContent).state")]
+    page.click("#job-close")
+    let_draw()
+    said["states"] += [state_of(ids[3])]
+    # another job is open by the time the first one is forgotten, or something of it could not be had
+    open_job(ids[0])
+    held("DELETE", lambda: page.click("#job [data-part=forget]"))
+    page.click("#job-close")
+    open_job(ids[1])
+    let_go("DELETE")
+    said["forgotten"] = shown()
+    page.click("#job-close")
+    open_job(ids[2])
+    held("/outputs/", lambda: page.click("#job [data-part=save-c]"))
+    page.click("#job-close")
+    open_job(ids[1])
+    let_go("/outputs/")
+    said["complaint"] = page.run("return document.querySelectorAll('#job .problem.done').length")
+    page.click("#job-close")
+    # or one is sent
+    held("POST", lambda: page.run("document.querySelector('#send button[type=submit]').click()"))
+    open_job(ids[1])
+    let_go("POST")
+    said["sent"] = shown()
+    page.click("#job-close")
+    held("POST", lambda: page.run("document.querySelector('#send button[type=submit]').click()"))
+    late("revoke")
+    page.until(lambda: page.visible("#sign-in"), "it asks for a key again")
+    let_go("POST")
+    said["signed_out"] = page.visible("#job")
+    return said
+
+
 def frames(page, wanted):
     """While jobs come for some seconds: pictures drawn, what is kept and drawn, events that came."""
     page.live()
@@ -413,7 +517,7 @@ def picture(page, wanted):
     return {}
 
 
-SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "long_work": long_work, "hostile": hostile, "goes_wrong": goes_wrong, "frames": frames, "picture": picture}
+SCENARIOS = {"shows": shows, "forms": forms, "cancels": cancels, "signs_in": signs_in, "looks": looks, "long_work": long_work, "hostile": hostile, "goes_wrong": goes_wrong, "answers_late": answers_late, "frames": frames, "picture": picture}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as profile:

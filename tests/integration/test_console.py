@@ -7,11 +7,13 @@ import http.client
 import http.server
 import json
 import pathlib
+import queue
 import re
 import shutil
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -426,6 +428,118 @@ def test_what_goes_wrong(service, browse):
     assert said["focus"] == "older" and said["stays_away"]
     assert "not there" in said["unknown"] and trouble.TWICE not in said["unknown"]
     assert said["dialog"] is False and said["rows"] == []
+
+
+class Late(Liar):
+    """Serves the page, and answers what it asks when the scenario says so: what has WORDS in it, as "GET /jobs?… KEY", waits from
+    GET /hold?WORDS to GET /go?WORDS. GET /say?JOB tells the stream of one; GET /asked is all that was asked."""
+
+    def __init__(self, service):
+        page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
+        self.held, self.asked, self.streams, self.revoked = {}, [], [], False
+        late = self
+
+        def job(number, state, **more):
+            phases = {f"{name}_ms": 1.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+            at = "2026-01-31T12:00:00.000000Z"
+            return {"id": number, "op": "matmul", "state": state, "priority": "normal", "created_at": at, "started_at": at, "finished_at": at,
+                    "timing": {**phases, "total_ms": 6.0}, "execution": {"device": "cpu", "batch_size": 1, "attempts": 1},
+                    "outputs": {"c": {"dtype": "float64", "shape": [1, 1]}}, **more}
+        ids = ["s" + f"{number:040x}" for number in range(1, 5)]  # three that have ended, and one that is told of
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def send(self, status, document, kind=TYPES["json"], headers=()):
+                body = document if isinstance(document, bytes) else json.dumps(document).encode()
+                self.send_response(status)
+                for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def answer(self, method):
+                path, _, query = self.path.partition("?")
+                words = urllib.parse.unquote(query)
+                if path == "/hold":
+                    late.held[words] = threading.Event()
+                elif path == "/go":
+                    late.held.pop(words).set()
+                elif path == "/say":
+                    for stream in late.streams:
+                        stream.put(job(ids[3], words))
+                elif path == "/revoke":
+                    late.revoked = True
+                    for stream in late.streams:
+                        stream.put(None)
+                if path in ("/hold", "/go", "/say", "/revoke", "/asked"):
+                    self.send(200, late.asked)
+                    return
+                key = (self.headers.get("Authorization") or "nobody").rpartition(" ")[2]
+                asked = f"{method} {self.path} {key}"
+                late.asked.append(asked)
+                for held in [event for one, event in late.held.items() if one in asked]:
+                    held.wait(60)
+                if path == "/":
+                    self.send(200, page.body, "text/html; charset=utf-8", [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+                elif key != "good" or late.revoked and method == "GET":
+                    self.send(401, {"detail": "no such key"})
+                elif path == "/ops":
+                    self.send(200, ops.body)
+                elif path == "/events":
+                    self.stream()
+                elif method == "POST":
+                    self.send(202, job("s" + f"{9:040x}", "queued"))
+                elif method == "DELETE":
+                    self.send(200, job(path.rpartition("/")[2], "succeeded"))
+                elif path == "/jobs" and "state=failed" in query:
+                    self.send(200, {"jobs": [], "cursor": "of-failed"})
+                elif path == "/jobs":
+                    running = [job(ids[3], "running")] if "op=matmul" in query else []
+                    self.send(200, {"jobs": running + [job(one, "succeeded") for one in ids[:3]], "cursor": "of-all"})
+                elif path in [f"/jobs/{one}" for one in ids]:
+                    self.send(200, job(path.rpartition("/")[2], "queued" if path.endswith(ids[3]) else "succeeded"))
+                else:
+                    self.send(404, {"detail": "it is not there"})
+
+            def do_GET(self):
+                self.answer("GET")
+
+            def do_DELETE(self):
+                self.answer("DELETE")
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.answer("POST")
+
+            def stream(self):
+                said = queue.Queue()
+                late.streams.append(said)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                devices = {"devices": [{"device": "cpu", "worker": "w"}], "unusable": [], "time_ms": time.time() * 1000}
+                events = [("hello", {"version": "1", "time_ms": time.time() * 1000}), ("devices", devices)]
+                with contextlib.suppress(OSError):
+                    while events[-1][1]:
+                        for kind, data in events:
+                            self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps(data)}\n\n".encode())
+                        events = [("job", said.get())]
+
+            def log_message(self, *_):
+                pass
+        super(Liar, self).__init__(("127.0.0.1", 0), Handler)
+        self.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+def test_answers_that_come_late(service, browse):
+    """What an answer finds changed that it is not meant for any more: another key, filter, job; or that is newer than it."""
+    with Late(service) as late:
+        said = browse("answers_late", late)
+    assert said["signed_in"] == [["good"], True]
+    assert "cursor=of-all" in said["older"], said["older"]
+    assert said["states"] == ["running", "running", "running"]
+    assert said["forgotten"] == [True, 2] and said["complaint"] == 0
+    assert said["sent"] == [True, 2] and said["signed_out"] is False
 
 
 def test_many_jobs_a_second(make_service, browse):

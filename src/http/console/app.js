@@ -126,12 +126,14 @@ function signIn(why) {
 }
 
 async function begin() {
+  const shown = key.get();
   let list;
   try {
     list = (await getJson("/ops")).ops;
+    if (key.get() !== shown) return; // another was given meanwhile, and is tried
   } catch (why) {
+    if (key.get() !== shown) return;
     if (why.status === 401) {
-      const shown = key.get();
       key.forget();
       signIn(shown ? why.message : "");
       return;
@@ -149,10 +151,10 @@ async function begin() {
   tasks.start(jobs.openJob);
   figures.start();
   jobs.start();
-  send.start(list, (job, request) => {
+  send.start(list, (job, request, asked) => {
     jobs.noteSent(job.id, request);
-    jobs.onJob(job);
-    jobs.openJob(job.id);
+    jobs.onJob(job, asked);
+    if (!$("job").open && !$("console").hidden) jobs.openJob(job.id); // in the place of no other, under whose buttons somebody's hand is
     say(`job sent: ${job.op}`);
   });
   follow(onEvent, onLink);

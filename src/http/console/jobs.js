@@ -10,6 +10,8 @@ const PHASES = [["receive", "receive"], ["queue", "queue"], ["batch_wait", "batc
 const jobs = new Map();  // id -> document, in the order in which they came
 const sent = new Map();  // id -> the request, of those sent from this page
 const forgotten = new Set(); // ids; a list that was asked for before that still has them
+const heard = new WeakMap(); // document -> when it was told of, or asked for
+let lists = 0;           // that were asked for
 let rows = PAGE;
 let cursor = null;       // where the service's list goes on; "" at its end
 let dirty = true;
@@ -17,9 +19,11 @@ let open = null;         // id
 let drawn = "";          // the document of it that is shown
 let retold = new Map();  // id -> tensors' documents that the opened job was asked for
 
-export function onJob(job) {
+// `asked`: when, of one that is not told of just now; what was told since is newer.
+export function onJob(job, asked = performance.now()) {
   const was = jobs.get(job.id);
-  if (forgotten.has(job.id) || (was && FINAL.has(was.state) && !FINAL.has(job.state))) return; // it came late
+  if (forgotten.has(job.id) || (was && !FINAL.has(job.state) && (FINAL.has(was.state) || heard.get(was) > asked))) return; // it came late
+  heard.set(job, asked);
   jobs.set(job.id, job);
   if (jobs.size > MOST + 100) letGo();
   dirty = true;
@@ -54,8 +58,9 @@ export async function catchUp() {
   const listed = await fetchJobs(false);
   if (!listed) return;
   for (const { id } of [...jobs.values()].filter((job) => !FINAL.has(job.state) && !listed.has(job.id)).slice(-PAGE)) {
+    const asked = performance.now();
     try {
-      onJob(await getJson(`/jobs/${id}`));
+      onJob(await getJson(`/jobs/${id}`), asked);
     } catch (why) {
       if (why.status !== 404 && why.status !== 410) return;
       jobs.delete(id);
@@ -70,15 +75,23 @@ async function fetchJobs(more) {
   if ($("filter-state").value) query.set("state", $("filter-state").value);
   if ($("filter-op").value) query.set("op", $("filter-op").value);
   if (more && cursor) query.set("cursor", cursor);
+  const number = ++lists;
+  const asked = performance.now();
   try {
     const page = await getJson(`/jobs?${query}`);
-    cursor = page.cursor || "";
+    if (number === lists) cursor = page.cursor || ""; // another filter's list ends elsewhere
     const known = [...jobs.values()];
     jobs.clear();
-    for (const job of page.jobs.reverse()) if (!forgotten.has(job.id)) jobs.set(job.id, job);
-    for (const job of known) { // what was told of it last is newer than a list
+    for (const job of page.jobs.reverse()) {
+      if (forgotten.has(job.id)) continue;
+      heard.set(job, asked);
+      jobs.set(job.id, job);
+    }
+    for (const job of known) { // what was told of it since is newer than a list
       const listed = jobs.get(job.id);
-      if (!listed || !FINAL.has(listed.state)) { jobs.delete(job.id); jobs.set(job.id, job); }
+      if (listed && (FINAL.has(listed.state) || !(FINAL.has(job.state) || heard.get(job) > asked))) continue;
+      jobs.delete(job.id);
+      jobs.set(job.id, job);
     }
     dirty = true;
     return new Set(page.jobs.map((job) => job.id));
@@ -190,7 +203,9 @@ async function save(job, name) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-function complain(why) {
+// Of a job that was open when it was asked for.
+function complain(id, why) {
+  if (open !== id) { say(why.message); return; }
   $("job-body").querySelector(".problem.done")?.remove();
   $("job-body").prepend(make("p", { class: "problem done", role: "alert" }, why.message));
 }
@@ -202,13 +217,13 @@ async function end(job, forget) {
       forgotten.add(job.id);
       if (forgotten.size > MOST) forgotten.delete(forgotten.values().next().value);
       jobs.delete(job.id);
-      $("job").close();
+      if (open === job.id) $("job").close();
       showRows(); // though the focus comes back to its row
     } else {
       onJob(document);
     }
     say(forget ? "job forgotten" : "job cancelled");
-  } catch (why) { complain(why); }
+  } catch (why) { complain(job.id, why); }
 }
 
 function problem(error) {
@@ -247,7 +262,7 @@ function show() {
   if (!done) actions.append(make("button", { type: "button", class: "danger", id: "job-cancel", "data-part": "cancel", onclick: () => end(job, false) }, "Cancel the job"));
   else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
   const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
-    make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch(complain) }, `Save ${name}`));
+    make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch((why) => complain(job.id, why)) }, `Save ${name}`));
   const request = again(job);
   parts.push(actions);
   if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", { "data-part": "outputs" }, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
@@ -270,14 +285,15 @@ export async function openJob(id) {
   $("job-body").replaceChildren();
   if (jobs.has(id)) show();
   if (!$("job").open) $("job").showModal();
+  const asked = performance.now();
   try {
     const job = await getJson(`/jobs/${id}`);
     if (open !== id) return;
-    onJob(job);
+    onJob(job, asked);
     if (FINAL.has(job.state)) retold = new Map([[id, job]]); // with its small outputs
     show();
   } catch (why) {
-    if (open === id) { show(); complain(why); }
+    if (open === id) { show(); complain(id, why); }
   }
 }
 
@@ -287,7 +303,11 @@ export function counts() { return { kept: jobs.size, rows: $("jobs").tBodies[0].
 
 export function start() {
   $("job-close").addEventListener("click", () => $("job").close());
-  $("job").addEventListener("close", () => { open = null; retold = new Map(); });
+  $("job").addEventListener("close", () => {
+    if ($("job").open) return; // it was opened again before this was told
+    open = null;
+    retold = new Map();
+  });
   $("job").addEventListener("click", (event) => { if (event.target === $("job")) $("job").close(); });
   $("filter").addEventListener("submit", (event) => { // an id opens its job, also one that is not at hand
     event.preventDefault();

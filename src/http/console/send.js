@@ -110,7 +110,8 @@ export function start(list, onSent) {
     error.hidden = true;
     try {
       const job = request();
-      onSent(await submit(job), job);
+      const asked = performance.now();
+      onSent(await submit(job), job, asked);
     } catch (why) {
       const { document } = why;
       error.textContent = [document?.code, why.message, document?.field && `(${document.field})`, document?.advice].filter(Boolean).join(" ");

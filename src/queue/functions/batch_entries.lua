@@ -62,7 +62,7 @@ local function open_batch_entry(batch_entry, meta)
         call_many('SADD', K.names_of .. job.tenant, ids)
     end
     Tensor.share_out(batch_entry, ids)
-    if #ids > 0 then call('HSET', K.opened, batch_entry, concat(ids, ' ')) end
+    if #ids > 0 then call('HSET', K.opened, batch_entry, now_text .. ' ' .. concat(ids, ' ')) end
     local missing = #ids - job.jobs -- where its record frames are damaged
     tally('jobs', missing)
     tally('bytes', missing * job.cost)
@@ -115,7 +115,7 @@ local function resolve(names)
             found[#found + 1], metas[#metas + 1] = names[i], meta
         elseif is_batch_entry(names[i]) then
             local ids = {}
-            for id in gmatch(call('HGET', K.opened, names[i]) or '', '%S+') do ids[#ids + 1] = id end
+            for id in gmatch(call('HGET', K.opened, names[i]) or '', '%a%x+') do ids[#ids + 1] = id end
             for k, one in ipairs(get_many(K.pending, ids)) do
                 if one then found[#found + 1], metas[#metas + 1] = ids[k], one end
             end

@@ -31,8 +31,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
                        batch entry, a RECORD_FRAME with each job's frame
-  {q}:opened           hash BATCH_ENTRY -> "ID ID ...", of batch entries that were opened, while jobs of them
-                       are pending
+  {q}:opened           hash BATCH_ENTRY -> "US ID ID ...", of batch entries that were opened, in US, while
+                       jobs of them are pending
   {q}:count            hash: `jobs` and `bytes` (of their costs) pending; "SI TENANT": jobs waiting in
                        that line: those above 0 are the ring from which claims take; `shared`:
                        when last those of several tenants waited
@@ -189,7 +189,7 @@ Front ends call
       called on each new connection before anything else: jobs of schema 5 become ours by it
   submit FRONT SEQ, then 6 for each job, or batch entry: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
-      nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
+      nothing is taken, while {q}:refused says why; not of a call that was taken before. Without jobs it tells whether any would be
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
       it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is record frames;
@@ -255,8 +255,9 @@ Front ends call
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
-      to, 0: as all; else it has three quarters of the number, too. CODE 0; nothing is kept: 1 they
-      are more than all may be, 2 than its own, 3 what is in use leaves no room
+      to, 0: as all; else it has three quarters of the number, too. LIFE may have " B" behind it: the blobs are
+      of kind redis, and checked to be there. CODE 0; nothing is kept: 1 they are more than all may be, 2
+      than its own, 3 what is in use leaves no room, 4 a blob is not there
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
       FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does

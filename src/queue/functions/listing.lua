@@ -6,14 +6,17 @@
 -- last job listed, and the next page passes over it and those before it. That misses none only if
 -- the step cannot have got jobs meanwhile that belonged to others: so steps are cut that are of a
 -- whole hash, or, as hashes grow, of one slot. The cursor is "PHASE-BUCKET-SCAN-LAST": PHASE r
--- running, p pending, e ended, or P, E: the step is of one slot.
+-- running, p pending, o opened, e ended, or P, O, E: the step is of one slot.
+--
+-- Jobs of a batch entry that is opened meanwhile may come to slots that are behind: so what is pending is
+-- followed by the jobs of those opened since the list began, which BUCKET says until then, in us.
 
 local list
 do
 
 local ROWS = 108      -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
-local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole batch entries
+local STEP = {p = 32, o = 32, a = 16, s = 2} -- names of one step: pending, opened, records, those of whole batch entries
 
 -- Whether labels have the one that is wanted: p.label is it between commas, or ",NAME=".
 local function label_wanted(p, labels) return find(',' .. labels .. ',', p.label, 1, true) end
@@ -145,7 +148,7 @@ local function step_of(p, phase, found)
             names[#names + 1], metas[#metas + 1] = name, meta
         end
     end
-    if p.tenant == NOBODY then
+    if phase == 'p' and p.tenant == NOBODY then
         for i = 1, #found, 2 do add(found[i], found[i + 1]) end
     else
         for i, meta in ipairs(get_many(K.pending, found)) do add(found[i], meta) end
@@ -153,18 +156,35 @@ local function step_of(p, phase, found)
     return step_pending(p, names, metas)
 end
 
+-- The jobs of those batch entries that were opened since the list began.
+local function opened_since(p, opened)
+    local all = {}
+    for i = 2, #opened, 2 do
+        local us = tonumber(match(opened[i], '^%d+ ') or 0) -- 0: an earlier revision did it
+        if us >= p.began then
+            for id in gmatch(opened[i], '%a%x+') do all[#all + 1] = id end
+        end
+    end
+    return all
+end
+
 -- Makes a step; returns where the scan of that hash goes on, nil where the page was full before the
 -- step was at its end.
 local function scan_step(p, phase, key, most, scan)
-    local command, each = 'HSCAN', 2
+    local command, each = 'HSCAN', phase == 'o' and 1 or 2
     if phase == 'p' and p.tenant ~= NOBODY then command, each = 'SSCAN', 1 end
-    local r = call(command, key, scan, 'COUNT', p.slots and 1 or most)
+    local function found(count)
+        local r = call(command, key, scan, 'COUNT', count)
+        if phase == 'o' then r[2] = opened_since(p, r[2]) end
+        return r
+    end
+    local r = found(p.slots and 1 or most)
     if not p.slots and (scan ~= '0' or r[1] ~= '0') then
         local jobs = 0
         for i = 1, #r[2], each do jobs = jobs + (is_batch_entry(r[2][i]) and 100 or 1) end
         if jobs > p.limit - p.count then -- it may have to be cut
             p.slots = true
-            r = call(command, key, scan, 'COUNT', 1)
+            r = found(1)
         end
     end
     return step_of(p, phase, r[2]) and r[1] or nil
@@ -173,12 +193,12 @@ end
 -- The steps from where the cursor says; returns where the next page goes on, '' at the end.
 local function list_steps(p, phase, bucket, scan)
     local function here(slots)
-        local place = gsub(bucket or '', ':', '')
+        local place = phase == 'e' and gsub(bucket, ':', '') or phase ~= 'r' and whole(p.began) or ''
         return concat({slots and phase:upper() or phase, place, scan, p.at}, '-')
     end
     if phase == 'r' then return list_running(p) and '' or here() end
     while true do
-        local key = phase == 'e' and K.rec_of .. bucket .. ':' .. p.tenant or
+        local key = phase == 'e' and K.rec_of .. bucket .. ':' .. p.tenant or phase == 'o' and K.opened or
                     p.tenant == NOBODY and K.pending or K.names_of .. p.tenant
         local before = p.looked
         local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
@@ -186,9 +206,13 @@ local function list_steps(p, phase, bucket, scan)
         -- a step costs where it finds none, too; where it finds some, what it found does
         scan, p.last, p.at, p.looked = on, '', '', max(p.looked, before + 1)
         if scan == '0' then
-            if phase == 'p' and p.which ~= 'any' then return '' end
-            bucket, phase = bucket_after(p, bucket), 'e'
-            if not bucket then return '' end
+            if phase == 'p' and call('EXISTS', K.opened) == 1 then
+                phase, p.slots = 'o', false
+            else
+                if phase ~= 'e' and p.which ~= 'any' then return '' end
+                bucket, phase = bucket_after(p, bucket), 'e'
+                if not bucket then return '' end
+            end
         end
         if p.count >= p.limit or p.looked >= ROWS or p.bytes > BYTES then return here() end
     end
@@ -199,7 +223,7 @@ list = function(keys, args)
     local p = {tenant = args[2], which = args[3], op = args[4], since = tonumber(args[5]),
                before = tonumber(args[6]), limit = min(tonumber(args[7]), 100), last = '', at = '',
                looked = 0, count = 0, bytes = 0, reply = {''}, finder = running_finder(100),
-               slots = false, state = Record.ended(args[3])}
+               slots = false, began = now, state = Record.ended(args[3])}
     local label = args[9] or ''
     p.label = label ~= '' and ',' .. label .. (find(label, '=', 1, true) and ',' or '=') or ''
     p.timed = p.since > 0 or p.before < 9e15
@@ -207,13 +231,15 @@ list = function(keys, args)
     local bucket, scan = nil, '0'
     if args[8] ~= '' then
         local kind, b
-        phase, kind, b, scan, p.last = match(args[8], '^([rpePE])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
-        p.slots = phase == 'P' or phase == 'E'
+        phase, kind, b, scan, p.last = match(args[8], '^([rpoePOE])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
+        p.slots = phase and phase ~= phase:lower()
         phase = phase and phase:lower()
-        if not phase or #scan > 20 or #b > 10 or (phase == 'e') ~= (kind ~= '' and b ~= '') then
+        if not phase or #scan > 20 or #b > (phase == 'e' and 10 or 16) or
+           (phase == 'e') ~= (kind ~= '') or phase == 'e' and b == '' then
             return 400
         end
         bucket, p.at = phase == 'e' and kind .. ':' .. b or nil, p.last
+        p.began = phase ~= 'e' and tonumber(b) or p.began
     elseif phase == 'e' then
         bucket = bucket_after(p, nil)
         if not bucket then return p.reply end

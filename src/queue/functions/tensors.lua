@@ -87,51 +87,53 @@ function Tensor.let_go(name)
     if kind == '' then count_bytes(tenant, -bytes) else Tensor.weigh(kind, tenant, -bytes) end
 end
 
--- Drops what was not used for longest, so many bytes and tensors, but what pending jobs refer to: how
--- many blobs are free, and whether there was so much; else nothing is dropped. `uses` is the key of a
--- tenant's uses, or of all.
+-- Adds to `old` what was not used for longest, so many bytes and tensors, but what pending jobs refer to
+-- and what is in there already; whether there was so much. `uses` is the key of a tenant's uses, or of all.
 local AT_ONCE = 64
-local function evict(uses, bytes, count)
-    local from, old, freed = 0, {}, 0
+local function choose_old(old, uses, bytes, count)
+    local from = 0
     while bytes > 0 or count > 0 do
         local ids = call('ZRANGE', uses, from, from + AT_ONCE - 1)
-        if #ids == 0 then return 0, false end
+        if #ids == 0 then return false end
         from = from + #ids
         for _, id in ipairs(ids) do
-            if (bytes > 0 or count > 0) and not is_held(id) then
+            if (bytes > 0 or count > 0) and not old.has[id] and not is_held(id) then
                 local facts = facts_of(id) or {bytes = 0, tenant = NOBODY}
-                old[#old + 1] = {id, facts}
+                old[#old + 1], old.has[id], old.bytes = {id, facts}, true, old.bytes + facts.bytes
                 bytes, count = bytes - facts.bytes, count - 1
             end
         end
     end
-    for _, one in ipairs(old) do freed = freed + drop(one[1], one[2]) end
-    if freed > 0 then call('HINCRBY', K.totals, 'tensors evicted', freed) end
-    return freed, true
+    return true
 end
 
 -- How many tensors one of several tenants may have.
 local function share() return max(floor(L.tensors / 4 * 3), 1) end
 
--- Makes room for so many more; `most`: bytes of that tenant, 0: as many as there is room for.
+-- Makes room for so many more; `most`: bytes of that tenant, 0: as many as there is room for. How many
+-- blobs are free, and whether there is room; else nothing was dropped.
 local function make_room(tenant, most, count, bytes)
-    local freed, good, more = 0, true, 0
+    local old, freed = {has = {}, bytes = 0}, 0
     if most > 0 then
         local uses = K.tensor_uses .. ':' .. tenant
-        freed, good = evict(uses, bytes_of(tenant) + bytes - most,
-                            call('ZCARD', uses) + count - share())
+        if not choose_old(old, uses, bytes_of(tenant) + bytes - most,
+                          call('ZCARD', uses) + count - share()) then return 0, false end
     end
-    if not good then return 0, false end
-    more, good = evict(K.tensor_uses, bytes_of(ALL) + bytes - L.tensor_bytes,
-                       call('HLEN', K.tensors) + count - L.tensors)
-    return freed + more, good
+    if not choose_old(old, K.tensor_uses, bytes_of(ALL) + bytes - old.bytes - L.tensor_bytes,
+                      call('HLEN', K.tensors) + count - #old - L.tensors) then return 0, false end
+    for _, one in ipairs(old) do freed = freed + drop(one[1], one[2]) end
+    if freed > 0 then call('HINCRBY', K.totals, 'tensors evicted', freed) end
+    return freed, true
 end
 
 function Tensor.put(keys, args)
     start(keys, args)
-    local tenant, most, life, bytes, count = args[2], tonumber(args[3]), tonumber(args[4]), 0, 0
+    local tenant, most, bytes, count = args[2], tonumber(args[3]), 0, 0
+    local life, here = match(args[4], '^(%d+)( ?B?)$')
+    life = tonumber(life)
     if #args % 3 ~= 1 then return redis.error_reply('ERR tensor_put takes three arguments each') end
     for i = 5, #args, 3 do
+        if here == ' B' and call('HEXISTS', K.blobs, blob_of(args[i])) == 0 then return {4, now} end
         if call('HEXISTS', K.tensors, args[i]) == 0 then
             bytes, count = bytes + tonumber(args[i + 1]), count + 1
         end

@@ -241,7 +241,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
 
 struct want {
     bool watch;
-    const char *key;
+    const char *key, *labels;
     uint64_t fingerprint, cost;
     enum blasd_device_class device;
     int64_t deadline_ms;
@@ -250,18 +250,20 @@ struct want {
 
 static struct blasd_principal who = {.tenant = "anonymous"}; /* asks, and submits */
 
-__attribute__((unused)) static struct seen *submit(struct env *env, struct want want) {
+/* The frame is only borrowed, and is another one afterwards. */
+__attribute__((unused)) static struct seen *submit_frame(struct env *env, struct want want,
+                                                         char *frame, size_t len) {
     struct seen *s = &env->seen[env->seen_count++];
     struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};
-    char frame[] = "a frame";
     struct blasd_submission submission = {.job = &job,
                                           .frame = frame,
-                                          .frame_len = sizeof frame,
+                                          .frame_len = len,
                                           .cost_bytes = want.cost == 0 ? 100 : want.cost,
                                           .idempotency_key = want.key,
                                           .fingerprint = want.fingerprint,
                                           .waiter = want.watch ? &s->waiter : NULL,
                                           .blob = want.blob};
+    if (want.labels != NULL) snprintf(job.labels, sizeof job.labels, "%s", want.labels);
     job.device = want.device;
     job.deadline_ms = want.deadline_ms;
     job.payload_in_blob = want.blob != NULL;
@@ -271,9 +273,14 @@ __attribute__((unused)) static struct seen *submit(struct env *env, struct want 
         blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), job.id);
     memcpy(s->id, job.id, sizeof job.id);
     blasd_front_queue_submit(env->queue, &who, &submission, on_submitted, s);
-    memset(frame, 'x', sizeof frame); /* was only borrowed */
+    memset(frame, 'x', len);
     assert_int_equal(s->answered, 0); /* never from inside the call */
     return s;
+}
+
+__attribute__((unused)) static struct seen *submit(struct env *env, struct want want) {
+    char frame[] = "a frame";
+    return submit_frame(env, want, frame, sizeof frame);
 }
 
 struct got {

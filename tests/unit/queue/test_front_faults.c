@@ -35,6 +35,56 @@ static void test_resend(void **state) {
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
 
+/* The same while the disk fills up: what was taken is not said to be refused. */
+static void test_resend_while_the_disk_is_full(void **state) {
+    struct env *env = *state;
+    struct seen *taken = submit(env, (struct want){.watch = true}), *refused;
+    blasd_front_queue_flush(env->queue);
+    while (ask_number(env, "HLEN %s", "{test}:pending") != 1) usleep(1000);
+    freeReplyObject(ask(env->client, "SET {test}:refused full"));
+    blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
+    UNTIL(env, taken->answered == 1);
+    assert_int_equal(taken->code, BLASD_OK);
+    refused = submit(env, (struct want){.watch = true});
+    UNTIL(env, refused->answered == 1);
+    assert_int_equal(refused->code, BLASD_E_disk_full);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 1);
+}
+
+static int length(const struct blasd_list *list) {
+    int count = 0;
+    BLASD_LIST_EACH(node, list) count++;
+    return count;
+}
+
+/* The connection breaks again while the first of what was lost is on it, and the second is not yet:
+ * they keep their order, or Redis would take the first, which comes last, for one that it knows. */
+static void test_lost_again_in_its_order(void **state) {
+    struct env *env = *state;
+    struct front_connection *commands = &env->queue->calls.commands;
+    char *large = calloc(1, 4 * BLASD_MIB); /* more than what is written ahead of Redis */
+    struct seen *first, *second;
+    assert_non_null(large);
+    freeReplyObject(ask(env->client, "CLIENT PAUSE 1500 ALL"));
+    first = submit_frame(env, (struct want){.watch = true}, large, 4 * BLASD_MIB);
+    second = submit(env, (struct want){.watch = true});
+    UNTIL(env, length(&commands->flight) >= 2 && length(&commands->waiting) == 0);
+    blasd_async_link_drop(&commands->link, "a test"); /* before Redis has done either */
+    UNTIL(env, env->queue->standing.ready);
+    assert_int_equal(env->answered, 0);
+    assert_int_equal(kill(env->redis.pid, SIGSTOP), 0);
+    blasd_front_queue_flush(env->queue);
+    assert_int_equal(length(&commands->flight), 1);
+    assert_int_equal(length(&commands->again), 1);
+    blasd_async_link_drop(&commands->link, "a test");
+    assert_int_equal(kill(env->redis.pid, SIGCONT), 0);
+    UNTIL(env, env->answered == 2);
+    assert_int_equal(first->code, BLASD_OK);
+    assert_int_equal(second->code, BLASD_OK);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 2);
+    free(large);
+}
+
 /* What replicas are asked about when the connection breaks goes ahead of what was sent behind it: a
  * master that has neither would take the first for one that it knows. Where too few have it nothing
  * is acknowledged, though it may be done. */
@@ -366,6 +416,8 @@ static void test_redis_killed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_resend),
+        TEST(test_resend_while_the_disk_is_full),
+        TEST(test_lost_again_in_its_order),
         TEST(test_replicas_asked),
         TEST(test_connections_lost),
         TEST(test_functions_gone_for_one_of_two),

@@ -2,6 +2,8 @@
  * test_front_faults.c. */
 #include "front_fixture.h"
 
+#include "queue/front_set.h"
+
 static void on_text(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     on_record(arg, err, text, len);
 }
@@ -19,6 +21,45 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
     got->answered++;
     got->code = err == NULL ? BLASD_OK : err->code;
     if (blob != NULL) got->blob = *blob;
+}
+
+/* A page of two queues takes several rounds, and the request that asked for it, with its texts, may
+ * have gone before the last. */
+static void test_list_of_two_queues(void **state) {
+    struct env *env = *state;
+    const struct blasd_front_queue_hooks hooks = {.arg = env};
+    struct blasd_queue_options options = env->options;
+    struct blasd_front_queue *alone = env->queue;
+    struct blasd_front_queues *both = NULL;
+    struct got got = {0};
+    struct blasd_err err;
+    char op[] = "echo", label[] = "a=b";
+    struct blasd_list_query query = {
+        .state = -1, .op = op, .label = label, .before_us = INT64_MAX, .limit = 6};
+    options.name = "both";
+    options.queues = 2;
+    assert_int_equal(blasd_front_queues_open(&options, env->loop, &hooks, &both, &err), 0);
+    env->queue = both->of[1];
+    for (int i = 0; i < 2; i++) {
+        const struct blasd_queue_view *view = blasd_front_queue_view(both->of[i]);
+        while (!view->available) {
+            blasd_front_queues_flush(both);
+            blasd_loop_step(env->loop, 2);
+        }
+    }
+    for (int i = 0; i < 6; i++) submit(env, (struct want){.labels = label});
+    UNTIL(env, env->answered == 6);
+    blasd_front_queues_list(both, &who, &query, on_list, &got);
+    memset(op, 'x', sizeof op - 1);
+    memset(label, 'x', sizeof label - 1);
+    while (got.answered == 0) {
+        blasd_front_queues_flush(both);
+        blasd_loop_step(env->loop, 2);
+    }
+    assert_int_equal(got.code, BLASD_OK);
+    assert_int_equal(got.count, 6);
+    env->queue = alone;
+    blasd_front_queues_free(both);
 }
 
 static struct got end(struct env *env, const char *id, bool forget) {
@@ -537,6 +578,51 @@ static void test_redis_blob(void **state) {
     env_free(env);
 }
 
+static void on_put(void *arg, const struct blasd_err *err,
+                   const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
+    (void)tensors, (void)count, (void)cursor;
+    on_record(arg, err, NULL, 0);
+}
+
+/* Puts two tensors at once, of so many bytes each; the code. */
+static enum blasd_code put_two(struct env *env, int64_t bytes) {
+    struct blasd_tensor_put puts[2] = {{.sha256 = ""}};
+    struct blasd_blob blobs[2] = {{.fd = -1}, {.fd = -1}};
+    struct got got = {0};
+    struct blasd_err err;
+    for (int i = 0; i < 2; i++) {
+        char name[BLASD_BLOB_NAME];
+        blasd_front_queue_id(env->queue, &who, BLASD_ID_TENSOR, puts[i].id);
+        snprintf(name, sizeof name, "%.41s.in", puts[i].id);
+        assert_int_equal(blasd_blob_create(env->store, name, &blobs[i], &err), 0);
+        assert_int_equal(blasd_blob_grow(&blobs[i], (uint64_t)bytes, &err), 0);
+        puts[i].tensor = (struct blasd_tensor){.dtype = BLASD_uint8, .rank = 1, .shape = {bytes}};
+        puts[i].blob = &blobs[i];
+    }
+    blasd_front_queue_tensor_put(env->queue, &who, 3600, puts, 2, on_put, &got);
+    assert_int_equal(got.answered, 0);
+    UNTIL(env, got.answered == 1);
+    for (int i = 0; i < 2; i++) blasd_blob_close(&blobs[i]);
+    return got.code;
+}
+
+/* Tensors of one request are kept all, or none, also where each has a blob of its own in Redis: the
+ * second does not take the first one's room. */
+static void test_tensors_put_together(void **state) {
+    static const char *const stores[] = {NULL, "redis"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct env *env = env_new(stores[i]);
+        env->limits.tensor_bytes = 3 * BLASD_MIB;
+        env_open(env);
+        assert_int_equal(put_two(env, 2 * BLASD_MIB), BLASD_E_tensor_too_large);
+        assert_int_equal(ask_number(env, "HLEN %s", "{test}:tensors"), 0);
+        assert_int_equal(put_two(env, BLASD_MIB), BLASD_OK);
+        assert_int_equal(ask_number(env, "HLEN %s", "{test}:tensors"), 2);
+        env_free(env);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -550,6 +636,7 @@ int main(void) {
         TEST(test_cancel),
         TEST(test_list_and_stats),
         TEST(test_lists_take_turns),
+        TEST(test_list_of_two_queues),
         TEST(test_idempotency),
         TEST(test_idempotency_race),
         TEST(test_no_such_device),
@@ -560,6 +647,7 @@ int main(void) {
         TEST(test_other_store),
         TEST(test_dir_blob),
         cmocka_unit_test(test_redis_blob),
+        cmocka_unit_test(test_tensors_put_together),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_queue", tests, NULL, NULL);

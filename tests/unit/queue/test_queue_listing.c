@@ -81,6 +81,47 @@ static void who_stays_is_not_missed(void **state) {
     changes("3", 2);
 }
 
+/* Batch entries are opened while the pages are read, for a job of each is cancelled, as by who
+ * cancels what a page shows: none of the others is missed. */
+static void opened_meanwhile(const char *whose, const char *which, const char *limit) {
+    enum { ENTRIES = 200, JOBS = 4 };
+    struct bed bed;
+    struct entry entry;
+    char cursor[128] = "", name[16];
+    static int runs;
+    int count = ENTRIES * JOBS, cancelled = 0, pages = 0;
+    tenant = whose;
+    snprintf(name, sizeof name, "opened%d", runs++);
+    bed_open(&bed, &server, name);
+    for (int i = 0; i < count; i++) {
+        if (i % JOBS == 0) submit_batch_entry(&bed, &entry, BLASD_ID_ASYNC, JOBS, "");
+        memcpy(ids[i], entry.id[i % JOBS], sizeof ids[i]);
+        seen[i] = 0;
+    }
+    do {
+        redisReply *reply = page(&bed, which, "0", limit, cursor);
+        for (size_t i = 1; i < reply->elements; i++) on_seen(&count, reply->element[i]);
+        snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
+        drop(reply);
+        for (; cancelled < count && cancelled / JOBS < 30 * (pages + 1); cancelled += JOBS)
+            drop(fcall(&bed, "cancel", "0", ids[cancelled], NULL));
+        pages++;
+    } while (cursor[0] != '\0' && pages < 3000);
+    assert_string_equal(cursor, "");
+    for (int i = 0; i < count; i++)
+        if (i % JOBS != 0 && seen[i] == 0)
+            fail_msg("job %d of %d is on none of %d pages", i, count, pages);
+    tenant = "anonymous";
+    bed_close(&bed);
+}
+
+static void what_was_opened_is_not_missed(void **state) {
+    (void)state;
+    opened_meanwhile("anonymous", "any", "50");
+    opened_meanwhile("one", "any", "50");
+    opened_meanwhile("anonymous", "queued", "7");
+}
+
 static long long calls_of(struct bed *bed) {
     redisReply *reply = redisCommand(bed->raw, "INFO commandstats");
     long long sum = 0;
@@ -179,7 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_comes_once),        cmocka_unit_test(who_stays_is_not_missed),
         cmocka_unit_test(a_page_looks_at_few),    cmocka_unit_test(what_is_no_cursor),
-        cmocka_unit_test(newest_first_and_since),
+        cmocka_unit_test(newest_first_and_since), cmocka_unit_test(what_was_opened_is_not_missed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -143,6 +143,31 @@ static void many_small_ones(void **state) {
     bed_close(&bed);
 }
 
+/* What is refused for want of room in all has taken nothing of its tenant's away. */
+static void refused_takes_nothing_away(void **state) {
+    struct bed bed;
+    char free_one[BLASD_ID_LEN + 1], id[BLASD_ID_LEN + 1], options[64];
+    (void)state;
+    bed_open(&bed, &server, "refused");
+    bed.limits.tensor_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    assert_int_equal(put(&bed, "one", "250000", "100000", free_one), 0);
+    for (int i = 0; i < 2; i++) { /* in use */
+        tenant = i == 0 ? "one" : "two";
+        assert_int_equal(put(&bed, tenant, "900000", i == 0 ? "100000" : "800000", id), 0);
+        snprintf(options, sizeof options, "t=%s.in", id);
+        assert_int_equal(submit_with(&bed, id, options), 0);
+    }
+    tenant = "one";
+    assert_int_equal(put(&bed, tenant, "250000", "150000", id), 3);
+    assert_int_equal(hget(&bed, "tensor_bytes", tenant), 200000);
+    assert_int_equal(put(&bed, tenant, "250000", "140000", id), 0); /* so much there is */
+    assert_int_equal(forget(&bed, free_one), -1);
+    assert_int_equal(hget(&bed, "tensor_bytes", tenant), 240000);
+    tenant = "anonymous";
+    bed_close(&bed);
+}
+
 /* What is written nowhere else ends no housekeeping, nor hinders one who needs the room. */
 static void an_id_of_nothing(void **state) {
     struct bed bed;
@@ -169,6 +194,7 @@ static void an_id_of_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_of_nothing), cmocka_unit_test(deleted_under_a_job),
-        cmocka_unit_test(forgotten_under_a_job), cmocka_unit_test(many_small_ones)};
+        cmocka_unit_test(forgotten_under_a_job), cmocka_unit_test(many_small_ones),
+        cmocka_unit_test(refused_takes_nothing_away)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
