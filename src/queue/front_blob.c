@@ -34,6 +34,7 @@ struct transfer {
     const struct blasd_blob *from; /* borrowed */
     struct front_call *then;       /* owned until it is sent */
     int64_t held_ns;               /* when Redis was last told that the blob is being written */
+    bool noted;                    /* and has answered that */
 };
 
 struct chunk {
@@ -181,11 +182,33 @@ void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *nam
 static void put_more(struct transfer *t);
 static void put_hold(struct transfer *t, front_reply_fn reply);
 
+/* A reply of `blob`: that it was not noted is true of the first one alone. */
+static void note(struct transfer *t, const redisReply *reply) {
+    struct blasd_err err;
+    if (t->noted && reply->integer == 1) {
+        blasd_fail(&err, BLASD_E_queue_unavailable, "",
+                   "Redis has lost a part of the tensors while they were sent there");
+        fail(t, &err);
+    }
+    t->noted = true;
+}
+
+static void put_failed(struct transfer *t) {
+    struct front_call *then = t->then;
+    t->then = NULL;
+    blasd_front_queue_blob_remove(t->queue, t->from->name);
+    front_call_answer_later(then, &t->err);
+}
+
 /* Redis knows that the blob is whole and held: now the job may refer to it. */
 static void put_end(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {
     struct transfer *t = blasd_container_of(call, struct chunk, call)->transfer;
     struct front_call *then = t->then;
-    (void)reply;
+    if (err == NULL) note(t, reply);
+    if (t->failed) {
+        put_failed(t);
+        return;
+    }
     t->then = NULL;
     if (err != NULL || then->args == 0)
         front_call_answer_later(then, err);
@@ -197,20 +220,17 @@ static void put_step(struct transfer *t) {
     put_more(t);
     if (t->flying > 0) return;
     if (!t->failed) put_hold(t, put_end);
-    if (t->failed && t->then != NULL) {
-        struct front_call *then = t->then;
-        t->then = NULL;
-        blasd_front_queue_blob_remove(t->queue, t->from->name);
-        front_call_answer_later(then, &t->err);
-    }
+    if (t->failed && t->then != NULL) put_failed(t);
 }
 
 static void put_reply(struct front_call *call, const redisReply *reply,
                       const struct blasd_err *err) {
     struct transfer *t = blasd_container_of(call, struct chunk, call)->transfer;
-    (void)reply;
     t->flying--;
-    if (err != NULL) fail(t, err);
+    if (err != NULL)
+        fail(t, err);
+    else if (reply->type == REDIS_REPLY_INTEGER) /* a chunk's is a status */
+        note(t, reply);
     put_step(t);
 }
 

@@ -249,8 +249,9 @@ Front ends call
       {line of {q}:unlogged, ...} that go with it}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
       records. Each front end calls it about once a second, and may at the next deadline
   blob BLOB BYTES
-      -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
-      chunks are SET, each minute meanwhile, and after them
+      -> 1 where it was not noted before, else 0: notes a blob of kind redis and puts it on hold for two
+      minutes. Call it before the chunks are SET, each minute meanwhile, and after them: 1 says then that
+      what was there has been swept, for the clock has leapt, or Redis was emptied
   blob_drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was

@@ -321,9 +321,8 @@ end
 local function blob(keys, args)
     start(keys, args)
     if not count_of(args[3]) then return redis.error_reply('ERR blob: no number') end
-    call('HSET', K.blobs, args[2], args[3])
     call('SET', K.hold_of .. args[2], '1', 'EX', 120)
-    return 0
+    return call('HSET', K.blobs, args[2], args[3])
 end
 
 local refs, blob_drop

@@ -521,6 +521,34 @@ static void test_dir_blob(void **state) {
     assert_int_equal(missing.code, BLASD_E_record_expired);
 }
 
+/* Redis' clock leaps while a blob is on its way there, and a sweep takes what has come for one that
+ * was left: who sends is told so, and no job has half its inputs. */
+static void test_redis_blob_swept_on_its_way(void **state) {
+    struct env *env = env_new("redis");
+    enum { len = 40 * 1024 * 1024 };
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
+    struct seen *s;
+    (void)state;
+    env_open(env);
+    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
+    snprintf(name, sizeof name, "%s.in", id);
+    assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);
+    assert_int_equal(blasd_blob_grow(&blob, len, &err), 0);
+    s = submit(env, (struct want){.watch = true, .blob = &blob});
+    UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
+    freeReplyObject(ask(env->client, "FCALL " BLASD_QUEUE_FN("blob_drop") " 1 {test} %s %s",
+                        env->queue->limits.text, name));
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 0);
+    UNTIL(env, ask_number(env, "HLEN %s", "{test}:blobs") == 0); /* nothing stays behind */
+    assert_int_equal(ask_number(env, "EXISTS {test}:blob:%s:39", name), 0);
+    blasd_blob_close(&blob);
+    env_free(env);
+}
+
 static void test_redis_blob(void **state) {
     struct env *env = env_new("redis");
     enum { len = 40 * 1024 * 1024 + 17 };
@@ -648,6 +676,7 @@ int main(void) {
         TEST(test_dir_blob),
         cmocka_unit_test(test_redis_blob),
         cmocka_unit_test(test_tensors_put_together),
+        cmocka_unit_test(test_redis_blob_swept_on_its_way),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_queue", tests, NULL, NULL);
