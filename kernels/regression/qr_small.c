@@ -33,6 +33,7 @@ struct regression_small {
     struct dd *c;                          /* owned: q x t, row-major */
     struct dd *b;                          /* owned: q */
     struct dd *inverse;                    /* owned: q x q, row-major: of U */
+    double *length;                        /* owned: q, of V's columns */
     const struct regression_factor *units; /* borrowed: shifts and exponents of the columns */
 };
 
@@ -46,6 +47,7 @@ void blasd_regression_small_free(struct regression_small *small) {
     free(small->c);
     free(small->b);
     free(small->inverse);
+    free(small->length);
     free(small);
 }
 
@@ -64,8 +66,10 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
     small->c = blasd_cpu_alloc(q * t, sizeof(struct dd));
     small->b = blasd_cpu_alloc(q, sizeof(struct dd));
     small->inverse = blasd_cpu_alloc(q * q, sizeof(struct dd));
+    small->length = blasd_cpu_alloc(q, sizeof(double));
     if (small->hi != NULL && small->lo != NULL && small->root != NULL && small->u != NULL &&
-        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL)
+        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL &&
+        small->length != NULL)
         return small;
     blasd_regression_small_free(small);
     return NULL;
@@ -203,8 +207,29 @@ int blasd_regression_small_factor(struct regression_small *small,
     return 0;
 }
 
+/* Residuals of one target where observations have no weight: V has nothing of them. */
+static void take_unweighted(const struct regression_small *small,
+                            const struct regression_data *data, int64_t target,
+                            struct regression_fit *fit) {
+    const struct regression_shape *shape = small->shape;
+    const struct regression_factor *units = small->units;
+    int64_t q = shape->q, first = q - shape->p;
+    for (int64_t i = 0; i < shape->n; i++) {
+        const double *x = data->x + i * shape->p;
+        double y = data->y[i * shape->t + target] - units->shift[q + target];
+        struct dd r = dd_from(ldexp(y, -units->exponent[q + target]));
+        if (data->w[i] != 0) continue;
+        if (first == 1) r = dd_subtract(r, small->b[0]);
+        for (int64_t j = first; j < q; j++)
+            r = dd_subtract(r, dd_scale(small->b[j], ldexp(x[j - first] - units->shift[j],
+                                                           -units->exponent[j])));
+        fit->residual[target * shape->n + i] = ldexp(dd_round(r), units->exponent[q + target]);
+    }
+}
+
 /* Coefficients by back substitution: U b = c, then out of the scaling. */
-static void solve(struct regression_small *small, struct regression_fit *fit) {
+static void solve(struct regression_small *small, const struct regression_data *data,
+                  struct regression_fit *fit) {
     int64_t q = small->shape->q, t = small->shape->t, done = 0;
     for (int64_t target = 0; target < t && blasd_wanted_after(&done, 10 * q * q); target++) {
         int shift = small->units->exponent[q + target];
@@ -218,6 +243,7 @@ static void solve(struct regression_small *small, struct regression_fit *fit) {
         if (small->shape->intercept)
             fit->coef[target * q] =
                 blasd_regression_unshift(small->shape, small->units, small->b, target);
+        if (fit->need_residuals && data->without > 0) take_unweighted(small, data, target, fit);
     }
 }
 
@@ -254,6 +280,7 @@ static void take_residuals(const struct regression_small *small, const struct re
         const double *hi = column_hi(small, shape->q + j), *lo = column_lo(small, shape->q + j);
         for (int64_t i = 0; i < shape->n; i++) {
             struct dd r = {hi[i], lo[i]};
+            if (data->w != NULL && data->w[i] == 0) continue;
             if (data->w != NULL) r = dd_divide(r, small->root[i]);
             fit->residual[j * shape->n + i] =
                 ldexp(dd_round(r), small->units->exponent[shape->q + j]);
@@ -263,15 +290,12 @@ static void take_residuals(const struct regression_small *small, const struct re
 
 void blasd_regression_small_solve(struct regression_small *small,
                                   const struct regression_data *data, struct regression_fit *fit) {
-    bool zero_weights = false;
-    solve(small, fit);
+    solve(small, data, fit);
     invert(small, fit);
     for (int64_t j = 0; j < small->shape->t; j++) fit->ssr[j] = target_squares(small, j);
-    if (!fit->need_residuals) return;
-    for (int64_t i = 0; data->w != NULL && i < small->shape->n; i++)
-        if (data->w[i] == 0) zero_weights = true; /* such rows left no residual behind */
-    if (zero_weights)
-        blasd_regression_residuals(small->shape, data, fit, false);
-    else
-        take_residuals(small, data, fit);
+    for (int64_t j = 0; j < small->shape->q; j++) small->length[j] = dd_round(dd_sqrt(small->d[j]));
+    fit->orthogonal = small->hi;
+    fit->length = small->length;
+    fit->stride = small->stride;
+    if (fit->need_residuals) take_residuals(small, data, fit);
 }

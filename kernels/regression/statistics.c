@@ -78,7 +78,9 @@ static double left_of_leverage(const struct regression_shape *shape,
     for (int64_t c = 0; c < s; c++) left -= h[c] * h[c];
     for (int64_t c = 0; left < 0.5 && c < s; c++) {
         double size = 0;
-        for (int64_t j = 0; j < q; j++) size += fabs(fit->basis[j * s + c] * row[j]);
+        if (fit->orthogonal != NULL) size = fabs(h[c]);
+        for (int64_t j = 0; fit->orthogonal == NULL && j < q; j++)
+            size += fabs(fit->basis[j * s + c] * row[j]);
         off += 2 * fabs(h[c]) * size;
     }
     return left > off * blasd_regression_leverage_unit(shape->n, q) ? left : NAN;
@@ -113,8 +115,12 @@ static int robust_covariance(const struct regression_shape *shape,
         if (!blasd_wanted_after(&worked, s * (q + s))) break;
         double residual = fit->residual[target * shape->n + i], left = 1;
         if (data->w != NULL) residual *= sqrt(data->w[i]);
-        weighted_row(shape, data, means, i, row);
-        dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major it is s x q */
+        for (int64_t c = 0; fit->orthogonal != NULL && c < s; c++)
+            h[c] = fit->orthogonal[c * fit->stride + i] / fit->length[c];
+        if (fit->orthogonal == NULL) {
+            weighted_row(shape, data, means, i, row);
+            dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major: s x q */
+        }
         if (shape->cov == COV_HC2 || shape->cov == COV_HC3)
             left = left_of_leverage(shape, fit, row, h);
         dense->syr((int)s, middle_weight(shape, residual, left, df_resid), h, middle, (int)s);

@@ -434,6 +434,38 @@ static void leverages_of_one(void **state) {
         }
 }
 
+/* x and x + 2^-36 z span what x and z do: errors differ by a factor, residuals not at all. */
+static void robust_errors_of_features_that_nearly_agree(void **state) {
+    static const char *const covs[] = {"nonrobust", "HC0", "HC1", "HC2", "HC3"};
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        bool weighted = round / 5 % 2 == 1;
+        struct data apart = data_new(12, 2, weighted), near = data_new(12, 2, weighted);
+        double far, size = 0;
+        for (int64_t i = 0; i < apart.n; i++) {
+            apart.x[2 * i] = near.x[2 * i] = (double)trial_between(-9, 9);
+            apart.x[2 * i + 1] = (double)trial_between(-9, 9);
+            near.x[2 * i + 1] = near.x[2 * i] + ldexp(apart.x[2 * i + 1], -36);
+            apart.y[i] = near.y[i] = trial_normal();
+            if (weighted) near.w[i] = apart.w[i];
+        }
+        for (int k = 0; k < 2; k++) {
+            struct data *d = k == 0 ? &apart : &near;
+            trial_set_choice(d->t, "cov_type", covs[round % 5]);
+            trial_set_bool(d->t, "fit_intercept", round / 10 % 2 == 0);
+            trial_set_bool(d->t, "residuals", true);
+            run(d);
+        }
+        far = ldexp(value(&near, "stderr", round / 10 % 2 == 0 ? 2 : 1), -36);
+        ASSERT_CLOSE(far, value(&apart, "stderr", round / 10 % 2 == 0 ? 2 : 1), 1e-9 * far);
+        for (int64_t i = 0; i < near.n; i++) size = fmax(size, fabs(value(&near, "residuals", i)));
+        for (int64_t i = 0; i < near.n; i++)
+            ASSERT_CLOSE(value(&near, "residuals", i), value(&apart, "residuals", i), 1e-14 * size);
+        trial_free(apart.t);
+        trial_free(near.t);
+    }
+}
+
 /* Nearly all of one is not all of it. */
 static void leverages_near_one(void **state) {
     (void)state;
@@ -466,6 +498,7 @@ int main(void) {
         cmocka_unit_test(fits_that_say_nothing),
         cmocka_unit_test(small_parts_are_right),
         cmocka_unit_test(leverages_of_one),
+        cmocka_unit_test(robust_errors_of_features_that_nearly_agree),
         cmocka_unit_test(leverages_near_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
