@@ -97,21 +97,21 @@ static __device__ double left_of_leverage(const struct gram_shape &s, const stru
                                           const struct twofold *inverse,
                                           const struct twofold *pivots, int64_t row, int lane,
                                           int lanes) {
-    double sum = 0, left;
+    struct twofold sum = {0, 0};
+    double left, most;
     for (int c = lane; c < s.q; c += lanes) {
         struct twofold h = {0, 0};
-        double along;
         if (!(pivots[c].hi > 0)) continue;
         for (int j = 0; j <= c; j++) {
             double x = j < s.first ? 1 : gram_value(own[j], d.x[row * s.p + j - s.first]);
             h = two_add(h, two_scale(inverse[j * s.q + c], x));
         }
-        along = two_round(h);
-        sum += along * along / two_round(pivots[c]);
+        sum = two_add(sum, two_divide(two_multiply(h, h), pivots[c]));
     }
-    for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
-    left = 1 - weight * sum;
-    return left > 2 * weight * sum * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
+    sum = two_scale(two_lanes_sum(sum, lanes), weight);
+    most = two_round(sum);
+    left = two_round(two_subtract(two_from(1), sum));
+    return left > 2 * most * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
 }
 
 struct put_in {

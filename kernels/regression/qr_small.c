@@ -33,7 +33,6 @@ struct regression_small {
     struct dd *c;                          /* owned: q x t, row-major */
     struct dd *b;                          /* owned: q */
     struct dd *inverse;                    /* owned: q x q, row-major: of U */
-    double *length;                        /* owned: q, of V's columns */
     const struct regression_factor *units; /* borrowed: shifts and exponents of the columns */
 };
 
@@ -47,7 +46,6 @@ void blasd_regression_small_free(struct regression_small *small) {
     free(small->c);
     free(small->b);
     free(small->inverse);
-    free(small->length);
     free(small);
 }
 
@@ -66,10 +64,8 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
     small->c = blasd_cpu_alloc(q * t, sizeof(struct dd));
     small->b = blasd_cpu_alloc(q, sizeof(struct dd));
     small->inverse = blasd_cpu_alloc(q * q, sizeof(struct dd));
-    small->length = blasd_cpu_alloc(q, sizeof(double));
     if (small->hi != NULL && small->lo != NULL && small->root != NULL && small->u != NULL &&
-        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL &&
-        small->length != NULL)
+        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL)
         return small;
     blasd_regression_small_free(small);
     return NULL;
@@ -293,9 +289,9 @@ void blasd_regression_small_solve(struct regression_small *small,
     solve(small, data, fit);
     invert(small, fit);
     for (int64_t j = 0; j < small->shape->t; j++) fit->ssr[j] = target_squares(small, j);
-    for (int64_t j = 0; j < small->shape->q; j++) small->length[j] = dd_round(dd_sqrt(small->d[j]));
     fit->orthogonal = small->hi;
-    fit->length = small->length;
+    fit->low = small->lo;
+    fit->squares = small->d;
     fit->stride = small->stride;
     if (fit->need_residuals) take_residuals(small, data, fit);
 }
