@@ -303,6 +303,61 @@ static bool rows_left(const struct distance_shape *shape, const struct blasd_tas
     return false;
 }
 
+/* The square of the distance of two points as a device has it in its matrix (pair_tiles.cuh), where
+ * multiplications and additions are fused; w: NULL, or weights. */
+#define DEVICE_SQUARE(name, T, FMA, SQRT, FABS, LEAST, MOST)                                       \
+    static T name(const T *x, const T *y, const T *w, int64_t k) {                                 \
+        T sum = 0, root, largest = 0, scaled = 0;                                                  \
+        for (int64_t d = 0; d < k; d++) {                                                          \
+            T e = x[d] - y[d];                                                                     \
+            sum = FMA(w == NULL ? e : e * w[d], e, sum);                                           \
+        }                                                                                          \
+        root = SQRT(sum);                                                                          \
+        if (w == NULL || (root <= MOST && root >= LEAST)) return sum;                              \
+        for (int64_t d = 0; d < k; d++) {                                                          \
+            T e = FABS(x[d] - y[d]) * SQRT(w[d]);                                                  \
+            if (e != e) return e;                                                                  \
+            if (e > largest) largest = e;                                                          \
+        }                                                                                          \
+        if (largest == 0 || isinf(largest)) return largest * largest;                              \
+        for (int64_t d = 0; d < k; d++) {                                                          \
+            T e = FABS(x[d] - y[d]) * SQRT(w[d]) / largest;                                        \
+            scaled = FMA(e, e, scaled);                                                            \
+        }                                                                                          \
+        root = largest * SQRT(scaled);                                                             \
+        return root * root;                                                                        \
+    }
+DEVICE_SQUARE(device_square_f32, float, __builtin_fmaf, __builtin_sqrtf, __builtin_fabsf, 0x1p-49F,
+              0x1p63F)
+DEVICE_SQUARE(device_square_f64, double, __builtin_fma, __builtin_sqrt, __builtin_fabs, 0x1p-480,
+              0x1p510)
+
+/* Gives the neighbours of row i the squares that the matrix has of them. */
+static void put_device_squares(const struct distance_shape *shape, const struct blasd_task *task,
+                               int64_t i, const struct points *points,
+                               const struct distance_out *out) {
+    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, one = 1;
+    struct blasd_tensor from = blasd_tensor_make(shape->arithmetic, 1, &one);
+    struct blasd_tensor to = blasd_tensor_make(shape->storage, 1, &one);
+    const void *w = task->inputs[IN_W].data;
+    for (int64_t c = i * count; c < (i + 1) * count; c++) {
+        int64_t x = i * shape->k, y = out->index[c] * shape->k;
+        double wide;
+        float single;
+        if (shape->arithmetic == BLASD_float64) {
+            wide = device_square_f64((const double *)(const void *)points->x + x,
+                                     (const double *)(const void *)points->y + y, w, shape->k);
+            from.data = &wide;
+        } else {
+            single = device_square_f32((const float *)(const void *)points->x + x,
+                                       (const float *)(const void *)points->y + y, w, shape->k);
+            from.data = &single;
+        }
+        to.data = (char *)out->d + (size_t)c * blasd_dtype_size(shape->storage);
+        blasd_tensor_convert(&from, &to);
+    }
+}
+
 /* The rows of one problem that are to be computed again; run->ready[0] is made ready for the first.
  */
 static int order_problem(struct run *run, int64_t number) {
@@ -316,6 +371,8 @@ static int order_problem(struct run *run, int64_t number) {
         if (!ready && load(run, number, &run->ready[0]) != 0) return -1;
         ready = true;
         blasd_distance_rows(&run->ready[0], &run->rooms[0], i, end, &out);
+        for (int64_t row = i; row < end; row++)
+            put_device_squares(shape, run->tasks, row, &points, &out);
     }
     return 0;
 }

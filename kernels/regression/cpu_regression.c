@@ -244,6 +244,7 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     fit->diverged = 0;
     fit->truncated = false;
     fit->unsure = false;
+    fit->orthogonal = NULL;
     blasd_regression_tss(shape, data, room->tss);
     if (shape->method == METHOD_OLS || (shape->method == METHOD_RIDGE && shape->alpha == 0))
         return least_squares(room, data, progress, err);

@@ -89,30 +89,29 @@ static __device__ void store(void *to, bool single, int64_t at, double value) {
         static_cast<double *>(to)[at] = value;
 }
 
-/* 1 less the leverage of a row, its weight times the square of x'V, V = U^-1 D^-1/2 in the units of
- * the columns, which stands in `orthogonal`. NaN where that is but rounding. */
+/* 1 less the leverage of a row, its weight times the square of x'U^-1 D^-1/2 in the units of the
+ * columns; in twofold, for U^-1 is as large as the condition is, and its sums are not. NaN where
+ * that is but rounding. */
 static __device__ double left_of_leverage(const struct gram_shape &s, const struct gram_column *own,
                                           const struct gram_data &d, double weight,
-                                          const double *orthogonal, int64_t row, int lane,
+                                          const struct twofold *inverse,
+                                          const struct twofold *pivots, int64_t row, int lane,
                                           int lanes) {
-    double sum = 0, off = 0, left;
+    struct twofold sum = {0, 0};
+    double left, most;
     for (int c = lane; c < s.q; c += lanes) {
-        double h = 0, size = 0;
+        struct twofold h = {0, 0};
+        if (!(pivots[c].hi > 0)) continue;
         for (int j = 0; j <= c; j++) {
             double x = j < s.first ? 1 : gram_value(own[j], d.x[row * s.p + j - s.first]);
-            double part = x * orthogonal[j * s.q + c];
-            h += part;
-            size += fabs(part);
+            h = two_add(h, two_scale(inverse[j * s.q + c], x));
         }
-        sum += h * h;
-        off += 2 * fabs(h) * size;
+        sum = two_add(sum, two_divide(two_multiply(h, h), pivots[c]));
     }
-    for (int by = lanes / 2; by > 0; by /= 2) {
-        sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
-        off += __shfl_xor_sync(BLASD_WARP_ALL, off, by);
-    }
-    left = 1 - weight * sum;
-    return left > weight * off * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
+    sum = two_scale(two_lanes_sum(sum, lanes), weight);
+    most = two_round(sum);
+    left = two_round(two_subtract(two_from(1), sum));
+    return left > 2 * most * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
 }
 
 struct put_in {
@@ -142,10 +141,9 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) put_row
         struct twofold left =
             left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes);
         r = ldexp(two_round(left), gram_exponent(own[s.q + l]));
-        if (out.robust && out.cov >= 3) /* orthogonal lies where the singular values were made */
-            rest = left_of_leverage(s, own, d, weight,
-                                    static_cast<double *>(arrays.scratch) + problem * s.q * s.q,
-                                    row, lane, lanes);
+        if (out.robust && out.cov >= 3)
+            rest = left_of_leverage(s, own, d, weight, arrays.inverse + problem * s.q * s.q,
+                                    arrays.pivots + problem * s.q, row, lane, lanes);
         if (lane != 0 || at >= all) continue;
         if (out.residuals != nullptr) {
             store(out.residuals[problem], out.single, row * s.t + l, ldexp(r, unit));
@@ -157,32 +155,12 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) put_row
     }
 }
 
-/* V = U^-1 D^-1/2 rounded, for leverages. */
-template <class... In> static __global__ void __launch_bounds__(THREADS) make_orthogonal(In... in) {
-    const auto &share = gram_share(in...);
-    const struct gram_shape s = share.args.s;
-    const struct gram_arrays &a = share.args.a;
-    int64_t each = (int64_t)s.q * s.q, all = s.problems * each;
-    double *to = static_cast<double *>(a.scratch);
-    for (int64_t at = share.block() * THREADS + threadIdx.x; at < all;
-         at += share.blocks() * THREADS) {
-        struct twofold root = two_root(a.pivots[at / each * s.q + at % s.q]);
-        bool below = at % each / s.q > at % s.q;
-        to[at] = below || !(root.hi > 0) ? 0 : two_round(two_divide(a.inverse[at], root));
-    }
-}
-
 int gram_put_rows(const struct gram_shape *s, const struct gram_arrays *arrays,
                   const struct gram_outputs *out, const struct gram_way *way,
                   struct blasd_err *err) {
-    int lanes = lanes_for(s->q), code = 0;
+    int lanes = lanes_for(s->q);
     int64_t all = s->problems * s->n * s->t;
     if (all == 0) return 0;
-    if (out->robust && out->cov >= 3)
-        code = gram_launch<struct gram_in>(way, STAGE_ORTHOGONAL, make_orthogonal, make_orthogonal,
-                                           blocks_for(s, s->problems * s->q * s->q + 1, 1), THREADS,
-                                           0, {*s, *arrays}, err);
-    if (code != 0) return code;
     return gram_launch<struct put_in>(way, STAGE_ROWS, put_rows, put_rows,
                                       blocks_for(s, all, lanes), THREADS, 0,
                                       {*s, *arrays, *out, lanes}, err);

@@ -29,7 +29,6 @@ enum gram_stage {
     STAGE_LEAVE,
     STAGE_SLOPES, /* and their sums */
     STAGE_CORRECT = STAGE_SLOPES + 2,
-    STAGE_ORTHOGONAL,
     STAGE_ROWS,
     STAGE_ROBUST, /* products, their sums and the sandwich: of each target */
     STAGES_OF_TARGET = 3

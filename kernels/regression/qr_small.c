@@ -203,8 +203,29 @@ int blasd_regression_small_factor(struct regression_small *small,
     return 0;
 }
 
+/* Residuals of one target where observations have no weight: V has nothing of them. */
+static void take_unweighted(const struct regression_small *small,
+                            const struct regression_data *data, int64_t target,
+                            struct regression_fit *fit) {
+    const struct regression_shape *shape = small->shape;
+    const struct regression_factor *units = small->units;
+    int64_t q = shape->q, first = q - shape->p;
+    for (int64_t i = 0; i < shape->n; i++) {
+        const double *x = data->x + i * shape->p;
+        double y = data->y[i * shape->t + target] - units->shift[q + target];
+        struct dd r = dd_from(ldexp(y, -units->exponent[q + target]));
+        if (data->w[i] != 0) continue;
+        if (first == 1) r = dd_subtract(r, small->b[0]);
+        for (int64_t j = first; j < q; j++)
+            r = dd_subtract(r, dd_scale(small->b[j], ldexp(x[j - first] - units->shift[j],
+                                                           -units->exponent[j])));
+        fit->residual[target * shape->n + i] = ldexp(dd_round(r), units->exponent[q + target]);
+    }
+}
+
 /* Coefficients by back substitution: U b = c, then out of the scaling. */
-static void solve(struct regression_small *small, struct regression_fit *fit) {
+static void solve(struct regression_small *small, const struct regression_data *data,
+                  struct regression_fit *fit) {
     int64_t q = small->shape->q, t = small->shape->t, done = 0;
     for (int64_t target = 0; target < t && blasd_wanted_after(&done, 10 * q * q); target++) {
         int shift = small->units->exponent[q + target];
@@ -218,6 +239,7 @@ static void solve(struct regression_small *small, struct regression_fit *fit) {
         if (small->shape->intercept)
             fit->coef[target * q] =
                 blasd_regression_unshift(small->shape, small->units, small->b, target);
+        if (fit->need_residuals && data->without > 0) take_unweighted(small, data, target, fit);
     }
 }
 
@@ -254,6 +276,7 @@ static void take_residuals(const struct regression_small *small, const struct re
         const double *hi = column_hi(small, shape->q + j), *lo = column_lo(small, shape->q + j);
         for (int64_t i = 0; i < shape->n; i++) {
             struct dd r = {hi[i], lo[i]};
+            if (data->w != NULL && data->w[i] == 0) continue;
             if (data->w != NULL) r = dd_divide(r, small->root[i]);
             fit->residual[j * shape->n + i] =
                 ldexp(dd_round(r), small->units->exponent[shape->q + j]);
@@ -263,15 +286,12 @@ static void take_residuals(const struct regression_small *small, const struct re
 
 void blasd_regression_small_solve(struct regression_small *small,
                                   const struct regression_data *data, struct regression_fit *fit) {
-    bool zero_weights = false;
-    solve(small, fit);
+    solve(small, data, fit);
     invert(small, fit);
     for (int64_t j = 0; j < small->shape->t; j++) fit->ssr[j] = target_squares(small, j);
-    if (!fit->need_residuals) return;
-    for (int64_t i = 0; data->w != NULL && i < small->shape->n; i++)
-        if (data->w[i] == 0) zero_weights = true; /* such rows left no residual behind */
-    if (zero_weights)
-        blasd_regression_residuals(small->shape, data, fit, false);
-    else
-        take_residuals(small, data, fit);
+    fit->orthogonal = small->hi;
+    fit->low = small->lo;
+    fit->squares = small->d;
+    fit->stride = small->stride;
+    if (fit->need_residuals) take_residuals(small, data, fit);
 }

@@ -127,6 +127,12 @@ struct regression_fit {
     int64_t rank;  /* of [1 X] */
     double *basis; /* q x spread, row-major: (X'WX)^+ = basis basis'; ols only */
     int64_t spread;
+    /* V of the weighted [1 X] = V U in double-double: q orthogonal columns, `stride` apart, and the
+     * squares of their lengths; NULL: there is none. Borrowed from what solved, until that solves
+     * again. */
+    const double *orthogonal, *low;
+    const struct dd *squares;
+    int64_t stride;
     double *residual; /* t x n: y - Xb; filled only where `need_residuals` */
     bool need_residuals;
     /* t x spread x spread, symmetric: the middle of the robust covariance; NULL: made from data and

@@ -8,6 +8,7 @@
 #include "core/kernel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/double_double.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/distribution.h"
 #include "kernels/regression/far.h"
@@ -68,17 +69,30 @@ static double middle_weight(const struct regression_shape *shape, double residua
     }
 }
 
+/* Element c of observation i in the orthonormal basis, of V. */
+static struct dd orthonormal(const struct regression_fit *fit, int64_t i, int64_t c) {
+    int64_t at = c * fit->stride + i;
+    return dd_divide((struct dd){fit->orthogonal[at], fit->low[at]}, dd_sqrt(fit->squares[c]));
+}
+
 /* 1 less the leverage of an observation, h'h with h = B' row. NaN where that is but rounding: it
  * decides a coefficient alone, and whatever its residual is, 0, is divided by 0. */
 static double left_of_leverage(const struct regression_shape *shape,
-                               const struct regression_fit *fit, const double *row,
+                               const struct regression_fit *fit, int64_t i, const double *row,
                                const double *h) {
     int64_t q = shape->q, s = fit->spread;
-    double left = 1, off = 0;
-    for (int64_t c = 0; c < s; c++) left -= h[c] * h[c];
+    struct dd rest = {1, 0};
+    double left, off = 0;
+    for (int64_t c = 0; c < s; c++) {
+        struct dd part = fit->orthogonal == NULL ? dd_from(h[c]) : orthonormal(fit, i, c);
+        rest = dd_subtract(rest, dd_multiply(part, part));
+    }
+    left = dd_round(rest);
     for (int64_t c = 0; left < 0.5 && c < s; c++) {
         double size = 0;
-        for (int64_t j = 0; j < q; j++) size += fabs(fit->basis[j * s + c] * row[j]);
+        if (fit->orthogonal != NULL) size = fabs(h[c]);
+        for (int64_t j = 0; fit->orthogonal == NULL && j < q; j++)
+            size += fabs(fit->basis[j * s + c] * row[j]);
         off += 2 * fabs(h[c]) * size;
     }
     return left > off * blasd_regression_leverage_unit(shape->n, q) ? left : NAN;
@@ -113,10 +127,14 @@ static int robust_covariance(const struct regression_shape *shape,
         if (!blasd_wanted_after(&worked, s * (q + s))) break;
         double residual = fit->residual[target * shape->n + i], left = 1;
         if (data->w != NULL) residual *= sqrt(data->w[i]);
-        weighted_row(shape, data, means, i, row);
-        dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major it is s x q */
+        for (int64_t c = 0; fit->orthogonal != NULL && c < s; c++)
+            h[c] = dd_round(orthonormal(fit, i, c));
+        if (fit->orthogonal == NULL) {
+            weighted_row(shape, data, means, i, row);
+            dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major: s x q */
+        }
         if (shape->cov == COV_HC2 || shape->cov == COV_HC3)
-            left = left_of_leverage(shape, fit, row, h);
+            left = left_of_leverage(shape, fit, i, row, h);
         dense->syr((int)s, middle_weight(shape, residual, left, df_resid), h, middle, (int)s);
     }
     centre_basis(shape, fit, half, true);

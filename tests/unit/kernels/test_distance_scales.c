@@ -162,12 +162,13 @@ static void squares_out_of_range_have_an_order(void **state) {
         int far = dtype == BLASD_float32 ? 90 : 700, shift[K];
         if (round >= 96) far = dtype == BLASD_float32 ? 72 : 536;
         struct numbers s;
-        struct trial *t[2];
+        struct trial *t[2], *full;
         draw(&s, "sqeuclidean", dtype);
         s.weighted = round / 4 % 2;
         all_alike(shift, round / 8 % 2 && round < 96 ? far : -far);
         scale_points(&s, shift);
         if (round / 48 % 2) put_beside_ordinary_ones(&s);
+        full = job_of(&s, "full");
         for (int i = 0; i < 2; i++) {
             if (i == 1) s.metric = "euclidean";
             t[i] = job_for(&s, many > 1 ? "topk" : "argmin", many);
@@ -177,10 +178,12 @@ static void squares_out_of_range_have_an_order(void **state) {
             const int64_t *wish = trial_output(t[1], "index")->data;
             double d = trial_value(trial_output(t[0], "d"), i);
             assert_int_equal(got[i], wish[i]);
+            assert_true(d == trial_value(trial_output(full, "d"), i / many * N + got[i]));
             if (round < 48) assert_true(shift[0] > 0 ? d == INFINITY : d == 0);
         }
         trial_free(t[0]);
         trial_free(t[1]);
+        trial_free(full);
     }
 }
 

@@ -434,6 +434,70 @@ static void leverages_of_one(void **state) {
         }
 }
 
+/* x and x + 2^-36 z span what x and z do: errors differ by a factor, residuals not at all. */
+static void robust_errors_of_features_that_nearly_agree(void **state) {
+    static const char *const covs[] = {"nonrobust", "HC0", "HC1", "HC2", "HC3"};
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        bool weighted = round / 5 % 2 == 1;
+        struct data apart = data_new(12, 2, weighted), near = data_new(12, 2, weighted);
+        double far, size = 0;
+        for (int64_t i = 0; i < apart.n; i++) {
+            apart.x[2 * i] = near.x[2 * i] = (double)trial_between(-9, 9);
+            apart.x[2 * i + 1] = (double)trial_between(-9, 9);
+            near.x[2 * i + 1] = near.x[2 * i] + ldexp(apart.x[2 * i + 1], -36);
+            apart.y[i] = near.y[i] = trial_normal();
+            if (weighted) near.w[i] = apart.w[i];
+        }
+        for (int k = 0; k < 2; k++) {
+            struct data *d = k == 0 ? &apart : &near;
+            trial_set_choice(d->t, "cov_type", covs[round % 5]);
+            trial_set_bool(d->t, "fit_intercept", round / 10 % 2 == 0);
+            trial_set_bool(d->t, "residuals", true);
+            run(d);
+        }
+        far = ldexp(value(&near, "stderr", round / 10 % 2 == 0 ? 2 : 1), -36);
+        ASSERT_CLOSE(far, value(&apart, "stderr", round / 10 % 2 == 0 ? 2 : 1), 1e-9 * far);
+        for (int64_t i = 0; i < near.n; i++) size = fmax(size, fabs(value(&near, "residuals", i)));
+        for (int64_t i = 0; i < near.n; i++)
+            ASSERT_CLOSE(value(&near, "residuals", i), value(&apart, "residuals", i), 1e-14 * size);
+        trial_free(apart.t);
+        trial_free(near.t);
+    }
+}
+
+/* One feature of whole numbers: what is left of the first leverage, and of its residual, can be
+ * told. */
+static void what_is_left_of_leverages(void **state) {
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct data d = data_new(4, 1, false);
+        long double square = 0, others = 0, along = 0, sum = 0, expected;
+        d.x[0] = ldexp(1, 2 + round);
+        d.y[0] = (double)trial_between(1, 9);
+        for (int64_t i = 1; i < d.n; i++) {
+            d.x[i] = (double)trial_between(1, 9);
+            d.y[i] = (double)trial_between(-9, 9);
+            others += (long double)d.x[i] * (long double)d.x[i];
+            along += (long double)d.x[i] * (long double)d.y[i];
+        }
+        square = (long double)d.x[0] * (long double)d.x[0] + others;
+        for (int64_t i = 0; i < d.n; i++) {
+            long double x = (long double)d.x[i], y = (long double)d.y[i];
+            long double b = ((long double)d.x[0] * (long double)d.y[0] + along) / square;
+            long double r = i == 0 ? (y * others - x * along) / square : y - x * b;
+            long double left = (i == 0 ? others : square - x * x) / square;
+            sum += x * r / left * (x * r / left);
+        }
+        trial_set_choice(d.t, "cov_type", "HC3");
+        trial_set_bool(d.t, "fit_intercept", false);
+        run(&d);
+        expected = sqrtl(sum) / square;
+        ASSERT_CLOSE(value(&d, "stderr", 0), expected, 1e-12L * expected);
+        trial_free(d.t);
+    }
+}
+
 /* Nearly all of one is not all of it. */
 static void leverages_near_one(void **state) {
     (void)state;
@@ -466,6 +530,8 @@ int main(void) {
         cmocka_unit_test(fits_that_say_nothing),
         cmocka_unit_test(small_parts_are_right),
         cmocka_unit_test(leverages_of_one),
+        cmocka_unit_test(robust_errors_of_features_that_nearly_agree),
+        cmocka_unit_test(what_is_left_of_leverages),
         cmocka_unit_test(leverages_near_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
