@@ -6,6 +6,7 @@
 #include "http/remote_inputs.h"
 #include "http/reply.h"
 #include "http/upload.h"
+#include "http/upload_queue.h"
 #include "http/waiters.h"
 #include "wire/frame.h"
 
@@ -115,12 +116,14 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
         blasd_front_queue_blob_remove(http_queue(upload->exchange), upload->sink.blob.name);
 }
 
-/* The queue had no room after all: its view is a little late. True where it is tried again. */
+/* The queue had no room after all: its view is a little late. True where it is tried again, as
+ * another job: of what it came with some may be in the queue, under names that begin as its own. */
 static bool back_to_admission(struct http_exchange *exchange, const struct blasd_err *err) {
     struct http_upload *upload = exchange->upload;
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
+    http_upload_choose(upload);
     http_body_sink_init(&upload->sink, exchange); /* empty again */
     http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
     http_admission_wait(exchange, true);
@@ -268,6 +271,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         .put_count = upload->delivery.put_count,
         .waiter = upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
+    upload->cost = cost;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission, err)) != 0)

@@ -10,10 +10,16 @@ uint64_t http_upload_bytes(const struct http_upload *upload) {
     return request->body_file != NULL ? upload->sink.total : request->framing.content_length;
 }
 
+/* What it takes of the queue at the least: as much as its body or, once that was read, its job. */
+static uint64_t least_bytes(const struct http_upload *upload) {
+    uint64_t bytes = http_upload_bytes(upload);
+    return upload->cost > bytes ? upload->cost : bytes;
+}
+
 /* What the queue would say anyway, said before the body is read. */
 static int check_queue(const struct http_exchange *exchange, struct blasd_err *err) {
     const struct blasd_queue_view *view = blasd_front_queue_view(http_queue(exchange));
-    uint64_t bytes = http_upload_bytes(exchange->upload);
+    uint64_t bytes = least_bytes(exchange->upload);
     uint64_t jobs =
         view->jobs +
         exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)];
@@ -48,7 +54,7 @@ static struct blasd_front_want want_of(const struct http_upload *upload) {
     const struct http_exchange *exchange = upload->exchange;
     return (struct blasd_front_want){.principal = &exchange->caller.principal,
                                      .coming = exchange->home->submitting,
-                                     .bytes = http_upload_bytes(upload),
+                                     .bytes = least_bytes(upload),
                                      .waited_for = upload->wait_s > 0,
                                      .keyed = exchange->request.idempotency_key != NULL};
 }

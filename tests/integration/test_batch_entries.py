@@ -3,6 +3,7 @@ and front ends that die meanwhile, each ends once and right, and nothing is left
 import contextlib
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -227,4 +228,57 @@ def test_nothing_is_lost_where_parts_die(make_service):
         thread.join()
     service.wait_ready()
     rough.see_through()
+    expect_nothing_left(service)
+
+
+def test_who_is_let_in_again_shares_no_entry_with_who_was_before(make_service):
+    """Of jobs that came at once some found no room after all, and wait for it again. Those that are then let in at different times are
+    entries of their own, though they were of one entry before."""
+    cost = 3 * 8 * 8 * 8
+    service = make_service("--workers", "1", "--limit", "ready_workers=0", "--limit", "queue_jobs=7", "--limit", "queue_bytes=1M",
+                           "--limit", "queue_wait_ms=60000")  # no worker comes for a card: all stay queued
+    redis, limits, numbers = Redis(service), "3 1000000000 60 600 100000 100000000000 10000 1000000000 1000000000 1000 3600", iter(range(1, 100))
+
+    def fill(*costs):
+        """Takes a place in the queue for each of these, as another front end might."""
+        ids = [f"a{int(time.time()):08x}{next(numbers):032x}" for _ in costs]
+        words = [word for name, bytes_ in zip(ids, costs) for word in (name, "frame", "8", bytes_, "", "\t\tmatmul\tanonymous")]
+        assert set(redis("FCALL", "blasd_6_submit", 1, "{blasd}", limits, "other", f"{next(numbers):016}", *words)[3:]) == {0}
+        return ids
+
+    def free(*ids):
+        redis("FCALL", "blasd_6_cancel", 1, "{blasd}", limits, "anonymous", "0", *ids)
+
+    def calls():
+        return int(re.search(rb"cmdstat_fcall:calls=(\d+)", redis("INFO", "commandstats"))[1])
+
+    def pending():
+        return {job["id"] for job in service.list_jobs("state=queued") if job["op"] == "matmul" and int(job["id"][9:], 16) > 1000}
+    large, *small = fill((1 << 20) - 2 * cost - 1200, 1, 1, 1, 1, 1, 1)
+    wait_for(lambda: service.metrics()["blasd_queue_jobs"] == 7)
+    time.sleep(1.5)  # the front end has seen it
+    body = json.dumps({"op": "matmul", "device": "cuda", "inputs": {name: np.ones((8, 8)).tolist() for name in "ab"}}).encode()
+    head = (f"POST /jobs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {TYPES['json']}\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n").encode()
+    socks = [connect(service) for _ in range(6)]
+    for sock in socks:
+        sock.sendall(head + body)
+    time.sleep(1)
+    assert not pending()
+    free(*small)  # six of them have room by number, and are let in at once: not all have by bytes
+    first = wait_for(pending)
+    assert 0 < len(first) < 6, first
+    asked = calls()
+    time.sleep(1)
+    assert calls() - asked < 100  # the others do not ask on end
+    fillers = fill(*[1] * (6 - len(first)))
+    wait_for(lambda: service.metrics()["blasd_queue_jobs"] == 7)
+    time.sleep(1.5)
+    free(large, fillers.pop())  # and then two at a time
+    while len(first) < 6:
+        first = wait_for(lambda: (found := pending()) > first and len(found) >= min(len(first) + 2, 6) and found, seconds=30)
+        free(*[fillers.pop() for _ in range(min(2, len(fillers)))])
+    free(*pending())
+    assert [answer_of(sock)[1]["state"] for sock in socks] == ["cancelled"] * 6
+    free(*fillers)
     expect_nothing_left(service)
