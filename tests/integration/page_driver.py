@@ -340,10 +340,12 @@ def goes_wrong(page, wanted):
     said["totals"] = page.totals()
     # with the focus in the list
     page.click(f"#jobs button[data-id='{wanted['twice']}']")
-    page.until(lambda: page.visible("#job-document"), "it opens")
-    # pressed for so long that the answer to its opening comes meanwhile
-    button = ActionChains(page.driver, duration=0).click_and_hold(page.one("#job [data-part=forget]"))
-    button.pause(2).release().move_to_element(page.one("header")).perform()
+    page.until(lambda: page.visible("#job-document") and wanted["twice"] in page.text("#job-document"), "it opens")
+    # the answer to its opening comes while a button is pressed
+    ActionChains(page.driver, duration=0).click_and_hold(page.one("#job [data-part=forget]")).perform()
+    urllib.request.urlopen(f"{page.url}pressed", timeout=30).close()
+    time.sleep(1)
+    ActionChains(page.driver, duration=0).release().move_to_element(page.one("header")).perform()
     page.until(lambda: state_of(wanted["twice"]) is None, "what is forgotten leaves the list")
     page.one("#older").send_keys(Keys.ENTER)
     said["focus"] = page.run("return document.activeElement.id")

@@ -328,12 +328,17 @@ class Trouble(Liar):
     def __init__(self, service):
         page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
         self.phase, self.asked, self.posted = "first", [], []
+        self.pressed = threading.Event()
         trouble = self
+
+        def stamp():
+            return datetime.datetime.now(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+        began = stamp()  # the list stays in one order: a row is not another job's by the time it is clicked
 
         def job(number, state, **more):
             phases = {f"{name}_ms": 1.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
-            now = datetime.datetime.now(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
-            return {"id": number, "op": "matmul", "state": state, "priority": "normal", "created_at": now, "started_at": now, "finished_at": now,
+            now = stamp()
+            return {"id": number, "op": "matmul", "state": state, "priority": "normal", "created_at": began, "started_at": now, "finished_at": now,
                     "timing": {**phases, "total_ms": 179600.0}, "execution": {"device": "cpu", "batch_size": 1, "attempts": 1}, **more}
 
         def told(phase, number):
@@ -367,6 +372,9 @@ class Trouble(Liar):
                 if path == "/phase":
                     trouble.phase = query or trouble.phase
                     self.send(200, {"asked": trouble.asked, "posted": trouble.posted})
+                elif path == "/pressed":
+                    trouble.pressed.set()
+                    self.send(200, {})
                 elif path == "/":
                     self.send(200, page.body, "text/html; charset=utf-8", [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
                 elif trouble.phase == "down":
@@ -385,7 +393,8 @@ class Trouble(Liar):
                     self.send(200, {"jobs": jobs})
                 elif path in (f"/jobs/{trouble.QUIET}", f"/jobs/{trouble.TWICE}"):
                     runs = path.endswith(trouble.QUIET) and trouble.phase in ("first", "full")
-                    time.sleep(1 if path.endswith(trouble.TWICE) else 0)
+                    if trouble.phase == "again" and path.endswith(trouble.TWICE):
+                        trouble.pressed.wait(30)
                     self.send(200, job(path.rpartition("/")[2], "running" if runs else "succeeded"))
                 else:
                     self.send(404, {"detail": "it is not there"})
