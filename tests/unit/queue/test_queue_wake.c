@@ -382,8 +382,8 @@ static void tell(struct blasd_worker_queue *worker) {
     assert_false(blasd_worker_queue_moved(worker));
 }
 
-/* An idle worker tells over a new connection that it holds nothing, and has just been handed a job: it
- * will find it in its list, and nobody else may have it. */
+/* An idle worker tells over a new connection that it holds nothing, and has just been handed a job:
+ * it will find it in its list, and nobody else may have it. */
 static void test_handed_over_while_it_tells(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
