@@ -7,7 +7,6 @@
 #include "kernels/distance/distance.h"
 
 #include "base/err.h"
-#include "core/half.h"
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
@@ -54,8 +53,8 @@ static void operand_items(const struct distance_shape *shape, const struct blasd
     }
 }
 
-static struct distance_out problem_out(const struct distance_shape *shape,
-                                       const struct blasd_task *task, int64_t at) {
+struct distance_out blasd_distance_outputs(const struct distance_shape *shape,
+                                           const struct blasd_task *task, int64_t at) {
     struct distance_out out = {0};
     const struct blasd_tensor *d = &task->outputs[OUT_D];
     int64_t elements = 1;
@@ -68,15 +67,10 @@ static struct distance_out problem_out(const struct distance_shape *shape,
     return out;
 }
 
-/* The rows of one problem as they were given; y is x where that stands alone. */
-struct points {
-    const char *x, *y;
-};
-
-static struct points points_of(const struct distance_shape *shape, const struct blasd_task *task,
-                               int64_t at) {
+struct distance_points blasd_distance_points(const struct distance_shape *shape,
+                                             const struct blasd_task *task, int64_t at) {
     size_t size = blasd_dtype_size(shape->arithmetic);
-    struct points points = {task->inputs[IN_X].data, task->inputs[IN_Y].data};
+    struct distance_points points = {task->inputs[IN_X].data, task->inputs[IN_Y].data};
     int64_t items[2];
     operand_items(shape, task, at, items);
     points.x += (size_t)(items[0] * shape->m * shape->k) * size;
@@ -91,7 +85,7 @@ static struct points points_of(const struct distance_shape *shape, const struct 
 static int load(struct run *run, int64_t number, struct distance_problem *problem) {
     const struct distance_shape *shape = run->shape;
     struct blasd_task *task = &run->tasks[number / shape->problems];
-    struct points points = points_of(shape, task, number % shape->problems);
+    struct distance_points points = blasd_distance_points(shape, task, number % shape->problems);
     struct blasd_err err = {0};
     int code = blasd_distance_problem_load(problem, points.x, points.y, task->inputs[IN_W].data,
                                            task->inputs[IN_V].data, task->inputs[IN_VI].data, &err);
@@ -131,7 +125,7 @@ static bool small_problems(void *arg, int64_t piece, int slot) {
          number++) {
         struct blasd_task *task = &run->tasks[number / shape->problems];
         struct distance_problem *problem = &run->ready[slot];
-        struct distance_out out = problem_out(shape, task, number % shape->problems);
+        struct distance_out out = blasd_distance_outputs(shape, task, number % shape->problems);
         if (load(run, number, problem) != 0) continue;
         if (shape->output != OUTPUT_WITHIN) {
             blasd_distance_rows(problem, &run->rooms[slot], 0, shape->m, &out);
@@ -169,7 +163,7 @@ static bool large_problem(struct run *run, int64_t number) {
                                   .watch = run->watch,
                                   .from = from,
                                   .to = from + part};
-    run->out = problem_out(shape, task, number % shape->problems);
+    run->out = blasd_distance_outputs(shape, task, number % shape->problems);
     if (load(run, number, &run->ready[0]) != 0) return blasd_wanted();
     run->fill = false;
     if (shape->output != OUTPUT_WITHIN) return blasd_parallel_run(&loop);
@@ -207,7 +201,8 @@ static void fill_empty(struct run *run) {
     if (run->shape->output != OUTPUT_WITHIN) return;
     for (int64_t number = 0; number < run->problems && blasd_wanted(); number++) {
         struct blasd_task *task = &run->tasks[number / run->shape->problems];
-        struct distance_out out = problem_out(run->shape, task, number % run->shape->problems);
+        struct distance_out out =
+            blasd_distance_outputs(run->shape, task, number % run->shape->problems);
         memset(out.row_splits, 0, (size_t)(run->shape->m + 1) * sizeof *out.row_splits);
         start_lists(run, number, &out);
     }
@@ -273,128 +268,6 @@ int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
                            struct blasd_err *err) {
     struct blasd_device host = {.threads = 1};
     return run_all(&host, task, 1, watch, err);
-}
-
-static double stored_at(const struct blasd_tensor *tensor, int64_t i) {
-    switch (tensor->dtype) {
-    case BLASD_float64: return ((const double *)tensor->data)[i];
-    case BLASD_float32: return (double)((const float *)tensor->data)[i];
-    case BLASD_float16: return (double)blasd_float16_read(((const uint16_t *)tensor->data)[i]);
-    default: return (double)blasd_bfloat16_read(((const uint16_t *)tensor->data)[i]);
-    }
-}
-
-/* Whether some of the rows from `first` to `end`, of all of a task's problems, have a neighbour
- * whose square left the range; x and y are the points of their problem. */
-static bool rows_left(const struct distance_shape *shape, const struct blasd_task *task,
-                      int64_t problem, int64_t first, int64_t end, const struct points *points) {
-    const struct blasd_tensor *d = &task->outputs[OUT_D];
-    const int64_t *index = task->outputs[OUT_INDEX].data;
-    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1;
-    size_t row = (size_t)shape->k * blasd_dtype_size(shape->arithmetic);
-    for (int64_t i = first; i < end; i++) {
-        int64_t at = (problem * shape->m + i) * count;
-        for (int64_t c = at; c < at + count; c++)
-            if (blasd_distance_square_left(shape, task->inputs[IN_W].data,
-                                           points->x + (size_t)i * row,
-                                           points->y + (size_t)index[c] * row, stored_at(d, c)))
-                return true;
-    }
-    return false;
-}
-
-/* The square of the distance of two points as a device has it in its matrix (pair_tiles.cuh), where
- * multiplications and additions are fused; w: NULL, or weights. */
-#define DEVICE_SQUARE(name, T, FMA, SQRT, FABS, LEAST, MOST)                                       \
-    static T name(const T *x, const T *y, const T *w, int64_t k) {                                 \
-        T sum = 0, root, largest = 0, scaled = 0;                                                  \
-        for (int64_t d = 0; d < k; d++) {                                                          \
-            T e = x[d] - y[d];                                                                     \
-            sum = FMA(w == NULL ? e : e * w[d], e, sum);                                           \
-        }                                                                                          \
-        root = SQRT(sum);                                                                          \
-        if (w == NULL || (root <= MOST && root >= LEAST)) return sum;                              \
-        for (int64_t d = 0; d < k; d++) {                                                          \
-            T e = FABS(x[d] - y[d]) * SQRT(w[d]);                                                  \
-            if (e != e) return e;                                                                  \
-            if (e > largest) largest = e;                                                          \
-        }                                                                                          \
-        if (largest == 0 || isinf(largest)) return largest * largest;                              \
-        for (int64_t d = 0; d < k; d++) {                                                          \
-            T e = FABS(x[d] - y[d]) * SQRT(w[d]) / largest;                                        \
-            scaled = FMA(e, e, scaled);                                                            \
-        }                                                                                          \
-        root = largest * SQRT(scaled);                                                             \
-        return root * root;                                                                        \
-    }
-DEVICE_SQUARE(device_square_f32, float, __builtin_fmaf, __builtin_sqrtf, __builtin_fabsf, 0x1p-49F,
-              0x1p63F)
-DEVICE_SQUARE(device_square_f64, double, __builtin_fma, __builtin_sqrt, __builtin_fabs, 0x1p-480,
-              0x1p510)
-
-/* Gives the neighbours of row i the squares that the matrix has of them. */
-static void put_device_squares(const struct distance_shape *shape, const struct blasd_task *task,
-                               int64_t i, const struct points *points,
-                               const struct distance_out *out) {
-    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, one = 1;
-    struct blasd_tensor from = blasd_tensor_make(shape->arithmetic, 1, &one);
-    struct blasd_tensor to = blasd_tensor_make(shape->storage, 1, &one);
-    const void *w = task->inputs[IN_W].data;
-    for (int64_t c = i * count; c < (i + 1) * count; c++) {
-        int64_t x = i * shape->k, y = out->index[c] * shape->k;
-        double wide;
-        float single;
-        if (shape->arithmetic == BLASD_float64) {
-            wide = device_square_f64((const double *)(const void *)points->x + x,
-                                     (const double *)(const void *)points->y + y, w, shape->k);
-            from.data = &wide;
-        } else {
-            single = device_square_f32((const float *)(const void *)points->x + x,
-                                       (const float *)(const void *)points->y + y, w, shape->k);
-            from.data = &single;
-        }
-        to.data = (char *)out->d + (size_t)c * blasd_dtype_size(shape->storage);
-        blasd_tensor_convert(&from, &to);
-    }
-}
-
-/* The rows of one problem that are to be computed again; run->ready[0] is made ready for the first.
- */
-static int order_problem(struct run *run, int64_t number) {
-    const struct distance_shape *shape = run->shape;
-    struct points points = points_of(shape, run->tasks, number);
-    struct distance_out out = problem_out(shape, run->tasks, number);
-    bool ready = false;
-    for (int64_t i = 0; i < shape->m; i += DISTANCE_ROWS) {
-        int64_t end = shape->m - i < DISTANCE_ROWS ? shape->m : i + DISTANCE_ROWS;
-        if (!rows_left(shape, run->tasks, number, i, end, &points)) continue;
-        if (!ready && load(run, number, &run->ready[0]) != 0) return -1;
-        ready = true;
-        blasd_distance_rows(&run->ready[0], &run->rooms[0], i, end, &out);
-        for (int64_t row = i; row < end; row++)
-            put_device_squares(shape, run->tasks, row, &points, &out);
-    }
-    return 0;
-}
-
-int blasd_distance_order_on_host(struct blasd_task *task, struct blasd_err *err) {
-    struct distance_shape shape;
-    struct run *run = calloc(1, sizeof *run);
-    int code = blasd_distance_read(task->job, &shape, err);
-    if (code == 0 && run == NULL)
-        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the neighbours' order");
-    if (code != 0) goto done;
-    run->shape = &shape;
-    run->tasks = task;
-    code = blasd_distance_room_init(&run->rooms[0], &shape, err);
-    if (code == 0) code = blasd_distance_problem_init(&run->ready[0], &shape, err);
-    for (int64_t number = 0; code == 0 && number < shape.problems; number++)
-        if (order_problem(run, number) != 0) break; /* task->err says it */
-    blasd_distance_room_release(&run->rooms[0]);
-    blasd_distance_problem_release(&run->ready[0]);
-done:
-    free(run);
-    return code;
 }
 
 const struct blasd_kernel blasd_cpu_distance = {.op = "distance", .run = distance_run};

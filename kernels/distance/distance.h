@@ -153,6 +153,16 @@ struct distance_out {
     int64_t *row_splits; /* within: m + 1 */
 };
 
+/* One problem's rows as they were given; y is x where that stands alone. */
+struct distance_points {
+    const char *x, *y;
+};
+/* Of problem number `at` of a task. */
+struct distance_points blasd_distance_points(const struct distance_shape *shape,
+                                             const struct blasd_task *task, int64_t at);
+struct distance_out blasd_distance_outputs(const struct distance_shape *shape,
+                                           const struct blasd_task *task, int64_t at);
+
 /* Room that one thread needs to work on rows. */
 struct distance_room {
     char *memory; /* owned */

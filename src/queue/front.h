@@ -316,7 +316,8 @@ void front_slices_ask(struct blasd_front_queue *queue, bool all);
 void front_slices_trim(struct blasd_front_queue *queue);
 
 /* front_blob.c: sends a blob of kind redis, then the call `then` (taken over), which is answered
- * with the error if that fails. `blob` is borrowed until `then` is answered. */
+ * with the error if that fails; one without a word is not sent, but answered when the blob is
+ * there. `blob` is borrowed until `then` is answered. */
 void front_blob_put(struct blasd_front_queue *queue, const struct blasd_blob *blob,
                     struct front_call *then);
 

@@ -245,6 +245,29 @@ def test_long_work_with_the_keyboard_alone(make_service, browse):
 EVIL = """'"><img src=x onerror="window.hacked=1"><b class=evil>&lt;script&gt;</script><script>window.hacked=2</script>"""
 
 
+class Answering(http.server.BaseHTTPRequestHandler):
+    """What the servers have in common that stand in for the service: they send, and say nothing of it."""
+
+    def send(self, status, document, kind=TYPES["json"], headers=()):
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def send_page(self, page):
+        """The service's own, under its policy."""
+        self.send(200, page.body, "text/html; charset=utf-8", [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+
+    def log_message(self, *_):
+        pass
+
+
+def phases_of(ms):
+    return {f"{name}_ms": ms for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+
+
 class Liar(http.server.ThreadingHTTPServer):
     """Serves the page as the service does, with its policy, and tells it of jobs and devices whose texts are all EVIL."""
 
@@ -252,7 +275,7 @@ class Liar(http.server.ThreadingHTTPServer):
         page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
         at = "2026-01-31T12:00:00.000000Z"
         now = lambda: datetime.datetime.now(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
-        phases = {f"{name}_ms": 1000.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+        phases = phases_of(1000.0)
         job = lambda: {"id": EVIL, "op": EVIL, "state": "failed", "priority": EVIL, "device": EVIL, "created_at": now(), "started_at": now(),
                        "finished_at": now(), "progress": 1, "labels": {EVIL: EVIL}, "outputs": {EVIL: {"dtype": EVIL, "shape": [EVIL], "href": EVIL}},
                        "timing": {**phases, "total_ms": 6000.0},
@@ -262,20 +285,13 @@ class Liar(http.server.ThreadingHTTPServer):
                    "unusable": [{"device": EVIL, "reason": EVIL}], "totals": {f"{EVIL.replace(' ', '/')} failed": 3}}
         asked = self.asked = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def send(self, kind, body, headers=()):
-                self.send_response(200)
-                for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(Answering):
             def do_GET(self):
                 asked.append(self.path)
                 if self.path == "/":
-                    self.send("text/html; charset=utf-8", page.body, [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+                    self.send_page(page)
                 elif self.path == "/ops":
-                    self.send(TYPES["json"], ops.body)
+                    self.send(200, ops.body)
                 elif self.path == "/events":
                     self.send_response(200)
                     self.send_header("Content-Type", "text/event-stream")
@@ -286,12 +302,9 @@ class Liar(http.server.ThreadingHTTPServer):
                             self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps({**data, 'time_ms': time.time() * 1000})}\n\n".encode())
                             time.sleep(0.2 if kind == "devices" else 0)
                 elif self.path.startswith("/jobs?"):
-                    self.send(TYPES["json"], json.dumps({"jobs": [job()]}).encode())
+                    self.send(200, {"jobs": [job()]})
                 else:
-                    self.send(TYPES["json"], json.dumps(job()).encode())
-
-            def log_message(self, *_):
-                pass
+                    self.send(200, job())
         super().__init__(("127.0.0.1", 0), Handler)
         self.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -336,7 +349,7 @@ class Trouble(Liar):
         began = stamp()  # the list stays in one order: a row is not another job's by the time it is clicked
 
         def job(number, state, **more):
-            phases = {f"{name}_ms": 1.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+            phases = phases_of(1.0)
             now = stamp()
             return {"id": number, "op": "matmul", "state": state, "priority": "normal", "created_at": began, "started_at": now, "finished_at": now,
                     "timing": {**phases, "total_ms": 179600.0}, "execution": {"device": "cpu", "batch_size": 1, "attempts": 1}, **more}
@@ -354,15 +367,7 @@ class Trouble(Liar):
                 return []
             return [devices] + [("job", job(f"s{10000 + number * 100 + i:040x}", "succeeded")) for i in range(20 if phase == "many" else 0)]
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def send(self, status, document, kind=TYPES["json"], headers=()):
-                body = document if isinstance(document, bytes) else json.dumps(document).encode()
-                self.send_response(status)
-                for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(Answering):
             def allowed(self):
                 return self.headers.get("Authorization") in (["Bearer other"] if trouble.phase in ("revoked", "silent") else ["Bearer good"])
 
@@ -376,7 +381,7 @@ class Trouble(Liar):
                     trouble.pressed.set()
                     self.send(200, {})
                 elif path == "/":
-                    self.send(200, page.body, "text/html; charset=utf-8", [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+                    self.send_page(page)
                 elif trouble.phase == "down":
                     self.send(503, {"detail": "not yet"})
                 elif not self.allowed():
@@ -417,9 +422,6 @@ class Trouble(Liar):
 
             def do_DELETE(self):
                 self.send(200, job(trouble.TWICE, "succeeded"))
-
-            def log_message(self, *_):
-                pass
         super(Liar, self).__init__(("127.0.0.1", 0), Handler)
         self.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -449,22 +451,14 @@ class Late(Liar):
         late = self
 
         def job(number, state, **more):
-            phases = {f"{name}_ms": 1.0 for name in ("receive", "queue", "batch_wait", "upload", "compute", "download")}
+            phases = phases_of(1.0)
             at = "2026-01-31T12:00:00.000000Z"
             return {"id": number, "op": "matmul", "state": state, "priority": "normal", "created_at": at, "started_at": at, "finished_at": at,
                     "timing": {**phases, "total_ms": 6.0}, "execution": {"device": "cpu", "batch_size": 1, "attempts": 1},
                     "outputs": {"c": {"dtype": "float64", "shape": [1, 1]}}, **more}
         ids = ["s" + f"{number:040x}" for number in range(1, 5)]  # three that have ended, and one that is told of
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def send(self, status, document, kind=TYPES["json"], headers=()):
-                body = document if isinstance(document, bytes) else json.dumps(document).encode()
-                self.send_response(status)
-                for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
+        class Handler(Answering):
             def answer(self, method):
                 path, _, query = self.path.partition("?")
                 words = urllib.parse.unquote(query)
@@ -488,7 +482,7 @@ class Late(Liar):
                 for held in [event for one, event in late.held.items() if one in asked]:
                     held.wait(60)
                 if path == "/":
-                    self.send(200, page.body, "text/html; charset=utf-8", [("Content-Security-Policy", page.headers["Content-Security-Policy"])])
+                    self.send_page(page)
                 elif key != "good" or late.revoked and method == "GET":
                     self.send(401, {"detail": "no such key"})
                 elif path == "/ops":
@@ -532,9 +526,6 @@ class Late(Liar):
                         for kind, data in events:
                             self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps(data)}\n\n".encode())
                         events = [("job", said.get())]
-
-            def log_message(self, *_):
-                pass
         super(Liar, self).__init__(("127.0.0.1", 0), Handler)
         self.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server_port}"
