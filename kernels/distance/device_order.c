@@ -30,11 +30,14 @@ static bool rows_left(const struct distance_shape *shape, const struct blasd_tas
     size_t row = (size_t)shape->k * blasd_dtype_size(shape->arithmetic);
     for (int64_t i = first; i < end; i++) {
         int64_t at = (problem * shape->m + i) * count;
-        for (int64_t c = at; c < at + count; c++)
-            if (blasd_distance_square_left(shape, task->inputs[IN_W].data,
-                                           points->x + (size_t)i * row,
-                                           points->y + (size_t)index[c] * row, stored_at(d, c)))
+        for (int64_t c = at; c < at + count; c++) {
+            int64_t j = index[c]; /* the device's word, which is not followed unseen */
+            if (j < 0 || j >= shape->n ||
+                blasd_distance_square_left(shape, task->inputs[IN_W].data,
+                                           points->x + (size_t)i * row, points->y + (size_t)j * row,
+                                           stored_at(d, c)))
                 return true;
+        }
     }
     return false;
 }
