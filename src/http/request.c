@@ -266,14 +266,16 @@ int http_request_header(struct http_request *request, const char *name, const ch
 static int param_wait(struct http_request *request, const struct blasd_limits *limits,
                       const char *value, size_t len, struct blasd_err *err) {
     char shown[BLASD_SANITIZED_MAX];
-    if (!read_seconds(value, len, &request->query.wait_s))
+    double seconds;
+    if (!read_seconds(value, len, &seconds))
         return blasd_fail(err, BLASD_E_malformed_query, "wait",
                           "wait is a number of seconds such as 10 or 0.5, not '%s'",
                           blasd_sanitize(shown, value, len));
-    if (!(request->query.wait_s <= (double)limits->wait_s))
+    if (!(seconds <= (double)limits->wait_s))
         return blasd_fail(err, BLASD_E_malformed_query, "wait",
                           "wait may be at most %llu seconds (limit wait_s)",
                           (unsigned long long)limits->wait_s);
+    request->query.wait_s = seconds;
     return 0;
 }
 

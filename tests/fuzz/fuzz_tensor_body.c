@@ -50,7 +50,7 @@ static void check_tensors(const struct blasd_named_inputs *inputs, const struct 
     for (int i = 0; i < inputs->count; i++) {
         const struct blasd_input *input = &inputs->items[i].input;
         const unsigned char *bytes = memory->bytes + input->source.offset;
-        int64_t at = -1;
+        int64_t at;
         struct blasd_err err;
         require(inputs->items[i].remote == NULL, "nothing is fetched");
         require(input->source.kind == BLASD_SOURCE_PAYLOAD, "a tensor with its data");
@@ -59,9 +59,8 @@ static void check_tensors(const struct blasd_named_inputs *inputs, const struct 
         require(input->source.offset <= memory->len &&
                     input->source.bytes <= memory->len - input->source.offset,
                 "bytes inside the payload");
-        if (blasd_dtype_kind(input->tensor.dtype) == 'f')
-            at = blasd_tensor_first_nonfinite(input->tensor.dtype, bytes,
-                                              blasd_tensor_elements(&input->tensor));
+        at = blasd_tensor_first_nonfinite(input->tensor.dtype, bytes,
+                                          blasd_tensor_elements(&input->tensor));
         if (input->tensor.dtype != BLASD_bool)
             require(at == input->first_nonfinite, "the first element that is not finite");
     }
