@@ -26,6 +26,8 @@ void blasd_cholesky_answer(struct blasd_task *task, const struct blasd_stack *st
 /* The leading minor of order `info` is not positive. */
 void blasd_cholesky_refuse(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
                            int64_t info);
-void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack);
+/* uneven: of the matrices so many are not symmetric. */
+void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack,
+                           int64_t uneven);
 
 #endif

@@ -47,7 +47,8 @@ void blasd_cholesky_refuse(struct blasd_task *task, const struct blasd_stack *st
     put_info(task, item, info);
 }
 
-void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack) {
+void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack,
+                           int64_t uneven) {
     static const int figures[] = {BLASD_CHOLESKY_RESIDUAL, -1};
     const int64_t *info = task->outputs[BLASD_CHOLESKY_INFO].data;
     int64_t failed = 0, done = 0;
@@ -63,5 +64,5 @@ void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *st
         blasd_task_warn(task, "%lld of %lld matrices are not positive definite: see info",
                         (long long)failed, (long long)stack->count);
     blasd_stack_judge(task, stack, figures);
-    blasd_stack_judge_symmetry(task, stack, task->job->params[BLASD_CHOLESKY_UPPER].b);
+    blasd_stack_judge_symmetry(task, stack, uneven, task->job->params[BLASD_CHOLESKY_UPPER].b);
 }

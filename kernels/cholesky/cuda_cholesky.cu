@@ -64,7 +64,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     return stack_gpu_doubles(&s->gpu, n * n, &s->l, err);
 }
 
-static int run_item(struct cholesky_state *s, int t, int64_t item, int *info,
+static int run_item(struct cholesky_state *s, int t, int64_t item, int64_t at,
                     struct blasd_err *err) {
     struct stack_gpu *gpu = &s->gpu;
     struct blasd_cuda_job *job = gpu->job;
@@ -79,14 +79,15 @@ static int run_item(struct cholesky_state *s, int t, int64_t item, int *info,
     p.a = p.b = s->l;
     p.c = s->a;
     STACK_TRY(stack_gpu_load(gpu, t, BLASD_CHOLESKY_A, item, n, n, false, s->a, err));
-    STACK_TRY(stack_gpu_mirror(gpu, n, upper, s->a, err));
+    STACK_TRY(stack_gpu_mirror(gpu, n, upper, s->a, gpu->uneven + at, err));
     STACK_TRY(blasd_launch(cholesky_exponents, blocks_of(n), dim3(THREADS), 0, job->stream, err, n,
                            s->a, gpu->exponents));
     STACK_TRY(blasd_launch(cholesky_scale, blocks_of(square), dim3(THREADS), 0, job->stream, err, n,
                            s->a, gpu->exponents, 0));
     STACK_TRY(stack_gpu_copy(gpu, square, s->a, s->l, err));
     STACK_TRY(job->calls->potrf(job->stream, BLASD_float64, false, n, s->l, n, gpu->work,
-                                gpu->work_bytes, gpu->host_work, gpu->host_bytes, info, err));
+                                gpu->work_bytes, gpu->host_work, gpu->host_bytes, gpu->info + at,
+                                err));
     STACK_TRY(stack_gpu_clear(gpu, n, n, false, s->l, err));
     STACK_TRY(stack_gpu_round(gpu, &s->stack, square, s->l, err));
     STACK_TRY(stack_gpu_copy(gpu, square, s->a, s->copy, err));
@@ -103,7 +104,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     int64_t each = s->stack.n == 0 ? 0 : s->stack.count, all = each * job->count;
     double flops = blasd_cholesky_flops(&s->stack);
     for (int64_t at = 0; at < all; at++) {
-        STACK_TRY(run_item(s, (int)(at / each), at % each, s->gpu.info + at, err));
+        STACK_TRY(run_item(s, (int)(at / each), at % each, at, err));
         STACK_TRY(stack_gpu_next(&s->gpu, flops, at + 1, all, err));
     }
     return 0;
@@ -113,6 +114,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct cholesky_state *s = (struct cholesky_state *)job->state;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
+        int64_t uneven;
         for (int64_t i = 0; i < s->stack.count; i++) {
             int info = s->stack.n > 0 ? s->gpu.host_info[t * s->stack.count + i] : 0;
             ((int64_t *)task->outputs[BLASD_CHOLESKY_INFO].data)[i] = 0;
@@ -121,7 +123,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
             blasd_cholesky_refuse(task, &s->stack, i, info);
         }
-        if (blasd_cuda_notes(job, t) == NULL) blasd_cholesky_finish(task, &s->stack);
+        uneven = stack_gpu_tell_uneven(&s->gpu, job, t, s->stack.count);
+        if (uneven >= 0) blasd_cholesky_finish(task, &s->stack, uneven);
     }
     return 0;
 }
@@ -129,13 +132,12 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void join(struct blasd_task *task, const int *notes) {
     struct blasd_stack stack;
     struct blasd_err ignored;
-    (void)notes;
     if (blasd_stack_read(task->job, true, &stack, &ignored) == 0)
-        blasd_cholesky_finish(task, &stack);
+        blasd_cholesky_finish(task, &stack, stack_gpu_count_uneven(notes, stack.count));
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_cholesky = {
-    .kernel = BLASD_CUDA_KERNEL("cholesky"),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("cholesky", NULL, NULL, 1u << BLASD_CHOLESKY_A),
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,

@@ -94,7 +94,7 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
 }
 
 static void finish(const struct blasd_stack_work *work, struct blasd_task *task) {
-    blasd_eigh_finish(task, &work->stack);
+    blasd_eigh_finish(task, &work->stack, blasd_stack_uneven(task, &work->stack));
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,

@@ -89,7 +89,7 @@ static int answer(struct eigh_state *s, int t, int64_t item, struct blasd_err *e
     return stack_gpu_store(gpu, t, BLASD_EIGH_VECTORS, item, &vectors, err);
 }
 
-static int run_item(struct eigh_state *s, int t, int64_t item, int *info, struct blasd_err *err) {
+static int run_item(struct eigh_state *s, int t, int64_t item, int64_t at, struct blasd_err *err) {
     struct stack_gpu *gpu = &s->gpu;
     struct blasd_cuda_job *job = gpu->job;
     const struct stack_gpu_view values = {s->w,       s->stack.n,     1,    1,
@@ -97,11 +97,11 @@ static int run_item(struct eigh_state *s, int t, int64_t item, int *info, struct
     bool upper = job->tasks[t].job->params[BLASD_EIGH_UPLO].choice == BLASD_EIGH_UPPER;
     int64_t n = s->stack.n, square = n * n;
     STACK_TRY(stack_gpu_load(gpu, t, BLASD_EIGH_A, item, n, n, false, s->a, err));
-    STACK_TRY(stack_gpu_mirror(gpu, n, upper, s->a, err));
+    STACK_TRY(stack_gpu_mirror(gpu, n, upper, s->a, gpu->uneven + at, err));
     STACK_TRY(stack_gpu_scale(gpu, square, s->a, err));
     if (s->vectors) STACK_TRY(stack_gpu_copy(gpu, square, s->a, s->copy, err));
     STACK_TRY(blasd_gpu_syevd(job->stream, n, s->vectors, s->a, s->w, gpu->work, gpu->work_bytes,
-                              gpu->host_work, gpu->host_bytes, info, err));
+                              gpu->host_work, gpu->host_bytes, gpu->info + at, err));
     if (s->vectors) STACK_TRY(answer(s, t, item, err));
     return stack_gpu_store(gpu, t, BLASD_EIGH_VALUES, item, &values, err);
 }
@@ -111,7 +111,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     int64_t each = s->stack.n == 0 ? 0 : s->stack.count, all = each * job->count;
     double flops = blasd_eigh_flops(&s->stack, s->vectors);
     for (int64_t at = 0; at < all; at++) {
-        STACK_TRY(run_item(s, (int)(at / each), at % each, s->gpu.info + at, err));
+        STACK_TRY(run_item(s, (int)(at / each), at % each, at, err));
         STACK_TRY(stack_gpu_next(&s->gpu, flops, at + 1, all, err));
     }
     return 0;
@@ -121,6 +121,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct eigh_state *s = (struct eigh_state *)job->state;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
+        int64_t uneven;
         for (int64_t i = 0; i < s->stack.count; i++) {
             if (s->stack.n == 0 && s->vectors) {
                 blasd_stack_put(&task->outputs[BLASD_EIGH_RESIDUAL], i, 0);
@@ -130,7 +131,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                 blasd_eigh_refuse(task, &s->stack, i);
             }
         }
-        if (blasd_cuda_notes(job, t) == NULL) blasd_eigh_finish(task, &s->stack);
+        uneven = stack_gpu_tell_uneven(&s->gpu, job, t, s->stack.count);
+        if (uneven >= 0) blasd_eigh_finish(task, &s->stack, uneven);
     }
     return 0;
 }
@@ -138,12 +140,12 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void join(struct blasd_task *task, const int *notes) {
     struct blasd_stack stack;
     struct blasd_err ignored;
-    (void)notes;
-    if (blasd_stack_read(task->job, true, &stack, &ignored) == 0) blasd_eigh_finish(task, &stack);
+    if (blasd_stack_read(task->job, true, &stack, &ignored) == 0)
+        blasd_eigh_finish(task, &stack, stack_gpu_count_uneven(notes, stack.count));
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_eigh = {
-    .kernel = BLASD_CUDA_KERNEL("eigh"),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("eigh", NULL, NULL, 1u << BLASD_EIGH_A),
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,

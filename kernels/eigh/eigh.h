@@ -14,6 +14,7 @@ double blasd_eigh_flops(const struct blasd_stack *stack, bool vectors);
 
 /* An item without a result. */
 void blasd_eigh_refuse(struct blasd_task *task, const struct blasd_stack *stack, int64_t item);
-void blasd_eigh_finish(struct blasd_task *task, const struct blasd_stack *stack);
+/* uneven: of the matrices so many are not symmetric. */
+void blasd_eigh_finish(struct blasd_task *task, const struct blasd_stack *stack, int64_t uneven);
 
 #endif

@@ -240,12 +240,16 @@ static bool is_symmetric(const double *a, int64_t n) {
     return true;
 }
 
-void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stack *stack,
-                                bool upper) {
+int64_t blasd_stack_uneven(const struct blasd_task *task, const struct blasd_stack *stack) {
     const double *a = task->inputs[0].data;
     int64_t n = stack->n, uneven = 0;
     for (int64_t i = 0; i < stack->count && blasd_wanted(); i++)
         uneven += !is_symmetric(a + i * n * n, n);
+    return uneven;
+}
+
+void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stack *stack,
+                                int64_t uneven, bool upper) {
     if (uneven > 0)
         blasd_task_warn(task, "%s not symmetric: the %s triangle was used",
                         stack->rank == 0 ? "a is" : "some of the matrices are",

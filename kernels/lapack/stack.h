@@ -94,10 +94,11 @@ void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
  * job of one matrix. */
 void blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack *stack, int output,
                             int64_t each, const char *what);
-/* Warns where a matrix of input 0 is not symmetric: its upper triangle was used, or its lower one.
- */
+/* How many matrices of input 0, which lies on the host, are not symmetric. */
+int64_t blasd_stack_uneven(const struct blasd_task *task, const struct blasd_stack *stack);
+/* Warns of so many: their upper triangles were used, or their lower ones. */
 void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stack *stack,
-                                bool upper);
+                                int64_t uneven, bool upper);
 /* Warns where elements of an output are beyond the range of its dtype. */
 void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name);
 

@@ -72,10 +72,12 @@ static __global__ void __launch_bounds__(THREADS)
     EACH(i, rows * columns) to[i] = from[i % rows * down + i / rows * right];
 }
 
-static __global__ void __launch_bounds__(THREADS) stack_mirror(int64_t n, int upper, double *a) {
+static __global__ void __launch_bounds__(THREADS)
+    stack_mirror(int64_t n, int upper, double *a, int *uneven) {
     EACH(at, n * n) {
         int64_t i = at % n, j = at / n;
-        if (i <= j) continue;
+        if (i <= j || a[at] == a[i * n + j]) continue;
+        *uneven = 1;
         if (upper)
             a[at] = a[i * n + j];
         else
@@ -173,15 +175,17 @@ void stack_gpu_items(const struct blasd_task *task, const struct blasd_gpu_facts
 
 int stack_gpu_prepare(struct stack_gpu *gpu, struct blasd_cuda_job *job, int64_t columns,
                       int64_t matrices, struct blasd_err *err) {
+    const size_t ints = (size_t)(matrices + 1);
     void *host;
     gpu->job = job;
     STACK_TRY(blasd_cuda_take(job, 2 * STACK_PARTS * sizeof(double), (void **)&gpu->sums, err));
     STACK_TRY(blasd_cuda_take(job, sizeof *gpu->most, (void **)&gpu->most, err));
     STACK_TRY(
         blasd_cuda_take(job, (size_t)(columns + 1) * sizeof(int), (void **)&gpu->exponents, err));
-    STACK_TRY(blasd_cuda_return(job, (size_t)(matrices + 1) * sizeof(int), &host,
-                                (void **)&gpu->info, err));
+    STACK_TRY(blasd_cuda_return(job, 2 * ints * sizeof(int), &host, (void **)&gpu->info, err));
     gpu->host_info = (const int *)host;
+    gpu->uneven = gpu->info + ints;
+    gpu->host_uneven = gpu->host_info + ints;
     return 0;
 }
 
@@ -221,9 +225,27 @@ int stack_gpu_scale_columns(struct stack_gpu *gpu, int64_t m, int64_t n, double 
     return START(gpu, stack_scale_columns, n * THREADS, m, n, x, exponents);
 }
 
-int stack_gpu_mirror(struct stack_gpu *gpu, int64_t n, bool upper, double *a,
+int stack_gpu_mirror(struct stack_gpu *gpu, int64_t n, bool upper, double *a, int *uneven,
                      struct blasd_err *err) {
-    return START(gpu, stack_mirror, n * n, n, (int)upper, a);
+    STACK_TRY(gpu->job->calls->fill(gpu->job->stream, uneven, 0, sizeof *uneven, err));
+    return START(gpu, stack_mirror, n * n, n, (int)upper, a, uneven);
+}
+
+int64_t stack_gpu_count_uneven(const int *notes, int64_t matrices) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < matrices; i++) count += notes[i];
+    return count;
+}
+
+int64_t stack_gpu_tell_uneven(const struct stack_gpu *gpu, const struct blasd_cuda_job *job, int t,
+                              int64_t matrices) {
+    const int *uneven = gpu->host_uneven;
+    int *notes = blasd_cuda_notes(job, t);
+    if (uneven == nullptr) return notes == nullptr ? 0 : -1;
+    uneven += t * matrices;
+    if (notes == nullptr) return stack_gpu_count_uneven(uneven, matrices);
+    memcpy(notes, uneven, (size_t)matrices * sizeof *notes);
+    return -1;
 }
 
 int stack_gpu_clear(struct stack_gpu *gpu, int64_t m, int64_t n, bool below, double *a,

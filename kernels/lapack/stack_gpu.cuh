@@ -30,6 +30,8 @@ struct stack_gpu {
     size_t work_bytes, host_bytes;
     int *info; /* one for each matrix of the batch, and one to throw away */
     const int *host_info;
+    int *uneven; /* likewise: whether it is not symmetric, where stack_gpu_mirror has looked */
+    const int *host_uneven; /* NULL: there are no matrices */
 };
 
 /* What `stack` of these operations is: the matrices of a task, where they are a stack. */
@@ -52,9 +54,14 @@ int stack_gpu_scale(struct stack_gpu *gpu, int64_t count, double *x, struct blas
 /* Each column by its own; theirs go to exponents. */
 int stack_gpu_scale_columns(struct stack_gpu *gpu, int64_t m, int64_t n, double *x, int *exponents,
                             struct blasd_err *err);
-/* The triangle that is read in the place of the other, too. */
-int stack_gpu_mirror(struct stack_gpu *gpu, int64_t n, bool upper, double *a,
+/* The triangle that is read in the place of the other, too; *uneven is whether they differed. */
+int stack_gpu_mirror(struct stack_gpu *gpu, int64_t n, bool upper, double *a, int *uneven,
                      struct blasd_err *err);
+/* In finish, of the `matrices` of task t: how many are not symmetric. -1: it is a piece of a stack,
+ * and has left that in its notes, for join to count. */
+int64_t stack_gpu_tell_uneven(const struct stack_gpu *gpu, const struct blasd_cuda_job *job, int t,
+                              int64_t matrices);
+int64_t stack_gpu_count_uneven(const int *notes, int64_t matrices);
 /* Zeros below the diagonal (lower false) or above it, of m x n, ld m. */
 int stack_gpu_clear(struct stack_gpu *gpu, int64_t m, int64_t n, bool below, double *a,
                     struct blasd_err *err);
