@@ -276,6 +276,17 @@ def thick(bench):
     return payloads.Payload(bench.scratch, "big-thick", "matmul", {"a": a, "b": b}, "c", a @ b, kind="binary", wait=300)
 
 
+def beside_one(bench, subject, small, big, seconds):
+    """A turn of 2,000 small jobs a second, while a large one after the other is under way."""
+    other = bench.start_load({"port": subject.port, "connections": 1, "seconds": seconds + 2, "timeout": 300,
+                              "requests": [subject.request(big)]})
+    record = bench.turn(subject, {"connections": 128, "seconds": seconds, "warmup": 1, "rate": 2000,
+                                  "requests": [subject.request(small)]})
+    beside_it = bench.finish_load(other)
+    bench.check(subject, beside_it)
+    return dict(record, big={k: beside_it[k] for k in ("right", "wrong", "errors", "latency_ms")})
+
+
 def beside(bench, make, label):
     """The thick one takes tens of seconds a turn: three turns are enough to see whether small jobs stall."""
     small, big = payloads.product(bench.scratch, "json4", 4, "float64", "json"), make(bench)
@@ -284,13 +295,7 @@ def beside(bench, make, label):
     for subject in bench.start([blasd]):
         try:
             for number in range(bench.rounds if make is thin else min(bench.rounds, 3)):
-                other = bench.start_load({"port": subject.port, "connections": 1, "seconds": seconds + 2, "timeout": 300,
-                                          "requests": [subject.request(big)]})
-                record = bench.turn(subject, {"connections": 128, "seconds": seconds, "warmup": 1, "rate": 2000,
-                                              "requests": [subject.request(small)]})
-                beside_it = bench.finish_load(other)
-                bench.check(subject, beside_it)
-                record.update(round=number, big={k: beside_it[k] for k in ("right", "wrong", "errors", "latency_ms")})
+                record = dict(beside_one(bench, subject, small, big, seconds), round=number)
                 trials.append(record)
                 say(f"  small p99 {record['result']['latency_ms']['p99']:.4g} ms beside {beside_it['right']} large ones "
                     f"of {beside_it['latency_ms']['p50']:.4g} ms")
@@ -388,11 +393,15 @@ def burst(bench):
 # --- bodies, memory, numbers ----------------------------------------------------------------------------------------------
 
 
-def receive(bench):
-    """64 MiB bodies: submitted to the service, and thrown away by the sink."""
+def body_of_64_mib(bench):
     rng = np.random.default_rng(3)
     a, b = payloads.small_whole(rng, 4096, 4096, dtype="float32"), payloads.small_whole(rng, 4096, 1, dtype="float32")
-    job = payloads.Payload(bench.scratch, "receive", "matmul", {"a": a, "b": b}, "c", a @ b, kind="binary")
+    return payloads.Payload(bench.scratch, "receive", "matmul", {"a": a, "b": b}, "c", a @ b, kind="binary")
+
+
+def receive(bench):
+    """64 MiB bodies: submitted to the service, and thrown away by the sink."""
+    job = body_of_64_mib(bench)
 
     def spec(subject):
         if isinstance(subject, s.Blasd):
