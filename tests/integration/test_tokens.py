@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+import zlib
 
 import jwt
 import pytest
@@ -131,6 +132,14 @@ def wrong_tokens():
     yield "long", "a" * 9000 + ".b.c"
     yield "dots", ".."
     yield "spaces", f"{head}.{body}.{signature} x"
+    yield "compressed", compressed(json.dumps(claims()).encode())
+
+
+def compressed(body):
+    """Rightly signed; a library may unpack it before it looks at who has."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return jwt.api_jws.encode(packer.compress(body) + packer.flush(), SIGNERS["EdDSA"], "EdDSA",
+                              {"kid": "EdDSA", "zip": "DEF"})
 
 
 def _hmac(kid, secret):
