@@ -28,6 +28,7 @@ struct auth_tokens {
     const struct blasd_token_options *options; /* the owner's; texts live as long as the process */
     bool remote;                               /* the keys come from a URL */
     struct timespec changed;
+    bool unread; /* the file as it is now could not be read, for a reason that may pass */
     pthread_mutex_t lock;
     /* under the lock */
     jwks_t *keys;  /* owned */
@@ -221,12 +222,14 @@ int auth_tokens_refresh(struct auth_tokens *tokens, struct blasd_err *err) {
     struct stat facts;
     jwks_t *keys = NULL;
     int rc = 0;
-    bool look = !tokens->remote && stat(tokens->options->keys, &facts) == 0 &&
-                (facts.st_ctim.tv_sec != tokens->changed.tv_sec ||
-                 facts.st_ctim.tv_nsec != tokens->changed.tv_nsec);
-    if (look) {
+    bool there = !tokens->remote && stat(tokens->options->keys, &facts) == 0;
+    bool same = there && facts.st_ctim.tv_sec == tokens->changed.tv_sec &&
+                facts.st_ctim.tv_nsec == tokens->changed.tv_nsec;
+    if (there && (!same || tokens->unread)) {
         tokens->changed = facts.st_ctim;
         rc = load(tokens, &keys, err);
+        tokens->unread = rc != 0;
+        if (same && rc != 0) rc = 0; /* it has been told */
     }
     pthread_mutex_lock(&tokens->lock);
     if (keys != NULL) put(tokens, keys);
