@@ -299,6 +299,29 @@ static void test_crowd(void **state) {
     assert_true(auth_failures_wait(&failures, 1, 2, AUTH_FAILURE_WAIT_MOST) > 0);
 }
 
+/* Of places in one set the oldest makes room, however much it had: not one that waits. */
+static void test_stale(void **state) {
+    static struct auth_failures failures;
+    const int64_t later = (AUTH_FAILURE_KEPT + 1) * INT64_C(1000000000);
+    uint64_t places[AUTH_FAILURE_WAYS + 1];
+    int count = 0;
+    (void)state;
+    memset(&failures, 0, sizeof failures);
+    for (uint64_t from = 1; count <= AUTH_FAILURE_WAYS; from++) { /* all of one set */
+        struct auth_failure *set = failures.sets[0];
+        auth_failures_note(&failures, from, 1);
+        if (set->count > 0) places[count++] = from;
+        memset(&failures, 0, sizeof failures);
+    }
+    for (int i = 0; i < 50; i++) auth_failures_note(&failures, places[0], 1);
+    for (int i = 1; i < AUTH_FAILURE_WAYS; i++) auth_failures_note(&failures, places[i], 1);
+    for (int i = 1; i < AUTH_FAILURE_WAYS; i++)
+        for (int n = 0; n < 10; n++) auth_failures_note(&failures, places[i], later);
+    auth_failures_note(&failures, places[AUTH_FAILURE_WAYS], later);
+    for (int i = 1; i < AUTH_FAILURE_WAYS; i++)
+        assert_true(auth_failures_wait(&failures, places[i], later, AUTH_FAILURE_WAIT_MOST) > 0);
+}
+
 static void write_signers(const char *path, const char *more) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -385,6 +408,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rate, set_up, tear_down),
         cmocka_unit_test(test_waits),
         cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_stale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
