@@ -313,9 +313,11 @@ static int read_caller(const json_t *claims, struct blasd_identity *caller, stru
     const char *subject = json_string_value(json_object_get(claims, "sub"));
     struct blasd_err why = {0};
     if (subject == NULL || subject[0] == '\0') return refuse(err, "names nobody ('sub')");
+    if (own != NULL && !json_is_object(own)) /* or what limits its holder would be passed over */
+        return refuse(err, "has a claim 'blasd' that is no object");
     for (size_t i = 0; i < sizeof caller->name - 1 && subject[i] != '\0'; i++) /* for the log */
         caller->name[i] = subject[i] > ' ' && subject[i] <= '~' ? subject[i] : '?';
-    if (auth_claims_read(json_is_object(own) ? own : claims, caller, &why) != 0)
+    if (auth_claims_read(own != NULL ? own : claims, caller, &why) != 0)
         return blasd_fail(err, BLASD_E_unauthorized, "Authorization",
                           "the token's claims cannot be read: %.150s", why.detail);
     if (caller->principal.tenant[0] != '\0') return 0;

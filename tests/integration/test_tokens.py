@@ -128,6 +128,7 @@ def wrong_tokens():
     yield "no tenant", token(sub="auth0|x")
     yield "a bad limit", token(limits={"jobs": -1})
     yield "an unknown limit", token(limits={"jbos": 1})
+    yield "a claim of its own that is a text", token(blasd=json.dumps({"role": "read"}))
     yield "encrypted", good + ".x.y"
     yield "long", "a" * 9000 + ".b.c"
     yield "dots", ".."
