@@ -54,6 +54,7 @@ struct blasd_auth {
     pthread_mutex_t lock;
     /* under the lock */
     struct file_state file;
+    bool unread; /* as it is now it could not be read, for a reason that may pass */
     struct blasd_keyring ring;
     unsigned version; /* of the ring, and of the keys of tokens */
     struct blasd_hash proofs, rates;
@@ -186,11 +187,13 @@ static int refresh_keys(struct blasd_auth *auth, struct blasd_err *err) {
     struct file_state now = look_at(auth->path);
     struct blasd_keyring ring = {0}, old;
     bool missing = false;
+    bool same = is_same(&now, &auth->file); /* nobody else writes to it */
     int rc;
-    if (is_same(&now, &auth->file)) return 0; /* nobody else writes to it */
+    if (same && !auth->unread) return 0;
     rc = blasd_keyring_load(auth->path, &ring, &missing, err);
     auth->file = now;
-    if (rc != 0 && !missing) return rc;
+    auth->unread = rc != 0 && !missing;
+    if (auth->unread) return same ? 0 : rc;
     pthread_mutex_lock(&auth->lock);
     old = auth->ring;
     auth->ring = ring;

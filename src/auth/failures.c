@@ -42,7 +42,7 @@ void auth_failures_note(struct auth_failures *failures, uint64_t from, int64_t n
             place = &set[i];
             break;
         }
-        if (is_old(&set[i], now_ns) ? !is_old(place, now_ns) : set[i].count < place->count)
+        if (!is_old(place, now_ns) && (is_old(&set[i], now_ns) || set[i].count < place->count))
             place = &set[i];
     }
     if (place->from != from || is_old(place, now_ns)) *place = (struct auth_failure){.from = from};

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,21 +290,29 @@ int blasd_keyring_load(const char *path, struct blasd_keyring *ring, bool *missi
 }
 
 /* What root puts in place stays its owner's, and a new file is whose the directory is: the service
- * has to read it. */
+ * has to read it. So has one that was let read it as one of its group: it would go on with what has
+ * been revoked. */
 static void give_away(const char *path, const struct stat *before) {
-    char *folder, *slash;
-    struct stat facts;
-    if (geteuid() != 0) return;
-    if (before->st_nlink > 0) {
-        (void)!chown(path, before->st_uid, before->st_gid);
+    struct stat facts, folder;
+    char *name, *slash;
+    /* whoever owns the folder may have put a link to another file there meanwhile */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_nlink != 1) {
+        if (fd >= 0) close(fd);
         return;
     }
-    folder = strdup(path);
-    slash = folder == NULL ? NULL : strrchr(folder, '/');
-    if (slash != NULL) slash[slash == folder] = '\0';
-    if (folder != NULL && stat(slash == NULL ? "." : folder, &facts) == 0)
-        (void)!chown(path, facts.st_uid, facts.st_gid);
-    free(folder);
+    if (before->st_nlink > 0) {
+        uid_t owner = geteuid() == 0 ? before->st_uid : (uid_t)-1;
+        if (fchown(fd, owner, before->st_gid) == 0)
+            (void)!fchmod(fd, 0600 | (before->st_mode & 044));
+    } else if (geteuid() == 0 && (name = strdup(path)) != NULL) {
+        slash = strrchr(name, '/');
+        if (slash != NULL) slash[slash == name] = '\0';
+        if (stat(slash == NULL ? "." : name, &folder) == 0)
+            (void)!fchown(fd, folder.st_uid, folder.st_gid);
+        free(name);
+    }
+    close(fd);
 }
 
 int blasd_keyring_save(const char *path, const struct blasd_keyring *ring, struct blasd_err *err) {

@@ -30,6 +30,7 @@ struct blasd_signer {
     int count;
     struct timespec changed;
     ino_t inode;
+    struct blasd_err told; /* why it could not be read, as was told; zeros: it could */
 };
 
 static void wipe(struct secret *secrets, int count) {
@@ -150,11 +151,14 @@ int blasd_signer_open(const char *path, struct blasd_signer **ret, struct blasd_
 
 int blasd_signer_refresh(struct blasd_signer *signer, struct blasd_err *err) {
     struct stat facts;
-    if (stat(signer->path, &facts) == 0 && facts.st_ino == signer->inode &&
-        facts.st_ctim.tv_sec == signer->changed.tv_sec &&
-        facts.st_ctim.tv_nsec == signer->changed.tv_nsec)
-        return 0;
-    return load(signer, err);
+    int code = 0;
+    if (stat(signer->path, &facts) != 0 || facts.st_ino != signer->inode ||
+        facts.st_ctim.tv_sec != signer->changed.tv_sec ||
+        facts.st_ctim.tv_nsec != signer->changed.tv_nsec)
+        code = load(signer, err);
+    if (code != 0 && strcmp(signer->told.detail, err->detail) == 0) return 0;
+    signer->told = code == 0 ? (struct blasd_err){0} : *err;
+    return code;
 }
 
 static void sign(const struct secret *secret, const char *id, const char *timestamp,

@@ -16,8 +16,8 @@ struct blasd_signer;
  * from one to the next. New: free with blasd_signer_free. invalid_field, which names the line. */
 int blasd_signer_open(const char *path, struct blasd_signer **ret, struct blasd_err *err);
 void blasd_signer_free(struct blasd_signer *signer); /* takes NULL */
-/* Reads it again where it is another than it was; where that fails the secrets stay as they were.
- */
+/* Reads it again where it is another than it was. Where that fails the secrets stay as they were,
+ * and it is tried again with each call, but told once. */
 int blasd_signer_refresh(struct blasd_signer *signer, struct blasd_err *err);
 /* The value of webhook-signature: "v1,BASE64 v1,BASE64 …". False where the tenant has no secret. */
 bool blasd_signer_sign(const struct blasd_signer *signer, const char *tenant, const char *id,

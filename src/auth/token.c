@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <rhonabwy.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +28,7 @@ struct auth_tokens {
     const struct blasd_token_options *options; /* the owner's; texts live as long as the process */
     bool remote;                               /* the keys come from a URL */
     struct timespec changed;
+    bool unread; /* the file as it is now could not be read, for a reason that may pass */
     pthread_mutex_t lock;
     /* under the lock */
     jwks_t *keys;  /* owned */
@@ -220,12 +222,14 @@ int auth_tokens_refresh(struct auth_tokens *tokens, struct blasd_err *err) {
     struct stat facts;
     jwks_t *keys = NULL;
     int rc = 0;
-    bool look = !tokens->remote && stat(tokens->options->keys, &facts) == 0 &&
-                (facts.st_ctim.tv_sec != tokens->changed.tv_sec ||
-                 facts.st_ctim.tv_nsec != tokens->changed.tv_nsec);
-    if (look) {
+    bool there = !tokens->remote && stat(tokens->options->keys, &facts) == 0;
+    bool same = there && facts.st_ctim.tv_sec == tokens->changed.tv_sec &&
+                facts.st_ctim.tv_nsec == tokens->changed.tv_nsec;
+    if (there && (!same || tokens->unread)) {
         tokens->changed = facts.st_ctim;
         rc = load(tokens, &keys, err);
+        tokens->unread = rc != 0;
+        if (same && rc != 0) rc = 0; /* it has been told */
     }
     pthread_mutex_lock(&tokens->lock);
     if (keys != NULL) put(tokens, keys);
@@ -309,9 +313,11 @@ static int read_caller(const json_t *claims, struct blasd_identity *caller, stru
     const char *subject = json_string_value(json_object_get(claims, "sub"));
     struct blasd_err why = {0};
     if (subject == NULL || subject[0] == '\0') return refuse(err, "names nobody ('sub')");
+    if (own != NULL && !json_is_object(own)) /* or what limits its holder would be passed over */
+        return refuse(err, "has a claim 'blasd' that is no object");
     for (size_t i = 0; i < sizeof caller->name - 1 && subject[i] != '\0'; i++) /* for the log */
         caller->name[i] = subject[i] > ' ' && subject[i] <= '~' ? subject[i] : '?';
-    if (auth_claims_read(json_is_object(own) ? own : claims, caller, &why) != 0)
+    if (auth_claims_read(own != NULL ? own : claims, caller, &why) != 0)
         return blasd_fail(err, BLASD_E_unauthorized, "Authorization",
                           "the token's claims cannot be read: %.150s", why.detail);
     if (caller->principal.tenant[0] != '\0') return 0;
@@ -329,6 +335,21 @@ bool auth_tokens_ready(struct auth_tokens *tokens) {
     return ready;
 }
 
+/* The library unpacks what says it is compressed before anybody has seen who signed it, and so much
+ * may come of it that all others wait. Of signed tokens no standard has them compressed. */
+static bool is_plain(const char *text) {
+    unsigned char head[TOKEN_MOST];
+    size_t len = 0;
+    json_t *root = NULL;
+    bool plain;
+    if (sodium_base642bin(head, sizeof head, text, strcspn(text, "."), NULL, &len, NULL,
+                          sodium_base64_VARIANT_URLSAFE_NO_PADDING) == 0)
+        root = json_loadb((const char *)head, len, 0, NULL);
+    plain = json_is_object(root) && json_object_get(root, "zip") == NULL;
+    json_decref(root);
+    return plain;
+}
+
 int auth_tokens_check(struct auth_tokens *tokens, const char *text, struct blasd_auth_key *key,
                       struct blasd_err *err) {
     jwt_t *token = NULL;
@@ -338,6 +359,7 @@ int auth_tokens_check(struct auth_tokens *tokens, const char *text, struct blasd
     *key = (struct blasd_auth_key){.expires_s = 0};
     blasd_identity_init(&key->caller, BLASD_ROLE_USER);
     if (strlen(text) > TOKEN_MOST) return refuse(err, "is too long");
+    if (!is_plain(text)) return refuse(err, "has no head that is read here, or is compressed");
     pthread_mutex_lock(&tokens->lock);
     /* keys that the token brings along are none */
     good = r_jwt_init(&token) == RHN_OK &&

@@ -28,14 +28,14 @@ int blasd_write_all(int fd, const void *bytes, size_t len) {
 char *blasd_file_read(const char *path, size_t most, size_t *len) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char *text = NULL;
-    struct stat facts;
+    struct stat facts = {.st_mode = 0};
     ssize_t got = -1;
     if (fd < 0) return NULL;
     if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && (uint64_t)facts.st_size <= most) {
         text = malloc(most + 1);
         if (text != NULL) got = read(fd, text, most);
     } else {
-        errno = EFBIG;
+        errno = S_ISDIR(facts.st_mode) ? EISDIR : EFBIG;
     }
     if (got < 0) {
         int reason = errno;

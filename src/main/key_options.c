@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,19 @@ static int take_ops(struct blasd_identity *caller, const char *value, struct bla
     return caller->ops != 0 ? 0 : wrong(err, "ops", value, "a list of operations");
 }
 
+static int take_certificate(struct blasd_auth_key *key, const char *value, struct blasd_err *err) {
+    json_t *text = json_string(value); /* as the file holds it */
+    bool good = text != NULL;
+    json_decref(text);
+    if (!good) /* nor can a terminal show it */
+        return blasd_fail(err, BLASD_E_invalid_field, "certificate",
+                          "--certificate takes a common name in UTF-8");
+    if (value[0] == '\0' || strlen(value) >= sizeof key->certificate)
+        return wrong(err, "certificate", value, "a common name");
+    snprintf(key->certificate, sizeof key->certificate, "%s", value);
+    return 0;
+}
+
 static int take_priority(struct blasd_identity *caller, const char *value, struct blasd_err *err) {
     for (int i = 0; i < BLASD_PRIORITY_COUNT; i++)
         if (strcmp(blasd_priority_names[i], value) == 0) {
@@ -139,11 +153,7 @@ int key_option_take(struct blasd_auth_key *key, int option, const char *value,
         return wrong(err, "role", value, "admin, user, read or metrics");
     case OPTION_OPS: return take_ops(caller, value, err);
     case OPTION_EXPIRES: return take_expires(key, value, err);
-    case OPTION_CERTIFICATE:
-        if (value[0] == '\0' || strlen(value) >= sizeof key->certificate)
-            return wrong(err, "certificate", value, "a common name");
-        snprintf(key->certificate, sizeof key->certificate, "%s", value);
-        return 0;
+    case OPTION_CERTIFICATE: return take_certificate(key, value, err);
     case OPTION_PRIORITY: return take_priority(caller, value, err);
     case OPTION_JOBS: return number("max-jobs", value, false, MANY, &principal->quotas.jobs, err);
     case OPTION_BYTES: return number("max-bytes", value, true, MANY, &principal->quotas.bytes, err);

@@ -123,6 +123,7 @@ def test_a_key_is_printed_alone_and_once(tmp_path):
     (("add", "a", "--expires", "soon"), "2027"), (("add", "a", "--max-jobs", "0"), "whole number"),
     (("add", "a", "--max-jobs", "1K"), "whole number"), (("add", "a", "--max-bytes", "1X"), "500M"),
     (("add", "a", "--tenant", "a b"), "letters"), (("add", "a", "--max-priority", "urgent"), "normal"),
+    (("add", "a", "--certificate", "ro\udcff"), "UTF-8"),
     (("add", "a", "--weight", "9999"), "whole number"), (("add", "a", "--nonsense"), "nonsense")])
 def test_what_cannot_be_meant_is_refused(tmp_path, words, said):
     done = keys(*words, file=tmp_path / "keys.json", check=False)

@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+import zlib
 
 import jwt
 import pytest
@@ -127,10 +128,19 @@ def wrong_tokens():
     yield "no tenant", token(sub="auth0|x")
     yield "a bad limit", token(limits={"jobs": -1})
     yield "an unknown limit", token(limits={"jbos": 1})
+    yield "a claim of its own that is a text", token(blasd=json.dumps({"role": "read"}))
     yield "encrypted", good + ".x.y"
     yield "long", "a" * 9000 + ".b.c"
     yield "dots", ".."
     yield "spaces", f"{head}.{body}.{signature} x"
+    yield "compressed", compressed(json.dumps(claims()).encode())
+
+
+def compressed(body):
+    """Rightly signed; a library may unpack it before it looks at who has."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return jwt.api_jws.encode(packer.compress(body) + packer.flush(), SIGNERS["EdDSA"], "EdDSA",
+                              {"kid": "EdDSA", "zip": "DEF"})
 
 
 def _hmac(kid, secret):

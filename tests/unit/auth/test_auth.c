@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -176,6 +177,31 @@ static void test_damaged(void **state) {
     assert_int_equal(show(env, "Bearer ", env->alice, 2, NULL), 0);
 }
 
+/* None can be opened from now on. */
+static void no_files(struct rlimit *before) {
+    struct rlimit none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before->rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+/* What could not be read for a moment is read when it can: nobody writes to the file again. */
+static void test_unread(void **state) {
+    struct env *env = *state;
+    struct blasd_err err = {0};
+    struct rlimit files;
+    assert_int_equal(show(env, "Bearer ", env->alice, 1, NULL), 0);
+    assert_true(blasd_keyring_remove(&env->ring, "alice"));
+    save(env);
+    no_files(&files);
+    assert_true(blasd_auth_refresh(env->auth, &err) < 0);
+    assert_int_equal(blasd_auth_refresh(env->auth, &err), 0); /* said once */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(blasd_auth_refresh(env->auth, &err), 1);
+    assert_int_equal(show(env, "Bearer ", env->alice, 1, NULL), BLASD_E_unauthorized);
+    assert_int_equal(blasd_auth_refresh(env->auth, &err), 0);
+}
+
 static void test_guessing(void **state) {
     struct env *env = *state;
     char wrong[BLASD_KEY_TEXT];
@@ -273,6 +299,39 @@ static void test_crowd(void **state) {
     assert_true(auth_failures_wait(&failures, 1, 2, AUTH_FAILURE_WAIT_MOST) > 0);
 }
 
+/* Of places in one set the oldest makes room, however much it had: not one that waits. */
+static void test_stale(void **state) {
+    static struct auth_failures failures;
+    const int64_t later = (AUTH_FAILURE_KEPT + 1) * INT64_C(1000000000);
+    uint64_t places[AUTH_FAILURE_WAYS + 1];
+    int count = 0;
+    (void)state;
+    memset(&failures, 0, sizeof failures);
+    for (uint64_t from = 1; count <= AUTH_FAILURE_WAYS; from++) { /* all of one set */
+        struct auth_failure *set = failures.sets[0];
+        auth_failures_note(&failures, from, 1);
+        if (set->count > 0) places[count++] = from;
+        memset(&failures, 0, sizeof failures);
+    }
+    for (int i = 0; i < 50; i++) auth_failures_note(&failures, places[0], 1);
+    for (int i = 1; i < AUTH_FAILURE_WAYS; i++) auth_failures_note(&failures, places[i], 1);
+    for (int i = 1; i < AUTH_FAILURE_WAYS; i++)
+        for (int n = 0; n < 10; n++) auth_failures_note(&failures, places[i], later);
+    auth_failures_note(&failures, places[AUTH_FAILURE_WAYS], later);
+    for (int i = 1; i < AUTH_FAILURE_WAYS; i++)
+        assert_true(auth_failures_wait(&failures, places[i], later, AUTH_FAILURE_WAIT_MOST) > 0);
+}
+
+static void write_signers(const char *path, const char *more) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file,
+            "{\"keys\":[%s{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"old\","
+            "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}",
+            more);
+    fclose(file);
+}
+
 /* A set of keys with one of a kind that nobody here knows is as good as without it. */
 static void test_kinds_of_signers(void **state) {
     struct env *env = *state;
@@ -280,17 +339,34 @@ static void test_kinds_of_signers(void **state) {
     const struct blasd_token_options options = {.keys = path, .issuer = "i", .audience = "a"};
     struct blasd_auth *auth = NULL;
     struct blasd_err err = {0};
-    FILE *file;
     snprintf(path, sizeof path, "%s/signers.json", env->folder);
-    file = fopen(path, "w");
-    assert_non_null(file);
-    fputs("{\"keys\":[{\"kty\":\"AKP\",\"alg\":\"ML-DSA-44\",\"kid\":\"new\",\"pub\":\"AAAA\"},"
-          "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"old\","
-          "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}",
-          file);
-    fclose(file);
+    write_signers(path,
+                  "{\"kty\":\"AKP\",\"alg\":\"ML-DSA-44\",\"kid\":\"new\",\"pub\":\"AAAA\"},");
     if (blasd_auth_open(NULL, &options, &auth, &err) != 0) print_error("%s\n", err.detail);
     assert_non_null(auth);
+    blasd_auth_free(auth);
+    unlink(path);
+}
+
+static void test_unread_signers(void **state) {
+    struct env *env = *state;
+    char path[80];
+    const struct blasd_token_options options = {.keys = path, .issuer = "i", .audience = "a"};
+    struct blasd_auth *auth = NULL;
+    struct blasd_err err = {0};
+    struct rlimit files;
+    snprintf(path, sizeof path, "%s/signers.json", env->folder);
+    write_signers(path, "");
+    assert_int_equal(blasd_auth_open(NULL, &options, &auth, &err), 0);
+    assert_int_equal(blasd_auth_refresh(auth, &err), 0);
+    write_signers(path, "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"new\","
+                        "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"},");
+    no_files(&files);
+    assert_true(blasd_auth_refresh(auth, &err) < 0);
+    assert_int_equal(blasd_auth_refresh(auth, &err), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(blasd_auth_refresh(auth, &err), 1);
+    assert_int_equal(blasd_auth_refresh(auth, &err), 0);
     blasd_auth_free(auth);
     unlink(path);
 }
@@ -323,13 +399,16 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_revoked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_change_while_waiting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unread, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_guessing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_neighbours, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strangers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kinds_of_signers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unread_signers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate, set_up, tear_down),
         cmocka_unit_test(test_waits),
         cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_stale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,6 +205,12 @@ static void test_file(void **state) {
     assert_int_equal(blasd_keyring_load(path, &again, &missing, &err), 0);
     assert_int_equal(again.count, 1);
     blasd_keyring_release(&again);
+    /* who was let read it may read the next one: a service that could not would keep what is
+     * revoked */
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(blasd_keyring_save(path, &ring, &err), 0);
+    assert_int_equal(stat(path, &facts), 0);
+    assert_int_equal(facts.st_mode & 0777, 0640);
     /* others could add a key of their own */
     assert_int_equal(chmod(path, 0620), 0);
     assert_true(blasd_keyring_load(path, &again, &missing, &err) < 0 && !missing);

@@ -105,16 +105,22 @@ static void changes(void **state) {
     assert_int_equal(blasd_signer_refresh(signer, &err), 0);
     unlink(path);
     assert_int_not_equal(blasd_signer_refresh(signer, &err), 0);
+    assert_int_equal(blasd_signer_refresh(signer, &err), 0); /* said once, not each second */
     assert_string_equal(signatures(signer, "ann"), SIGNED);
     write_file("nothing of the kind");
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_not_equal(blasd_signer_refresh(signer, &err), 0);
+    assert_int_equal(blasd_signer_refresh(signer, &err), 0);
     assert_string_equal(signatures(signer, "ann"), SIGNED);
     unlink(path);
     write_file(TWO);
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(blasd_signer_refresh(signer, &err), 0);
     assert_string_not_equal(signatures(signer, "ann"), SIGNED);
+    unlink(path);
+    assert_int_not_equal(blasd_signer_refresh(signer, &err), 0); /* again after a good one */
+    write_file(ONE);
+    assert_int_equal(chmod(path, 0600), 0);
     blasd_signer_free(signer);
 }
 
