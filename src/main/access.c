@@ -3,8 +3,11 @@
 
 #include "main/keys_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *from_environment(const char *name) {
     const char *value = getenv(name);
@@ -90,6 +93,22 @@ int access_check(const struct access_options *access, const struct listeners *li
     int rc = check_together(access, err);
     if (rc == 0 && listeners_exposed(listeners)) rc = check_exposure(access, err);
     return rc == 0 ? check_files(access, err) : rc;
+}
+
+int access_check_again(const struct access_options *access, struct blasd_err *err) {
+    const char *const files[] = {access->keys, access->tokens.keys};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int fd = files[i] == NULL ? -1 : open(files[i], O_RDONLY | O_CLOEXEC);
+        if (fd >= 0)
+            close(fd);
+        else if (files[i] != NULL && errno == EACCES)
+            return blasd_fail(err, BLASD_E_internal_error, "",
+                              "no change of %.100s could be read, such as a key that is revoked: "
+                              "the service gives up root's rights, so its user has to own the "
+                              "file, or be let read it",
+                              files[i]);
+    }
+    return 0;
 }
 
 static int add_pair(struct text_list *words, const char *option, const char *value) {

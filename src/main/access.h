@@ -97,6 +97,9 @@ int access_take(struct access_options *access, int option, const char *value);
  * was asked for. */
 int access_check(const struct access_options *access, const struct listeners *listeners,
                  struct blasd_err *err);
+/* To be called once the process has given up its rights: whether it can still see who comes in, for
+ * of a key that is revoked it would know nothing. */
+int access_check_again(const struct access_options *access, struct blasd_err *err);
 void access_release(struct access_options *access);
 /* The same options, as words for `blasd api`. 0, or -1: no memory. */
 int access_words(const struct access_options *access, struct text_list *words);

@@ -195,6 +195,7 @@ static int run(struct settings *settings) {
         options.outgoing = outgoing;
         code = open_telemetry(settings, url, &options.otlp, &err);
         give_up_rights(settings);
+        if (code == 0) code = access_check_again(access, &err);
         if (code == 0) code = blasd_otlp_start(options.otlp, &err);
         if (code == 0) code = blasd_http_run(&options, &err);
         blasd_otlp_stop(options.otlp);

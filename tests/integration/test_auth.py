@@ -430,6 +430,16 @@ def test_options_that_do_not_fit(tmp_path, options, said):
     assert said in start_refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), *options)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+def test_keys_that_are_not_roots(tmp_path):
+    """A service of root's reads them once, and nothing of a key that is revoked then."""
+    file = tmp_path / "keys.json"
+    keys("add", "alice", file=file)
+    os.chown(file, 1234, 1234)
+    said = start_refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--keys", str(file))
+    assert "gives up" in said and "keys.json" in said
+
+
 def test_the_first_key(tmp_path):
     """As the image starts: reachable by others, on purpose without TLS, with a key that is printed once."""
     file = tmp_path / "keys.json"
