@@ -33,7 +33,7 @@ struct auth_tokens {
     /* under the lock */
     jwks_t *keys;  /* owned */
     bool news;     /* they have changed, or */
-    char why[160]; /* could not be read; "": nothing to tell */
+    char why[256]; /* could not be read; "": nothing to tell */
     bool missed;   /* a token names a key that is not among them */
     bool stop;
     int holders; /* the owner, and the thread, which may be asking when the owner lets go */

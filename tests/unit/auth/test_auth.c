@@ -371,6 +371,27 @@ static void test_unread_signers(void **state) {
     unlink(path);
 }
 
+/* However long the URL is, the reason is not cut off. */
+static void test_no_signers(void **state) {
+    const struct blasd_token_options options = {
+        .keys = "http://127.0.0.1:1/0123456789/0123456789/0123456789/0123456789/0123456789/"
+                "0123456789/0123456789/0123456789",
+        .issuer = "i",
+        .audience = "a"};
+    struct blasd_auth *auth = NULL;
+    struct blasd_err err = {0};
+    int code = 0;
+    (void)state;
+    assert_int_equal(blasd_auth_open(NULL, &options, &auth, &err), 0);
+    for (int i = 0; code == 0 && i < 3000; i++) {
+        usleep(10000);
+        code = blasd_auth_refresh(auth, &err);
+    }
+    assert_true(code < 0);
+    assert_non_null(strstr(err.detail, "connect to server"));
+    blasd_auth_free(auth);
+}
+
 static void test_rate(void **state) {
     struct env *env = *state;
     struct blasd_identity caller, free_one = {.name = "free"};
@@ -406,6 +427,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_kinds_of_signers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unread_signers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rate, set_up, tear_down),
+        cmocka_unit_test(test_no_signers),
         cmocka_unit_test(test_waits),
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_stale),
