@@ -86,6 +86,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .device = request->query.device,
                                            .keep = request->query.keep,
                                            .results = request->query.results,
+                                           .ceiling = upload->exchange->caller.ceiling,
                                            .graph = upload->exchange->form.graph,
                                            .labels = request->query.labels,
                                            .notify = request->query.notify,

@@ -144,6 +144,7 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
     intake->inputs.sink = sink;
     blasd_request_fields_init(&intake->fields, options->limits);
+    if (intake->fields.priority < options->ceiling) intake->fields.priority = options->ceiling;
     rc = options->graph ? expect_graph(intake, options->limits, sink, err) : 0;
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->inputs,
                                        &intake->fields, intake->graph,           intake->room};

@@ -37,6 +37,9 @@ struct blasd_intake_options {
      * of them: the same member in both places is an error (invalid_field) */
     const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels, *notify;
     const char *keep, *results, *put /* JSON text */;
+    /* the highest priority that who sends it may ask for, which is not checked here: a job that
+     * names none has no higher one */
+    enum blasd_priority ceiling;
     bool graph; /* the body is a graph: graph_in.h */
     /* bytes of the body where that is known, else 0: a header that describes more than comes is
      * then refused before room is made for it */

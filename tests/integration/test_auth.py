@@ -285,6 +285,8 @@ def test_scopes_and_limits_of_a_key(guarded):
         done = send(op="solve", inputs=inputs, priority="low")
         assert done.status == 200 and done.json()["outputs"]["x"]["data"] == [2.0]
         assert "RateLimit" not in done.headers
+        unsaid = send(op="solve", inputs=inputs)  # as clients do that know nothing of the key
+        assert unsaid.status == 200 and unsaid.json()["priority"] == "low"
     finally:
         keys("revoke", "narrow", file=guarded.file)
 
