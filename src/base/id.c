@@ -139,10 +139,10 @@ static uint64_t decipher(const struct blasd_id_key *key, uint64_t number) {
     return left << 24 | right;
 }
 
-#define CHECKED 16 /* bits of the number that are 0 */
+#define CHECKED 32 /* bits of the number that are 0; the others tell a batch entry's jobs apart */
 
 void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key) {
-    static _Thread_local uint32_t count;
+    static _Thread_local uint16_t count;
     static _Thread_local bool begun;
     struct blasd_id_key own = key_of_head(id, key);
     uint64_t number;
@@ -154,7 +154,7 @@ void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key) {
 
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key) {
     struct blasd_id_key own = key_of_head(id, key);
-    return (decipher(&own, strtoull(id + BLASD_ID_ENTRY, NULL, 16)) & ((1 << CHECKED) - 1)) == 0;
+    return (decipher(&own, strtoull(id + BLASD_ID_ENTRY, NULL, 16)) & UINT32_MAX) == 0;
 }
 
 bool blasd_id_valid(const char *text) {

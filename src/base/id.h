@@ -10,7 +10,7 @@
  * Where it is signed, as every id is that a front end gives a job, the last part is not random: it
  * is a number of its own, enciphered by a key of the job's tenant and the parts before. So a
  * deployment knows an id that it gave this tenant from one that was made up, or another's, long
- * after the job's record is gone.
+ * after the job's record is gone; of 2^32 of those it takes one for its own.
  * Nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
  * same batch entry, which is more than can be tried over HTTP while records last.
  * All before the last part is the name of the job's batch entry (queue/functions/contract.lua).
