@@ -157,7 +157,10 @@ int blasd_signer_refresh(struct blasd_signer *signer, struct blasd_err *err) {
         facts.st_ctim.tv_nsec != signer->changed.tv_nsec)
         code = load(signer, err);
     if (code != 0 && strcmp(signer->told.detail, err->detail) == 0) return 0;
-    signer->told = code == 0 ? (struct blasd_err){0} : *err;
+    if (code == 0)
+        signer->told.detail[0] = '\0';
+    else
+        signer->told = *err;
     return code;
 }
 
