@@ -49,6 +49,7 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
     ret->out_bytes = (double)plan->output_bytes;
     ret->bytes = (double)(plan->input_bytes - plan->made_bytes) + ret->out_bytes;
     ret->ends_early = plan->flops_least > 0 && plan->flops_least < plan->flops;
+    ret->least = false;
 }
 
 /* Where `flops` lies on the curve: the seconds of one alone and of each further one. */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -184,7 +185,9 @@ static void a_plan_as_work(void **state) {
     struct blasd_cost_work work;
     (void)state;
     plan.input_dtype[0] = BLASD_float64;
+    memset(&work, 1, sizeof work); /* as memory may be that nobody has cleared */
     blasd_cost_work(&plan, 4, &work);
+    assert_false(work.ends_early || work.least);
     assert_int_equal(work.op, 4);
     assert_int_equal(work.precision, BLASD_COST_FLOAT64);
     assert_true(work.flops == 12 && work.items == 3 && work.bytes == 128);
