@@ -320,7 +320,7 @@ class Load:
         import random
         self.stopping.clear()
         self.round += 1
-        self.threads = [threading.Thread(target=self.run, args=(number, random.Random(seed + self.round)))
+        self.threads = [threading.Thread(target=self.run, args=(number, random.Random(seed + self.round)), daemon=True)
                         for number, seed in enumerate(self.seeds)]
         for thread in self.threads:
             thread.start()
