@@ -35,6 +35,7 @@ NOT_RUN = {
     "make bench": LONG,
     "make bench-kernels": LONG,
     "make bench-micro": LONG,
+    "python3 bench/run/versions.py": LONG,
     "make test-gpu": OTHERS,
     "make deb": OTHERS + "; deploy/test-deb.sh does it in bare roots",
     "sudo apt install": INSTALLS + "; deploy/test-deb.sh does it in bare roots",
