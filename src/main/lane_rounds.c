@@ -158,13 +158,14 @@ int lane_request_asked(const struct lane_request *request) {
     return asked > ASKED_MOST_S ? ASKED_MOST_S : (int)asked;
 }
 
-/* What it says counts, also where it says it badly. */
+/* What it says counts, also where it says it badly: a body that is too long, cut off, or never
+ * ends. That an answer will come (1xx) is none. */
 static void take_result(const struct lane_sender *sender, struct lane_request *request,
                         CURLcode code) {
     long status = 0;
     curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status < 200 || code == CURLE_ABORTED_BY_CALLBACK) status = 0;
     if (code == CURLE_SEND_ERROR && status < 300) status = 0; /* else it would not have the rest */
-    if (code != CURLE_OK && code != CURLE_WRITE_ERROR && code != CURLE_SEND_ERROR) status = 0;
     sender->judge(request, code, status);
     if (status >= 200 && status < 300) return;
     if (status != 0)

@@ -22,6 +22,7 @@
 #define KEPT_NS (30000 * BLASD_MS)
 #define PAUSE_NS (500 * BLASD_MS) /* after the first refusal, then twice as long each time */
 #define PAUSE_MOST_NS (8000 * BLASD_MS)
+#define ASKED_MOST_S 3600 /* that a collector may ask for */
 #define STOP_NS (2000 * BLASD_MS)
 #define REPLY_MOST (64 * BLASD_KIB)
 #define BODY_MOST (16 * BLASD_MIB)
@@ -153,12 +154,16 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *arg) {
     static const char name[] = "Retry-After:";
     struct reply *reply = arg;
     size_t len = size * count;
-    char text[16];
+    char text[64];
+    long seconds;
     if (len < sizeof name || len >= sizeof name + sizeof text - 1 ||
         strncasecmp(bytes, name, sizeof name - 1) != 0)
         return len;
     snprintf(text, sizeof text, "%.*s", (int)(len - (sizeof name - 1)), bytes + sizeof name - 1);
-    reply->pause_ns = (int64_t)strtoul(text, NULL, 10) % 3600 * 1000 * BLASD_MS;
+    seconds = strtol(text, NULL, 10);
+    if (seconds > 0)
+        reply->pause_ns =
+            (int64_t)(seconds < ASKED_MOST_S ? seconds : ASKED_MOST_S) * 1000 * BLASD_MS;
     return len;
 }
 
@@ -202,7 +207,7 @@ static enum sending post(struct blasd_otlp *otlp, const struct blasd_buf *body, 
         atomic_fetch_add(&otlp->refused, bad);
         return SENT;
     }
-    return status == 0 || status == 429 || (status >= 502 && status <= 504) ? AGAIN : NEVER;
+    return status < 200 || status == 429 || (status >= 502 && status <= 504) ? AGAIN : NEVER;
 }
 
 /* Waits, in which the service may end. */

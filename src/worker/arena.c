@@ -21,8 +21,9 @@ void blasd_arena_init(struct blasd_arena *arena, uint64_t max, uint64_t keep) {
     *arena = (struct blasd_arena){.max = max, .keep = keep, .want = FIRST_BLOCK};
 }
 
-static void free_blocks(struct blasd_arena *arena) {
-    while (arena->blocks != NULL) {
+/* Those that came behind `last`. */
+static void free_blocks(struct blasd_arena *arena, const struct blasd_arena_block *last) {
+    while (arena->blocks != last) {
         struct blasd_arena_block *next = arena->blocks->next;
         free(arena->blocks);
         arena->blocks = next;
@@ -30,7 +31,7 @@ static void free_blocks(struct blasd_arena *arena) {
 }
 
 void blasd_arena_release(struct blasd_arena *arena) {
-    free_blocks(arena);
+    free_blocks(arena, NULL);
     arena->used = 0;
 }
 
@@ -75,7 +76,19 @@ void blasd_arena_reset(struct blasd_arena *arena) {
         /* one block of the size this batch took serves the next one whole */
         uint64_t want = arena->used < arena->keep ? arena->used : arena->keep;
         if (want > arena->want) arena->want = blasd_align_up(want);
-        free_blocks(arena);
+        free_blocks(arena, NULL);
     }
     arena->used = 0;
+}
+
+struct blasd_arena_mark blasd_arena_mark(const struct blasd_arena *arena) {
+    return (struct blasd_arena_mark){.block = arena->blocks,
+                                     .at = arena->blocks == NULL ? 0 : arena->blocks->at,
+                                     .used = arena->used};
+}
+
+void blasd_arena_rewind(struct blasd_arena *arena, const struct blasd_arena_mark *mark) {
+    free_blocks(arena, mark->block);
+    if (arena->blocks != NULL) arena->blocks->at = mark->at;
+    arena->used = mark->used;
 }

@@ -24,4 +24,13 @@ void *blasd_arena_take(struct blasd_arena *arena, uint64_t bytes);
 /* Takes everything back. */
 void blasd_arena_reset(struct blasd_arena *arena);
 
+/* How far it is filled. */
+struct blasd_arena_mark {
+    const struct blasd_arena_block *block;
+    uint64_t at, used;
+};
+struct blasd_arena_mark blasd_arena_mark(const struct blasd_arena *arena);
+/* Takes back what was taken since the mark, and no reset since. */
+void blasd_arena_rewind(struct blasd_arena *arena, const struct blasd_arena_mark *mark);
+
 #endif

@@ -208,6 +208,7 @@ static int map_input(struct blasd_worker_queue *queue, struct blasd_arena *arena
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
                         const struct blasd_item *item, unsigned makes_inputs,
                         struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
+    const struct blasd_arena_mark before = blasd_arena_mark(arena);
     unsigned char *payload = NULL;
     int code = map_payload(queue, arena, item, io, &payload, err);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
@@ -218,6 +219,8 @@ int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *ar
     for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
         if (blasd_job_has(&item->job, i))
             code = map_input(queue, arena, item, i, payload, task, makes_inputs, io, err);
+    /* it may be tried again and again while Redis is away */
+    if (code != 0) blasd_arena_rewind(arena, &before);
     return code;
 }
 

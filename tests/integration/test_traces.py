@@ -346,6 +346,34 @@ def test_a_collector_that_asks_for_patience(make_service, collector):
     assert counts(service)["sent"] == 30
 
 
+def test_a_collector_that_only_announces_an_answer(make_service, collector):
+    """A connection that ends behind 103 brought none: asked again."""
+    announced = []
+
+    def answer(handler):
+        if announced:
+            return 200, b"{}"
+        announced.append(handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n"))
+        return None
+    collector.answer = answer
+    service = make_service("--otlp", collector.url, "--otlp-sample", "0")
+    work_goes_on(service, 2)
+    wait_for(lambda: counts(service)["sent"] == 2, "they come all the same", 60)
+    assert counts(service)["dropped"] == counts(service)["refused"] == 0
+
+
+@pytest.mark.parametrize("later", ["3600", "7200", "99999999999999999999"])
+def test_a_collector_that_asks_for_more_patience_than_there_is(make_service, collector, later):
+    """What would be kept for longer than half a minute is given up, and not sent again before the time that was asked for."""
+    collector.answer = lambda handler: (503, b"", ("Retry-After", later))
+    service = make_service("--otlp", collector.url, "--otlp-sample", "0")
+    work_goes_on(service, 2)
+    wait_for(lambda: counts(service)["dropped"] == 2, "they are given up", 10)
+    bodies = collector.seen
+    time.sleep(2)
+    assert collector.seen == bodies <= 4  # of each part, and where its spans came in two
+
+
 def test_a_collector_that_refuses_and_one_that_takes_some(make_service, collector):
     collector.answer = lambda handler: (400, b"no")
     service = make_service("--otlp", collector.url, "--otlp-sample", "0")

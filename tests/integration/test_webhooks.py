@@ -58,6 +58,19 @@ class Receiver:
                     self.connection.sendall(b"HTTP/1.1 20")
                     self.close_connection = True
                     return
+                if self.path.startswith("/short"):  # less than it says
+                    self.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nno")
+                    self.close_connection = True
+                    return
+                if self.path.startswith("/slow"):  # its body never comes
+                    self.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+                    receiver.release.wait(60)
+                    self.close_connection = True
+                    return
+                if self.path.startswith("/hints"):
+                    self.connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+                    self.close_connection = True
+                    return
                 if self.path.startswith("/endless"):
                     self.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
                     while True:
@@ -278,15 +291,16 @@ def test_a_receiver_that_fails_is_tried_again(hooked):
 
 def test_redirects_lies_and_refusals(make_service, receivers, tmp_path):
     """None of them is a delivery, but what was answered with 2xx before the lie."""
-    paths = {path: receivers() for path in ("/302", "/307", "/404", "/cut", "/410", "/endless")}
+    taken = ("/endless", "/short", "/slow")
+    paths = {path: receivers() for path in ("/302", "/307", "/404", "/cut", "/hints", "/410", *taken)}
     service = make_service("--outgoing-hosts", ",".join(one.url for one in paths.values()), "--webhook-secrets", secrets(tmp_path))
     ids = {path: job(service, one.url + path) for path, one in paths.items()}
-    for path in ("/302", "/307", "/404", "/cut"):
+    for path in ("/302", "/307", "/404", "/cut", "/hints"):
         wait_for(lambda path=path: len(paths[path].of(path)) >= 2)
-    wait_for(lambda: totals(service)["given_up"] == 1 and totals(service)["delivered"] == 1)
+    wait_for(lambda: totals(service)["given_up"] == 1 and totals(service)["delivered"] == len(taken))
     for path, one in paths.items():
         assert {hook.path for hook in one.hooks} == {path}  # no redirect was followed
-        assert path not in ("/410", "/endless") or one.ids(path) == {ids[path]: 1}
+        assert path not in ("/410", *taken) or one.ids(path) == {ids[path]: 1}
 
 
 @pytest.mark.parametrize("later", ["Thu, 01 Jan 1970 00:00:00 GMT", "-1", "x"])

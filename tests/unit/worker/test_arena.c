@@ -57,6 +57,31 @@ static void test_cap(void **state) {
     blasd_arena_release(&arena);
 }
 
+static void test_what_came_behind_a_mark_is_taken_back(void **state) {
+    struct blasd_arena arena;
+    struct blasd_arena_mark mark;
+    unsigned char *kept, *next;
+    (void)state;
+    blasd_arena_init(&arena, 8 * MIB, MIB);
+    mark = blasd_arena_mark(&arena); /* of an empty one */
+    assert_non_null(blasd_arena_take(&arena, 64));
+    blasd_arena_rewind(&arena, &mark);
+    assert_int_equal(arena.used, 0);
+    kept = blasd_arena_take(&arena, 64);
+    mark = blasd_arena_mark(&arena);
+    next = blasd_arena_take(&arena, 64);
+    memset(kept, 7, 64);
+    for (int i = 0; i < 100; i++) { /* in the block, and in others */
+        blasd_arena_rewind(&arena, &mark);
+        assert_int_equal(arena.used, 64);
+        assert_ptr_equal(blasd_arena_take(&arena, 64), next);
+        assert_non_null(blasd_arena_take(&arena, 3 * MIB));
+        assert_non_null(blasd_arena_take(&arena, 3 * MIB));
+    }
+    for (int i = 0; i < 64; i++) assert_int_equal(kept[i], 7);
+    blasd_arena_release(&arena);
+}
+
 /* Linux would promise it. */
 static void test_more_than_the_machine_has(void **state) {
     struct blasd_arena arena;
@@ -71,6 +96,7 @@ int main(void) {
         cmocka_unit_test(test_pieces_are_aligned_and_apart),
         cmocka_unit_test(test_memory_is_used_again),
         cmocka_unit_test(test_cap),
+        cmocka_unit_test(test_what_came_behind_a_mark_is_taken_back),
         cmocka_unit_test(test_more_than_the_machine_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
