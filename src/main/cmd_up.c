@@ -214,11 +214,12 @@ static int list_devices(char devices[][DEVICE_NAME], int most, struct unusable_d
 }
 
 static void plan_worker(struct worker_plan *plan, const char *device, const char *host,
-                        const struct data_dir *dir, int number) {
+                        const struct data_dir *dir, int number, bool guarded) {
     static char program[] = "blasd", command[] = "worker", option_device[] = "--device",
-                option_name[] = "--name", option_measured[] = "--measured";
-    char *const argv[] = {program,    command,         option_device,  plan->device, option_name,
-                          plan->name, option_measured, plan->measured, NULL};
+                option_name[] = "--name", option_measured[] = "--measured", guard[] = "--guard";
+    char *const argv[] = {
+        program,    command,         option_device,  plan->device,           option_name,
+        plan->name, option_measured, plan->measured, guarded ? guard : NULL, NULL};
     char order[16] = "";
     snprintf(plan->measured, sizeof plan->measured, "%s/measured", dir->path);
     snprintf(plan->device, sizeof plan->device, "%.*s", DEVICE_NAME - 1, device);
@@ -244,7 +245,8 @@ static struct worker_plan *plan_workers(struct settings *settings, const struct 
     if (plans == NULL) return NULL;
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
     for (int i = 0; i < *count; i++)
-        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, dir, wanted > 0 ? i : -1);
+        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, dir, wanted > 0 ? i : -1,
+                    access_closed(&settings->access));
     return plans;
 }
 
@@ -266,9 +268,11 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                 : cpus >= 8         ? (int)cpus / 4
                                     : 1;
     int status = BLASD_EXIT_FAILED, mark = -1;
-    if (own_redis && private_redis_init(&redis, dir, common->queue, settings->durable,
-                                        common->limits.disk_reserve_bytes, err) != 0)
-        return status;
+    const struct private_redis_options how = {.queue = common->queue,
+                                              .durable = settings->durable,
+                                              .closed = access_closed(&settings->access),
+                                              .reserve = common->limits.disk_reserve_bytes};
+    if (own_redis && private_redis_init(&redis, dir, &how, err) != 0) return status;
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);
     blob_dir_remove_stale();

@@ -3,9 +3,11 @@
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
+#include "main/guard.h"
 #include "main/notice.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
+#include "queue/queue_link.h"
 #include "worker/worker.h"
 
 #include <fcntl.h>
@@ -24,7 +26,11 @@ static const char usage[] =
     "  --measured DIR         keeps there what was measured of the device's speed, which is else\n"
     "                         measured at every start; none: not measured\n"
     "  --blas PATH            computes with this library; see docs/devices.md "
-    "[BLASD_BLAS]\n" NOTICE_USAGE;
+    "[BLASD_BLAS]\n"
+    "  --guard                reaches Redis through a process beside it, which keeps the password "
+    "and\n"
+    "                         lets through what a worker has to say alone; see SECURITY.md\n"
+    "                         [BLASD_GUARD=1]\n" NOTICE_USAGE;
 static const char notes[] =
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
@@ -59,6 +65,7 @@ static void default_name(const char *device, char *name, size_t size) {
 struct settings {
     struct common_options common;
     const char *device, *name, *measured, *blas;
+    bool guard;
     struct notice_options notice;
 };
 
@@ -69,6 +76,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'd': settings->device = value; return 0;
     case 'n': settings->name = value; return 0;
     case 'm': settings->measured = value; return 0;
+    case 'g': settings->guard = true; return 0;
     default: settings->blas = value; return 0;
     }
 }
@@ -80,6 +88,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"name", required_argument, NULL, 'n'},
                                             {"measured", required_argument, NULL, 'm'},
                                             {"blas", required_argument, NULL, 'b'},
+                                            {"guard", no_argument, NULL, 'g'},
                                             {NULL, 0, NULL, 0}};
     static const struct command_line line = {"worker",    usage, notes, options,
                                              take_option, true,  false};
@@ -101,7 +110,21 @@ static void give_up_files(const struct settings *settings) {
     if (!common->no_confine) confine_files(&files);
 }
 
-static int run(const struct settings *settings) {
+/* The store comes first, for a guard has to know what of it the queue may have. */
+static int open_queue(struct settings *settings, const char *name,
+                      struct blasd_queue_options *queue, struct blasd_err *err) {
+    struct common_options *common = &settings->common;
+    int code = common_store_open(common, &queue->store, err);
+    if (code != 0 || !settings->guard) return code;
+    blasd_queue_settle(&common->limits, queue->store);
+    code = guard_start(common, name, err);
+    if (code < 0) return code;
+    queue->guard = code;
+    queue->url = NULL;
+    return 0;
+}
+
+static int run(struct settings *settings) {
     struct blasd_worker_options options = {.queue = common_queue(&settings->common),
                                            .stopping = stopping,
                                            .version = BLASD_VERSION,
@@ -119,10 +142,10 @@ static int run(const struct settings *settings) {
     note_end_signals();
     code = telemetry_open(&settings->common.telemetry, options.queue.limits->otlp_spans,
                           "blasd worker", options.name, &options.otlp, &err);
+    if (code == 0) code = open_queue(settings, options.name, &options.queue, &err);
     give_up_files(settings);
     if (code == 0)
         code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
-    if (code == 0) code = common_store_open(&settings->common, &options.queue.store, &err);
     if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
     if (code == 0 && !settings->common.no_confine) confine_calls();
     if (code == 0) code = notice_start(&settings->notice, &err);
@@ -153,7 +176,10 @@ static int start_blas(const struct settings *settings, char **argv) {
 }
 
 int blasd_cmd_worker(int argc, char **argv) {
-    struct settings settings = {.device = "cpu:0", .blas = getenv(BLASD_BLAS_PATH)};
+    const char *guard = getenv("BLASD_GUARD");
+    struct settings settings = {.device = "cpu:0",
+                                .blas = getenv(BLASD_BLAS_PATH),
+                                .guard = guard != NULL && strcmp(guard, "1") == 0};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd worker");

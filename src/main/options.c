@@ -103,14 +103,14 @@ static int take_redis(struct common_options *common, char *word) {
     static char *kept;
     if (strcmp(word, FROM_ENVIRONMENT) == 0)
         return set_redis(common, from_environment("BLASD_REDIS"));
-    char *from = strstr(word, "://"), *to = strrchr(word, '@');
+    char *from = strstr(word, "://"), *to = strrchr(word, '@'), *before = getenv("BLASD_REDIS");
     free(kept);
     kept = strdup(word);
     if (kept == NULL) return -1;
-    from = from == NULL ? word : from + 3;
-    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0 &&
+    if (from != NULL && to != NULL && from + 3 < to &&
         strlen(word) >= sizeof FROM_ENVIRONMENT - 1) {
         /* for this program started anew by the same command line, as blas_start.c does */
+        if (before != NULL) explicit_bzero(before, strlen(before));
         if (setenv("BLASD_REDIS", kept, 1) != 0) return -1;
         memset(word, '\0', strlen(word));
         memcpy(word, FROM_ENVIRONMENT, sizeof FROM_ENVIRONMENT - 1);
@@ -300,7 +300,8 @@ int common_export(const struct common_options *common) {
 }
 
 bool common_needs_network(const struct common_options *common) {
-    return strncmp(common->redis, "unix:", 5) != 0 || common->telemetry.otlp != NULL;
+    bool far = common->redis != NULL && strncmp(common->redis, "unix:", 5) != 0;
+    return far || common->telemetry.otlp != NULL;
 }
 
 const char *common_blob_dir(const struct common_options *common) {

@@ -31,6 +31,7 @@
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
 #define OWN_USER "user " PRIVATE_REDIS_USER " on >"
+#define PART_USER "user " PRIVATE_REDIS_PART " on >"
 #define CONFIG_MOST 65536
 
 /* A directory for the socket alone, for data directories whose path is too long for one. */
@@ -74,17 +75,32 @@ static int put_path(FILE *file, const char *option, const char *path) {
 }
 
 /* The password of the start before, should its file be used again; else a new one. */
-static void choose_password(struct private_redis *redis) {
-    size_t len;
-    char *text = blasd_file_read(redis->config, CONFIG_MOST, &len);
-    const char *user = text == NULL ? NULL : strstr(text, "\n" OWN_USER);
-    size_t most = sizeof redis->password - 1;
-    if (user != NULL) user += strlen("\n" OWN_USER);
-    if (user != NULL && strspn(user, "0123456789abcdef") == most)
-        memcpy(redis->password, user, most);
+static void choose_password(const char *config, const char *line, char password[33]) {
+    const char *user = config == NULL ? NULL : strstr(config, line);
+    if (user != NULL) user += strlen(line);
+    if (user != NULL && strspn(user, "0123456789abcdef") == 32)
+        memcpy(password, user, 32);
     else
-        blasd_random_hex(redis->password, most);
-    free(text);
+        blasd_random_hex(password, 32);
+    password[32] = '\0';
+}
+
+static void choose_passwords(struct private_redis *redis) {
+    size_t len;
+    char *config = blasd_file_read(redis->config, CONFIG_MOST, &len);
+    choose_password(config, "\n" OWN_USER, redis->password);
+    choose_password(config, "\n" PART_USER, redis->part_password);
+    free(config);
+}
+
+/* For those who are started by hand. */
+static int write_url(const struct private_redis *redis, struct blasd_err *err) {
+    char path[PATH_MAX + 16], line[sizeof redis->url + 1];
+    int len = snprintf(line, sizeof line, "%s\n", redis->url);
+    snprintf(path, sizeof path, "%s/redis.url", redis->dir->path);
+    if (blasd_file_replace(path, line, (size_t)len) == 0 || errno == ENOSPC) return 0;
+    return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s", path,
+                      strerror(errno));
 }
 
 /* What the parts may do: to the queue's keys and channels what its functions do, and nothing to
@@ -92,11 +108,17 @@ static void choose_password(struct private_redis *redis) {
  * more. */
 static void put_users(const struct private_redis *redis, FILE *file) {
     const char *name = redis->queue;
+    fprintf(file, OWN_USER "%s ~* &* +@all\n", redis->password);
+    if (redis->closed)
+        fprintf(file, "user default on nopass -@all +ping +dbsize +info\n" PART_USER "%s",
+                redis->part_password);
+    else
+        fputs("user default on nopass", file);
     fprintf(file,
-            "user default on nopass ~{%s}* ~{%s:* &{%s}* &{%s:* -@all +@read +@write +@pubsub "
+            " ~{%s}* ~{%s:* &{%s}* &{%s:* -@all +@read +@write +@pubsub "
             "+@blocking +@connection +@transaction -@admin -@dangerous -@scripting +fcall +time "
-            "+function|list +function|load +info\n" OWN_USER "%s ~* &* +@all\n",
-            name, name, name, name, redis->password);
+            "+function|list +function|load +info\n",
+            name, name, name, name);
 }
 
 static int write_options(const struct private_redis *redis, FILE *file) {
@@ -141,24 +163,32 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
     return 0;
 }
 
-int private_redis_init(struct private_redis *redis, const struct data_dir *dir, const char *queue,
-                       bool durable, uint64_t reserve, struct blasd_err *err) {
+int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
+                       const struct private_redis_options *options, struct blasd_err *err) {
     static char program[] = "redis-server";
-    *redis =
-        (struct private_redis){.dir = dir, .queue = queue, .durable = durable, .synced_bytes = -1};
-    blasd_aof_room_open(&redis->room, dir->path, reserve);
+    *redis = (struct private_redis){.dir = dir,
+                                    .queue = options->queue,
+                                    .durable = options->durable,
+                                    .closed = options->closed,
+                                    .synced_bytes = -1};
+    blasd_aof_room_open(&redis->room, dir->path, options->reserve);
     if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
         (int)sizeof redis->socket) {
         int code = make_socket_dir(redis, err);
         if (code != 0) return code;
     }
-    snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
     snprintf(redis->log, sizeof redis->log, "%s/redis.log", dir->path);
     snprintf(redis->config, sizeof redis->config, "%s/redis.conf", dir->path);
     redis->argv[0] = program;
     redis->argv[1] = redis->config;
-    choose_password(redis);
-    return write_config(redis, err);
+    choose_passwords(redis);
+    if (redis->closed)
+        snprintf(redis->url, sizeof redis->url, "unix://" PRIVATE_REDIS_PART ":%s@%s",
+                 redis->part_password, redis->socket);
+    else
+        snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
+    if (write_config(redis, err) != 0) return -(int)err->code;
+    return write_url(redis, err);
 }
 
 static bool ends_with(const char *text, const char *end) {

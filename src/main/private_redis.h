@@ -11,18 +11,23 @@
 
 #include <stdbool.h>
 
-/* Who may do anything to it; anybody else what a part needs. */
+/* Who may do anything to it. */
 #define PRIVATE_REDIS_USER "blasd-up"
+/* Who may do what a part needs: whoever reaches the socket, but where the service lets in only who
+ * shows a key. Then it is those alone who know the password, and workers do not (guard.h). */
+#define PRIVATE_REDIS_PART "blasd-part"
 
 struct private_redis {
     const struct data_dir *dir; /* borrowed */
     const char *queue;          /* borrowed: the queue's name */
-    char password[33];          /* of that user: in redis.conf, which no part can read */
+    bool closed;                /* parts need a password */
+    char password[33];          /* of `blasd up`: in redis.conf, which no part can read */
+    char part_password[33];     /* of the parts; in redis.conf, and in the file of the address */
     bool durable;               /* Redis syncs each write itself */
     char socket[108];           /* path of the unix socket */
     char socket_dir[108];       /* made for the socket where the data directory's path is too long;
                                    "" otherwise */
-    char url[128];              /* "unix:…" */
+    char url[192];              /* "unix:…"; also in the file redis.url, for `blasd meter` */
     char log[PATH_MAX + 16];    /* Redis' own log */
     char config[PATH_MAX + 16]; /* redis.conf */
     char *argv[3];              /* words borrowed from this struct or static */
@@ -42,10 +47,15 @@ struct private_redis {
     char words[400 + 200 * BLASD_QUEUES_MOST];
 };
 
-/* Chooses paths and writes redis.conf; starts nothing. `queue`: its name, borrowed; `reserve`: the
- * limit disk_reserve_bytes. */
-int private_redis_init(struct private_redis *redis, const struct data_dir *dir, const char *queue,
-                       bool durable, uint64_t reserve, struct blasd_err *err);
+/* How it is to be. */
+struct private_redis_options {
+    const char *queue; /* its name; borrowed */
+    bool durable, closed;
+    uint64_t reserve; /* the limit disk_reserve_bytes */
+};
+/* Chooses paths and writes redis.conf and redis.url; starts nothing. */
+int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
+                       const struct private_redis_options *options, struct blasd_err *err);
 /* To be called before each start: sets right the end of its file, should it have been killed while
  * it wrote. */
 void private_redis_repair(struct private_redis *redis);

@@ -87,19 +87,28 @@ static void divide(const struct blasd_queue_options *options, struct blasd_link_
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = part_of(options, *of[i]);
 }
 
-void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
-    const struct blasd_limits *limits = options->limits;
+void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store) {
     uint64_t free_bytes = 0, all_bytes = 0;
     if (!limits->queue_bytes || !limits->record_bytes || !limits->record_sync_bytes ||
         !limits->tensor_bytes)
-        blasd_store_space(options->store, &free_bytes, &all_bytes);
+        blasd_store_space(store, &free_bytes, &all_bytes);
+    limits->queue_bytes = share_or(limits->queue_bytes, all_bytes, 2);
+    limits->record_bytes = share_or(limits->record_bytes, all_bytes, 4);
+    limits->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 64);
+    limits->tensor_bytes = share_or(limits->tensor_bytes, all_bytes, 4);
+}
+
+void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
+    struct blasd_limits settled = *options->limits;
+    const struct blasd_limits *limits = &settled;
+    blasd_queue_settle(&settled, options->store);
     ret->queue_jobs = limits->queue_jobs;
     ret->webhooks = limits->webhooks;
     ret->puts = limits->puts;
-    ret->queue_bytes = share_or(limits->queue_bytes, all_bytes, 2);
-    ret->record_bytes = share_or(limits->record_bytes, all_bytes, 4);
-    ret->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 64);
-    ret->tensor_bytes = share_or(limits->tensor_bytes, all_bytes, 4);
+    ret->queue_bytes = limits->queue_bytes;
+    ret->record_bytes = limits->record_bytes;
+    ret->record_sync_bytes = limits->record_sync_bytes;
+    ret->tensor_bytes = limits->tensor_bytes;
     divide(options, ret);
     snprintf(ret->text, sizeof ret->text,
              "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
@@ -107,6 +116,14 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
              ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
              ret->tensor_bytes, part_of(options, limits->tensors), limits->tensor_life_s);
+    if (options->guard > 0)
+        snprintf(ret->text + strlen(ret->text), sizeof ret->text - strlen(ret->text), " 1");
+}
+
+int blasd_queue_address(const struct blasd_queue_options *options, struct blasd_link_address *ret,
+                        struct blasd_err *err) {
+    return options->guard > 0 ? blasd_link_behind(options->guard, options->name, ret, err)
+                              : blasd_link_parse(options->url, options->name, ret, err);
 }
 
 /* Whether a store that is recorded may make way for that of `options`. */

@@ -20,7 +20,13 @@ struct blasd_link_limits {
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
     uint64_t webhooks, puts; /* not among these */
 };
+/* Resolves those once and for all: a store's size may change. */
+void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store);
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
+
+/* Where the queue is for who has these options. invalid_field. */
+int blasd_queue_address(const struct blasd_queue_options *options, struct blasd_link_address *ret,
+                        struct blasd_err *err);
 
 /* What is recorded as the deployment's: its store, and how many queues it has where these are
  * several. */

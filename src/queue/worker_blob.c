@@ -21,14 +21,19 @@ static bool in_redis(const struct blasd_worker_queue *queue) {
     return blasd_store_kind(queue->options.store) == BLASD_STORE_REDIS;
 }
 
-/* Notes the blob and keeps it from being swept for two minutes. */
-static int hold(struct blasd_worker_queue *queue, const struct blasd_blob *blob,
-                struct blasd_err *err) {
-    char bytes[24];
+/* A chunk, which keeps the blob from being swept for two minutes. */
+static int write_chunk(struct blasd_worker_queue *queue, const struct blasd_blob *blob, uint64_t n,
+                       struct blasd_err *err) {
+    uint64_t at = n * BLASD_QUEUE_CHUNK, left = blob->bytes - at;
+    char bytes[24], number[24];
     snprintf(bytes, sizeof bytes, "%" PRIu64, blob->bytes);
-    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("blob"));
+    snprintf(number, sizeof number, "%" PRIu64, n);
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("blob_write"));
     blasd_caller_text(&queue->caller, blob->name);
     blasd_caller_text(&queue->caller, bytes);
+    blasd_caller_text(&queue->caller, number);
+    blasd_caller_arg(&queue->caller, left > 0 ? (const char *)blob->data + at : "",
+                     (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK));
     return blasd_caller_do(&queue->caller, err);
 }
 
@@ -36,19 +41,9 @@ int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_b
                                 struct blasd_err *err) {
     if (!in_redis(queue)) return 0;
     int rc = blob->data || !blob->bytes ? 0 : blasd_blob_map(blob, err);
-    if (rc == 0) rc = hold(queue, blob, err);
-    for (uint64_t at = 0, n = 0; rc == 0 && at < blob->bytes; at += BLASD_QUEUE_CHUNK, n++) {
-        char key[BLASD_LINK_KEY_MAX];
-        uint64_t left = blob->bytes - at;
-        size_t len = (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK);
-        blasd_link_key(key, queue->name, ":blob:%s:%" PRIu64, blob->name, n);
-        blasd_caller_command(&queue->caller, "SET");
-        blasd_caller_text(&queue->caller, key);
-        blasd_caller_arg(&queue->caller, (const char *)blob->data + at, len);
-        rc = blasd_caller_do(&queue->caller, err);
-        if (rc == 0 && n % 64 == 63) rc = hold(queue, blob, err);
-    }
-    if (rc == 0) rc = hold(queue, blob, err);
+    uint64_t n = 0;
+    do rc = rc == 0 ? write_chunk(queue, blob, n++, err) : rc;
+    while (rc == 0 && n * BLASD_QUEUE_CHUNK < blob->bytes);
     return rc;
 }
 
@@ -63,7 +58,7 @@ void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char
         blasd_store_remove(queue->options.store, name);
         return;
     }
-    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("blob_drop"));
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("blob_free"));
     blasd_caller_text(&queue->caller, name);
     (void)blasd_caller_post(&queue->caller, NULL); /* what stays is swept */
 }

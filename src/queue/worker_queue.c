@@ -57,7 +57,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
         queue->caller.timeout_ms = ONE_OF_SEVERAL_MS;
     blasd_worker_turns_reset(&queue->turns);
     rc = queue->segments && queue->views
-             ? blasd_link_parse(options->url, options->name, &queue->caller.address, err)
+             ? blasd_queue_address(options, &queue->caller.address, err)
              : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
     if (rc == 0) rc = first_call(queue, err);

@@ -56,7 +56,7 @@ static int bad_url(struct blasd_err *err, const char *what) {
         err, BLASD_E_invalid_field, "redis",
         "%s; the address of Redis is redis://[user:password@]host[:port][,host...][/db], "
         "rediss:// with TLS, redis+sentinel://host[:port][,host...]/MASTER[/db], or "
-        "unix:/path",
+        "unix:[//user:password@]/path",
         what);
 }
 
@@ -126,8 +126,14 @@ static bool parse_master(const char *text, struct blasd_link_address *ret, const
 }
 
 static int parse_unix(const char *path, struct blasd_link_address *ret, struct blasd_err *err) {
-    if (!strncmp(path, "//", 2)) path += 2; /* unix:///path */
-    size_t len = strlen(path);
+    size_t login = strcspn(path, "@"), len;
+    if (begins(path, "//") && path[2] != '/' && path[login] == '@') {
+        if (!parse_login(path + 2, login - 2, ret))
+            return bad_url(err, "The user or password is malformed or too long");
+        path += login + 1;
+    } else if (begins(path, "//"))
+        path += 2; /* unix:///path */
+    len = strlen(path);
     if (path[0] != '/') return bad_url(err, "The path of a unix socket begins with /");
     if (len >= sizeof ret->path) return bad_url(err, "A unix socket's path ends at 107 bytes");
     memcpy(ret->path, path, len + 1);
@@ -156,14 +162,21 @@ static int parse_tcp(const char *url, const char *scheme, struct blasd_link_addr
     return 0;
 }
 
+int blasd_link_behind(int guard, const char *queue, struct blasd_link_address *ret,
+                      struct blasd_err *err) {
+    memset(ret, 0, sizeof *ret);
+    ret->guard = guard;
+    int rc = check_name(queue, err);
+    if (rc == 0) snprintf(ret->tag, sizeof ret->tag, "{%s}", queue);
+    return rc;
+}
+
 int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
                      struct blasd_err *err) {
     static const char *const schemes[] = {"redis://", "rediss://", "redis+sentinel://",
                                           "rediss+sentinel://"};
-    memset(ret, 0, sizeof *ret);
-    int rc = check_name(queue, err);
+    int rc = blasd_link_behind(0, queue, ret, err);
     if (rc < 0) return rc;
-    snprintf(ret->tag, sizeof ret->tag, "{%s}", queue);
     if (begins(url, "unix:")) return parse_unix(url + strlen("unix:"), ret, err);
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
         if (begins(url, schemes[i])) return parse_tcp(url, schemes[i], ret, err);

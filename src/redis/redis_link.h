@@ -34,16 +34,20 @@ struct blasd_link_address {
     int db;             /* SELECT it after connecting where it is not 0 */
     char user[128];     /* "": AUTH with the password alone */
     char password[256]; /* "": no AUTH */
+    int guard; /* > 0: the socket of the process that knows all that but the tag, guarded.h */
 };
 
 /* Reads "redis://[user:password@]host[:port][,host[:port]...][/db]", the same with rediss:// for
  * TLS
  * ([v6] hosts in brackets; %XX understood in user and password), "redis+sentinel://[user:password@]
- * host[:port][,host[:port]...]/MASTER[/db]", the same with rediss+sentinel://, or "unix:/path"; and
- * the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key; of one
- * of several with ":NUMBER" behind it. invalid_field. */
+ * host[:port][,host[:port]...]/MASTER[/db]", the same with rediss+sentinel://, or
+ * "unix:[//user:password@]/path"; and the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would
+ * break the hash tag or a key; of one of several with ":NUMBER" behind it. invalid_field. */
 int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
                      struct blasd_err *err);
+/* The address that only the process behind the socket `guard` knows. invalid_field. */
+int blasd_link_behind(int guard, const char *queue, struct blasd_link_address *ret,
+                      struct blasd_err *err);
 /* Writes "{QUEUE}" and then the rest, formatted; longer keys than BLASD_LINK_KEY_MAX are cut, which
  * no valid name or id can bring about. Returns the length. */
 size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const char *fmt, ...)

@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 7
+-- revision 8
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -253,6 +253,7 @@ Front ends call
       minutes. Call it before the chunks are SET, each minute meanwhile, and after them: 1 says then that
       what was there has been swept, for the clock has leapt, or Redis was emptied
   blob_drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
+  blob_free BLOB...       -> 0: the same for workers, to whom being on hold is one, but of outputs
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
       not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
@@ -295,6 +296,8 @@ lease is not theirs any more)
       -> 0: the device of the worker NAME has copies of these, where they are tensors, for as long as a
       lease lasts. Without NAME, as revision 6 has it, the first ID is taken for it
   release NAME EPOCH      -> 0: gives back what it held, and the name
+  blob_write NAME EPOCH BLOB BYTES N DATA
+      -> 0: notes a blob of kind redis of BYTES, puts it on hold for two minutes and writes its chunk N
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
       wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and

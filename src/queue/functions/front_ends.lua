@@ -318,15 +318,19 @@ local function tick(keys, args)
     return facts
 end
 
-local function blob(keys, args)
-    start(keys, args)
-    if not count_of(args[3]) then return redis.error_reply('ERR blob: no number') end
-    call('SET', K.hold_of .. args[2], '1', 'EX', 120)
-    return call('HSET', K.blobs, args[2], args[3])
+local Blob = {}
+do
+
+local function note(blob, bytes)
+    call('SET', K.hold_of .. blob, '1', 'EX', 120)
+    return call('HSET', K.blobs, blob, bytes)
 end
 
-local refs, blob_drop
-do
+function Blob.hold(keys, args)
+    start(keys, args)
+    if not count_of(args[3]) then return redis.error_reply('ERR blob: no number') end
+    return note(args[2], args[3])
+end
 
 -- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.
 local function has_outputs(place, id)
@@ -349,7 +353,7 @@ local function blob_referred(blob)
     return yes, place or id and byte(id) == 116
 end
 
-refs = function(keys, args)
+function Blob.refs(keys, args)
     start(keys, args)
     local digits = {}
     for i = 2, #args do
@@ -362,18 +366,47 @@ end
 local CHUNK, CHUNKS_MOST = 1048576, 65536 -- of a blob; more are no blob's
 
 -- Who asks for it may not know yet that the blob has become another's: a worker that stood still.
-blob_drop = function(keys, args)
+local function drop(blob)
+    local bytes = tonumber(call('HGET', K.blobs, blob) or 0)
+    if blob_referred(blob) then return end
+    for chunk = 0, min(floor(max(bytes - 1, 0) / CHUNK), CHUNKS_MOST) do
+        call('UNLINK', K.blob_of .. blob .. ':' .. chunk)
+    end
+    call('HDEL', K.blobs, blob)
+    call('DEL', K.hold_of .. blob)
+end
+
+function Blob.drop(keys, args)
+    start(keys, args)
+    for i = 2, #args do drop(args[i]) end
+    return 0
+end
+
+-- What others are writing, as front ends do inputs, is on hold, and not a worker's to drop.
+function Blob.free(keys, args)
     start(keys, args)
     for i = 2, #args do
-        local bytes = tonumber(call('HGET', K.blobs, args[i]) or 0)
-        if not blob_referred(args[i]) then
-            for chunk = 0, min(floor(max(bytes - 1, 0) / CHUNK), CHUNKS_MOST) do
-                call('UNLINK', K.blob_of .. args[i] .. ':' .. chunk)
-            end
-            call('HDEL', K.blobs, args[i])
-            call('DEL', K.hold_of .. args[i])
-        end
+        if find(args[i], '%.out$') or call('EXISTS', K.hold_of .. args[i]) == 0 then drop(args[i]) end
     end
+    return 0
+end
+
+-- Outputs of a job that the worker holds, or what is yet to become a tensor, one of its outputs.
+function Blob.write(keys, args)
+    start(keys, args)
+    local name, blob, bytes, chunk = args[2], args[4], args[5], args[6]
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    local id, kind = match(blob, '^([sat]%x+)%.(%a+)$')
+    if not id or #id ~= ID or not count_of(bytes) or not count_of(chunk) then
+        return redis.error_reply('ERR blob_write: no blob, or no number')
+    end
+    local held = call('HMGET', K.claims_of .. name, id, sub(id, 1, BATCH_ENTRY))
+    local its = kind == 'out' and (held[1] or held[2]) or
+                kind == 'in' and byte(id) == 116 and call('HEXISTS', K.tensors, id) == 0
+    if L.strict and not its then return redis.error_reply('ERR blob_write: not of a job that this worker holds') end
+    note(blob, bytes)
+    call('SET', K.blob_of .. blob .. ':' .. chunk, args[7])
     return 0
 end
 

@@ -66,11 +66,11 @@ local function prepare(keys, args)
     if args[1] ~= limits_text then
         local n = {}
         for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 8 and #n ~= 11 then error('LIMITS must be eleven numbers') end
+        if #n ~= 8 and #n ~= 11 and #n ~= 12 then error('LIMITS must be eleven numbers') end
         L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
              queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
              tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
-             tensor_life_s = n[11] or 3600} -- eight: a process of an earlier version
+             tensor_life_s = n[11] or 3600, strict = n[12] == 1} -- eight: a process of an earlier version
         limits_text = args[1]
     end
 end

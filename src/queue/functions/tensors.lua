@@ -267,8 +267,10 @@ end
 function Tensor.keep(tenant, text)
     local most = tonumber(call('HGET', K.tensor_bytes, 'most ' .. tenant) or 0)
     for id, bytes, form in gmatch(text, '\t(t%x+) (%d+) ([^\t]+)') do
-        make_room(tenant, most, 1, tonumber(bytes))
-        add(tenant, L.tensor_life_s, id, bytes, form)
+        if not L.strict or call('HEXISTS', K.tensors, id) == 0 then
+            make_room(tenant, most, 1, tonumber(bytes))
+            add(tenant, L.tensor_life_s, id, bytes, form)
+        end
     end
 end
 

@@ -70,7 +70,7 @@ do
 -- A finder: yields(name) says whether that worker may end the job, or the batch entry. What it does not
 -- hold it may where nobody else does: a master that was a replica may lack its claim, and then its name
 -- stays in a line, as that of any job that ends there. But such a master may have given the job to another,
--- whose it is then, with the result's name.
+-- whose it is then, with the result's name. A worker that is not trusted ends what it holds alone.
 yields_to = function(worker)
     local entries = {}
     return function(name)
@@ -79,6 +79,7 @@ yields_to = function(worker)
             entries[entry] = call('HEXISTS', K.claims_of .. worker, entry) == 1
         end
         if entries[entry] or call('HEXISTS', K.claims_of .. worker, name) == 1 then return true end
+        if L.strict then return false end
         for _, other in ipairs(call('HKEYS', K.workers)) do
             local its = call('HMGET', K.claims_of .. other, name, entry)
             if its[1] or its[2] then return false end
