@@ -89,8 +89,8 @@ static void divide(const struct blasd_queue_options *options, struct blasd_link_
 
 void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store) {
     uint64_t free_bytes = 0, all_bytes = 0;
-    if (!limits->queue_bytes || !limits->record_bytes || !limits->record_sync_bytes ||
-        !limits->tensor_bytes)
+    if (store && (!limits->queue_bytes || !limits->record_bytes || !limits->record_sync_bytes ||
+                  !limits->tensor_bytes))
         blasd_store_space(store, &free_bytes, &all_bytes);
     limits->queue_bytes = share_or(limits->queue_bytes, all_bytes, 2);
     limits->record_bytes = share_or(limits->record_bytes, all_bytes, 4);

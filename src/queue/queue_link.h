@@ -20,7 +20,7 @@ struct blasd_link_limits {
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
     uint64_t webhooks, puts; /* not among these */
 };
-/* Resolves those once and for all: a store's size may change. */
+/* Resolves those once and for all: a store's size may change. NULL: a store of unknown size. */
 void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store);
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
 

@@ -10,9 +10,9 @@
 
 #define GIVEN_TIMES 3 /* route.c takes twice the time for all servers together */
 
-union control { /* aligned for its header */
+union control { /* aligned for its header; two descriptors fit its padding */
     struct cmsghdr head;
-    char bytes[CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(2 * sizeof(int))];
 };
 
 static int ask(int guard, struct blasd_guard_ask *question, int end) {
@@ -21,7 +21,7 @@ static int ask(int guard, struct blasd_guard_ask *question, int end) {
     struct msghdr message = {.msg_iov = &text,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+                             .msg_controllen = CMSG_SPACE(sizeof end)};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
@@ -88,6 +88,17 @@ int blasd_guarded_connect(const struct blasd_link_address *address, int timeout_
     return 0;
 }
 
+/* The descriptors that came, into room for as many as fit `control`; how many. */
+static int take_ends(struct msghdr *message, int ends[2]) {
+    const struct cmsghdr *head = CMSG_FIRSTHDR(message);
+    size_t bytes;
+    if (head == NULL || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) return 0;
+    bytes = head->cmsg_len - CMSG_LEN(0);
+    if (bytes > 2 * sizeof *ends) bytes = 2 * sizeof *ends;
+    memcpy(ends, CMSG_DATA(head), bytes);
+    return (int)(bytes / sizeof *ends);
+}
+
 int blasd_guard_receive(int guard, struct blasd_guard_ask *ret, int *client) {
     union control control;
     struct iovec text = {ret, sizeof *ret};
@@ -95,18 +106,17 @@ int blasd_guard_receive(int guard, struct blasd_guard_ask *ret, int *client) {
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
-    const struct cmsghdr *head;
+    int ends[2], count;
     ssize_t got;
     do got = recvmsg(guard, &message, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got <= 0) return 0;
-    head = CMSG_FIRSTHDR(&message);
-    if (head == NULL || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
-        head->cmsg_len != CMSG_LEN(sizeof *client))
-        return -1;
-    memcpy(client, CMSG_DATA(head), sizeof *client);
-    if (got == (ssize_t)sizeof *ret && memchr(ret->tag, '\0', sizeof ret->tag) != NULL) return 1;
-    close(*client);
+    count = take_ends(&message, ends);
+    *client = ends[0];
+    if (count == 1 && got == (ssize_t)sizeof *ret &&
+        memchr(ret->tag, '\0', sizeof ret->tag) != NULL)
+        return 1;
+    while (count > 0) close(ends[--count]);
     return -1;
 }
 

@@ -332,10 +332,11 @@ function Blob.hold(keys, args)
     return note(args[2], args[3])
 end
 
--- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.
-local function has_outputs(place, id)
+-- Whether there is something of the job in one place, whoever's it is: a record (K.rec_of), or one whose
+-- outputs are a blob (K.out_of).
+local function has(of, place, id)
     for _, tenant in ipairs(call('SMEMBERS', K.tenants_of .. place)) do
-        if call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 then return true end
+        if call('HEXISTS', of .. place .. ':' .. tenant, id) == 1 then return true end
     end
     return false
 end
@@ -348,8 +349,8 @@ local function blob_referred(blob)
                 kind ~= 'seg' and id and Tensor.referred(id, blob) or
                 place and (call('HEXISTS', K.pending, id) == 1 or
                            call('HEXISTS', K.pending, sub(id, 1, BATCH_ENTRY)) == 1 or
-                           kind == 'out' and (has_outputs(place, id) or
-                                              has_outputs(promised_place(id), id)))
+                           kind == 'out' and (has(K.out_of, place, id) or
+                                              has(K.out_of, promised_place(id), id)))
     return yes, place or id and byte(id) == 116
 end
 
@@ -382,11 +383,19 @@ function Blob.drop(keys, args)
     return 0
 end
 
--- What others are writing, as front ends do inputs, is on hold, and not a worker's to drop.
+-- What others are writing, as front ends do inputs before they submit a job, is on hold, and not a worker's to
+-- drop; inputs of a job that has ended are.
+local function is_in_the_making(blob)
+    local id = sub(blob, 1, ID)
+    local place = place_of(id)
+    if find(blob, '%.out$') or call('EXISTS', K.hold_of .. blob) == 0 then return false end
+    return not (place and (has(K.rec_of, place, id) or has(K.rec_of, promised_place(id), id)))
+end
+
 function Blob.free(keys, args)
     start(keys, args)
     for i = 2, #args do
-        if find(args[i], '%.out$') or call('EXISTS', K.hold_of .. args[i]) == 0 then drop(args[i]) end
+        if not is_in_the_making(args[i]) then drop(args[i]) end
     end
     return 0
 end
