@@ -75,13 +75,13 @@ class Blasd(Subject):
         self.roles = []
         for pid in self.server.pids():
             command = processes.command_of(pid)
-            role = next((r for r in ("redis-server", "blasd api", "blasd worker") if r in command), "blasd up")
+            role = next((r for r in ("redis-server", "blasd api", "blasd worker", "blasd guard") if r in command), "blasd up")
             self.roles.append((role, pid))
         for role, pid in self.roles:  # the private Redis' socket and the blob store, from what the parts were told
             if role == "blasd api":
                 env = dict(part.split("=", 1) for part in
                            pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0") if "=" in part)
-                self.socket = env.get("BLASD_REDIS", "").replace("unix://", "").replace("unix:", "")
+                self.socket = env.get("BLASD_REDIS", "").replace("unix:", "").rpartition("@")[2]
                 self.blobs = env.get("BLASD_BLOBS", "").replace("dir:", "")
 
     def stop(self):

@@ -106,7 +106,7 @@ int blasd_guard_receive(int guard, struct blasd_guard_ask *ret, int *client) {
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
-    int ends[2], count;
+    int ends[2] = {-1, -1}, count;
     ssize_t got;
     do got = recvmsg(guard, &message, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);

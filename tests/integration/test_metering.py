@@ -18,7 +18,7 @@ from test_tenants import keys
 
 
 def redis_of(service):
-    return f"unix:{service.folder / 'data' / 'redis.sock'}"
+    return f"file:{service.folder / 'data' / 'redis.url'}"
 
 
 class Meter:
