@@ -6,7 +6,7 @@
 #define BLASD_QUEUE_WORKER_RULES_H
 
 #include "queue/queue_link.h"
-#include "redis/request.h"
+#include "redis/redis_request.h"
 
 #include <stdbool.h>
 

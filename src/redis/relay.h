@@ -1,11 +1,11 @@
 /* Between a client that is not trusted and Redis: carries the client's requests on, each of which
  * is asked about first, and the replies back.
  *
- * Knows no command. Read next: request.h. */
+ * Knows no command. Read next: redis_request.h. */
 #ifndef BLASD_REDIS_RELAY_H
 #define BLASD_REDIS_RELAY_H
 
-#include "redis/request.h"
+#include "redis/redis_request.h"
 
 #include <hiredis/hiredis.h>
 

@@ -1,6 +1,6 @@
 /* "*COUNT\r\n", then COUNT times "$LEN\r\n", LEN bytes, "\r\n". The other form that servers take, a
  * line of words, no program sends. */
-#include "redis/request.h"
+#include "redis/redis_request.h"
 
 #include <stdlib.h>
 #include <string.h>

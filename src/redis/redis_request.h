@@ -1,7 +1,7 @@
 /* Commands in Redis' protocol, cut out of a stream as they come in: what a server reads of its
  * clients. Knows no command. Read next: relay.h. */
-#ifndef BLASD_REDIS_REQUEST_H
-#define BLASD_REDIS_REQUEST_H
+#ifndef BLASD_REDIS_REDIS_REQUEST_H
+#define BLASD_REDIS_REDIS_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
