@@ -207,9 +207,10 @@ class MemoryWatch:
 # --- Redis ----------------------------------------------------------------------------------------------------------
 
 
-def redis_info(socket_path):
+def redis_info(socket_path, password=""):
     """{field: value} of INFO stats and commandstats, numbers where they are numbers."""
-    answer = subprocess.run(["redis-cli", "-s", socket_path, "INFO", "all"], capture_output=True, text=True, timeout=10)
+    answer = subprocess.run(["redis-cli", "-s", socket_path, "INFO", "all"], capture_output=True, text=True, timeout=10,
+                            env={**os.environ, **({"REDISCLI_AUTH": password} if password else {})})
     info = {}
     for line in answer.stdout.split("\n"):
         name, colon, value = line.strip().partition(":")

@@ -81,7 +81,8 @@ class Blasd(Subject):
             if role == "blasd api":
                 env = dict(part.split("=", 1) for part in
                            pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0") if "=" in part)
-                self.socket = env.get("BLASD_REDIS", "").replace("unix:", "").rpartition("@")[2]
+                login, _, self.socket = env.get("BLASD_REDIS", "").replace("unix:", "").rpartition("@")
+                self.password = login.rpartition(":")[2]
                 self.blobs = env.get("BLASD_BLOBS", "").replace("dir:", "")
 
     def stop(self):
@@ -95,7 +96,7 @@ class Blasd(Subject):
         return self.roles
 
     def redis(self):
-        return processes.redis_info(self.socket)
+        return processes.redis_info(self.socket, self.password)
 
     def request(self, payload):
         return payload.for_blasd()

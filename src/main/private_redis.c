@@ -31,7 +31,7 @@
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
 #define OWN_USER "user " PRIVATE_REDIS_USER " on >"
-#define PART_USER "user " PRIVATE_REDIS_PART " on >"
+#define PART_USER "user default on >"
 #define CONFIG_MOST 65536
 
 /* A directory for the socket alone, for data directories whose path is too long for one. */
@@ -110,8 +110,7 @@ static void put_users(const struct private_redis *redis, FILE *file) {
     const char *name = redis->queue;
     fprintf(file, OWN_USER "%s ~* &* +@all\n", redis->password);
     if (redis->closed)
-        fprintf(file, "user default on nopass -@all +ping +dbsize +info\n" PART_USER "%s",
-                redis->part_password);
+        fprintf(file, PART_USER "%s", redis->part_password);
     else
         fputs("user default on nopass", file);
     fprintf(file,
@@ -183,10 +182,15 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
     redis->argv[1] = redis->config;
     choose_passwords(redis);
     if (redis->closed)
-        snprintf(redis->url, sizeof redis->url, "unix://" PRIVATE_REDIS_PART ":%s@%s",
-                 redis->part_password, redis->socket);
+        snprintf(redis->url, sizeof redis->url, "unix://:%s@%s", redis->part_password,
+                 redis->socket);
     else
         snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
+    /* answered where the disk is full, too, which PING is not */
+    snprintf(redis->question, sizeof redis->question, "%s%s%sDBSIZE\r\n",
+             redis->closed ? "AUTH " : "", redis->closed ? redis->part_password : "",
+             redis->closed ? "\r\n" : "");
+    redis->answer = redis->closed ? "+OK\r\n:" : ":";
     if (write_config(redis, err) != 0) return -(int)err->code;
     return write_url(redis, err);
 }

@@ -13,14 +13,16 @@
 
 /* Who may do anything to it. */
 #define PRIVATE_REDIS_USER "blasd-up"
-/* Who may do what a part needs: whoever reaches the socket, but where the service lets in only who
- * shows a key. Then it is those alone who know the password, and workers do not (guard.h). */
-#define PRIVATE_REDIS_PART "blasd-part"
+/* The parts are Redis' default user, who may do what they need: as that Redis reads its file, too.
+ * Where the service lets in only who shows a key, that user has a password, which workers do not
+ * know (guard.h). */
 
 struct private_redis {
     const struct data_dir *dir; /* borrowed */
     const char *queue;          /* borrowed: the queue's name */
     bool closed;                /* parts need a password */
+    char question[64];          /* answered by `answer` once it has loaded its data */
+    const char *answer;         /* static */
     char password[33];          /* of `blasd up`: in redis.conf, which no part can read */
     char part_password[33];     /* of the parts; in redis.conf, and in the file of the address */
     bool durable;               /* Redis syncs each write itself */
