@@ -280,7 +280,7 @@ def test_redis_reads_its_file_again(guarded):
     """It reads that as its default user, who may do no less than the parts; what he may not is left out of it."""
     service = guarded()
     with service.worker_held():
-        job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=None).json()["id"]
+        job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=0).json()["id"]
         service.kill("redis")
         service.wait_ready()
         assert service.request("GET", f"/jobs/{job}").json()["state"] == "queued"
