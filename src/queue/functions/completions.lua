@@ -1,9 +1,11 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: nearer.lua.
 
-local function completion_new()
+-- `plain`: there is none of the keys that only few jobs need, so none is asked for; see turn.
+local function completion_new(plain)
     return {count = 0, names = {}, record_frames = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
-            tells = call('EXISTS', K.notify, K.putting) > 0}
+            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, plain = plain,
+            meter = not plain and Meter.new() or nil,
+            tells = not plain and call('EXISTS', K.notify, K.putting) > 0}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -261,7 +263,7 @@ local function completion_commit(e, worker)
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
-    local held = call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0
+    local held = not e.plain and call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)

@@ -44,7 +44,8 @@ local function look_up(c, names)
     end
     if opened then found, metas = resolve(names) end
     if c.again == nil then
-        c.again, c.made = call('EXISTS', K.attempts) == 1, call('EXISTS', K.made) == 1
+        local any = call('EXISTS', K.attempts, K.made) > 0
+        c.again, c.made = any and call('EXISTS', K.attempts) == 1, any and call('EXISTS', K.made) == 1
     end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries, blobs = {}, c.nearer and get_many(K.holds, found) or {}

@@ -76,9 +76,10 @@ local function prepare(keys, args)
 end
 
 local devices -- of the workers, as this call has read them
+local asks    -- the worker whose turn it is, which is idle no more, until {q}:idle says so
 local function start(keys, args)
     prepare(keys, args)
-    devices = {}
+    devices, asks = {}, nil
     local t = call('TIME')
     now_text = t[1] .. sub('00000' .. t[2], -6)
     now = tonumber(now_text)

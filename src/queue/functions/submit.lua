@@ -273,9 +273,9 @@ submit = function(keys, args)
     local front, seq = args[2], args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
     local sent = K.sent_of .. front
-    local again = #args > 3 and tonumber(call('GET', sent) or 0) >= tonumber(seq)
-    local why = not again and call('GET', K.refused) -- of what was taken it is too late
-    if why then return redis.error_reply('DISK ' .. why) end
+    local last, why = unpack(call('MGET', sent, K.refused))
+    local again = #args > 3 and tonumber(last or 0) >= tonumber(seq)
+    if why and not again then return redis.error_reply('DISK ' .. why) end -- of what was taken it is too late
     local t, reply, all_queued = intake_new(), {now, 0, 0}, true
     local kept = again and call('GET', sent .. ':' .. seq)
     if kept then return cmsgpack.unpack(kept) end
