@@ -95,7 +95,10 @@ local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
         return '0'
     end
     completion_add(e, name, job, record_frames, bytes, segs)
-    if kept and kept ~= '' then e.kept[#e.kept + 1] = {job.tenant, kept} end
+    if kept and kept ~= '' then
+        e.kept = e.kept or {}
+        e.kept[#e.kept + 1] = {job.tenant, kept}
+    end
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
