@@ -300,7 +300,7 @@ local function completion_commit(e, worker)
         if into.keys then call_many('HSET', K.keys_of .. bucket, into.keys) end -- which go with it
         fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
     end
-    for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end
+    for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, whole(jobs)) end
     for _, one in ipairs(e.kept or NONE) do Tensor.keep(one[1], one[2]) end
     if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
@@ -333,7 +333,7 @@ end
 
 -- Ends jobs whose deadline has passed; true where there may be more.
 local function expire_due()
-    local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, 100)
+    local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '100')
     if #ids == 0 then return false end
     local e, finder = completion_new(), running_finder(#ids)
     for i, meta in ipairs(get_many(K.pending, ids)) do

@@ -93,7 +93,7 @@ local function count_of(text)
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
--- and again, and printing one costs as much as a command.
+-- and again, and printing one costs as much as a command, also where redis.call or `..` does it.
 local texts, text_count = {}, 0
 local function whole(number)
     local text = texts[number]

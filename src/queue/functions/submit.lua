@@ -295,7 +295,7 @@ submit = function(keys, args)
         reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
     for seg, jobs in pairs(t.segs or NONE) do refer(seg, jobs) end
-    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', jobs) end
+    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', whole(jobs)) end
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum
     if #args > 3 and not again then

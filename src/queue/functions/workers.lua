@@ -270,13 +270,13 @@ local function turn(keys, args)
         if left ~= 0 then claim_take(c, name, class, given) end
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
         if c.count == 0 then
-            call('HSET', K.idle, name, concat({class, most, args[8], label}, ' '))
+            call('HSET', K.idle, name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label)
             asks = nil
             if c.passed > 0 then c.reply[1] = c.reply[1] .. ' soon ' .. whole(c.soon) end
         end
     end
     note_asks()
-    claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. given .. ' ' .. digits})
+    claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits})
     c.reply[2] = digits
     if args[9] == '1' and c.count + c.passed > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
