@@ -9,17 +9,6 @@ local function completion_new(plain)
     return e
 end
 
--- The table that is t[key], made where there is none; and what stands for one where none was needed.
-local NONE = {}
-local function table_of(t, key)
-    local value = t[key]
-    if not value then
-        value = {}
-        t[key] = value
-    end
-    return value
-end
-
 -- Counts the ends of a job's, or a batch entry's, records.
 local function count_ends(ends, op, record_frames)
     local at, most, good = 1, #record_frames, 0
@@ -91,16 +80,19 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     if not e.plain then e.record_frames[count], e.tenants[count] = record_frames, tenant end
     e.jobs, e.cost = e.jobs + jobs, e.cost + jobs * job.cost
     if seg ~= '' then
-        local segs = table_of(e, 'segs')
-        segs[seg] = (segs[seg] or 0) - jobs
+        local segs = e.segs or {}
+        e.segs, segs[seg] = segs, (segs[seg] or 0) - jobs
     end
     if tenant ~= NOBODY then
-        local of = table_of(table_of(e, 'of'), tenant)
-        of[#of + 1] = name
+        e.of = e.of or {}
+        local of = e.of[tenant] or {}
+        e.of[tenant], of[#of + 1] = of, name
     end
     if job.metered then
-        local used = table_of(table_of(e, 'used'), tenant)
-        used.jobs, used.bytes = (used.jobs or 0) - jobs, (used.bytes or 0) - jobs * job.cost
+        e.used = e.used or {}
+        local used = e.used[tenant] or {jobs = 0, bytes = 0}
+        e.used[tenant] = used
+        used.jobs, used.bytes = used.jobs - jobs, used.bytes - jobs * job.cost
     end
     if e.meter then Meter.note(e.meter, tenant, record_frames) end
     if label then
@@ -115,20 +107,21 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.into[bucket] = into
     end
     if job.key ~= '' then
-        local key, keys = K.idem_of .. tenant .. ':' .. job.key, table_of(into, 'keys')
-        keys[#keys + 1], keys[#keys + 2] = name, key
+        local key, keys = K.idem_of .. tenant .. ':' .. job.key, into.keys or {}
+        into.keys, keys[#keys + 1], keys[#keys + 2] = keys, name, key
         into.bytes = into.bytes + key_bytes(key)
     end
     records_add(into.records, name, record_frames)
     into.bytes = into.bytes + #record_frames + out_bytes + RECORD_OVERHEAD * jobs
     if out_segs ~= '' then
-        local segs = table_of(into, 'segs')
+        local segs = into.segs or {}
+        into.segs = segs
         for out_seg, its_jobs in gmatch(out_segs, '(%x+) (%d+)') do
             segs[out_seg] = (segs[out_seg] or 0) + tonumber(its_jobs)
         end
     elseif out_bytes > 0 then
-        local outs = table_of(into, 'outs')
-        outs[#outs + 1], outs[#outs + 2] = name, whole(out_bytes)
+        local outs = into.outs or {}
+        into.outs, outs[#outs + 1], outs[#outs + 2] = outs, name, whole(out_bytes)
     end
     Record.events.ended(job, record_frames)
     if channels == '' then return end
@@ -252,13 +245,13 @@ end
 
 -- Records of a bucket expire some time after the last of them came. `bytes`: of the bucket before.
 -- Returns whether it is new.
-local expiries, expiry_count = {}, 0 -- what was said last, which holds for a second
+local expiries, expiries_in = {}, 0 -- what was said in this second
 local function expire_later(bucket, bytes)
-    local second = floor(now / 1000000) + L.ttl[sub(bucket, 1, 1)] + 1
-    local key = K.rec_of .. bucket
+    local this = floor(now / 1000000)
+    local key, second = K.rec_of .. bucket, this + L.ttl[sub(bucket, 1, 1)] + 1
+    if this ~= expiries_in then expiries, expiries_in = {}, this end
     if bytes > 0 and expiries[key] == second then return false end
-    if expiry_count >= 1000 then expiries, expiry_count = {}, 0 end
-    expiries[key], expiry_count = second, expiry_count + 1
+    expiries[key] = second
     call('ZADD', K.recs, 'GT', second, bucket)
     if bytes > 0 then return false end
     local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
@@ -273,8 +266,8 @@ local function completion_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
-    for tenant, names in pairs(e.of or NONE) do call_many('SREM', K.names_of .. tenant, names) end
-    for tenant, used in pairs(e.used or NONE) do meter(tenant, used.jobs, used.bytes) end
+    if e.of then for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end end
+    if e.used then for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes) end end
     if e.summaries then count_tombstones(e.summaries) end
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
@@ -288,12 +281,14 @@ local function completion_commit(e, worker)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end
-    for seg, by in pairs(e.segs or NONE) do refer(seg, by) end
+    if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
     local fresh = false
     for bucket, into in pairs(e.into) do
-        for seg, by in pairs(into.segs or NONE) do
-            refer(seg, by)
-            call('HINCRBY', K.seg_of .. bucket, seg, whole(by))
+        if into.segs then
+            for seg, by in pairs(into.segs) do
+                refer(seg, by)
+                call('HINCRBY', K.seg_of .. bucket, seg, whole(by))
+            end
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
         if into.outs then call_many('HSET', K.out_of .. bucket, into.outs) end
@@ -301,7 +296,7 @@ local function completion_commit(e, worker)
         fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
     end
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, whole(jobs)) end
-    for _, one in ipairs(e.kept or NONE) do Tensor.keep(one[1], one[2]) end
+    if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
     if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
@@ -325,8 +320,8 @@ local function completion_add_summary(e, id, job, state, code, finder, why)
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
     if not job.waiting then
-        local summaries = table_of(e, 'summaries')
-        summaries[#summaries + 1] = {id, job.line}
+        e.summaries = e.summaries or {}
+        e.summaries[#e.summaries + 1] = {id, job.line}
     end
     return record
 end

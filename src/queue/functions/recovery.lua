@@ -1,18 +1,16 @@
 -- Meeting the demand of idle workers, leases, and giving back what dead ones held; housekeeping. Read next:
 -- waiting.lua.
 
--- Before anybody looks who is idle: as a rule the worker whose turn it is will be again.
-local function note_asks()
-    if asks then call('HDEL', K.idle, asks) end
-    asks = nil
-end
-
 -- Gives to idle workers what they asked for, now that so many entries of each class have come:
 -- their turns' replies, each in the list at which its worker waits. A few at a time, for what
--- passes a list is written, and logged, once more. `fresh` as in claim_take.
+-- passes a list is written, and logged, once more. `fresh` as in claim_take. The worker whose turn it is has no
+-- other demand than that, which is noted only now, for as a rule it will be idle again.
 local HANDED = 8
 local function serve(count, fresh)
-    note_asks()
+    if K.asks then
+        call('HDEL', K.idle, K.asks)
+        K.asks = nil
+    end
     local idle, left, late = call('HGETALL', K.idle), count[1] + count[2] + count[3], {}
     for i = 1, #idle, 2 do
         if left <= 0 then return end

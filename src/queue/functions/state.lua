@@ -22,7 +22,8 @@ local L               -- limits
 local now, now_text   -- microseconds on Redis' clock, as number and as text
 local buckets, bucket_count = {}, 0 -- memory of place_of
 
--- The names of keys, made once for each queue.
+-- The names of keys, made once for each queue. What is remembered like this from call to call is little: Lua's
+-- collector goes over all of it again and again, the more often the more calls there are.
 local key_tables, key_table_count = {}, 0
 local function key_table(q)
     local k = key_tables[q]
@@ -76,10 +77,9 @@ local function prepare(keys, args)
 end
 
 local devices -- of the workers, as this call has read them
-local asks    -- the worker whose turn it is, which is idle no more, until {q}:idle says so
 local function start(keys, args)
     prepare(keys, args)
-    devices, asks = nil, nil
+    devices, K.asks = nil, nil -- who asks: the worker whose turn it is, until {q}:idle tells that it is not idle
     local t = call('TIME')
     local us = t[2]
     now_text = t[1] .. (#us == 6 and us or sub('00000' .. us, -6))
@@ -98,7 +98,7 @@ local texts, text_count = {}, 0
 local function whole(number)
     local text = texts[number]
     if text then return text end
-    if text_count >= 1000 then texts, text_count = {}, 0 end
+    if text_count >= 256 then texts, text_count = {}, 0 end
     text = format('%.0f', number + 0)
     texts[number], text_count = text, text_count + 1
     return text
@@ -135,7 +135,7 @@ local function place_of(id)
     local kind, second = match(head, '^([sa])(%x%x%x%x%x%x%x%x)$')
     if not kind then return nil end
     bucket = kind .. ':' .. floor(tonumber(second, 16) / WIDTH[kind])
-    if bucket_count >= 1000 then buckets, bucket_count = {}, 0 end
+    if bucket_count >= 128 then buckets, bucket_count = {}, 0 end
     buckets[head], bucket_count = bucket, bucket_count + 1
     return bucket
 end

@@ -41,8 +41,8 @@ local function intake_add(t, name, meta, frame, jobs, waits)
     entries[like.si] = true
     if not waits then t.count[class] = t.count[class] + 1 end
     if seg ~= '' then
-        local segs = table_of(t, 'segs')
-        segs[seg] = (segs[seg] or 0) + jobs
+        local segs = t.segs or {}
+        t.segs, segs[seg] = segs, (segs[seg] or 0) + jobs
     end
     Record.events.queued(name, meta, frame)
 end
@@ -55,15 +55,15 @@ local function intake_write(t)
         metas[n + 1], metas[n + 2], frames[n + 1], frames[n + 2] = e.name, e.meta, e.name, e.frame
         local tenant = e.like.tenant
         if tenant ~= NOBODY then
-            local names = table_of(of, tenant)
-            names[#names + 1] = e.name
+            local names = of[tenant] or {}
+            of[tenant], names[#names + 1] = names, e.name
         end
     end
     call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
     call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
-    for tenant, used in pairs(t.used or NONE) do
+    for tenant, used in pairs(t.used or {}) do
         meter(tenant, used.new_jobs, used.new_bytes)
         used.new_jobs, used.new_bytes = 0, 0
     end
@@ -148,13 +148,13 @@ end
 
 -- What a tenant with limits has pending, with what this call has taken, and its records' bytes.
 local function submit_used(t, tenant)
-    local all = table_of(t, 'used')
-    local used = all[tenant]
+    t.used = t.used or {}
+    local used = t.used[tenant]
     if used then return used end
     local jobs, bytes = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant))
     used = {jobs = tonumber(jobs or 0), bytes = tonumber(bytes or 0), new_jobs = 0, new_bytes = 0,
             stored = kept_bytes(':' .. tenant)}
-    all[tenant] = used
+    t.used[tenant] = used
     return used
 end
 
@@ -294,7 +294,7 @@ submit = function(keys, args)
         end
         reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
-    for seg, jobs in pairs(t.segs or NONE) do refer(seg, jobs) end
+    if t.segs then for seg, jobs in pairs(t.segs) do refer(seg, jobs) end end
     for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', whole(jobs)) end
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum

@@ -252,7 +252,7 @@ local function turn(keys, args)
                        K.prog_of .. name, K.holds) == 0
     if plain then c.again, c.made = false, false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
-        asks = name
+        K.asks = name
         if not plain then call('DEL', K.wake_of .. name) end
     end
     if newer > 0 then
@@ -271,11 +271,11 @@ local function turn(keys, args)
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
         if c.count == 0 then
             call('HSET', K.idle, name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label)
-            asks = nil
+            K.asks = nil
             if c.passed > 0 then c.reply[1] = c.reply[1] .. ' soon ' .. whole(c.soon) end
         end
     end
-    note_asks()
+    if K.asks then call('HDEL', K.idle, name) end
     claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits})
     c.reply[2] = digits
     if args[9] == '1' and c.count + c.passed > 0 then call('RPUSH', K.wake_of .. name, '1') end
