@@ -1,9 +1,12 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: nearer.lua.
 
-local function completion_new()
-    return {count = 0, names = {}, record_frames = {}, tenants = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new(),
-            tells = call('EXISTS', K.notify, K.putting) > 0}
+-- `plain`: there is none of the keys that only few jobs need, so none is asked for; see turn.
+local function completion_new(plain)
+    local e = {count = 0, jobs = 0, cost = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
+    if plain then return e end
+    e.record_frames, e.tenants, e.meter = {}, {}, Meter.new()
+    e.tells = call('EXISTS', K.notify, K.putting) > 0
+    return e
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -72,44 +75,53 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         Hook.ended(name, job.tenant, record_frames)
     end
     local count, seg, channels = e.count + 1, job.seg, job.channels
-    e.count, e.names[count], e.record_frames[count], e.tenants[count] = count, name, record_frames, job.tenant
-    e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
-    if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
-    if job.tenant ~= NOBODY then
-        local of = e.of[job.tenant] or {}
-        e.of[job.tenant], of[#of + 1] = of, name
+    local jobs, tenant = job.jobs, job.tenant
+    e.count, e.names[count] = count, name
+    if not e.plain then e.record_frames[count], e.tenants[count] = record_frames, tenant end
+    e.jobs, e.cost = e.jobs + jobs, e.cost + jobs * job.cost
+    if seg ~= '' then
+        local segs = e.segs or {}
+        e.segs, segs[seg] = segs, (segs[seg] or 0) - jobs
+    end
+    if tenant ~= NOBODY then
+        e.of = e.of or {}
+        local of = e.of[tenant] or {}
+        e.of[tenant], of[#of + 1] = of, name
     end
     if job.metered then
-        local used = e.used[job.tenant] or {jobs = 0, bytes = 0}
-        e.used[job.tenant] = used
-        used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
+        e.used = e.used or {}
+        local used = e.used[tenant] or {jobs = 0, bytes = 0}
+        e.used[tenant] = used
+        used.jobs, used.bytes = used.jobs - jobs, used.bytes - jobs * job.cost
     end
-    if e.meter then Meter.note(e.meter, job.tenant, record_frames) end
+    if e.meter then Meter.note(e.meter, tenant, record_frames) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
         count_ends(e.ends, job.op, record_frames)
     end
-    local bucket = (job.promised and promised_place(name) or place_of(name)) .. ':' .. job.tenant
+    local bucket = (job.promised and promised_place(name) or place_of(name)) .. ':' .. tenant
     local into = e.into[bucket]
     if not into then
-        into = {bytes = 0, records = {}, outs = {}, segs = {}, keys = {}}
+        into = {bytes = 0, records = {}, tenant = tenant}
         e.into[bucket] = into
     end
     if job.key ~= '' then
-        local key, keys = K.idem_of .. job.tenant .. ':' .. job.key, into.keys
-        keys[#keys + 1], keys[#keys + 2] = name, key
+        local key, keys = K.idem_of .. tenant .. ':' .. job.key, into.keys or {}
+        into.keys, keys[#keys + 1], keys[#keys + 2] = keys, name, key
         into.bytes = into.bytes + key_bytes(key)
     end
     records_add(into.records, name, record_frames)
-    into.bytes = into.bytes + #record_frames + out_bytes + RECORD_OVERHEAD * job.jobs
+    into.bytes = into.bytes + #record_frames + out_bytes + RECORD_OVERHEAD * jobs
     if out_segs ~= '' then
-        for out_seg, jobs in gmatch(out_segs, '(%x+) (%d+)') do
-            into.segs[out_seg] = (into.segs[out_seg] or 0) + tonumber(jobs)
+        local segs = into.segs or {}
+        into.segs = segs
+        for out_seg, its_jobs in gmatch(out_segs, '(%x+) (%d+)') do
+            segs[out_seg] = (segs[out_seg] or 0) + tonumber(its_jobs)
         end
     elseif out_bytes > 0 then
-        local outs = into.outs
-        outs[#outs + 1], outs[#outs + 2] = name, whole(out_bytes)
+        local outs = into.outs or {}
+        into.outs, outs[#outs + 1], outs[#outs + 2] = outs, name, whole(out_bytes)
     end
     Record.events.ended(job, record_frames)
     if channels == '' then return end
@@ -123,16 +135,15 @@ end
 
 -- Changes the bytes of records: of all of a kind, and of all of a tenant.
 function Tensor.weigh(kind, tenant, by)
-    local own = ':' .. tenant
     call('HINCRBY', K.recbytes, kind, whole(by))
-    if tenant ~= NOBODY and call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then
-        call('HDEL', K.recbytes, own)
-    end
+    if tenant == NOBODY then return end
+    local own = ':' .. tenant
+    if call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then call('HDEL', K.recbytes, own) end
 end
 
 -- The same, and of a bucket.
-local function weigh(bucket, by)
-    Tensor.weigh(sub(bucket, 1, 1), match(bucket, '[^:]*$'), by)
+local function weigh(bucket, by, tenant)
+    Tensor.weigh(sub(bucket, 1, 1), tenant or match(bucket, '^%a:%d+:(.*)$'), by)
     return call('HINCRBY', K.recbytes, bucket, whole(by))
 end
 
@@ -234,13 +245,13 @@ end
 
 -- Records of a bucket expire some time after the last of them came. `bytes`: of the bucket before.
 -- Returns whether it is new.
-local expiries, expiry_count = {}, 0 -- what was said last, which holds for a second
+local expiries, expiries_in = {}, 0 -- what was said in this second
 local function expire_later(bucket, bytes)
-    local second = floor(now / 1000000) + L.ttl[sub(bucket, 1, 1)] + 1
-    local key = K.rec_of .. bucket
+    local this = floor(now / 1000000)
+    local key, second = K.rec_of .. bucket, this + L.ttl[sub(bucket, 1, 1)] + 1
+    if this ~= expiries_in then expiries, expiries_in = {}, this end
     if bytes > 0 and expiries[key] == second then return false end
-    if expiry_count >= 1000 then expiries, expiry_count = {}, 0 end
-    expiries[key], expiry_count = second, expiry_count + 1
+    expiries[key] = second
     call('ZADD', K.recs, 'GT', second, bucket)
     if bytes > 0 then return false end
     local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
@@ -255,13 +266,13 @@ local function completion_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
-    for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end
-    for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes) end
-    if #e.summaries > 0 then count_tombstones(e.summaries) end
+    if e.of then for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end end
+    if e.used then for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes) end end
+    if e.summaries then count_tombstones(e.summaries) end
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
-    local held = call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0
+    local held = not e.plain and call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
@@ -270,20 +281,22 @@ local function completion_commit(e, worker)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end
-    for seg, by in pairs(e.segs) do refer(seg, by) end
+    if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
     local fresh = false
     for bucket, into in pairs(e.into) do
-        for seg, by in pairs(into.segs) do
-            refer(seg, by)
-            call('HINCRBY', K.seg_of .. bucket, seg, whole(by))
+        if into.segs then
+            for seg, by in pairs(into.segs) do
+                refer(seg, by)
+                call('HINCRBY', K.seg_of .. bucket, seg, whole(by))
+            end
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
-        call_many('HSET', K.out_of .. bucket, into.outs)
-        call_many('HSET', K.keys_of .. bucket, into.keys) -- which go with it
-        fresh = expire_later(bucket, weigh(bucket, into.bytes) - into.bytes) or fresh
+        if into.outs then call_many('HSET', K.out_of .. bucket, into.outs) end
+        if into.keys then call_many('HSET', K.keys_of .. bucket, into.keys) end -- which go with it
+        fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
     end
-    for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end
-    for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end
+    for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, whole(jobs)) end
+    if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
     if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
@@ -306,13 +319,16 @@ local function completion_add_summary(e, id, job, state, code, finder, why)
                                   (trace and '\n' .. trace .. record or ''))
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
-    if not job.waiting then e.summaries[#e.summaries + 1] = {id, job.line} end
+    if not job.waiting then
+        e.summaries = e.summaries or {}
+        e.summaries[#e.summaries + 1] = {id, job.line}
+    end
     return record
 end
 
 -- Ends jobs whose deadline has passed; true where there may be more.
 local function expire_due()
-    local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, 100)
+    local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '100')
     if #ids == 0 then return false end
     local e, finder = completion_new(), running_finder(#ids)
     for i, meta in ipairs(get_many(K.pending, ids)) do

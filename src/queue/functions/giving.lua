@@ -44,7 +44,8 @@ local function look_up(c, names)
     end
     if opened then found, metas = resolve(names) end
     if c.again == nil then
-        c.again, c.made = call('EXISTS', K.attempts) == 1, call('EXISTS', K.made) == 1
+        local any = call('EXISTS', K.attempts, K.made) > 0
+        c.again, c.made = any and call('EXISTS', K.attempts) == 1, any and call('EXISTS', K.made) == 1
     end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries, blobs = {}, c.nearer and get_many(K.holds, found) or {}
@@ -94,13 +95,14 @@ end
 
 -- The same from what has just been submitted and is in no list yet.
 local function claim_fresh(c, si, quota)
+    if not c.fresh[si] then return end
     for _, entry in ipairs(c.fresh) do -- in the order of the list
         if quota <= 0 or c.count >= c.most then break end
-        if entry.si == si and not entry.given then
+        if entry.like.si == si and not entry.given then
             local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
             if not Near.passes(c, entry.name, job, c.nearer and call('HGET', K.holds, entry.name)) then
-                claim_add(c, entry.name, job, entry.frame .. entry.made, nil)
+                claim_add(c, entry.name, job, entry.frame .. (entry.made or ''), nil)
                 entry.given, quota = true, quota - job.jobs
             end
         end
@@ -183,8 +185,8 @@ end
 
 -- Gives a worker of that class what it may have; c.passed is how many it has left to others, and c.soon in
 -- how many us it is to look again for these. `turn` drives ageing. `fresh`: nil, or, where these are all
--- that is pending and are in no list yet, what was submitted: {name, meta, frame, si, given = true once a
--- worker has it}.
+-- that is pending and are in no list yet, what was submitted: {name, meta, frame, like, jobs, given = true
+-- once a worker has it}, and, by SI, true where there are any.
 local function claim_take(c, worker, class, turn, fresh)
     Near.begin(c, worker, class)
     if fresh then

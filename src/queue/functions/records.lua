@@ -29,7 +29,8 @@ end
 
 -- The state in which the record at `at` says that its job ended, or nil.
 function Record.state(text, at)
-    return is_record(text, at) and ENDED[byte(text, at + STATE_AT)] or nil
+    if sub(text, at, at + 3) ~= 'BLRF' or #text < at + HEAD then return nil end -- is_record: this is asked of each
+    return ENDED[byte(text, at + STATE_AT)]
 end
 
 function Record.op(text, at)

@@ -3,9 +3,14 @@
 
 -- Gives to idle workers what they asked for, now that so many entries of each class have come:
 -- their turns' replies, each in the list at which its worker waits. A few at a time, for what
--- passes a list is written, and logged, once more. `fresh` as in claim_take.
+-- passes a list is written, and logged, once more. `fresh` as in claim_take. The worker whose turn it is has no
+-- other demand than that, which is noted only now, for as a rule it will be idle again.
 local HANDED = 8
 local function serve(count, fresh)
+    if K.asks then
+        call('HDEL', K.idle, K.asks)
+        K.asks = nil
+    end
     local idle, left, late = call('HGETALL', K.idle), count[1] + count[2] + count[3], {}
     for i = 1, #idle, 2 do
         if left <= 0 then return end

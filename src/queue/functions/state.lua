@@ -22,7 +22,8 @@ local L               -- limits
 local now, now_text   -- microseconds on Redis' clock, as number and as text
 local buckets, bucket_count = {}, 0 -- memory of place_of
 
--- The names of keys, made once for each queue.
+-- The names of keys, made once for each queue. What is remembered like this from call to call is little: Lua's
+-- collector goes over all of it again and again, the more often the more calls there are.
 local key_tables, key_table_count = {}, 0
 local function key_table(q)
     local k = key_tables[q]
@@ -78,9 +79,10 @@ end
 local devices -- of the workers, as this call has read them
 local function start(keys, args)
     prepare(keys, args)
-    devices = {}
+    devices, K.asks = nil, nil -- who asks: the worker whose turn it is, until {q}:idle tells that it is not idle
     local t = call('TIME')
-    now_text = t[1] .. sub('00000' .. t[2], -6)
+    local us = t[2]
+    now_text = t[1] .. (#us == 6 and us or sub('00000' .. us, -6))
     now = tonumber(now_text)
 end
 
@@ -91,12 +93,12 @@ local function count_of(text)
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
--- and again, and printing one costs as much as a command.
+-- and again, and printing one costs as much as a command, also where redis.call or `..` does it.
 local texts, text_count = {}, 0
 local function whole(number)
     local text = texts[number]
     if text then return text end
-    if text_count >= 1000 then texts, text_count = {}, 0 end
+    if text_count >= 256 then texts, text_count = {}, 0 end
     text = format('%.0f', number + 0)
     texts[number], text_count = text, text_count + 1
     return text
@@ -133,7 +135,7 @@ local function place_of(id)
     local kind, second = match(head, '^([sa])(%x%x%x%x%x%x%x%x)$')
     if not kind then return nil end
     bucket = kind .. ':' .. floor(tonumber(second, 16) / WIDTH[kind])
-    if bucket_count >= 1000 then buckets, bucket_count = {}, 0 end
+    if bucket_count >= 128 then buckets, bucket_count = {}, 0 end
     buckets[head], bucket_count = bucket, bucket_count + 1
     return bucket
 end
@@ -160,15 +162,17 @@ local function parse(meta)
     if not si then
         return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
                 labels = '', tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
-                promised = false, waiting = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
+                waiting = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local bits = tonumber(flags)
     last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
                 labels = labels, tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
-                metered = work ~= '', key = key, promised = bits % 4 >= 2, us = us,
-                waiting = bits >= 4, claim = concat({'', us, cost, whole(bits % 2)}, ' ')} -- behind the name, as in a claim
+                key = key, us = us, waiting = bits >= 4,
+                claim = ' ' .. us .. ' ' .. cost .. (bits % 2 == 1 and ' 1' or ' 0')} -- behind the name, as in a claim
+    if work ~= '' then last_job.metered = true end -- else nil, as sixteen fields take half the memory of seventeen
+    if bits % 4 >= 2 then last_job.promised = true end
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
@@ -189,27 +193,32 @@ local function alike(si, cost_text, note)
                  labels = labels, tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
                  jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
                  stored_most = tonumber(stored)}
+    if last_like.cost then -- parts of their metas
+        last_like.weight = ' ' .. whole(last_like.cost) .. ' '
+        last_like.extra = (seg ~= '' and ' ' .. seg or '') .. (work and ' w' .. work or '')
+        last_like.tail = '\t' .. channels .. '\t' .. op .. labels .. '\t' .. tenant
+    end
     return last_like
 end
 
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
 local function meta_of(like, blob, deadline, packed, key, waits, promised)
-    local cost = whole(like.cost)
-    local begin = ' ' .. now_text .. ' ' .. cost .. ' '
-    local head, flags = begin .. blob, blob
+    local begin = ' ' .. now_text .. like.weight
+    local head, flags, work = begin .. blob, blob, like.work
     if waits or promised then
         flags = whole(blob + (waits and 4 or 0) + (promised and 2 or 0))
     end
-    last_meta = like.si .. begin .. flags .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
-                (like.work and ' w' .. like.work or '') ..
-                (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
-                like.labels .. '\t' .. like.tenant .. (key and '\t' .. key or '')
-    last_job = {si = like.si, cost = like.cost, jobs = packed or 1, deadline = tonumber(deadline),
+    last_meta = like.si .. begin .. flags .. ' ' .. deadline .. like.extra ..
+                (packed and ' x' .. whole(packed) or '') .. like.tail .. (key and '\t' .. key or '')
+    last_job = {si = like.si, cost = like.cost, jobs = packed or 1,
+                deadline = deadline == '0' and 0 or tonumber(deadline),
                 seg = like.seg, channels = like.channels, op = like.op,
                 labels = sub(like.labels, 2), tenant = like.tenant,
-                line = like.line, work = tonumber(like.work) or WORK, metered = like.work ~= nil,
-                key = key or '', promised = promised or false, waiting = waits or false,
+                line = like.line, work = work and tonumber(work) or WORK,
+                key = key or '', waiting = waits or false,
                 us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
+    if work then last_job.metered = true end
+    if promised then last_job.promised = true end
     return last_meta
 end
 
@@ -330,6 +339,7 @@ local function running_finder(count)
 end
 
 local function device_of(worker)
+    devices = devices or {}
     if devices[worker] then return devices[worker] end
     devices[worker] = ''
     local text = call('HGET', K.workers, worker)

@@ -25,23 +25,25 @@ local function repeated(key, fingerprint, channel, tenant)
     return {id, record}
 end
 
--- What a call of submit has taken: entries {name, meta, frame, si}, of which `written` are written;
+-- What a call of submit has taken: entries as claim_take has them, of which `written` are written;
 -- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new.
 local function intake_new()
     local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
     return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
-            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}, ops = {},
-            kept = kept_bytes('a'), like = false, meta = false, looked = false, used = {}}
+            sum = max(tonumber(bytes or 0), 0), taken = 0, count = {0, 0, 0}, ops = {},
+            kept = kept_bytes('a'), like = false, meta = false, looked = false}
 end
 
 local function intake_add(t, name, meta, frame, jobs, waits)
-    local like = t.like
+    local like, entries = t.like, t.entries
     local class, seg = CLASS_OF[like.si], like.seg
-    t.entries[#t.entries + 1] = {name = name, meta = meta, frame = frame, si = like.si,
-                                 line = like.line, tenant = like.tenant, jobs = jobs,
-                                 made = '', given = waits}
+    entries[#entries + 1] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs, given = waits}
+    entries[like.si] = true
     if not waits then t.count[class] = t.count[class] + 1 end
-    if seg ~= '' then t.segs[seg] = (t.segs[seg] or 0) + jobs end
+    if seg ~= '' then
+        local segs = t.segs or {}
+        t.segs, segs[seg] = segs, (segs[seg] or 0) + jobs
+    end
     Record.events.queued(name, meta, frame)
 end
 
@@ -51,16 +53,17 @@ local function intake_write(t)
     for i = t.written + 1, #entries do
         local e, n = entries[i], #metas
         metas[n + 1], metas[n + 2], frames[n + 1], frames[n + 2] = e.name, e.meta, e.name, e.frame
-        if e.tenant ~= NOBODY then
-            local names = of[e.tenant] or {}
-            of[e.tenant], names[#names + 1] = names, e.name
+        local tenant = e.like.tenant
+        if tenant ~= NOBODY then
+            local names = of[tenant] or {}
+            of[tenant], names[#names + 1] = names, e.name
         end
     end
     call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
     call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
-    for tenant, used in pairs(t.used) do
+    for tenant, used in pairs(t.used or {}) do
         meter(tenant, used.new_jobs, used.new_bytes)
         used.new_jobs, used.new_bytes = 0, 0
     end
@@ -72,8 +75,9 @@ local function line_up(t)
     local lists = {}
     for _, e in ipairs(t.entries) do
         if not e.given then
-            local list = lists[e.line] or {jobs = 0}
-            lists[e.line], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
+            local line = e.like.line
+            local list = lists[line] or {jobs = 0}
+            lists[line], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
         end
     end
     for line, list in pairs(lists) do
@@ -144,6 +148,7 @@ end
 
 -- What a tenant with limits has pending, with what this call has taken, and its records' bytes.
 local function submit_used(t, tenant)
+    t.used = t.used or {}
     local used = t.used[tenant]
     if used then return used end
     local jobs, bytes = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant))
@@ -175,7 +180,7 @@ local function submit_fits(t, n)
         t.looked = true -- once a call
         intake_write(t)
         expire_due()
-        t.used = {}
+        t.used = nil
         t.jobs, t.sum = counted('jobs'), counted('bytes')
         jobs, bytes = t.jobs + n, t.sum + cost
     end
@@ -273,9 +278,9 @@ submit = function(keys, args)
     local front, seq = args[2], args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
     local sent = K.sent_of .. front
-    local again = #args > 3 and tonumber(call('GET', sent) or 0) >= tonumber(seq)
-    local why = not again and call('GET', K.refused) -- of what was taken it is too late
-    if why then return redis.error_reply('DISK ' .. why) end
+    local last, why = unpack(call('MGET', sent, K.refused))
+    local again = #args > 3 and tonumber(last or 0) >= tonumber(seq)
+    if why and not again then return redis.error_reply('DISK ' .. why) end -- of what was taken it is too late
     local t, reply, all_queued = intake_new(), {now, 0, 0}, true
     local kept = again and call('GET', sent .. ':' .. seq)
     if kept then return cmsgpack.unpack(kept) end
@@ -289,8 +294,8 @@ submit = function(keys, args)
         end
         reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
-    for seg, jobs in pairs(t.segs) do refer(seg, jobs) end
-    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', jobs) end
+    if t.segs then for seg, jobs in pairs(t.segs) do refer(seg, jobs) end end
+    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', whole(jobs)) end
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum
     if #args > 3 and not again then

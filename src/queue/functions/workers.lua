@@ -96,7 +96,10 @@ local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
         return '0'
     end
     completion_add(e, name, job, record_frames, bytes, segs)
-    if kept and kept ~= '' then e.kept[#e.kept + 1] = {job.tenant, kept} end
+    if kept and kept ~= '' then
+        e.kept = e.kept or {}
+        e.kept[#e.kept + 1] = {job.tenant, kept}
+    end
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
@@ -145,15 +148,16 @@ local function let_go(worker, names)
 end
 
 -- Ends jobs and batch entries as the COMPLETIONS from args[from] on say, and gives back those that the worker
--- could not read; a digit for each job that it says has ended.
-end_all = function(worker, args, from)
+-- could not read; a digit for each job that it says has ended, and how many jobs are pending yet, as far as
+-- that was seen. `held`: false first, then of each whether the worker holds it. `plain`: see completion_new.
+end_all = function(worker, args, from, held, plain)
     local names, digits, ended, back = {}, {}, {}, {}
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
-    local e, seen, finder = completion_new(), {}, running_finder(1)
-    local held, yields = get_many(K.claims_of .. worker, names), yields_to(worker)
+    local e, seen, finder = completion_new(plain), {}, running_finder(1)
+    local yields = yields_to(worker)
     for i, meta in ipairs(get_many(K.pending, names)) do
-        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i]
+        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 1]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if record_frames == '' then
             back[#back + 1] = its and one or nil
@@ -169,7 +173,7 @@ end_all = function(worker, args, from)
         end
         digits[i] = digits[i] or ''
     end
-    completion_commit(e, worker)
+    local left = completion_commit(e, worker)
     let_go(worker, ended)
     digits = concat(digits)
     if find(digits, '0', 1, true) then -- whoever has ended these did not know whose they were
@@ -181,7 +185,7 @@ end_all = function(worker, args, from)
         let_go(worker, back)
         serve(give_back(back))
     end
-    return digits
+    return digits, left
 end
 
 end
@@ -237,17 +241,23 @@ local function turn(keys, args)
     if lost then return lost end
     local wrong = turn_wrong(args)
     if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
-    local last, given, digits = match(call('HGET', K.claims_of .. name, '#' .. thread) or '',
-                                      '^(%d+) (%d+) (.*)$')
+    local fields = {'#' .. thread}
+    for i = 10, #args, 3 do fields[#fields + 1] = args[i] end
+    local held = get_many(K.claims_of .. name, fields)
+    local last, given, digits = match(held[1] or '', '^(%d+) (%d+) (.*)$')
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
-    local c, label = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq
+    local c, label, left = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq, nil
+    -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
+    local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.putting, K.deadlines, K.attempts,
+                       K.prog_of .. name, K.holds) == 0
+    if plain then c.again, c.made = false, false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
-        call('HDEL', K.idle, name)
-        call('DEL', K.wake_of .. name)
+        K.asks = name
+        if not plain then call('DEL', K.wake_of .. name) end
     end
     if newer > 0 then
-        digits = end_all(name, args, 10)
+        digits, left = end_all(name, args, 10, held, plain)
     else -- its reply was lost, or has not come: made anew
         c.most = math.huge
         for _, entry in ipairs(look_up(c, taken_back(name, label))) do
@@ -257,15 +267,17 @@ local function turn(keys, args)
     end
     given = tonumber(given or 0)
     if most > 0 and c.count == 0 then
-        expire_due()
-        claim_take(c, name, class, given)
+        if not plain then expire_due() end
+        if left ~= 0 then claim_take(c, name, class, given) end
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
         if c.count == 0 then
-            call('HSET', K.idle, name, concat({class, most, args[8], label}, ' '))
+            call('HSET', K.idle, name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label)
+            K.asks = nil
             if c.passed > 0 then c.reply[1] = c.reply[1] .. ' soon ' .. whole(c.soon) end
         end
     end
-    claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. given .. ' ' .. digits})
+    if K.asks then call('HDEL', K.idle, name) end
+    claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits})
     c.reply[2] = digits
     if args[9] == '1' and c.count + c.passed > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply

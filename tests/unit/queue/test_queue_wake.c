@@ -316,6 +316,81 @@ static void test_finish_leaves_idle(void **state) {
     bed_close(&bed);
 }
 
+static long long commands(struct bed *bed) {
+    redisReply *reply = redisCommand(bed->raw, "INFO stats");
+    const char *at = strstr(reply->str, "total_commands_processed:");
+    assert_non_null(at);
+    long long count = atoll(at + strlen("total_commands_processed:"));
+    drop(reply);
+    return count;
+}
+
+/* What few jobs need is asked for in one command, and who waits again is not told to wait no more:
+ * a job alone takes 14 commands until it is handed over, and 17 until it has ended, beside the two
+ * functions, the wait, and what asks here. Once a second records need some more. */
+static void test_a_job_alone_takes_few_commands(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    long long least = 1000;
+    (void)state;
+    bed_open(&bed, &server, "few");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    for (int i = 0; i < 10; i++) {
+        long long before = commands(&bed);
+        submit_new(&bed, id, "2");
+        assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+        assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+        assert_int_equal(finish(worker, id, "r", 0), 1);
+        assert_true(blasd_worker_queue_is_idle(worker) && is_idle(&bed, "w"));
+        long long took = commands(&bed) - before;
+        if (took < least) least = took;
+    }
+    assert_int_equal(least, 14 + 17 + 2 + 1 + 2);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* A worker that was idle gives back, in its next turn, what it could not read: it is not handed
+ * that in answer to the demand of before, which nobody waits for any more, but in this turn's
+ * reply. */
+static void test_what_goes_back_is_for_the_turn(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    char id[BLASD_ID_LEN + 1];
+    redisReply *reply;
+    (void)state;
+    bed_open(&bed, &server, "turned");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    const char *epoch = worker->lease.epoch;
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    reply =
+        fcall(&bed, "turn", "w", epoch, "0", "9000000000000050", "1", "1", "1000000", "0", NULL);
+    assert_int_equal(reply->elements, 2);
+    drop(reply);
+    assert_true(is_idle(&bed, "w"));
+    reply = fcall(&bed, "turn", "w", epoch, "0", "9000000000000051", "1", "1", "1000000", "0", id,
+                  "", "1 0", NULL);
+    assert_int_equal(reply->elements, 4);
+    assert_memory_equal(reply->element[2]->str, id, BLASD_ID_LEN);
+    drop(reply);
+    assert_int_equal(length(&bed, "w"), 0);
+    assert_false(is_idle(&bed, "w"));
+    /* and where it asks for none any more it is not idle either */
+    reply = fcall(&bed, "turn", "w", epoch, "0", "9000000000000052", "1", "1", "1000000", "0", id,
+                  "r", "1 0", NULL);
+    assert_int_equal(reply->elements, 2);
+    drop(reply);
+    assert_true(is_idle(&bed, "w"));
+    drop(fcall(&bed, "turn", "w", epoch, "0", "9000000000000053", "0", "0", "0", "0", NULL));
+    assert_false(is_idle(&bed, "w"));
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* A job goes to a connection that the worker has left, of which Redis does not know yet: it comes
  * with the claim after a wait that brings nothing. */
 static void test_old_connection(void **state) {
@@ -541,6 +616,8 @@ int main(void) {
         cmocka_unit_test(test_handed_over),
         cmocka_unit_test(test_the_time_in_the_list_is_told),
         cmocka_unit_test(test_finish_leaves_idle),
+        cmocka_unit_test(test_a_job_alone_takes_few_commands),
+        cmocka_unit_test(test_what_goes_back_is_for_the_turn),
         cmocka_unit_test(test_old_connection),
         cmocka_unit_test(test_missed_rest),
         cmocka_unit_test(test_handed_over_while_it_tells),
