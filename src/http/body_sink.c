@@ -63,11 +63,19 @@ int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     return rc;
 }
 
+/* What lies between two tensors is stored and passed on, too: from the end of one, or of a piece of
+ * it, to where the next may begin. A tensor's own bytes are all written, piece after piece, or the
+ * body is refused. */
+static void clear_gap(struct blasd_buf *memory, size_t end) {
+    size_t next = blasd_align_up(end);
+    memset(memory->data + end, 0, (next < memory->len ? next : memory->len) - end);
+}
+
 /* Makes the memory as long as what is reserved. At once it becomes as large as all will be: each
  * growing copies what is there. */
 static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
     struct blasd_buf *memory = &sink->memory;
-    size_t more = (size_t)(sink->total - memory->len), room = more;
+    size_t end = memory->len, more = (size_t)(sink->total - end), room = more;
     if (more == 0) return 0;
     /* whatever describes a tensor is longer than the gap before it: one was described that cannot
      * come */
@@ -80,10 +88,8 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
         room = (size_t)(sink->expected - memory->len);
     if (blasd_buf_reserve(memory, room) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    /* the gaps between tensors are stored too; a tensor's own bytes are all written, or the body
-     * is refused */
-    memset(memory->data + memory->len, 0, more);
     memory->len += more;
+    clear_gap(memory, end);
     return 0;
 }
 
@@ -155,6 +161,7 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     if (http_body_sink_in_blob(sink)) return write_blob(sink, offset, bytes, len, err);
     if ((rc = make_room(sink, err)) != 0) return rc;
     memcpy(sink->memory.data + offset, bytes, len);
+    clear_gap(&sink->memory, (size_t)offset + len);
     return 0;
 }
 
