@@ -39,10 +39,11 @@ static void random_bytes(unsigned char *out, size_t len) {
 }
 
 void blasd_random_hex(char *out, size_t len) {
-    for (size_t i = 0; i < len; i += 2) {
-        unsigned char one;
-        random_bytes(&one, 1);
-        blasd_hex_write(out + i, one, 2);
+    uint64_t bytes = 0;
+    for (size_t i = 0, n; i < len; i += n) {
+        n = len - i < 16 ? len - i : 16;
+        random_bytes((unsigned char *)&bytes, n / 2);
+        blasd_hex_write(out + i, bytes, (unsigned)n);
     }
     out[len] = '\0';
 }
@@ -65,10 +66,6 @@ int blasd_id_marked(const char *id, int count) {
     if (strnlen(id, MARK + 2) < MARK + 2) return 0;
     memcpy(mark, id + MARK, 2);
     return (int)(strtoul(mark, NULL, 16) % (unsigned long)count);
-}
-
-void blasd_id_renew(char id[BLASD_ID_LEN + 1]) {
-    blasd_random_hex(id + BLASD_ID_ENTRY, BLASD_ID_LEN - BLASD_ID_ENTRY);
 }
 
 /* SipHash-2-4 of three words: what it gives tells nothing of the key. */

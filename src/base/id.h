@@ -34,8 +34,6 @@ void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN
  * which of `count` an id names: one of them, also where nobody gave it. */
 void blasd_id_mark(char id[BLASD_ID_LEN + 1], int queue);
 int blasd_id_marked(const char *id, int count);
-/* Makes an id of the batch entry whose name `id` begins with: all but that is filled in anew. */
-void blasd_id_renew(char id[BLASD_ID_LEN + 1]);
 /* Fills in the last part of `id` so that it is signed, each time with another one. */
 struct blasd_id_key {
     uint64_t word[2];

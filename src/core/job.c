@@ -10,16 +10,21 @@
 const char *const blasd_priority_names[] = {"high", "normal", "low"};
 const char *const blasd_device_class_names[] = {"any", "cpu", "cuda"};
 
+/* Of zeroed memory. */
+static void nothing_seen(struct blasd_input *input) {
+    input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
+}
+
 void blasd_input_init(struct blasd_input *input) {
     memset(input, 0, sizeof *input);
-    input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
+    nothing_seen(input);
 }
 
 void blasd_job_init(struct blasd_job *job, const struct blasd_op *op) {
     memset(job, 0, sizeof *job);
     job->op = op;
     job->priority = BLASD_PRIORITY_NORMAL;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) blasd_input_init(&job->inputs[i]);
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) nothing_seen(&job->inputs[i]);
     for (int i = 0; op->params[i].name != NULL; i++) job->params[i] = op->params[i].preset;
 }
 
@@ -109,6 +114,12 @@ static void dtypes_text(unsigned mask, char *text, size_t size) {
                                     blasd_dtype_name((enum blasd_dtype)dtype));
 }
 
+/* How errors call the input. */
+static const char *field_of(char field[64], const struct blasd_port *port) {
+    blasd_text_join(field, 64, "inputs.", port->name, NULL);
+    return field;
+}
+
 /* Values outside the range that the port states. */
 static int check_values(const struct blasd_port *port, const struct blasd_input *input,
                         struct blasd_err *err) {
@@ -117,10 +128,9 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
                  : (port->values & BLASD_VALUES_NOT_NEGATIVE) != 0 ? input->first_negative
                                                                    : -1;
     char field[64], text[160];
-    blasd_text_join(field, sizeof field, "inputs.", port->name, NULL);
     if (at >= 0) {
         index_text(&input->tensor, at, text, sizeof text);
-        return blasd_fail(err, BLASD_E_out_of_range, field,
+        return blasd_fail(err, BLASD_E_out_of_range, field_of(field, port),
                           "the element at %s is %s: all elements of %s must be %s", text,
                           !positive                     ? "negative"
                           : at == input->first_negative ? "negative"
@@ -128,7 +138,7 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
                           port->name, positive ? "greater than 0" : "0 or greater");
     }
     if ((port->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && input->all_zero)
-        return blasd_fail(err, BLASD_E_out_of_range, field,
+        return blasd_fail(err, BLASD_E_out_of_range, field_of(field, port),
                           "all elements of %s are 0: at least one must be positive", port->name);
     return 0;
 }
@@ -160,10 +170,9 @@ int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *t
     if (port->finite)
         seen.first_nonfinite = blasd_tensor_first_nonfinite(tensor->dtype, tensor->data, n);
     if (seen.first_nonfinite >= 0) {
-        blasd_text_join(field, sizeof field, "inputs.", port->name, NULL);
         index_text(tensor, seen.first_nonfinite, text, sizeof text);
-        return blasd_fail(err, BLASD_E_not_finite, field, "the element at %s is NaN or infinite",
-                          text);
+        return blasd_fail(err, BLASD_E_not_finite, field_of(field, port),
+                          "the element at %s is NaN or infinite", text);
     }
     if (port->values == 0) return 0;
     seen.first_negative = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, false);
@@ -176,28 +185,28 @@ static int check_input(const struct blasd_port *port, const struct blasd_input *
                        struct blasd_err *err) {
     const struct blasd_tensor *tensor = &input->tensor;
     char field[64], text[160];
-    blasd_text_join(field, sizeof field, "inputs.", port->name, NULL);
     if (input->source.kind == BLASD_SOURCE_NONE) {
         if (port->optional) return 0;
-        return blasd_fail(err, BLASD_E_missing_input, field,
+        return blasd_fail(err, BLASD_E_missing_input, field_of(field, port),
                           "the input '%s' of shape %s is missing", port->name, port->shape);
     }
-    if (blasd_tensor_check(tensor, field, err) != 0) return -(int)BLASD_E_invalid_tensor;
+    if (blasd_tensor_check(tensor, "", NULL) != 0)
+        return blasd_tensor_check(tensor, field_of(field, port), err);
     if ((port->dtypes & BLASD_DTYPE_BIT(tensor->dtype)) == 0) {
         dtypes_text(port->dtypes, text, sizeof text);
-        return blasd_fail(err, BLASD_E_unsupported_dtype, field, "%s is not among %s",
-                          blasd_dtype_name(tensor->dtype), text);
+        return blasd_fail(err, BLASD_E_unsupported_dtype, field_of(field, port),
+                          "%s is not among %s", blasd_dtype_name(tensor->dtype), text);
     }
     if (tensor->rank < port->min_rank || tensor->rank > port->max_rank) {
         blasd_tensor_shape_text(tensor, text, sizeof text);
-        return blasd_fail(err, BLASD_E_invalid_shape, field,
+        return blasd_fail(err, BLASD_E_invalid_shape, field_of(field, port),
                           "its shape is %s, of %d dimensions; %s has %d to %d", text, tensor->rank,
                           port->shape, port->min_rank, port->max_rank);
     }
     if (port->finite && input->first_nonfinite >= 0) {
         index_text(tensor, input->first_nonfinite, text, sizeof text);
-        return blasd_fail(err, BLASD_E_not_finite, field, "the element at %s is NaN or infinite",
-                          text);
+        return blasd_fail(err, BLASD_E_not_finite, field_of(field, port),
+                          "the element at %s is NaN or infinite", text);
     }
     return 0;
 }

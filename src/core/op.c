@@ -42,10 +42,9 @@ int blasd_op_param(const struct blasd_op *op, const char *name) {
 
 unsigned blasd_ops_values(const char *name) {
     unsigned values = 0;
-    for (int i = 0; blasd_ops[i] != NULL; i++) {
-        int at = port_find(blasd_ops[i]->inputs, name);
-        if (at >= 0) values |= blasd_ops[i]->inputs[at].values;
-    }
+    for (int i = 0; blasd_ops[i] != NULL; i++)
+        for (const struct blasd_port *port = blasd_ops[i]->inputs; port->name != NULL; port++)
+            if (port->values != 0 && same(port->name, name)) values |= port->values;
     return values;
 }
 

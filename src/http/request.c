@@ -393,7 +393,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     char shown[BLASD_SANITIZED_MAX];
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
-        if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
+        if (params[i].name[0] == name[0] && strcmp(params[i].name, name) == 0) bit = params[i].bit;
     if ((bit & allowed) == 0)
         return blasd_fail(err, BLASD_E_malformed_query, blasd_sanitize(shown, name, strlen(name)),
                           "this route has no query parameter '%s'", shown);

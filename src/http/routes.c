@@ -141,6 +141,8 @@ const struct http_route *http_route_find(const char *path, enum http_method meth
     const struct http_route *found = NULL;
     *allow = 0;
     for (const struct http_route *route = http_routes; route->path != NULL; route++) {
+        /* most differ in their first letter */
+        if (path[0] == '/' && path[1] != route->path[1]) continue;
         if (!matches(route->path, path, captures)) continue;
         *allow |= route->methods;
         if ((route->methods & (unsigned)method) != 0) found = route;

@@ -33,7 +33,6 @@ void front_entry_join(struct front_entries *entries, const struct front_entry *l
         entry = &entries->of[i];
         if (!has_room(entries, entry) || !same_batch_entry(entry, like)) continue;
         memcpy(id, entry->id, BLASD_ID_ENTRY);
-        blasd_id_renew(id);
         return;
     }
     if (entries->count == FRONT_ENTRIES) return; /* it keeps the id it has, and travels alone */

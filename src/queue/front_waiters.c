@@ -6,6 +6,7 @@
  * Messages of a broken connection are lost: after each new subscription Redis is asked about
  * every waiter, about a pending one once its call is answered. Read next: front_submit.c. */
 #include "base/container.h"
+#include "base/text.h"
 #include "queue/front.h"
 #include "queue/record_frame.h"
 
@@ -45,7 +46,7 @@ void front_wait_begin(struct blasd_front_queue *queue, const char *tenant,
     if (blasd_hash_add(&queue->waiters.by_id, &waiter->node, hash_id(queue, id)) != 0) return;
     waiter->waits = waiter->pending = true;
     waiter->unasked = false;
-    snprintf(waiter->tenant, sizeof waiter->tenant, "%s", tenant);
+    blasd_text_join(waiter->tenant, sizeof waiter->tenant, tenant, "", NULL);
     memcpy(waiter->id, id, BLASD_ID_LEN);
     waiter->id[BLASD_ID_LEN] = '\0';
 }

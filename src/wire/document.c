@@ -282,7 +282,7 @@ static void write_trace(struct json_out *out, const uint8_t id[BLASD_TRACE_ID]) 
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
     json_out_put(out,
-                 "{\"id\":%s,\"op\":%s,\"state\":%s,\"priority\":%s,\"device\":%s,"
+                 "{\"id\":\"%r\",\"op\":%s,\"state\":\"%r\",\"priority\":\"%r\",\"device\":\"%r\","
                  "\"created_at\":%t,\"started_at\":%t,\"finished_at\":%t,\"progress\":%f",
                  record->id, record->op, blasd_state_names[record->state],
                  blasd_priority_names[record->priority], device_of(record), record->created_us,

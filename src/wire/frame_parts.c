@@ -26,8 +26,8 @@ void frame_put(struct frame_writer *w, const void *bytes, size_t n) {
 }
 
 void frame_put_u8(struct frame_writer *w, unsigned value) {
-    unsigned char byte = (unsigned char)value;
-    frame_put(w, &byte, 1);
+    unsigned char *at = room_for(w, 1);
+    if (at != NULL) *at = (unsigned char)value;
 }
 
 void frame_put_text(struct frame_writer *w, const char *text, size_t most) {
@@ -48,9 +48,8 @@ void frame_get(struct frame_reader *r, void *out, size_t n) {
 }
 
 unsigned frame_get_u8(struct frame_reader *r) {
-    unsigned char byte;
-    frame_get(r, &byte, 1);
-    return byte;
+    if (r->at == r->end) r->bad = true;
+    return r->bad ? 0 : *r->at++;
 }
 
 void frame_get_text(struct frame_reader *r, char *out, size_t size) {

@@ -25,7 +25,8 @@ struct blasd_sink {
     /* Makes room for `bytes` more at the next multiple of 64 and says where: *offset. */
     int (*reserve)(struct blasd_sink *sink, uint64_t bytes, uint64_t *offset,
                    struct blasd_err *err);
-    /* Writes inside room that was reserved. */
+    /* Writes inside room that was reserved: the pieces of a tensor one behind the other, and all of
+     * them where the body is taken. */
     int (*write)(struct blasd_sink *sink, uint64_t offset, const void *bytes, size_t len,
                  struct blasd_err *err);
 };

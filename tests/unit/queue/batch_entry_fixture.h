@@ -22,7 +22,7 @@ static inline void batch_entry_make(struct entry *entry, enum blasd_id_kind kind
     id_make(entry->id[0], kind, 0);
     for (int i = 1; i < jobs; i++) {
         memcpy(entry->id[i], entry->id[0], BLASD_ID_LEN + 1);
-        blasd_id_renew(entry->id[i]);
+        blasd_random_hex(entry->id[i] + BLASD_ID_ENTRY, BLASD_ID_LEN - BLASD_ID_ENTRY);
     }
     memcpy(entry->name, entry->id[0], BLASD_ID_ENTRY);
     entry->name[BLASD_ID_ENTRY] = '\0';

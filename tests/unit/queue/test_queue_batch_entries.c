@@ -36,7 +36,7 @@ static void expect_told(struct bed *bed, redisContext *listener, const char *cha
 static const char *stranger(const struct entry *entry) {
     static char id[BLASD_ID_LEN + 1];
     memcpy(id, entry->id[0], sizeof id);
-    blasd_id_renew(id);
+    blasd_random_hex(id + BLASD_ID_ENTRY, BLASD_ID_LEN - BLASD_ID_ENTRY);
     return id;
 }
 
