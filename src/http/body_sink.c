@@ -47,34 +47,6 @@ struct http_digest http_sum_end(const struct http_sum *sum) {
     return (struct http_digest){all.hash ^ all.hash >> 29, all.more ^ all.more >> 29};
 }
 
-bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice) {
-    if (sink->owner == NULL) return false;
-    *slice = sink->slice;
-    sink->owner = NULL;
-    blasd_buf_init(&sink->memory, sink->memory.max);
-    return true;
-}
-
-void http_body_sink_forget(struct http_body_sink *sink) {
-    struct blasd_front_queue *owner = sink->owner;
-    struct blasd_slice slice;
-    if (http_body_sink_pass_slice(sink, &slice))
-        blasd_front_queue_slice_drop(owner, &slice);
-    else
-        blasd_buf_release(&sink->memory);
-}
-
-int http_body_sink_leave_slice(struct http_body_sink *sink, struct blasd_err *err) {
-    struct blasd_buf own;
-    if (sink->owner == NULL) return 0;
-    blasd_buf_init(&own, sink->memory.max);
-    if (blasd_buf_add(&own, sink->memory.data, sink->memory.len) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    http_body_sink_forget(sink);
-    sink->memory = own;
-    return 0;
-}
-
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     uint64_t have = sink->memory.len;
@@ -87,7 +59,7 @@ int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     if (rc == 0 && have > 0) rc = blasd_blob_grow(&sink->blob, have, err);
     if (rc == 0 && have > 0)
         rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, (size_t)have, err);
-    http_body_sink_forget(sink);
+    blasd_buf_release(&sink->memory);
     return rc;
 }
 
@@ -99,26 +71,12 @@ static void clear_gap(struct blasd_buf *memory, size_t end) {
     memset(memory->data + end, 0, (next < memory->len ? next : memory->len) - end);
 }
 
-/* Before the first byte: what has all come needs no memory beside its slice. */
-static void land_in_slice(struct http_body_sink *sink) {
-    struct blasd_front_queue *queue = blasd_front_queues_of(sink->loop->queues, sink->id);
-    uint64_t bytes = sink->expected > sink->total ? sink->expected : sink->total;
-    void *room = NULL;
-    if (sink->exact && sink->all_here && sink->total >= BLASD_SLICE_LEAST)
-        room = blasd_front_queue_slice_take(queue, sink->id, bytes, &sink->slice);
-    if (room == NULL) return;
-    sink->owner = queue;
-    sink->memory.data = room;
-    sink->memory.cap = (size_t)bytes;
-}
-
 /* Makes the memory as long as what is reserved. At once it becomes as large as all will be: each
  * growing copies what is there. */
 static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
     struct blasd_buf *memory = &sink->memory;
     size_t end = memory->len, more = (size_t)(sink->total - end), room = more;
     if (more == 0) return 0;
-    if (memory->cap == 0) land_in_slice(sink);
     /* whatever describes a tensor is longer than the gap before it: one was described that cannot
      * come */
     if (sink->exact && memory->len >= BLASD_SLICE_LEAST && sink->total > sink->expected)
@@ -128,9 +86,6 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
                           sink->total);
     if (sink->exact && sink->expected > sink->total && sink->expected <= memory->max)
         room = (size_t)(sink->expected - memory->len);
-    /* small tensors that it refers to are put behind its own */
-    if (room > memory->cap - memory->len && http_body_sink_leave_slice(sink, err) != 0)
-        return -(int)err->code;
     if (blasd_buf_reserve(memory, room) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     memory->len += more;
@@ -291,7 +246,7 @@ static void give_back(const struct http_body_sink *sink, uint64_t bytes) {
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {
-    http_body_sink_forget(sink);
+    blasd_buf_release(&sink->memory);
     blasd_blob_close(&sink->blob);
     give_back(sink, sink->intake);
     sink->intake = 0;

@@ -1,7 +1,5 @@
 /* Where the tensors of a request body land: in memory while they are small, in a blob once they
  * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
- * Where all of a body has come already, the memory is that slice: one that is still to come would
- * hold its segment for as long as the client likes.
  * Those of a file that was handed in stay where they are.
  * Read next: shared_files.h, upload.h. */
 #ifndef BLASD_HTTP_BODY_SINK_H
@@ -29,17 +27,14 @@ struct http_body_sink {
     struct http_loop *loop; /* borrowed */
     const char *id;         /* of the job, for the blob's name; borrowed */
     bool exact;             /* the tensors come to no more than `expected`, about */
-    bool all_here;          /* and the whole body has come */
     struct blasd_buf memory;
-    struct blasd_slice slice;        /* where `memory` lies, if `owner` is given */
-    struct blasd_front_queue *owner; /* whose segment it is in; NULL: it is memory of its own */
-    bool begun;                      /* something was written into the blob */
-    struct blasd_blob blob;          /* once total exceeds memory.max; grows as it is written */
-    uint64_t total;                  /* bytes of payload reserved */
-    uint64_t expected;     /* what total will come to, as a guess from the size of the body */
-    uint64_t claim_limit;  /* what total may come to, from the size of the body */
-    uint64_t intake;       /* bytes reserved of the server's intake */
-    _Atomic uint64_t *own; /* where they are counted as the tenant's; NULL: there are no keys */
+    bool begun;             /* something was written into the blob */
+    struct blasd_blob blob; /* once total exceeds memory.max; grows as it is written */
+    uint64_t total;         /* bytes of payload reserved */
+    uint64_t expected;      /* what total will come to, as a guess from the size of the body */
+    uint64_t claim_limit;   /* what total may come to, from the size of the body */
+    uint64_t intake;        /* bytes reserved of the server's intake */
+    _Atomic uint64_t *own;  /* where they are counted as the tenant's; NULL: there are no keys */
     /* Of its tensors, one after the other as they came, each from its begin to its end. Made then:
      * at once it would take the loop a third of a second for a gigabyte. */
     struct http_sum sum;
@@ -63,13 +58,6 @@ int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct bl
 /* All is written: allocates what nobody wrote to. What is in memory then has `total` bytes.
  * no_space. */
 int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err);
-/* Where what is in memory lies in a slice: hands that over, for the caller to submit or drop, and
- * leaves nothing in memory. */
-bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice);
-/* Goes on in memory of its own: the job goes to another queue. no_space. */
-int http_body_sink_leave_slice(struct http_body_sink *sink, struct blasd_err *err);
-/* Forgets what is in memory. */
-void http_body_sink_forget(struct http_body_sink *sink);
 /* Puts what is in memory into a blob. no_space. */
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 /* Whether the payload lies in a blob, and whether that is open. */

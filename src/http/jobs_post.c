@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 static void drop_puts(struct http_upload *upload) {
     for (int i = 0; i < upload->delivery.put_count; i++) free(upload->delivery.puts[i].url);
@@ -170,23 +169,10 @@ static int feed(struct http_upload *upload, const void *bytes, size_t len, struc
     return rc;
 }
 
-/* Whether what is still to be read of the body lies in the socket. What lies there under TLS may be
- * of less than it seems. */
-static bool all_here(const struct http_exchange *exchange) {
-    uint64_t left = exchange->request.framing.content_length - exchange->body.seen;
-    int unread = 0;
-    if (left == 0) return true;
-    return exchange->home->server->tls == NULL &&
-           ioctl(http_connection_fd(exchange->connection), FIONREAD, &unread) == 0 &&
-           (uint64_t)unread >= left;
-}
-
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
     int rc = check_length(upload, exchange->body.seen, &err);
-    if (upload->sink.exact && exchange->body.seen == len)
-        upload->sink.all_here = all_here(exchange);
     if (rc == 0 && exchange->request.framing.chunked)
         rc = http_body_sink_intake(&upload->sink, exchange->body.seen, &err);
     if (rc == 0 && !upload->held) rc = feed(upload, bytes, len, &err);
@@ -549,7 +535,6 @@ static void let_in(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
     int rc = open_intake(upload, &err);
-    upload->sink.all_here = true;
     if (rc == 0 && upload->body.len > 0)
         rc = feed(upload, upload->body.data, upload->body.len, &err);
     if (rc == 0)

@@ -203,7 +203,6 @@ static int place_inputs(struct http_upload *upload, struct blasd_job *job, struc
     struct http_body_sink *sink = &upload->sink;
     void *room = NULL;
     int rc = 0;
-    if (http_body_sink_pass_slice(sink, &job->slice)) return 0;
     if (!http_body_sink_in_blob(sink))
         room = blasd_front_queue_slice_take(http_queue(upload->exchange), job->id, sink->total,
                                             &job->slice);
@@ -288,7 +287,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         blasd_front_queue_slice_drop(http_queue(exchange), &job->slice);
         return rc;
     }
-    http_body_sink_forget(&upload->sink);
+    blasd_buf_release(&upload->sink.memory);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;

@@ -76,9 +76,8 @@ static int go_to(struct http_upload *upload, struct blasd_front_queue *queue,
                  struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
-    int rc;
+    int rc = 0;
     if (queue == http_queue(exchange)) return 0;
-    if ((rc = http_body_sink_leave_slice(&upload->sink, err)) != 0) return rc;
     make_id(upload, queue, id);
     snprintf(name, sizeof name, "%s.in", id);
     if (http_body_sink_in_blob(&upload->sink))

@@ -2,7 +2,6 @@
 import os
 import pathlib
 import socket
-import time
 
 import numpy as np
 import pytest
@@ -138,30 +137,6 @@ def test_slow_bodies_pin_no_segments(make_service):
         answer = read_all(sock)
         assert answer.startswith(b"HTTP/1.1 200"), answer[:500]
         assert answer.endswith(np.full((n, n), float(i)).tobytes())
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_between_tensors_lies_nothing_of_others(make_service, whole):
-    """In memory and segments that held other bodies before, those of one that comes whole and of one in two pieces."""
-    service = make_service("--limit", "record_sync_s=1", "--loops", "1")
-    folder = blob_folder(service)
-    others = np.full((100, 100), -1.5)
-    # 12 bytes lie between two of 301 floats: each is looked for where the segments were filled anew meanwhile
-    for round_number in range(6):
-        for _ in range(30):
-            service.post("matmul", {"a": others, "b": others}, form="safetensors")
-        a = np.arange(301, dtype=np.float32).reshape(1, 301) + 1 + round_number
-        b = a.reshape(301, 1) * 2
-        if whole:
-            service.run("matmul", {"a": a, "b": b}, form="safetensors")
-        else:
-            body = safetensors({"a": a, "b": b}, op="matmul")
-            sock = half_sent(service, body)
-            time.sleep(0.05)
-            sock.sendall(body[len(body) // 2:])
-            assert read_all(sock).startswith(b"HTTP/1.1 200")
-        segments = b"".join(path.read_bytes() for path in folder.glob("*.seg"))
-        assert a.tobytes() + bytes(12) + b.tobytes() in segments
 
 
 def test_refused_bodies_leave_no_room_taken(make_service):
