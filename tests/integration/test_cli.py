@@ -321,6 +321,22 @@ def test_top_shows_how_far_jobs_are_on_eighty_columns(make_service, files, termi
     top.read(f"cancel {job}\\? y")
 
 
+def test_how_busy_a_device_is_now(terminal):
+    """busy_share is of the last seconds, at every look, however long the worker lives."""
+    def answer(request, number):
+        if not request[1].startswith("/devices"):
+            return document({"jobs": []})
+        looks.append(number)
+        return document({"devices": [{"worker": "w", "device": "cpu:0", "device_name": "x", "jobs": 10 * len(looks), "batches": len(looks),
+                                      "uptime_s": 1000 + len(looks), "busy_share": 0.5 if len(looks) < 3 else 0.25}]})
+    looks = []
+    with Pretender(answer) as pretender:
+        assert re.search(r"^cpu:0 .* 50% ", run(pretender.url, "devices").stdout, re.M)
+        top = terminal("top", "--url", pretender.url, "-n", "0.2")
+        shares = re.findall(r"cpu:0 .* (\d+)% ", top.read(r"(cpu:0 .*){4}\x1b\[J"))
+    assert shares[:3] == ["50", "25", "25"]
+
+
 def test_top_without_a_terminal(service):
     said = run(service.url, "top").stdout
     assert "cpu:0" in said and "\x1b" not in said
