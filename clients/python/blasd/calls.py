@@ -120,11 +120,12 @@ class Calls:
         end = math.inf if timeout is None else time.monotonic() + timeout
         arrays = self.checked(op, params, inputs)
         check_places(out, output_shape(op, known(arrays), params or {}) if isinstance(out, np.ndarray) else None)
+        key = self._key_of(options)
         document: Document
         while True:
             wait = max(0.001, min(end - time.monotonic(), self._longest_wait(watch)))
             try:
-                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end)
+                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end, key=key)
                 break
             except Error as error:
                 # a full queue says when to come back; anything else is for the caller: the job may have been taken
@@ -157,10 +158,15 @@ class Calls:
         check_shapes(op, known(arrays), params or {})
         return arrays
 
+    def _key_of(self, options: Options) -> str | None:
+        """The key of a job, however often and in whatever ways it is sent."""
+        return options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
+
     def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
                wait: float, by_file: bool = True, graph: Mapping[str, str] | None = None,
-               end: float = math.inf) -> Talk[Result | Document]:
-        """A Result where the job has succeeded within the wait, else its document."""
+               end: float = math.inf, key: str | None = None) -> Talk[Result | Document]:
+        """A Result where the job has succeeded within the wait, else its document. key: that of a job that may have been
+        sent before."""
         metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
             metadata["params"] = json.dumps({name: plain(name, value) for name, value in params.items()})
@@ -169,7 +175,7 @@ class Calls:
             metadata["inputs"] = json.dumps({name: value.as_input() for name, value in others.items()})
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
         headers = {"Content-Type": BINARY}
-        key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
+        key = key or self._key_of(options)
         if key is not None:
             headers["Idempotency-Key"] = key
         file = self._file_of(sent) if by_file and not others and graph is None else None
@@ -188,7 +194,7 @@ class Calls:
                 raise
             if file.temporary:
                 self.share = None
-            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False, end=end)
+            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False, end=end, key=key)
             return again
         finally:
             if file is not None and file.temporary:
