@@ -1,6 +1,7 @@
 """Jobs of the Python client that are under way: futures, map, bars of progress, Ctrl-C."""
 import asyncio
 import concurrent.futures
+import gc
 import os
 import pickle
 import signal
@@ -201,3 +202,31 @@ def test_ctrl_c_cancels(client, service, way, jobs):
         program.kill()
     assert said == ("interrupted\n", "") and program.returncode == 0
     wait_for(lambda: {job.state for job in client.jobs(label=f"by={way}")} == {"cancelled"}, "they are cancelled")
+
+
+def threads_of_clients():
+    return [thread for thread in threading.enumerate() if thread.name == "blasd" and thread.is_alive()]
+
+
+def test_a_client_that_nobody_closes_leaves_no_thread(service):
+    before = len(threads_of_clients())
+    clients = [blasd.Client(service.url) for _ in range(3)]
+    for one in clients:
+        assert len(list(one.map("matmul", [{"a": np.eye(2), "b": np.eye(2)}] * 3))) == 3
+    jobs = [one.submit("matmul", a=np.eye(2), b=np.eye(2)) for one in clients]
+    assert len(concurrent.futures.wait(jobs, 60).done) == 3 and len(threads_of_clients()) == before + 3
+    del clients, one, jobs
+    gc.collect()
+    wait_for(lambda: len(threads_of_clients()) == before, "they end")
+
+
+def test_threads_that_begin_at_once_share_one_thread_for_what_is_in_flight(service):
+    with blasd.Client(service.url) as client:
+        begin, before = threading.Barrier(8), len(threads_of_clients())
+
+        def ask():
+            begin.wait()
+            return len(list(client.map("matmul", [{"a": np.eye(2), "b": np.eye(2)}])))
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert [one.result(60) for one in [pool.submit(ask) for _ in range(8)]] == [1] * 8
+        assert len(threads_of_clients()) == before + 1
