@@ -196,6 +196,9 @@ def _proxy_for(scheme: str, host: str, port: int) -> tuple[tuple[str, int] | Non
             urllib.request.proxy_bypass(f"{host}:{port}"):
         return None, {}
     parts = urllib.parse.urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    if parts.scheme.startswith("socks"):
+        raise ValueError(f"the environment names a {parts.scheme} proxy for {scheme}, which this client does not speak with: give one "
+                         f"of HTTP, or name {host} in NO_PROXY")
     user, at, _host = parts.netloc.rpartition("@")
     if not parts.hostname:
         return None, {}
