@@ -147,9 +147,9 @@ import sys
 import numpy as np
 import blasd
 
-client = blasd.Client(sys.argv[1])
+client = blasd.Client(sys.argv[1], retries=int(sys.argv[3:] == ["retried"]))
 job = {"x": np.random.rand(40, 30), "y": np.random.rand(40),
-       "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}, "labels": {"by": sys.argv[2]}}
+       "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}, "labels": {"by": "-".join(sys.argv[2:])}}
 try:
     if sys.argv[2] == "run":
         client.run("regression", **job)
@@ -189,9 +189,11 @@ def test_ctrl_c_cancels_jobs_of_long_ago(client, service):
     wait_for(lambda: {job.state for job in client.jobs(label="by=later")} == {"cancelled"}, "they are cancelled")
 
 
-@pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])
-def test_ctrl_c_cancels(client, service, way, jobs):
-    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+@pytest.mark.parametrize("ways, jobs", [(["run"], 1), (["map"], 3), (["run", "retried"], 1), (["map", "retried"], 3)])
+def test_ctrl_c_cancels(client, service, ways, jobs):
+    """Also where jobs have keys, with which the service goes on with them though the connection ends."""
+    way = "-".join(ways)
+    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, *ways], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env=OWN)
     try:
         wait_for(lambda: program.poll() is not None or (len(client.jobs(label=f"by={way}")) == jobs and

@@ -4,6 +4,7 @@ Both clients drive the same ones (`client.py`, `aio.py`), so they cannot differ.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -134,6 +135,15 @@ class Calls:
                     raise
                 log.info("%s: %s; again in %g s", op, error.code, pause)
                 yield Sleep(pause)
+            except GeneratorExit:  # nobody drives a talk that is closed
+                raise
+            except BaseException:  # under a key the service goes on with a job whose connection ends: which one is it?
+                if key is not None:
+                    with contextlib.suppress(Error):
+                        answer = yield from self.submit(op, params, arrays, options, 0, graph=graph, end=time.monotonic(), key=key)
+                        if not isinstance(answer, Result) and answer["state"] not in FINAL:
+                            yield self._cancelling(answer)
+                raise
         if isinstance(answer, Result):
             return into(answer, out)
         document = answer
@@ -143,14 +153,15 @@ class Calls:
                 raise Error("timeout", f"the job did not end within {timeout} s and was cancelled", retry=True,
                             job=document)
         except BaseException as error:
-            if not isinstance(error, GeneratorExit):  # nobody drives a talk that is closed
-                try:
-                    yield Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"}, end=time.monotonic())
-                except Error:
-                    pass
+            if not isinstance(error, GeneratorExit):
+                with contextlib.suppress(Error):
+                    yield self._cancelling(document)
             raise
         result = yield from self.result(document, params or {})
         return into(result, out)
+
+    def _cancelling(self, document: Document) -> Request:
+        return Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"}, end=time.monotonic())
 
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sent, others = split(inputs)
