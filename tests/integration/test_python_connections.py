@@ -320,6 +320,27 @@ def test_answers_as_proxies_write_them(way):
     listener.close()
 
 
+PAGES = [(b"text/html", b"<html>Sign in</html>"), (b"application/json", b"[]"), (b"application/json", b'"a word"'), (b"application/json", b""),
+         (b"application/x-safetensors", b"\1\0\0\0\0\0\0\0{"), (b"application/x-safetensors", b"\2\0\0\0\0\0\0\0{}"),
+         (b"application/x-safetensors", b"<html>")]
+
+
+@pytest.mark.parametrize("kind, page", PAGES, ids=range(len(PAGES)))
+def test_what_cannot_be_read_is_an_error_of_ours(kind, page):
+    """As of a proxy that answers itself: 200, and a page to sign in."""
+    def talk(self, connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind, len(page)) + page)
+        return False
+    listener = Listener(talk)
+    one = {"a": [[1.0]], "b": [[1.0]]}
+    for ask in (lambda c: c.ops(), lambda c: c.run("matmul", **one), lambda c: c.submit("matmul", **one), lambda c: c.job("s" + "0" * 40),
+                lambda c: c.tensors.get("t" + "0" * 40), lambda c: c.tensors.put([1.0])):
+        with pytest.raises(blasd.Error) as caught:
+            ask(blasd.Client(listener.url))
+        assert caught.value.code == "bad_answer" and caught.value.status == 200 and not caught.value.retry
+    listener.close()
+
+
 def test_an_answer_of_unknown_length_that_is_cut_off_is_none():
     def talk(self, connection):
         connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + BODY)

@@ -172,6 +172,12 @@ def test_headers_keys_and_agents():
     finally:
         del os.environ["BLASD_API_KEY"]
     assert "Bearer from-outside" in heard[-1]
+    given = {"authorization": "Bearer mine", "HOST": "blasd.test", "accept": "text/html", "user-agent": "x"}
+    blasd.Client(listener.url, api_key="secret", headers=given).ops()
+    lines = [line.lower() for line in heard[-1].split("\r\n")]
+    assert {"authorization: bearer mine", "host: blasd.test", "accept: application/json", "user-agent: x"} <= set(lines)
+    names = [line.partition(":")[0] for line in lines[1:] if line]
+    assert len(names) == len(set(names)), "of a name in other letters there is one, as HTTP has it"
     listener.close()
     for bad in ({"X": "a\r\nb"}, {"X\n": "a"}):
         with pytest.raises(ValueError):

@@ -20,7 +20,7 @@ from .errors import Error
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
 from .operations import AsyncOperations
-from .protocol import GRACE, Answer, Request, Settings, Sleep, problem_of
+from .protocol import GRACE, Answer, Request, Settings, Sleep, merged, problem_of
 from .results import Result
 from .tensors import AsyncTensors
 from .transport import readable
@@ -351,7 +351,7 @@ class AsyncPool:
         """As transport.Pool.carry."""
         settings = self.settings
         self._tls = self._tls or settings.tls()
-        lines = [f"{name}: {value}" for name, value in {**settings.headers, **request.headers}.items()]
+        lines = [f"{name}: {value}" for name, value in merged(settings.headers, request.headers).items()]
         if any(c in line for line in lines for c in "\r\n\0") or any(c <= " " or c == "\x7f" for c in request.path):
             raise ValueError("a header or an id has a line break, a space or a control character in it")
         head = "".join(f"{line}\r\n" for line in lines)

@@ -12,7 +12,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from . import safetensors
 from .arrays import Array, inputs_of
 from .errors import Error, InputError
-from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
+from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, bad_answer, new_key, plain
 from .results import Result, result_of
 from .shapes import check_shapes, output_shape
 from .tensors import Reference, Tensor, split
@@ -211,7 +211,7 @@ class Calls:
             if file is not None and file.temporary:
                 file.close()
         if answer.binary:
-            return result_of(answer.body, params or {})
+            return _result(answer, params or {})
         document: Document = answer.json()
         log.debug("%s %s %s", op, document["id"], document["state"])
         if wait > 0 and document["state"] in FINAL and (file is not None or document["state"] != "succeeded"):
@@ -264,7 +264,7 @@ class Calls:
         if arrays is not None:
             return Result.of(arrays, document, params)
         answer = yield from self.ask(Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY}))
-        return result_of(answer.body, params)
+        return _result(answer, params)
 
     def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
@@ -297,8 +297,9 @@ class Calls:
 
     def get_tensor(self, tensor_id: str) -> Talk[Array]:
         answer = yield from self.ask(Request("GET", f"/tensors/{checked_id(tensor_id)}", {"Accept": BINARY}))
-        arrays, _ = safetensors.unpack(answer.body)
-        return arrays[tensor_id]
+        with _reading(answer):
+            arrays, _ = safetensors.unpack(answer.body)
+            return arrays[tensor_id]
 
     def tensors(self, limit: int | None) -> Talk[list[Tensor]]:
         listed: list[Tensor] = []
@@ -358,6 +359,20 @@ class Calls:
             return None if share is None else share.file_of(arrays)
         except OSError:  # the store is full, or is there no more
             return None
+
+
+@contextlib.contextmanager
+def _reading(answer: Answer) -> Iterator[None]:
+    """What is raised where it is not what it says it is."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise bad_answer(answer) from error
+
+
+def _result(answer: Answer, params: Mapping[str, Any] | None) -> Result:
+    with _reading(answer):
+        return result_of(answer.body, params)
 
 
 def checked_id(text: str) -> str:

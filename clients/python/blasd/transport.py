@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .protocol import Answer, Request, Settings, problem_of
+from .protocol import Answer, Request, Settings, merged, problem_of
 
 _BROKEN = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 _SMALL = 65536  # bytes up to which head and body go in one segment
@@ -157,7 +157,7 @@ class Pool:
         sock: socket.socket = connection.sock  # type: ignore[assignment]
         connection.putrequest(request.method, self.settings.target(request.path), skip_host=True,
                               skip_accept_encoding=True)
-        for name, value in {**self.settings.headers, **request.headers}.items():
+        for name, value in merged(self.settings.headers, request.headers).items():
             connection.putheader(name, value)
         connection.putheader("Content-Length", str(request.length))
         small = b"".join(request.pieces) if request.length < _SMALL else b""
