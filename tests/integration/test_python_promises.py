@@ -92,6 +92,23 @@ def test_what_is_put_in_place_of_shared_arrays(sharing):
 # --- before anything is sent ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [">f8", ">i4", "=f4", ">c16", "?"])
+def test_shared_arrays_in_any_order_of_bytes_hold_what_is_put_there(sharing, dtype):
+    with blasd.Client(sharing.url, share=True) as client:
+        arrays = client.shared(a=((2, 2), dtype), b=((2, 2), dtype))
+        arrays["a"][...], arrays["b"][...] = [[1, 0], [3, 4]], np.eye(2)
+        expected = np.array([[1, 0], [3, 4]], dtype).astype("f8" if dtype != ">c16" else dtype)
+        assert np.array_equal(client.run("matmul", **arrays)["c"], expected)
+
+
+@pytest.mark.parametrize("key", ["", "€", "schlüssel", "a\nb", "k" * 129])
+def test_a_key_that_no_header_holds_is_refused_here(client, monkeypatch, key):
+    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
+    for ask in (client.run, client.submit, lambda op, **job: list(client.map(op, [job]))):
+        with pytest.raises(blasd.InputError, match="idempotency_key"):
+            ask("matmul", a=np.eye(2), b=np.eye(2), idempotency_key=key)
+
+
 def test_parameters_and_ids_that_cannot_be_said(client):
     a = np.eye(2)
     assert (client.matmul(a, a, alpha=np.array(2.0)) == 2 * a).all()

@@ -55,7 +55,14 @@ class Options:
             self.fields["results"] = json.dumps(list(results))
         if put:
             self.fields["put"] = json.dumps(dict(put))
-        self.idempotency_key = idempotency_key
+        self.idempotency_key = None if idempotency_key is None else key_text(idempotency_key)
+
+
+def key_text(key: str) -> str:
+    """A key as a header has it; what the service would refuse fails here, before a body is sent."""
+    if re.fullmatch("[ -~]{1,128}", str(key)) is None:
+        raise InputError("idempotency_key", f"a key is 1 to 128 printable ASCII characters, not {key!r}", "invalid_field")
+    return str(key)
 
 
 def labels_text(labels: Labels) -> str:
@@ -350,7 +357,8 @@ class Calls:
     def shared(self, specs: Mapping[str, Any]) -> Any:
         if self.share is None:
             raise ValueError("make the client with share=True")
-        return self.share.shared({name: (np.dtype(dtype), tuple(shape)) for name, (shape, dtype) in specs.items()})
+        # in the order of bytes that the service reads, whichever is asked for: what is put there is converted
+        return self.share.shared({name: (np.dtype(dtype).newbyteorder("<"), tuple(shape)) for name, (shape, dtype) in specs.items()})
 
     def _file_of(self, arrays: dict[str, Array]) -> Any:
         """The file that the inputs lie in, or were copied into; None: they are sent."""
