@@ -219,8 +219,7 @@ static enum blasd_step submit_again(struct blasd_errand *errand, bool sent) {
         return BLASD_DONE;
     }
     /* of a 502 or 504 it may have been taken */
-    if (errand->waits && (problem->status == 429 || problem->status == 503) &&
-        problem->retry_after > 0)
+    if (errand->waits && blasd_was_refused(problem) && problem->retry_after > 0)
         errand->pause = problem->retry_after;
     else if (problem->retry && errand->retries < errand->client->retries)
         errand->pause = blasd_backoff(errand->retries++, problem->retry_after);

@@ -44,16 +44,20 @@ int blasd_client_ask(struct blasd_client *client, const struct blasd_question *q
     if (curl == NULL) return no_handle(problem);
     for (int attempt = 0;; attempt++) {
         struct blasd_exchange exchange;
+        bool sent_once;
         CURLcode sent;
         blasd_exchange_open(&exchange, client, curl, question->wait, 0);
+        exchange.once = question->once;
         code = open_question(&exchange, question, problem);
         if (code == 0) {
             sent = exchange.failed ? CURLE_OUT_OF_MEMORY : curl_easy_perform(curl);
             code = question->to != NULL ? blasd_exchange_end(&exchange, sent, problem)
                                         : blasd_exchange_reply(&exchange, sent, ret, problem);
         }
+        sent_once = exchange.once && exchange.sent;
         blasd_exchange_close(&exchange);
         if (code == 0 || !problem->retry || attempt >= client->retries) break;
+        if (sent_once && !blasd_was_refused(problem)) break;
         sleep_seconds(blasd_backoff(attempt, problem->retry_after));
     }
     blasd_handle_give(client, curl);
