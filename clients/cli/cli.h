@@ -79,6 +79,8 @@ struct blasd_client *cli_connect(const struct cli *cli);
 /* What went wrong, for people on standard error and, with --json, for programs on standard output.
  */
 void cli_complain(const struct cli *cli, const struct blasd_problem *problem);
+/* The same as a document. New reference. */
+json_t *cli_problem(const struct blasd_problem *problem);
 /* Text of the service's, without what a terminal would take for a command; in `out`, cut to it. */
 const char *cli_plain(const char *text, char *out, size_t room);
 void cli_print_array(const struct blasd_array *array);

@@ -154,6 +154,7 @@ int blasd_cli_result(int argc, char **argv) {
     struct blasd_problem problem;
     struct blasd_client *client;
     struct blasd_reply *reply;
+    char state[32];
     if (status >= 0) return status;
     client = cli_connect(&order.cli);
     reply = client == NULL ? NULL : look(&order, client);
@@ -162,7 +163,8 @@ int blasd_cli_result(int argc, char **argv) {
         status = show_result(&order, client);
     else if (status == CLI_NOT_ENDED) {
         if (order.cli.json) puts(blasd_reply_document(reply));
-        cli_say(&order.cli, "the job is %s", blasd_reply_state(reply));
+        cli_say(&order.cli, "the job is %s",
+                cli_plain(blasd_reply_state(reply), state, sizeof state));
     } else if (reply != NULL && blasd_reply_failed(reply, &problem))
         cli_complain(&order.cli, &problem);
     blasd_reply_free(reply);
@@ -178,6 +180,7 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
     struct blasd_reply *reply = NULL;
     struct blasd_problem problem;
     const struct cli quiet = {.name = cli->name};
+    char state[32];
     int code = forget ? blasd_client_forget(client, id, &reply, &problem)
                       : blasd_client_cancel(client, id, &reply, &problem);
     if (code != 0) {
@@ -186,7 +189,8 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
                                               "code", problem.code, "status", problem.status));
         return false;
     }
-    if (!cli->json) printf("%s  %s\n", id, blasd_reply_state(reply));
+    if (!cli->json)
+        printf("%s  %s\n", id, cli_plain(blasd_reply_state(reply), state, sizeof state));
     json_array_append_new(list, cli_document(reply));
     blasd_reply_free(reply);
     return true;

@@ -16,7 +16,7 @@ import time
 import numpy as np
 import pytest
 from pretender import DOCUMENT, Pretender, document, succeeded
-from service import BLASD
+from service import BLASD, safetensors
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
 NEVER = "s" + "0" * 40
@@ -88,6 +88,22 @@ def test_tensors_from_their_coming_to_their_going(service, tmp_path):
                                    ["put", "nowhere.npy"], ["put", "--life", "0", "a.npy"]])
 def test_tensors_asked_for_wrongly(words):
     assert run("http://127.0.0.1:9", "tensors", *words, status=2).stdout == ""
+
+
+def test_tensors_that_are_kept_are_told_though_one_is_not(files, tmp_path):
+    """Or nobody could use or forget them. A file that is not there is found before any is sent."""
+    def answer(request, number):
+        if number % 2:
+            return document({"code": "tenant_full", "detail": "no room", "retry": False}, 422)
+        return document({"tensors": {"tensor": {"id": "t1", "dtype": "float64", "shape": [2, 2], "bytes": 32}}}, 201)
+    paths = [one.split("=")[1] for one in files]
+    with Pretender(answer) as pretender:
+        assert run(pretender.url, "tensors", "put", *paths, status=1).stdout == "t1\n"
+        told = json.loads(run(pretender.url, "tensors", "put", *paths, "--json", status=1).stdout)
+        assert [one["id"] for one in told["tensors"]] == ["t1"] and told["error"]["code"] == "tenant_full"
+        assert len(pretender.seen) == 4
+        assert run(pretender.url, "tensors", "put", paths[0], tmp_path / "none.npy", status=2).stdout == ""
+        assert len(pretender.seen) == 4
 
 
 def test_inputs_that_are_no_files(service, files, tmp_path):
@@ -215,6 +231,19 @@ def test_nothing_of_the_service_commands_the_terminal(files):
     evil = {**DOCUMENT, "op": "\x1b[2Jop", "state": "failed", "error": {"title": "\x1b]0;x\x07", "detail": "\u009b1m"}}
     with Pretender(lambda request, number: document({"jobs": [evil]} if "?" in request[1] else evil)) as pretender:
         for arguments, status in ((["jobs"], 0), (["get", "x"], 1), (["result", "x"], 1)):
+            done = run(pretender.url, *arguments, status=status)
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr)
+    name = "\x1b[2J\u009b1m"
+    told = {**DOCUMENT, "id": name, "outputs": {name: {"dtype": "float64", "shape": [1]}}}
+    arrays = 200, {"Content-Type": "application/x-safetensors"}, safetensors({name: np.ones(1)}, job=json.dumps(told))
+
+    def answer(request, number):
+        if "wait=" in request[1] or request[1].endswith("/result"):
+            return arrays
+        return document({**told, "state": name if request[0] != "GET" else "queued" if "q" in request[1] else "succeeded"})
+    with Pretender(answer) as pretender:
+        for arguments, status in ((["run", "matmul", *files], 0), (["run", "matmul", *files, "-o", "/dev/full"], 1), (["submit", "matmul", *files], 0),
+                                  (["cancel", "x"], 0), (["result", "x"], 0), (["result", "q"], 3)):
             done = run(pretender.url, *arguments, status=status)
             assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr)
 
