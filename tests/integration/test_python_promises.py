@@ -15,6 +15,7 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
+from pretender import DOCUMENT, Pretender, document, succeeded
 from service import BLASD, ROOT
 from test_python_client import Listener, answer
 
@@ -200,6 +201,31 @@ def test_a_job_that_a_gateway_may_have_passed_on_is_sent_once(status, times):
         blasd.Client(listener.url).run("matmul", a=[[1.0]], b=[[1.0]])
     assert len(listener.requests) == times
     listener.close()
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_a_result_is_asked_for_again_and_is_not_lost(on_a_loop, monkeypatch):
+    """Of a front end that restarts just when the job has ended; and who gives up knows which job it was."""
+    def answers(request, number):
+        if request[1].endswith("/result"):
+            asked.append(number)
+            return None if len(asked) < lost else succeeded()
+        return document({**DOCUMENT, "state": "queued" if request[0] == "POST" else "succeeded"}, 202 if request[0] == "POST" else 200)
+
+    async def run(url):
+        async with blasd.AsyncClient(url) as client:
+            return (await client.run("matmul", a=[[2.0]], b=[[2.0]]))["c"]
+
+    def ask(url):
+        return asyncio.run(run(url)) if on_a_loop else blasd.Client(url).run("matmul", a=[[2.0]], b=[[2.0]])["c"]
+    asked, lost = [], 4
+    with Pretender(answers) as pretender:
+        assert ask(pretender.url) == 4 and [one[0] for one in pretender.seen].count("POST") == 1
+        monkeypatch.setattr(blasd.calls, "RETRY_S", 0.5)
+        asked, lost = [], 1000
+        with pytest.raises(blasd.ConnectionError) as caught:
+            ask(pretender.url)
+        assert caught.value.job["id"] == DOCUMENT["id"]
 
 
 def test_a_gateways_own_json_is_no_problem_document():

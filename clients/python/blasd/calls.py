@@ -243,13 +243,17 @@ class Calls:
         return self.settings.longest_wait(LONGEST_WAIT if watch is None else 0.5)
 
     def look(self, job_id: str, wait: float, end: float) -> Talk[Document]:
-        """The job after `wait` seconds or its end; a service that cannot answer now is asked again for some seconds, and not
-        after `end`: the job is safe meanwhile."""
+        """The job after `wait` seconds or its end."""
+        document: Document = yield from self._patiently(lambda: self.refresh(job_id, wait, end), end)
+        return document
+
+    def _patiently(self, ask: Callable[[], Talk[T]], end: float = math.inf) -> Talk[T]:
+        """A service that cannot answer now is asked again for some seconds, and not after `end`: the job is safe meanwhile."""
         until = min(end, time.monotonic() + RETRY_S)
         while True:
             try:
-                document: Document = yield from self.refresh(job_id, wait, end)
-                return document
+                told = yield from ask()
+                return told
             except Error as error:
                 if not error.retry or time.monotonic() + 0.25 >= until:
                     raise
@@ -270,8 +274,13 @@ class Calls:
         arrays = None if self.share is None else self.share.map_outputs(document)
         if arrays is not None:
             return Result.of(arrays, document, params)
-        answer = yield from self.ask(Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY}))
-        return _result(answer, params)
+        request = Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY})
+        try:
+            answer = yield from self._patiently(lambda: self.ask(request))
+            return _result(answer, params)
+        except Error as error:  # who has been waiting can come back for it
+            error.job = error.job or document
+            raise
 
     def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
