@@ -15,9 +15,10 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
-from pretender import DOCUMENT, Pretender, document, succeeded
+from pretender import DOCUMENT, Pretender, context_of, document, succeeded
 from service import BLASD, ROOT
 from test_python_client import Listener, answer
+from test_tls import Authority
 
 RNG = np.random.default_rng(31)
 QUEUED = {"id": "x", "state": "queued", "progress": 0, "op": "matmul"}
@@ -279,6 +280,24 @@ def test_a_refusal_is_heard_where_the_body_was_not_taken():
         threading.Thread(target=serve, daemon=True).start()
         with pytest.raises(blasd.InvalidInput) as caught:
             blasd.Client(f"http://127.0.0.1:{listener.getsockname()[1]}").tensors.put(np.zeros(20_000_000))
+    assert caught.value.code == "body_too_large"
+
+
+def test_a_refusal_is_heard_over_tls_too(tmp_path):
+    """There a connection that ends while it is written to is an error of another kind."""
+    refused = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
+    context = context_of(Authority(tmp_path, "ours").sign("service"))
+
+    def serve():
+        with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(refused) + refused)
+            held.wait(0.5)  # so that the client writes when it ends
+    held = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(blasd.InvalidInput) as caught:
+            blasd.Client(f"https://127.0.0.1:{listener.getsockname()[1]}", verify=False).tensors.put(np.zeros(20_000_000))
     assert caught.value.code == "body_too_large"
 
 

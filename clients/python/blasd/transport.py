@@ -15,6 +15,7 @@ import numpy as np
 from .protocol import Answer, Request, Settings, merged, problem_of
 
 _BROKEN = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_ENDED = (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)  # while something is sent
 _SMALL = 65536  # bytes up to which head and body go in one segment
 _MOST = 64  # idle connections that are kept
 _MOST_SENT = 1 << 24  # bytes of one call: of 2 GiB and more Python 3.9 makes none over TLS
@@ -123,7 +124,7 @@ class Pool:
                 connected = True
                 try:
                     self._send(connection, request)
-                except (BrokenPipeError, ConnectionResetError):  # who refuses a body need not read all of it, and may say why
+                except _ENDED:  # who refuses a body need not read all of it, and may say why
                     whole = False
                 response = connection.getresponse()
                 again = False
