@@ -157,7 +157,7 @@ int blasd_client_set_silence(struct blasd_client *client, double seconds,
 /* --- blasd_job: a job from its submission to its end */
 
 /* Called twice a second or so while a job is not finished; returning false cancels it. `state` is
- * the job's, or "waiting" while the service has no room for it yet. */
+ * the job's, or "waiting" while the service has not said that it has taken it. */
 typedef bool (*blasd_progress_fn)(void *arg, const char *state, double progress);
 
 /* Submit, wait and fetch in one: a reply with arrays, or a problem (a failed job's error, too; code

@@ -174,6 +174,12 @@ enum blasd_step blasd_errand_stop(struct blasd_errand *errand) {
     return BLASD_DONE;
 }
 
+enum blasd_step blasd_errand_abort(struct blasd_errand *errand, struct blasd_exchange *exchange) {
+    if (errand->phase == BLASD_SUBMIT && exchange->sent) errand->uncertain = true;
+    blasd_exchange_close(exchange);
+    return blasd_errand_stop(errand);
+}
+
 /* The reply is the newest word of the service. */
 static enum blasd_step settle(struct blasd_errand *errand) {
     struct blasd_reply *reply = errand->reply;

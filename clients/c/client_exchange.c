@@ -337,7 +337,8 @@ static int say_lost(struct blasd_exchange *exchange, CURLcode code, struct blasd
     if (exchange->file_error != 0)
         return blasd_problem_set(problem, "file_not_writable", "the file %s cannot be written: %s",
                                  exchange->path, strerror(exchange->file_error));
-    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
+    /* of an answer that is not HTTP libcurl says the same as of a URL that is none */
+    if (code == CURLE_URL_MALFORMAT || (code == CURLE_UNSUPPORTED_PROTOCOL && !exchange->sent))
         return blasd_problem_set(
             problem, "invalid_url",
             "%s is not a URL like http://HOST:PORT, https://HOST or unix:/PATH", shown);

@@ -243,6 +243,9 @@ enum blasd_step blasd_errand_take(struct blasd_errand *errand, struct blasd_exch
                                   CURLcode code);
 /* Nobody wants it any more; not while an exchange is open. */
 enum blasd_step blasd_errand_stop(struct blasd_errand *errand);
+/* The same while one is, which ends without an answer: where it was the submission, a service that
+ * may have taken the job under a key is asked which it was. Closes the exchange. */
+enum blasd_step blasd_errand_abort(struct blasd_errand *errand, struct blasd_exchange *exchange);
 /* Its time is over while it waited for its turn to be sent, for the first time or again: says so in
  * its problem. */
 void blasd_errand_late(struct blasd_errand *errand);

@@ -71,6 +71,7 @@ bool cli_number(const struct cli *cli, const char *text, const char *unit, doubl
 bool cli_whole(const struct cli *cli, const char *text, const char *unit, double *value);
 /* The exit status, which is CLI_FAILED where not all could be written to standard output. */
 int cli_end(const struct cli *cli, int status);
+double cli_seconds(void); /* of a clock that only goes on */
 /* A client set up as the options say; NULL, with what is wrong said. */
 struct blasd_client *cli_connect(const struct cli *cli);
 

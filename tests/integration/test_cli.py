@@ -8,9 +8,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import numpy as np
@@ -166,6 +168,45 @@ def test_a_job_that_has_not_ended(make_service, files):
         assert [job.get("state") for job in ended] == ["cancelled", None, "cancelled"] and ended[1]["id"] == NEVER
         assert ended[1]["error"]["code"] == "job_not_found" and done.stderr.count("\n") == 1
     assert json.loads(run(service.url, "get", jobs[0], "--json", status=1).stdout)["state"] == "cancelled"
+
+
+def test_a_wait_that_is_answered_early_goes_on():
+    """As a front end that shuts down answers those who wait."""
+    def answer(request, number):
+        return document({**DOCUMENT, "state": "running" if number < 8 else "succeeded"}, 202 if number < 8 else 200)
+    with Pretender(answer) as pretender:
+        run(pretender.url, "get", "x", "--wait", 90)
+        assert len(pretender.seen) == 9
+
+
+@pytest.mark.parametrize("key", [[], ["--idempotency-key", "k"]])
+def test_a_signal_is_heard_while_a_service_says_nothing(files, key):
+    """The connection ends, and with it the job; under a key it is asked for and cancelled."""
+    def answer(request, number):
+        if number == 0:
+            asked.set()
+            over.wait(60)
+        return document({**DOCUMENT, "state": "queued" if request[0] == "POST" else "cancelled"}, 202 if request[0] == "POST" else 200)
+    asked, over = threading.Event(), threading.Event()
+    with Pretender(answer) as pretender:
+        process = subprocess.Popen([BLASD, "run", "--url", pretender.url, "matmul", *files, *key], stderr=subprocess.PIPE, text=True)
+        assert asked.wait(30)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=40)[1]  # of itself it would be 60 and more
+        over.set()
+    assert process.returncode == 128 + signal.SIGTERM and said == "blasd run: the job was cancelled\n"
+    assert [method for method, *_ in pretender.seen] == (["POST", "POST", "DELETE"] if key else ["POST"])
+
+
+def test_what_is_not_http_is_not_blamed_on_the_url():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with listener.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        threading.Thread(target=serve, daemon=True).start()
+        said = run(f"http://127.0.0.1:{listener.getsockname()[1]}", "jobs", "--json", status=1)
+    assert json.loads(said.stdout)["error"]["code"] == "connection_failed" and "is not a URL" not in said.stderr
 
 
 def test_what_cannot_be_printed_is_no_success(service, files):
