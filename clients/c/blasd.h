@@ -145,7 +145,8 @@ int blasd_client_set_header(struct blasd_client *client, const char *name, const
                             struct blasd_problem *problem);
 /* How often a request that got no answer, or one that says to come later, is sent again (0 unless
  * set; at most 100), after 0.1 s, 0.2 s … 5 s or the time that the service names, whichever is
- * longer. Jobs then carry an idempotency key each, the same every time, so that none runs twice. */
+ * longer. Jobs then carry an idempotency key each, the same every time, so that none runs twice; a
+ * tensor that may be kept already is not sent again. */
 int blasd_client_set_retries(struct blasd_client *client, int retries,
                              struct blasd_problem *problem);
 /* A service that is silent for so long, beyond the time that it was asked to wait, is given up
@@ -156,7 +157,7 @@ int blasd_client_set_silence(struct blasd_client *client, double seconds,
 /* --- blasd_job: a job from its submission to its end */
 
 /* Called twice a second or so while a job is not finished; returning false cancels it. `state` is
- * the job's, or "waiting" while the service has no room for it yet. */
+ * the job's, or "waiting" while the service has not said that it has taken it. */
 typedef bool (*blasd_progress_fn)(void *arg, const char *state, double progress);
 
 /* Submit, wait and fetch in one: a reply with arrays, or a problem (a failed job's error, too; code
@@ -243,7 +244,8 @@ struct blasd_put {
     uint64_t reserved[6];
 };
 
-/* Sends it. Where no answer comes it may be kept all the same, until its life is over. */
+/* Sends it, never twice. Where no answer comes it may be kept all the same, until its life is
+ * over. */
 int blasd_tensor_put(struct blasd_client *client, const struct blasd_put *put,
                      struct blasd_tensor_info *ret, struct blasd_problem *problem);
 /* What is known of it now. tensor_not_found, tensor_expired. */

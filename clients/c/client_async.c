@@ -372,15 +372,11 @@ int blasd_async_turn(struct blasd_async *async, double wait_seconds) {
     return async->count;
 }
 
-/* Aborts its request; where that was the submission, a service that may have taken the job under a
- * key is asked which it was. */
 static enum blasd_step abort_request(struct blasd_async *async, struct flight *flight) {
     CURL *curl = land(async, flight);
-    if (flight->errand.phase == BLASD_SUBMIT && flight->exchange.sent)
-        flight->errand.uncertain = true;
-    blasd_exchange_close(&flight->exchange);
+    enum blasd_step step = blasd_errand_abort(&flight->errand, &flight->exchange);
     put_back(async, curl);
-    return blasd_errand_stop(&flight->errand);
+    return step;
 }
 
 static struct flight *find(struct flights *list, uint64_t number) {

@@ -174,6 +174,12 @@ enum blasd_step blasd_errand_stop(struct blasd_errand *errand) {
     return BLASD_DONE;
 }
 
+enum blasd_step blasd_errand_abort(struct blasd_errand *errand, struct blasd_exchange *exchange) {
+    if (errand->phase == BLASD_SUBMIT && exchange->sent) errand->uncertain = true;
+    blasd_exchange_close(exchange);
+    return blasd_errand_stop(errand);
+}
+
 /* The reply is the newest word of the service. */
 static enum blasd_step settle(struct blasd_errand *errand) {
     struct blasd_reply *reply = errand->reply;
@@ -219,8 +225,7 @@ static enum blasd_step submit_again(struct blasd_errand *errand, bool sent) {
         return BLASD_DONE;
     }
     /* of a 502 or 504 it may have been taken */
-    if (errand->waits && (problem->status == 429 || problem->status == 503) &&
-        problem->retry_after > 0)
+    if (errand->waits && blasd_was_refused(problem) && problem->retry_after > 0)
         errand->pause = problem->retry_after;
     else if (problem->retry && errand->retries < errand->client->retries)
         errand->pause = blasd_backoff(errand->retries++, problem->retry_after);

@@ -238,6 +238,7 @@ static int post_body(struct blasd_exchange *exchange, const struct blasd_request
 static char *path_of_words(CURL *curl, const json_t *words, const char *wait) {
     char *path = NULL;
     const char *name;
+    bool good = true; /* without one of its words it would be another job */
     size_t len = 0;
     json_t *word;
     FILE *out = open_memstream(&path, &len);
@@ -245,10 +246,10 @@ static char *path_of_words(CURL *curl, const json_t *words, const char *wait) {
     fprintf(out, "/jobs?wait=%s", wait);
     json_object_foreach((json_t *)(uintptr_t)words, name, word) {
         char *escaped = curl_easy_escape(curl, json_string_value(word), 0);
-        if (escaped != NULL) fprintf(out, "&%s=%s", name, escaped);
+        good = good && escaped != NULL && fprintf(out, "&%s=%s", name, escaped) > 0;
         curl_free(escaped);
     }
-    if (fclose(out) == 0) return path;
+    if (fclose(out) == 0 && good) return path;
     free(path);
     return NULL;
 }
@@ -302,6 +303,7 @@ int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_requ
     const char *route = request->steps == NULL ? "/jobs" : "/graphs";
     char seconds[32], path[64], line[192];
     exchange->once = request->idempotency_key == NULL;
+    exchange->otherwise = " the job: under an idempotency_key it is safe to send it again";
     if (!exchange->once) {
         snprintf(line, sizeof line, "Idempotency-Key: %s", request->idempotency_key);
         add_header(exchange, line);
@@ -335,17 +337,19 @@ static int say_lost(struct blasd_exchange *exchange, CURLcode code, struct blasd
     if (exchange->file_error != 0)
         return blasd_problem_set(problem, "file_not_writable", "the file %s cannot be written: %s",
                                  exchange->path, strerror(exchange->file_error));
-    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
+    /* of an answer that is not HTTP libcurl says the same as of a URL that is none */
+    if (code == CURLE_URL_MALFORMAT || (code == CURLE_UNSUPPORTED_PROTOCOL && !exchange->sent))
         return blasd_problem_set(
             problem, "invalid_url",
             "%s is not a URL like http://HOST:PORT, https://HOST or unix:/PATH", shown);
-    blasd_problem_set(problem, "connection_failed", "%s: %s%s", shown,
+    blasd_problem_set(problem, "connection_failed", "%s: %s%s%s", shown,
                       code == CURLE_ABORTED_BY_CALLBACK ? "the connection broke"
                       : exchange->error[0] != '\0'      ? exchange->error
                                                         : curl_easy_strerror(code),
-                      taken ? ". The service may have taken the job: under an idempotency_key "
-                              "it is safe to send it again"
-                            : "");
+                      taken ? ". The service may have taken" : "",
+                      !taken                        ? ""
+                      : exchange->otherwise == NULL ? " it"
+                                                    : exchange->otherwise);
     problem->retry = !is_lasting(code);
     return -1;
 }

@@ -78,6 +78,9 @@ int blasd_request_check(const struct blasd_request *request, struct blasd_proble
         (request->file_count > 0 && request->files == NULL))
         return blasd_problem_set(problem, "invalid_request",
                                  "the request counts inputs, but has none");
+    if ((request->input_count > 0) + (request->file_count > 0) + (request->shared != NULL) > 1)
+        return blasd_problem_set(problem, "invalid_request",
+                                 "the inputs come in one way: arrays, files or `shared`");
     if (request->deadline_ms < 0)
         return blasd_problem_set(problem, "invalid_request", "a deadline of %lld milliseconds",
                                  (long long)request->deadline_ms);

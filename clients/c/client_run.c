@@ -12,6 +12,7 @@
 
 #define LONGEST_WAIT 20.0 /* one request holds the connection no longer */
 #define PROGRESS_STEP 0.5 /* between two calls of `progress` */
+#define LATE_S 2.0        /* beyond the wait that was asked for */
 
 static int no_handle(struct blasd_problem *problem) {
     return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
@@ -44,16 +45,20 @@ int blasd_client_ask(struct blasd_client *client, const struct blasd_question *q
     if (curl == NULL) return no_handle(problem);
     for (int attempt = 0;; attempt++) {
         struct blasd_exchange exchange;
+        bool sent_once;
         CURLcode sent;
         blasd_exchange_open(&exchange, client, curl, question->wait, 0);
+        exchange.once = question->once;
         code = open_question(&exchange, question, problem);
         if (code == 0) {
             sent = exchange.failed ? CURLE_OUT_OF_MEMORY : curl_easy_perform(curl);
             code = question->to != NULL ? blasd_exchange_end(&exchange, sent, problem)
                                         : blasd_exchange_reply(&exchange, sent, ret, problem);
         }
+        sent_once = exchange.once && exchange.sent;
         blasd_exchange_close(&exchange);
         if (code == 0 || !problem->retry || attempt >= client->retries) break;
+        if (sent_once && !blasd_was_refused(problem)) break;
         sleep_seconds(blasd_backoff(attempt, problem->retry_after));
     }
     blasd_handle_give(client, curl);
@@ -212,6 +217,60 @@ static bool pause_for(const struct blasd_errand *errand, const struct audience *
     return true;
 }
 
+/* A request under way, in which those who listen are told, too: a large body, or a service that
+ * says nothing, may take long. */
+struct performance {
+    const struct blasd_errand *errand;
+    const struct blasd_exchange *exchange;
+    const struct audience *audience;
+    double begin, told;
+    bool unwanted; /* somebody said that it is to end, */
+    bool aborted;  /* and it was not waited for */
+};
+
+/* Not while a job without a key may have been taken whose id is on its way: nobody could cancel it.
+ * A service that is late has most likely hung. */
+static bool may_abort(const struct performance *now, bool all_sent) {
+    const struct blasd_errand *errand = now->errand;
+    if (errand->phase != BLASD_SUBMIT || errand->request.idempotency_key != NULL) return true;
+    if (!now->exchange->sent || !all_sent) return true;
+    return blasd_now_seconds() > now->begin + errand->step + LATE_S;
+}
+
+static int on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                       curl_off_t up) {
+    struct performance *now = arg;
+    (void)down_all, (void)down;
+    if (!now->unwanted && blasd_now_seconds() < now->told + PROGRESS_STEP) return 0;
+    now->unwanted = now->unwanted || !tell(now->errand, now->audience);
+    now->told = blasd_now_seconds();
+    now->aborted = now->unwanted && may_abort(now, up >= up_all);
+    return now->aborted;
+}
+
+static enum blasd_step perform(struct blasd_errand *errand, struct blasd_exchange *exchange,
+                               const struct audience *audience) {
+    double begin = blasd_now_seconds();
+    struct performance now = {errand, exchange, audience, begin, begin, false, false};
+    enum blasd_step step;
+    CURLcode code;
+    /* what cancels it is not cancelled */
+    if (has_ears(audience) && !errand->stopped && errand->phase != BLASD_CANCEL) {
+        curl_easy_setopt(exchange->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+        curl_easy_setopt(exchange->curl, CURLOPT_XFERINFODATA, &now);
+        curl_easy_setopt(exchange->curl, CURLOPT_NOPROGRESS, 0L);
+    }
+    code = curl_easy_perform(exchange->curl);
+    if (now.aborted) return blasd_errand_abort(errand, exchange);
+    step = blasd_errand_take(errand, exchange, code);
+    if (step == BLASD_DONE || errand->phase == BLASD_FETCH || errand->phase == BLASD_CANCEL)
+        return step;
+    if (now.unwanted ||
+        (step == BLASD_SEND && errand->phase == BLASD_LOOK && !tell(errand, audience)))
+        return blasd_errand_stop(errand);
+    return step;
+}
+
 static void drive(struct blasd_errand *errand, CURL *curl, const struct audience *audience) {
     struct blasd_exchange exchange;
     enum blasd_step step = BLASD_SEND;
@@ -221,9 +280,7 @@ static void drive(struct blasd_errand *errand, CURL *curl, const struct audience
             continue;
         }
         if (!blasd_errand_prepare(errand, &exchange, curl)) return;
-        step = blasd_errand_take(errand, &exchange, curl_easy_perform(curl));
-        if (step == BLASD_SEND && errand->phase == BLASD_LOOK && !tell(errand, audience))
-            step = blasd_errand_stop(errand);
+        step = perform(errand, &exchange, audience);
     }
 }
 

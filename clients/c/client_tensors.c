@@ -76,7 +76,7 @@ int blasd_tensor_put(struct blasd_client *client, const struct blasd_put *put,
     struct blasd_file file = {.name = NAME, .path = put->path};
     struct blasd_array array = {0};
     struct blasd_request body = {.files = &file, .file_count = 1};
-    struct blasd_question question = {.body = &body};
+    struct blasd_question question = {.body = &body, .once = true};
     char path[BLASD_PATH], life[48] = "";
     memset(ret, 0, sizeof *ret);
     if (check_put(put, problem) != 0) return -1;

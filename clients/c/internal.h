@@ -64,6 +64,11 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
 void blasd_problem_parse(struct blasd_problem *problem, long status, const void *body, size_t len);
 /* The same from a JSON value; NULL is taken. */
 void blasd_problem_from(struct blasd_problem *problem, const json_t *document);
+/* Whether there was no room for it, so that nothing came of it; of a 502 or 504 something may have.
+ */
+static inline bool blasd_was_refused(const struct blasd_problem *problem) {
+    return problem->status == 429 || problem->status == 503;
+}
 int blasd_problem_set(struct blasd_problem *problem, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -161,8 +166,9 @@ struct blasd_exchange {
     size_t len, cap;
     const char *path; /* of the file that a good answer is to be written to, or NULL */
     FILE *file;
-    int file_error; /* errno */
-    bool once;      /* what is sent must not be sent again */
+    int file_error;        /* errno */
+    bool once;             /* what is sent must not be sent again, */
+    const char *otherwise; /* for which there is this way, in words; NULL: there is none */
     bool sent;
     bool failed; /* memory ran out while it was put together */
     char error[CURL_ERROR_SIZE];
@@ -237,6 +243,9 @@ enum blasd_step blasd_errand_take(struct blasd_errand *errand, struct blasd_exch
                                   CURLcode code);
 /* Nobody wants it any more; not while an exchange is open. */
 enum blasd_step blasd_errand_stop(struct blasd_errand *errand);
+/* The same while one is, which ends without an answer: where it was the submission, a service that
+ * may have taken the job under a key is asked which it was. Closes the exchange. */
+enum blasd_step blasd_errand_abort(struct blasd_errand *errand, struct blasd_exchange *exchange);
 /* Its time is over while it waited for its turn to be sent, for the first time or again: says so in
  * its problem. */
 void blasd_errand_late(struct blasd_errand *errand);
@@ -253,6 +262,7 @@ struct blasd_question {
     double wait;                      /* seconds for which the service may be silent on purpose */
     const char *to;                   /* the file that the answer goes to, or NULL */
     const struct blasd_request *body; /* what is sent, by POST; or NULL */
+    bool once;                        /* a second time it would be done twice */
 };
 /* A question and its answer, asked again as often as the client is to. `ret` takes the answer
  * unless a file does. */

@@ -71,6 +71,7 @@ bool cli_number(const struct cli *cli, const char *text, const char *unit, doubl
 bool cli_whole(const struct cli *cli, const char *text, const char *unit, double *value);
 /* The exit status, which is CLI_FAILED where not all could be written to standard output. */
 int cli_end(const struct cli *cli, int status);
+double cli_seconds(void); /* of a clock that only goes on */
 /* A client set up as the options say; NULL, with what is wrong said. */
 struct blasd_client *cli_connect(const struct cli *cli);
 
@@ -79,6 +80,8 @@ struct blasd_client *cli_connect(const struct cli *cli);
 /* What went wrong, for people on standard error and, with --json, for programs on standard output.
  */
 void cli_complain(const struct cli *cli, const struct blasd_problem *problem);
+/* The same as a document. New reference. */
+json_t *cli_problem(const struct blasd_problem *problem);
 /* Text of the service's, without what a terminal would take for a command; in `out`, cut to it. */
 const char *cli_plain(const char *text, char *out, size_t room);
 void cli_print_array(const struct blasd_array *array);

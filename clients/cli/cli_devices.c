@@ -20,15 +20,15 @@ static const json_t *same_worker(const json_t *device, const json_t *document) {
     return NULL;
 }
 
-/* What it did since `before`, or in its whole life where that knows nothing of it. */
+/* What it did since `before`, or in its whole life where that knows nothing of it; how busy it is
+ * the worker says itself, of its last seconds. */
 static void put_device(const json_t *device, const json_t *before, double seconds, cli_line_fn put,
                        void *arg) {
     const json_t *then = same_worker(device, before);
     double life = number_of(device, "uptime_s"), jobs = number_of(device, "jobs");
-    double batches = number_of(device, "batches"), busy = number_of(device, "busy_share") * life;
+    double batches = number_of(device, "batches"), busy = number_of(device, "busy_share");
     char line[LINE], id[32], name[128], memory[16];
     if (then != NULL && seconds > 0 && number_of(then, "jobs") <= jobs) {
-        busy -= number_of(then, "busy_share") * number_of(then, "uptime_s");
         life -= number_of(then, "uptime_s");
         jobs -= number_of(then, "jobs");
         batches -= number_of(then, "batches");
@@ -38,10 +38,7 @@ static void put_device(const json_t *device, const json_t *before, double second
     snprintf(
         line, sizeof line, "%-8s %9.0f %9.1f %9.2f %5.0f%% %9s  %s",
         cli_plain(json_string_value(json_object_get(device, "device")), id, sizeof id),
-        number_of(device, "jobs"), jobs / life, batches > 0 ? jobs / batches : 0,
-        100 * (busy < 0      ? 0
-               : busy > life ? 1
-                             : busy / life),
+        number_of(device, "jobs"), jobs / life, batches > 0 ? jobs / batches : 0, 100 * busy,
         memory,
         cli_plain(json_string_value(json_object_get(device, "device_name")), name, sizeof name));
     put(arg, line);

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char get_usage[] =
     "usage: blasd get ID [--wait SECONDS]\n"
@@ -85,14 +86,16 @@ static int parse_job(struct job_order *order, bool has_outputs, int argc, char *
 }
 
 #define LONGEST_WAIT 20.0
+#define PAUSE_S 0.1 /* after one that was answered early, as by a service that shuts down */
 
 /* The job after its end, or after `wait` seconds; NULL and a complaint where it cannot be read. */
 static struct blasd_reply *look(const struct job_order *order, struct blasd_client *client) {
+    static const struct timespec pause = {.tv_nsec = (long)(PAUSE_S * 1e9)};
     struct blasd_reply *reply = NULL, *next;
     struct blasd_problem problem;
-    double left = order->wait;
-    do {
-        double step = left < LONGEST_WAIT ? left : LONGEST_WAIT;
+    double begin = cli_seconds(), left = order->wait;
+    for (;;) {
+        double asked = cli_seconds(), step = left < LONGEST_WAIT ? left : LONGEST_WAIT;
         if (blasd_client_get(client, order->id, step, &next, &problem) != 0) {
             cli_complain(&order->cli, &problem);
             blasd_reply_free(reply);
@@ -100,9 +103,10 @@ static struct blasd_reply *look(const struct job_order *order, struct blasd_clie
         }
         blasd_reply_free(reply);
         reply = next;
-        left -= LONGEST_WAIT;
-    } while (left > 0 && !blasd_reply_ended(reply));
-    return reply;
+        left = order->wait - (cli_seconds() - begin);
+        if (left <= 0 || blasd_reply_ended(reply)) return reply;
+        if (cli_seconds() < asked + PAUSE_S && left > PAUSE_S) nanosleep(&pause, NULL);
+    }
 }
 
 static int status_of(const struct blasd_reply *reply) {
@@ -154,6 +158,7 @@ int blasd_cli_result(int argc, char **argv) {
     struct blasd_problem problem;
     struct blasd_client *client;
     struct blasd_reply *reply;
+    char state[32];
     if (status >= 0) return status;
     client = cli_connect(&order.cli);
     reply = client == NULL ? NULL : look(&order, client);
@@ -162,7 +167,8 @@ int blasd_cli_result(int argc, char **argv) {
         status = show_result(&order, client);
     else if (status == CLI_NOT_ENDED) {
         if (order.cli.json) puts(blasd_reply_document(reply));
-        cli_say(&order.cli, "the job is %s", blasd_reply_state(reply));
+        cli_say(&order.cli, "the job is %s",
+                cli_plain(blasd_reply_state(reply), state, sizeof state));
     } else if (reply != NULL && blasd_reply_failed(reply, &problem))
         cli_complain(&order.cli, &problem);
     blasd_reply_free(reply);
@@ -178,6 +184,7 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
     struct blasd_reply *reply = NULL;
     struct blasd_problem problem;
     const struct cli quiet = {.name = cli->name};
+    char state[32];
     int code = forget ? blasd_client_forget(client, id, &reply, &problem)
                       : blasd_client_cancel(client, id, &reply, &problem);
     if (code != 0) {
@@ -186,7 +193,8 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
                                               "code", problem.code, "status", problem.status));
         return false;
     }
-    if (!cli->json) printf("%s  %s\n", id, blasd_reply_state(reply));
+    if (!cli->json)
+        printf("%s  %s\n", id, cli_plain(blasd_reply_state(reply), state, sizeof state));
     json_array_append_new(list, cli_document(reply));
     blasd_reply_free(reply);
     return true;

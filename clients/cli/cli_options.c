@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char common[] =
     "  -u, --url URL              the service: http://HOST:PORT, https://…, unix:/PATH (default:\n"
@@ -91,6 +92,12 @@ static bool read_key(const struct cli *cli, struct blasd_client *client) {
         good = false;
     }
     return good;
+}
+
+double cli_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 struct blasd_client *cli_connect(const struct cli *cli) {

@@ -58,6 +58,14 @@ json_t *cli_document(const struct blasd_reply *reply) {
     return document != NULL ? document : json_object();
 }
 
+json_t *cli_problem(const struct blasd_problem *problem) {
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:b, s:f, s:I}", "code", cli_string(problem->code),
+                     "status", problem->status, "field", cli_string(problem->field), "message",
+                     cli_string(problem->message), "advice", cli_string(problem->advice), "retry",
+                     problem->retry, "retry_after", problem->retry_after, "least",
+                     (json_int_t)problem->least);
+}
+
 void cli_complain(const struct cli *cli, const struct blasd_problem *problem) {
     bool has_field = problem->field[0] != '\0';
     char message[sizeof problem->message], field[sizeof problem->field];
@@ -65,11 +73,7 @@ void cli_complain(const struct cli *cli, const struct blasd_problem *problem) {
             has_field ? " (" : "", cli_plain(problem->field, field, sizeof field),
             has_field ? ")" : "");
     if (!cli->json) return;
-    json_t *document = json_pack(
-        "{s:{s:o, s:i, s:o, s:o, s:o, s:b, s:f, s:I}}", "error", "code", cli_string(problem->code),
-        "status", problem->status, "field", cli_string(problem->field), "message",
-        cli_string(problem->message), "advice", cli_string(problem->advice), "retry",
-        problem->retry, "retry_after", problem->retry_after, "least", (json_int_t)problem->least);
+    json_t *document = json_pack("{s:o}", "error", cli_problem(problem));
     cli_print_json(document);
     json_decref(document);
 }
@@ -121,7 +125,8 @@ static void print_element(const void *data, enum blasd_dtype dtype, int64_t i) {
 void cli_print_array(const struct blasd_array *array) {
     int64_t elements = 1, row = array->rank > 0 ? array->shape[array->rank - 1] : 1;
     enum blasd_dtype dtype;
-    printf("%s: %s (", array->name, array->dtype);
+    char name[96];
+    printf("%s: %s (", cli_plain(array->name, name, sizeof name), array->dtype);
     for (int i = 0; i < array->rank; i++) {
         printf("%s%lld", i == 0 ? "" : ", ", (long long)array->shape[i]);
         elements *= array->shape[i];

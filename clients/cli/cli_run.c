@@ -197,7 +197,7 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
 
 /* `arg`: whether a bar is wanted. */
 static bool show_progress(void *arg, const char *state, const struct blasd_reply *job) {
-    char bar[31], left[CLI_LEFT];
+    char bar[31], left[CLI_LEFT], text[32];
     double progress = job == NULL ? 0 : blasd_reply_progress(job);
     int full = (int)(progress * 30);
     if (cli_interrupted != 0) return false;
@@ -205,7 +205,8 @@ static bool show_progress(void *arg, const char *state, const struct blasd_reply
     for (int i = 0; i < 30; i++) bar[i] = i < full ? '#' : '.';
     bar[30] = '\0';
     cli_format_left(job == NULL ? -1 : blasd_reply_remaining(job), left);
-    fprintf(stderr, "\r%-9s [%s] %3.0f %% %-16s", state, bar, progress * 100, left);
+    fprintf(stderr, "\r%-9s [%s] %3.0f %% %-16s", cli_plain(state, text, sizeof text), bar,
+            progress * 100, left);
     return true;
 }
 
@@ -288,6 +289,7 @@ static int run(const struct order *order, struct blasd_client *client) {
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
     int status = CLI_FAILED;
+    char id[96];
     if (!has_outputs(order, client)) return CLI_USAGE;
     if (order->dry) return dry_run(order, client);
     cli_catch_signals();
@@ -302,7 +304,7 @@ static int run(const struct order *order, struct blasd_client *client) {
         complain(order, &problem);
     if (status != CLI_OK && reply != NULL)
         cli_say(&order->cli, "the results are kept for a while: blasd result %s",
-                blasd_reply_id(reply));
+                cli_plain(blasd_reply_id(reply), id, sizeof id));
     blasd_reply_free(reply);
     return cli_interrupted != 0 && status != CLI_OK ? 128 + cli_interrupted : status;
 }
@@ -310,11 +312,13 @@ static int run(const struct order *order, struct blasd_client *client) {
 static int submit(const struct order *order, struct blasd_client *client) {
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
+    char id[96];
     if (blasd_client_submit(client, &order->request, 0, &reply, &problem) != 0) {
         complain(order, &problem);
         return CLI_FAILED;
     }
-    puts(order->cli.json ? blasd_reply_document(reply) : blasd_reply_id(reply));
+    puts(order->cli.json ? blasd_reply_document(reply)
+                         : cli_plain(blasd_reply_id(reply), id, sizeof id));
     blasd_reply_free(reply);
     return CLI_OK;
 }

@@ -38,27 +38,31 @@ static int fail(const struct order *order, const struct blasd_problem *problem) 
     return CLI_FAILED;
 }
 
-/* Stops at the first that is not kept; those before it are. */
+/* Stops at the first that is not kept; those before it are, and are told. */
 static int put(const struct order *order, struct blasd_client *client) {
-    json_t *list = json_array();
+    const struct cli quiet = {.name = order->cli.name};
+    json_t *list, *error = NULL;
     int status = CLI_OK;
+    for (int i = 0; i < order->count; i++)
+        if (!cli_is_readable(&order->cli, order->names[i])) return CLI_USAGE;
+    list = json_array();
     for (int i = 0; status == CLI_OK && i < order->count; i++) {
         struct blasd_put one = order->put;
         struct blasd_tensor_info tensor;
         struct blasd_problem problem;
         char id[sizeof tensor.id];
         one.path = order->names[i];
-        if (!cli_is_readable(&order->cli, one.path))
-            status = CLI_USAGE;
-        else if (blasd_tensor_put(client, &one, &tensor, &problem) != 0)
-            status = fail(order, &problem);
-        else if (order->cli.json)
+        if (blasd_tensor_put(client, &one, &tensor, &problem) != 0) {
+            cli_complain(&quiet, &problem);
+            error = cli_problem(&problem);
+            status = CLI_FAILED;
+        } else if (order->cli.json)
             json_array_append_new(list, cli_tensor(&tensor));
         else
             puts(cli_plain(tensor.id, id, sizeof id));
     }
-    list = json_pack("{s:o}", "tensors", list);
-    if (status == CLI_OK && order->cli.json) cli_print_json(list);
+    list = json_pack("{s:o*,s:o}", "error", error, "tensors", list);
+    if (order->cli.json) cli_print_json(list);
     json_decref(list);
     return status;
 }

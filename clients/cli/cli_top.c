@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SILENCE_S 10.0
@@ -43,12 +42,6 @@ struct top {
     FILE *out;
 };
 
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* --- looking */
 
 /* The document of an answer; NULL, and a complaint in `problem`. */
@@ -62,7 +55,7 @@ static bool look(struct top *top, struct blasd_problem *problem) {
     struct blasd_reply *reply = NULL;
     json_t *devices, *page = NULL;
     char query[32];
-    double now = now_seconds();
+    double now = cli_seconds();
     int code = blasd_client_devices(top->client, &reply, problem);
     devices = document_of(code, reply);
     if (devices != NULL) {
@@ -241,7 +234,7 @@ static void measure(struct top *top) {
 /* Until a key, a signal or `end`; false where it is to end. */
 static bool wait_for_key(struct top *top, double end, bool *now) {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    double left = end - now_seconds();
+    double left = end - cli_seconds();
     char bytes[64];
     ssize_t count;
     int ready = poll(&input, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
@@ -263,7 +256,7 @@ static void live(struct top *top) {
         measure(top);
         if (now) {
             look(top, &problem);
-            end = now_seconds() + top->interval;
+            end = cli_seconds() + top->interval;
             now = false;
         }
         draw(top);

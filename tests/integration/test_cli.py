@@ -8,15 +8,17 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import numpy as np
 import pytest
 from pretender import DOCUMENT, Pretender, document, succeeded
-from service import BLASD
+from service import BLASD, safetensors
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
 NEVER = "s" + "0" * 40
@@ -90,6 +92,22 @@ def test_tensors_asked_for_wrongly(words):
     assert run("http://127.0.0.1:9", "tensors", *words, status=2).stdout == ""
 
 
+def test_tensors_that_are_kept_are_told_though_one_is_not(files, tmp_path):
+    """Or nobody could use or forget them. A file that is not there is found before any is sent."""
+    def answer(request, number):
+        if number % 2:
+            return document({"code": "tenant_full", "detail": "no room", "retry": False}, 422)
+        return document({"tensors": {"tensor": {"id": "t1", "dtype": "float64", "shape": [2, 2], "bytes": 32}}}, 201)
+    paths = [one.split("=")[1] for one in files]
+    with Pretender(answer) as pretender:
+        assert run(pretender.url, "tensors", "put", *paths, status=1).stdout == "t1\n"
+        told = json.loads(run(pretender.url, "tensors", "put", *paths, "--json", status=1).stdout)
+        assert [one["id"] for one in told["tensors"]] == ["t1"] and told["error"]["code"] == "tenant_full"
+        assert len(pretender.seen) == 4
+        assert run(pretender.url, "tensors", "put", paths[0], tmp_path / "none.npy", status=2).stdout == ""
+        assert len(pretender.seen) == 4
+
+
 def test_inputs_that_are_no_files(service, files, tmp_path):
     """A tensor, a part of it, an output of a job that was kept, and rules."""
     a = np.array([[1.5, 2], [3, 4]])
@@ -150,6 +168,45 @@ def test_a_job_that_has_not_ended(make_service, files):
         assert [job.get("state") for job in ended] == ["cancelled", None, "cancelled"] and ended[1]["id"] == NEVER
         assert ended[1]["error"]["code"] == "job_not_found" and done.stderr.count("\n") == 1
     assert json.loads(run(service.url, "get", jobs[0], "--json", status=1).stdout)["state"] == "cancelled"
+
+
+def test_a_wait_that_is_answered_early_goes_on():
+    """As a front end that shuts down answers those who wait."""
+    def answer(request, number):
+        return document({**DOCUMENT, "state": "running" if number < 8 else "succeeded"}, 202 if number < 8 else 200)
+    with Pretender(answer) as pretender:
+        run(pretender.url, "get", "x", "--wait", 90)
+        assert len(pretender.seen) == 9
+
+
+@pytest.mark.parametrize("key", [[], ["--idempotency-key", "k"]])
+def test_a_signal_is_heard_while_a_service_says_nothing(files, key):
+    """The connection ends, and with it the job; under a key it is asked for and cancelled."""
+    def answer(request, number):
+        if number == 0:
+            asked.set()
+            over.wait(60)
+        return document({**DOCUMENT, "state": "queued" if request[0] == "POST" else "cancelled"}, 202 if request[0] == "POST" else 200)
+    asked, over = threading.Event(), threading.Event()
+    with Pretender(answer) as pretender:
+        process = subprocess.Popen([BLASD, "run", "--url", pretender.url, "matmul", *files, *key], stderr=subprocess.PIPE, text=True)
+        assert asked.wait(30)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=40)[1]  # of itself it would be 60 and more
+        over.set()
+    assert process.returncode == 128 + signal.SIGTERM and said == "blasd run: the job was cancelled\n"
+    assert [method for method, *_ in pretender.seen] == (["POST", "POST", "DELETE"] if key else ["POST"])
+
+
+def test_what_is_not_http_is_not_blamed_on_the_url():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with listener.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        threading.Thread(target=serve, daemon=True).start()
+        said = run(f"http://127.0.0.1:{listener.getsockname()[1]}", "jobs", "--json", status=1)
+    assert json.loads(said.stdout)["error"]["code"] == "connection_failed" and "is not a URL" not in said.stderr
 
 
 def test_what_cannot_be_printed_is_no_success(service, files):
@@ -215,6 +272,19 @@ def test_nothing_of_the_service_commands_the_terminal(files):
     evil = {**DOCUMENT, "op": "\x1b[2Jop", "state": "failed", "error": {"title": "\x1b]0;x\x07", "detail": "\u009b1m"}}
     with Pretender(lambda request, number: document({"jobs": [evil]} if "?" in request[1] else evil)) as pretender:
         for arguments, status in ((["jobs"], 0), (["get", "x"], 1), (["result", "x"], 1)):
+            done = run(pretender.url, *arguments, status=status)
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr)
+    name = "\x1b[2J\u009b1m"
+    told = {**DOCUMENT, "id": name, "outputs": {name: {"dtype": "float64", "shape": [1]}}}
+    arrays = 200, {"Content-Type": "application/x-safetensors"}, safetensors({name: np.ones(1)}, job=json.dumps(told))
+
+    def answer(request, number):
+        if "wait=" in request[1] or request[1].endswith("/result"):
+            return arrays
+        return document({**told, "state": name if request[0] != "GET" else "queued" if "q" in request[1] else "succeeded"})
+    with Pretender(answer) as pretender:
+        for arguments, status in ((["run", "matmul", *files], 0), (["run", "matmul", *files, "-o", "/dev/full"], 1), (["submit", "matmul", *files], 0),
+                                  (["cancel", "x"], 0), (["result", "x"], 0), (["result", "q"], 3)):
             done = run(pretender.url, *arguments, status=status)
             assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr)
 
@@ -319,6 +389,22 @@ def test_top_shows_how_far_jobs_are_on_eighty_columns(make_service, files, termi
     assert re.search(rf"  ID +OP .* DONE +TOTAL ms\r\n.*{job[-16:]} matmul +succeeded .* cpu:0 +100% +{total:.3f}\r?\n?", screen, re.S)
     top.type("jc")
     top.read(f"cancel {job}\\? y")
+
+
+def test_how_busy_a_device_is_now(terminal):
+    """busy_share is of the last seconds, at every look, however long the worker lives."""
+    def answer(request, number):
+        if not request[1].startswith("/devices"):
+            return document({"jobs": []})
+        looks.append(number)
+        return document({"devices": [{"worker": "w", "device": "cpu:0", "device_name": "x", "jobs": 10 * len(looks), "batches": len(looks),
+                                      "uptime_s": 1000 + len(looks), "busy_share": 0.5 if len(looks) < 3 else 0.25}]})
+    looks = []
+    with Pretender(answer) as pretender:
+        assert re.search(r"^cpu:0 .* 50% ", run(pretender.url, "devices").stdout, re.M)
+        top = terminal("top", "--url", pretender.url, "-n", "0.2")
+        shares = re.findall(r"cpu:0 .* (\d+)% ", top.read(r"(cpu:0 .*){4}\x1b\[J"))
+    assert shares[:3] == ["50", "25", "25"]
 
 
 def test_top_without_a_terminal(service):

@@ -7,8 +7,10 @@ import contextlib
 import email.utils
 import os
 import pickle
+import select
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -236,6 +238,131 @@ def test_an_answer_that_comes_slowly_is_waited_for():
         loop.close()
 
 
+def test_a_body_that_leaves_slowly_is_no_silence(monkeypatch):
+    """What is handed to a loop leaves later: a MiB of it may take longer than the timeout."""
+    made = blasd.aio._Connection.connection_made
+
+    def narrow(self, transport):
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        made(self, transport)
+    monkeypatch.setattr(blasd.aio._Connection, "connection_made", narrow)
+    tensor = np.zeros(1 << 18)
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            left = tensor.nbytes
+            while left > 0 and (data := connection.recv(16384)):
+                left -= len(data)
+                time.sleep(0.05)
+            if left <= 0:
+                answer(connection, {"id": "t", "shape": [], "dtype": "float64", "bytes": 8}, "201 Created")
+                connection.recv(65536)
+
+    async def main(url):
+        async with blasd.AsyncClient(url, timeout=1.5) as client:
+            return (await client.tensors.put(tensor)).id
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        threading.Thread(target=serve, daemon=True).start()
+        assert asyncio.run(main(f"http://127.0.0.1:{listener.getsockname()[1]}")) == "t"
+
+
+@pytest.mark.parametrize("ending", ["closed", "talks"])
+def test_a_connection_that_ended_while_the_loop_was_kept_busy_is_not_used(ending):
+    """A program that computes between two jobs keeps its loop from seeing what came meanwhile."""
+    def talk(self, connection):
+        answer(connection, {"id": "x", "state": "queued", "progress": 0, "op": "matmul"})
+        if ending == "talks":
+            time.sleep(0.1)
+            connection.sendall(b"HTTP/1.1 408 Too late\r\nContent-Length: 0\r\n\r\n")
+        return False
+    listener = Listener(talk)
+
+    async def main():
+        async with blasd.AsyncClient(listener.url) as client:
+            for count in range(1, 4):
+                assert (await client.submit("matmul", a=[[1.0]], b=[[1.0]])).id == "x"
+                sock = client._pool._idle[-1].transport.get_extra_info("socket")
+                assert select.select([sock], [], [], 20)[0] and len(listener.requests) == count
+    asyncio.run(main())
+    listener.close()
+
+
+# --- what stands between ------------------------------------------------------------------------------------------------
+
+
+BODY = b'{"ops": []}'
+WAYS = [b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n" + BODY, b"HTTP/1.0 200 OK\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nConnection: keep-alive, Close\r\n\r\nb\r\n" + BODY + b"\r\n0\r\n\r\n",
+        b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 11\r\n\r\n" + BODY]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["length", "until it ends", "chunks", "hints"])
+def test_answers_as_proxies_write_them(way):
+    """Those of HTTP/1.0 end the connection, when they like: it serves no further job."""
+    def talk(self, connection):
+        connection.sendall(way)
+        if b"0 200 OK\r\n\r\n" not in way:
+            gone.wait(0.3)
+        return False
+    gone = threading.Event()
+    listener = Listener(talk)
+    for ask in both(listener.url, timeout=5):
+        assert ask() == []
+
+    async def main():
+        async with blasd.AsyncClient(listener.url) as client:
+            assert await client.ops() == [] and not client._pool._idle
+    asyncio.run(main())
+    listener.close()
+
+
+PAGES = [(b"text/html", b"<html>Sign in</html>"), (b"application/json", b"[]"), (b"application/json", b'"a word"'), (b"application/json", b""),
+         (b"application/x-safetensors", b"\1\0\0\0\0\0\0\0{"), (b"application/x-safetensors", b"\2\0\0\0\0\0\0\0{}"),
+         (b"application/x-safetensors", b"<html>")]
+
+
+@pytest.mark.parametrize("kind, page", PAGES, ids=range(len(PAGES)))
+def test_what_cannot_be_read_is_an_error_of_ours(kind, page):
+    """As of a proxy that answers itself: 200, and a page to sign in."""
+    def talk(self, connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind, len(page)) + page)
+        return False
+    listener = Listener(talk)
+    one = {"a": [[1.0]], "b": [[1.0]]}
+    for ask in (lambda c: c.ops(), lambda c: c.run("matmul", **one), lambda c: c.submit("matmul", **one), lambda c: c.job("s" + "0" * 40),
+                lambda c: c.tensors.get("t" + "0" * 40), lambda c: c.tensors.put([1.0])):
+        with pytest.raises(blasd.Error) as caught:
+            ask(blasd.Client(listener.url))
+        assert caught.value.code == "bad_answer" and caught.value.status == 200 and not caught.value.retry
+    listener.close()
+
+
+def test_an_answer_of_unknown_length_that_is_cut_off_is_none():
+    def talk(self, connection):
+        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + BODY)
+        seen.wait(20)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        return False
+    seen = threading.Event()
+    listener = Listener(talk)
+    updated = blasd.aio._Connection.buffer_updated
+
+    async def main():
+        async with blasd.AsyncClient(listener.url) as client:
+            with pytest.raises(blasd.ConnectionError):
+                await client.ops()
+    try:
+        blasd.aio._Connection.buffer_updated = lambda self, count: (updated(self, count), seen.set())[0]
+        asyncio.run(main())
+    finally:
+        blasd.aio._Connection.buffer_updated = updated
+        listener.close()
+
+
 # --- proxies ----------------------------------------------------------------------------------------------------------
 
 
@@ -339,6 +466,37 @@ def test_a_proxy_for_http_that_asks_who_it_is(monkeypatch):
         assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:pw').decode()}\r\n" in heard[-1]
     assert blasd.Client("http://127.0.0.1:1")._calls.settings.proxy_headers == {}
     listener.close()
+
+
+def test_an_address_with_colons_is_told_to_a_proxy_in_brackets(monkeypatch):
+    heads = []
+
+    def serve():
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                heads.append(connection.recv(65536).decode())
+                connection.sendall(b"HTTP/1.1 403 Not there\r\nContent-Length: 0\r\n\r\n")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        for ask in both("https://[2001:db8::1]:8443"):
+            with pytest.raises(blasd.ConnectionError, match="403"):
+                ask()
+    assert len(heads) == 2 and all(head.startswith("CONNECT [2001:db8::1]:8443 HTTP/1.") for head in heads)
+
+
+@pytest.mark.parametrize("proxy", ["socks5h://127.0.0.1:1080", "SOCKS4://user:pw@127.0.0.1"])
+def test_a_proxy_that_speaks_no_http_is_refused(proxy, monkeypatch):
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", proxy)
+    for kind in (blasd.Client, blasd.AsyncClient):
+        with pytest.raises(ValueError, match="(?i)socks.*NO_PROXY") as caught:
+            kind("http://blasd.test")
+        assert "pw" not in str(caught.value)
+        kind("http://127.0.0.1:1")
 
 
 # --- the newest of what stands beside it ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Jobs of the Python client that are under way: futures, map, bars of progress, Ctrl-C."""
 import asyncio
 import concurrent.futures
+import gc
 import os
 import pickle
 import signal
@@ -146,9 +147,9 @@ import sys
 import numpy as np
 import blasd
 
-client = blasd.Client(sys.argv[1])
+client = blasd.Client(sys.argv[1], retries=int(sys.argv[3:] == ["retried"]))
 job = {"x": np.random.rand(40, 30), "y": np.random.rand(40),
-       "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}, "labels": {"by": sys.argv[2]}}
+       "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}, "labels": {"by": "-".join(sys.argv[2:])}}
 try:
     if sys.argv[2] == "run":
         client.run("regression", **job)
@@ -188,9 +189,11 @@ def test_ctrl_c_cancels_jobs_of_long_ago(client, service):
     wait_for(lambda: {job.state for job in client.jobs(label="by=later")} == {"cancelled"}, "they are cancelled")
 
 
-@pytest.mark.parametrize("way, jobs", [("run", 1), ("map", 3)])
-def test_ctrl_c_cancels(client, service, way, jobs):
-    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+@pytest.mark.parametrize("ways, jobs", [(["run"], 1), (["map"], 3), (["run", "retried"], 1), (["map", "retried"], 3)])
+def test_ctrl_c_cancels(client, service, ways, jobs):
+    """Also where jobs have keys, with which the service goes on with them though the connection ends."""
+    way = "-".join(ways)
+    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, service.url, *ways], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env=OWN)
     try:
         wait_for(lambda: program.poll() is not None or (len(client.jobs(label=f"by={way}")) == jobs and
@@ -201,3 +204,31 @@ def test_ctrl_c_cancels(client, service, way, jobs):
         program.kill()
     assert said == ("interrupted\n", "") and program.returncode == 0
     wait_for(lambda: {job.state for job in client.jobs(label=f"by={way}")} == {"cancelled"}, "they are cancelled")
+
+
+def threads_of_clients():
+    return [thread for thread in threading.enumerate() if thread.name == "blasd" and thread.is_alive()]
+
+
+def test_a_client_that_nobody_closes_leaves_no_thread(service):
+    before = len(threads_of_clients())
+    clients = [blasd.Client(service.url) for _ in range(3)]
+    for one in clients:
+        assert len(list(one.map("matmul", [{"a": np.eye(2), "b": np.eye(2)}] * 3))) == 3
+    jobs = [one.submit("matmul", a=np.eye(2), b=np.eye(2)) for one in clients]
+    assert len(concurrent.futures.wait(jobs, 60).done) == 3 and len(threads_of_clients()) == before + 3
+    del clients, one, jobs
+    gc.collect()
+    wait_for(lambda: len(threads_of_clients()) == before, "they end")
+
+
+def test_threads_that_begin_at_once_share_one_thread_for_what_is_in_flight(service):
+    with blasd.Client(service.url) as client:
+        begin, before = threading.Barrier(8), len(threads_of_clients())
+
+        def ask():
+            begin.wait()
+            return len(list(client.map("matmul", [{"a": np.eye(2), "b": np.eye(2)}])))
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert [one.result(60) for one in [pool.submit(ask) for _ in range(8)]] == [1] * 8
+        assert len(threads_of_clients()) == before + 1

@@ -15,8 +15,10 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
+from pretender import DOCUMENT, Pretender, context_of, document, succeeded
 from service import BLASD, ROOT
 from test_python_client import Listener, answer
+from test_tls import Authority
 
 RNG = np.random.default_rng(31)
 QUEUED = {"id": "x", "state": "queued", "progress": 0, "op": "matmul"}
@@ -90,6 +92,23 @@ def test_what_is_put_in_place_of_shared_arrays(sharing):
 
 
 # --- before anything is sent ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i4", "=f4", ">c16", "?"])
+def test_shared_arrays_in_any_order_of_bytes_hold_what_is_put_there(sharing, dtype):
+    with blasd.Client(sharing.url, share=True) as client:
+        arrays = client.shared(a=((2, 2), dtype), b=((2, 2), dtype))
+        arrays["a"][...], arrays["b"][...] = [[1, 0], [3, 4]], np.eye(2)
+        expected = np.array([[1, 0], [3, 4]], dtype).astype("f8" if dtype != ">c16" else dtype)
+        assert np.array_equal(client.run("matmul", **arrays)["c"], expected)
+
+
+@pytest.mark.parametrize("key", ["", "€", "schlüssel", "a\nb", "k" * 129])
+def test_a_key_that_no_header_holds_is_refused_here(client, monkeypatch, key):
+    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
+    for ask in (client.run, client.submit, lambda op, **job: list(client.map(op, [job]))):
+        with pytest.raises(blasd.InputError, match="idempotency_key"):
+            ask("matmul", a=np.eye(2), b=np.eye(2), idempotency_key=key)
 
 
 def test_parameters_and_ids_that_cannot_be_said(client):
@@ -185,6 +204,31 @@ def test_a_job_that_a_gateway_may_have_passed_on_is_sent_once(status, times):
     listener.close()
 
 
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_a_result_is_asked_for_again_and_is_not_lost(on_a_loop, monkeypatch):
+    """Of a front end that restarts just when the job has ended; and who gives up knows which job it was."""
+    def answers(request, number):
+        if request[1].endswith("/result"):
+            asked.append(number)
+            return None if len(asked) < lost else succeeded()
+        return document({**DOCUMENT, "state": "queued" if request[0] == "POST" else "succeeded"}, 202 if request[0] == "POST" else 200)
+
+    async def run(url):
+        async with blasd.AsyncClient(url) as client:
+            return (await client.run("matmul", a=[[2.0]], b=[[2.0]]))["c"]
+
+    def ask(url):
+        return asyncio.run(run(url)) if on_a_loop else blasd.Client(url).run("matmul", a=[[2.0]], b=[[2.0]])["c"]
+    asked, lost = [], 4
+    with Pretender(answers) as pretender:
+        assert ask(pretender.url) == 4 and [one[0] for one in pretender.seen].count("POST") == 1
+        monkeypatch.setattr(blasd.calls, "RETRY_S", 0.5)
+        asked, lost = [], 1000
+        with pytest.raises(blasd.ConnectionError) as caught:
+            ask(pretender.url)
+        assert caught.value.job["id"] == DOCUMENT["id"]
+
+
 def test_a_gateways_own_json_is_no_problem_document():
     listener = Listener(lambda self, c: answer(c, {"message": "busy"}, "503 Busy") if len(self.requests) == 1 else answer(c, {"ops": []}))
     assert blasd.Client(listener.url, retries=1).ops() == [] and len(listener.requests) == 2
@@ -236,6 +280,24 @@ def test_a_refusal_is_heard_where_the_body_was_not_taken():
         threading.Thread(target=serve, daemon=True).start()
         with pytest.raises(blasd.InvalidInput) as caught:
             blasd.Client(f"http://127.0.0.1:{listener.getsockname()[1]}").tensors.put(np.zeros(20_000_000))
+    assert caught.value.code == "body_too_large"
+
+
+def test_a_refusal_is_heard_over_tls_too(tmp_path):
+    """There a connection that ends while it is written to is an error of another kind."""
+    refused = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
+    context = context_of(Authority(tmp_path, "ours").sign("service"))
+
+    def serve():
+        with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(refused) + refused)
+            held.wait(0.5)  # so that the client writes when it ends
+    held = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(blasd.InvalidInput) as caught:
+            blasd.Client(f"https://127.0.0.1:{listener.getsockname()[1]}", verify=False).tensors.put(np.zeros(20_000_000))
     assert caught.value.code == "body_too_large"
 
 

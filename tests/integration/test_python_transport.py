@@ -172,6 +172,12 @@ def test_headers_keys_and_agents():
     finally:
         del os.environ["BLASD_API_KEY"]
     assert "Bearer from-outside" in heard[-1]
+    given = {"authorization": "Bearer mine", "HOST": "blasd.test", "accept": "text/html", "user-agent": "x"}
+    blasd.Client(listener.url, api_key="secret", headers=given).ops()
+    lines = [line.lower() for line in heard[-1].split("\r\n")]
+    assert {"authorization: bearer mine", "host: blasd.test", "accept: application/json", "user-agent: x"} <= set(lines)
+    names = [line.partition(":")[0] for line in lines[1:] if line]
+    assert len(names) == len(set(names)), "of a name in other letters there is one, as HTTP has it"
     listener.close()
     for bad in ({"X": "a\r\nb"}, {"X\n": "a"}):
         with pytest.raises(ValueError):
@@ -244,3 +250,39 @@ def test_retries_carry_one_key_and_heed_retry_after(caplog):
     assert len(keys) == 3 and keys[0] and len(set(keys)) == 1
     assert any("draining" in record.getMessage() for record in caplog.records)
     listener.close()
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_a_job_whose_answer_was_lost_has_its_key_when_there_is_room_again(on_a_loop):
+    """It may have been taken the first time; then `run` itself waits for room, beyond what it was to try."""
+    def talk(self, connection):
+        if len(self.requests) == 2:
+            connection.sendall(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
+            return True
+        return len(self.requests) > 1 and answer(connection, {"id": "x", "state": "cancelled", "progress": 0, "op": "matmul"})
+    listener = Listener(talk)
+
+    async def run():
+        async with blasd.AsyncClient(listener.url, retries=1) as client:
+            await client.run("matmul", a=[[1.0]], b=[[1.0]])
+    with pytest.raises(blasd.Cancelled):
+        asyncio.run(run()) if on_a_loop else blasd.Client(listener.url, retries=1).run("matmul", a=[[1.0]], b=[[1.0]])
+    keys = [key for _, key in listener.requests]
+    assert len(keys) == 3 and keys[0] and len(set(keys)) == 1
+    listener.close()
+
+
+def test_a_job_that_went_by_file_has_its_key_where_it_is_sent_after_all(sharing):
+    seen = []
+    client = blasd.Client(sharing.url, share=True, retries=1)
+    carry = client._pool.carry
+
+    def refuse(request):
+        if request.method == "POST":
+            seen.append(request.headers["Idempotency-Key"])
+            if "Body-File" in request.headers:
+                raise blasd.Error("sharing_off", "", status=422)
+        return carry(request)
+    client._pool.carry = refuse
+    a = np.eye(512)
+    assert (client.matmul(a, a) == a).all() and len(seen) == 2 and len(set(seen)) == 1

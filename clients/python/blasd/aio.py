@@ -20,9 +20,10 @@ from .errors import Error
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
 from .operations import AsyncOperations
-from .protocol import GRACE, Answer, Request, Settings, Sleep, problem_of
+from .protocol import GRACE, Answer, Request, Settings, Sleep, merged, problem_of
 from .results import Result
 from .tensors import AsyncTensors
+from .transport import readable
 
 T = TypeVar("T")
 _HEAD_MOST = 1 << 17  # bytes of an answer's head
@@ -97,6 +98,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._moved = 0.0  # when bytes last went either way, on the loop's clock
+        self._unsent = 0  # bytes that the transport had left to send when it was last looked at
         self._overdue: asyncio.TimerHandle | None = None
         self._tunnels = False
 
@@ -114,11 +116,19 @@ class _Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._writable.set()
         if self.answer is not None and not self.answer.done():
-            if self._body is not None and self._headers.get("content-length") is None:  # the end is the body's end
-                self._finish(self._body[:self._at])
+            if self._body is not None and self._headers.get("content-length") is None and error is None:
+                self._finish(self._body[:self._at])  # the end is the body's end
             else:
                 self.answer.set_exception(error if isinstance(error, OSError) else
                                           _Broken("the connection ended before the answer"))
+
+    def is_usable(self) -> bool:
+        """Whether it may carry a request. What came, or the end of it, the loop may not have seen yet, where the program kept
+        it from looking."""
+        if not self.closed and readable(self.transport.get_extra_info("socket")):
+            self.closed = True
+            self.transport.abort()
+        return not self.closed
 
     async def exchange(self, head: bytes, pieces: Iterable[Any], patience: float | None,
                        write: Callable[[Any, bytes], None] | None = None) -> tuple[int, dict[str, str], memoryview]:
@@ -130,7 +140,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._body = self._chunks = None
         self._moved = loop.time()
         if patience is not None:
-            self._overdue = loop.call_later(patience, self._look, loop, patience)
+            self._overdue = loop.call_later(patience / 4, self._look, loop, patience)
         try:
             if write is None:
                 self.transport.write(head)
@@ -161,9 +171,12 @@ class _Connection(asyncio.BufferedProtocol):
         return True
 
     def _look(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent != self._unsent:  # of what was handed over some has left
+            self._unsent, self._moved = unsent, loop.time()
         left = self._moved + patience - loop.time()
         if left > 0:
-            self._overdue = loop.call_later(left, self._look, loop, patience)
+            self._overdue = loop.call_later(min(left, patience / 4), self._look, loop, patience)
         elif self.answer is not None and not self.answer.done():
             self.answer.set_exception(TimeoutError())
             self.transport.abort()
@@ -209,10 +222,11 @@ class _Connection(asyncio.BufferedProtocol):
             rest = bytes(self._head[end + 4:])
             self._head.clear()
             try:
-                self._status = int(lines[0].split()[1])
-            except (IndexError, ValueError):
+                version, status = lines[0].split()[:2]
+                self._status = int(status)
+            except ValueError:
                 return self._fail("the answer is not HTTP")
-            self._headers = {}
+            self._headers = {} if version != "HTTP/1.0" else {"connection": "close"}  # unless it says otherwise
             for line in lines[1:]:
                 name, _, value = line.partition(":")
                 self._headers[name.strip().lower()] = value.strip()
@@ -222,7 +236,7 @@ class _Connection(asyncio.BufferedProtocol):
             if self._tunnels:  # from here on bytes are those of TLS
                 return self._finish(memoryview(b""))
             length = self._headers.get("content-length")
-            if "chunked" in self._headers.get("transfer-encoding", ""):
+            if "chunked" in self._headers.get("transfer-encoding", "").lower():
                 self._chunks = _Chunks()
                 return self._take_chunks(rest)
             self._body = np.empty(int(length) if length is not None else 1 << 16, np.uint8).data
@@ -258,7 +272,7 @@ class _Connection(asyncio.BufferedProtocol):
     def _finish(self, body: memoryview) -> None:
         self._body = None
         self._writable.set()  # who was refused waits no longer to send the rest
-        if self._headers.get("connection", "").lower() == "close":
+        if "close" in self._headers.get("connection", "").lower():
             self.transport.close()
             self.closed = True
         if self.answer is not None and not self.answer.done():
@@ -337,7 +351,7 @@ class AsyncPool:
         """As transport.Pool.carry."""
         settings = self.settings
         self._tls = self._tls or settings.tls()
-        lines = [f"{name}: {value}" for name, value in {**settings.headers, **request.headers}.items()]
+        lines = [f"{name}: {value}" for name, value in merged(settings.headers, request.headers).items()]
         if any(c in line for line in lines for c in "\r\n\0") or any(c <= " " or c == "\x7f" for c in request.path):
             raise ValueError("a header or an id has a line break, a space or a control character in it")
         head = "".join(f"{line}\r\n" for line in lines)
@@ -363,7 +377,7 @@ class AsyncPool:
                 try:
                     while self._idle and not kept:
                         connection = self._idle.pop()
-                        kept = not connection.closed
+                        kept = connection.is_usable()
                     if not kept:
                         connection = None
                         made = await _within(settings.patience_to_connect(request), self._connect(), lambda late: late.transport.abort())

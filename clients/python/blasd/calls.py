@@ -4,6 +4,7 @@ Both clients drive the same ones (`client.py`, `aio.py`), so they cannot differ.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -11,7 +12,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from . import safetensors
 from .arrays import Array, inputs_of
 from .errors import Error, InputError
-from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
+from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, bad_answer, new_key, plain
 from .results import Result, result_of
 from .shapes import check_shapes, output_shape
 from .tensors import Reference, Tensor, split
@@ -54,7 +55,14 @@ class Options:
             self.fields["results"] = json.dumps(list(results))
         if put:
             self.fields["put"] = json.dumps(dict(put))
-        self.idempotency_key = idempotency_key
+        self.idempotency_key = None if idempotency_key is None else key_text(idempotency_key)
+
+
+def key_text(key: str) -> str:
+    """A key as a header has it; what the service would refuse fails here, before a body is sent."""
+    if re.fullmatch("[ -~]{1,128}", str(key)) is None:
+        raise InputError("idempotency_key", f"a key is 1 to 128 printable ASCII characters, not {key!r}", "invalid_field")
+    return str(key)
 
 
 def labels_text(labels: Labels) -> str:
@@ -120,11 +128,12 @@ class Calls:
         end = math.inf if timeout is None else time.monotonic() + timeout
         arrays = self.checked(op, params, inputs)
         check_places(out, output_shape(op, known(arrays), params or {}) if isinstance(out, np.ndarray) else None)
+        key = self._key_of(options)
         document: Document
         while True:
             wait = max(0.001, min(end - time.monotonic(), self._longest_wait(watch)))
             try:
-                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end)
+                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph, end=end, key=key)
                 break
             except Error as error:
                 # a full queue says when to come back; anything else is for the caller: the job may have been taken
@@ -133,6 +142,15 @@ class Calls:
                     raise
                 log.info("%s: %s; again in %g s", op, error.code, pause)
                 yield Sleep(pause)
+            except GeneratorExit:  # nobody drives a talk that is closed
+                raise
+            except BaseException:  # under a key the service goes on with a job whose connection ends: which one is it?
+                if key is not None:
+                    with contextlib.suppress(Error):
+                        answer = yield from self.submit(op, params, arrays, options, 0, graph=graph, end=time.monotonic(), key=key)
+                        if not isinstance(answer, Result) and answer["state"] not in FINAL:
+                            yield self._cancelling(answer)
+                raise
         if isinstance(answer, Result):
             return into(answer, out)
         document = answer
@@ -142,14 +160,15 @@ class Calls:
                 raise Error("timeout", f"the job did not end within {timeout} s and was cancelled", retry=True,
                             job=document)
         except BaseException as error:
-            if not isinstance(error, GeneratorExit):  # nobody drives a talk that is closed
-                try:
-                    yield Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"}, end=time.monotonic())
-                except Error:
-                    pass
+            if not isinstance(error, GeneratorExit):
+                with contextlib.suppress(Error):
+                    yield self._cancelling(document)
             raise
         result = yield from self.result(document, params or {})
         return into(result, out)
+
+    def _cancelling(self, document: Document) -> Request:
+        return Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"}, end=time.monotonic())
 
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sent, others = split(inputs)
@@ -157,10 +176,15 @@ class Calls:
         check_shapes(op, known(arrays), params or {})
         return arrays
 
+    def _key_of(self, options: Options) -> str | None:
+        """The key of a job, however often and in whatever ways it is sent."""
+        return options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
+
     def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
                wait: float, by_file: bool = True, graph: Mapping[str, str] | None = None,
-               end: float = math.inf) -> Talk[Result | Document]:
-        """A Result where the job has succeeded within the wait, else its document."""
+               end: float = math.inf, key: str | None = None) -> Talk[Result | Document]:
+        """A Result where the job has succeeded within the wait, else its document. key: that of a job that may have been
+        sent before."""
         metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
             metadata["params"] = json.dumps({name: plain(name, value) for name, value in params.items()})
@@ -169,7 +193,7 @@ class Calls:
             metadata["inputs"] = json.dumps({name: value.as_input() for name, value in others.items()})
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
         headers = {"Content-Type": BINARY}
-        key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
+        key = key or self._key_of(options)
         if key is not None:
             headers["Idempotency-Key"] = key
         file = self._file_of(sent) if by_file and not others and graph is None else None
@@ -188,13 +212,13 @@ class Calls:
                 raise
             if file.temporary:
                 self.share = None
-            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False, end=end)
+            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False, end=end, key=key)
             return again
         finally:
             if file is not None and file.temporary:
                 file.close()
         if answer.binary:
-            return result_of(answer.body, params or {})
+            return _result(answer, params or {})
         document: Document = answer.json()
         log.debug("%s %s %s", op, document["id"], document["state"])
         if wait > 0 and document["state"] in FINAL and (file is not None or document["state"] != "succeeded"):
@@ -219,13 +243,17 @@ class Calls:
         return self.settings.longest_wait(LONGEST_WAIT if watch is None else 0.5)
 
     def look(self, job_id: str, wait: float, end: float) -> Talk[Document]:
-        """The job after `wait` seconds or its end; a service that cannot answer now is asked again for some seconds, and not
-        after `end`: the job is safe meanwhile."""
+        """The job after `wait` seconds or its end."""
+        document: Document = yield from self._patiently(lambda: self.refresh(job_id, wait, end), end)
+        return document
+
+    def _patiently(self, ask: Callable[[], Talk[T]], end: float = math.inf) -> Talk[T]:
+        """A service that cannot answer now is asked again for some seconds, and not after `end`: the job is safe meanwhile."""
         until = min(end, time.monotonic() + RETRY_S)
         while True:
             try:
-                document: Document = yield from self.refresh(job_id, wait, end)
-                return document
+                told = yield from ask()
+                return told
             except Error as error:
                 if not error.retry or time.monotonic() + 0.25 >= until:
                     raise
@@ -246,8 +274,13 @@ class Calls:
         arrays = None if self.share is None else self.share.map_outputs(document)
         if arrays is not None:
             return Result.of(arrays, document, params)
-        answer = yield from self.ask(Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY}))
-        return result_of(answer.body, params)
+        request = Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY})
+        try:
+            answer = yield from self._patiently(lambda: self.ask(request))
+            return _result(answer, params)
+        except Error as error:  # who has been waiting can come back for it
+            error.job = error.job or document
+            raise
 
     def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
@@ -280,8 +313,9 @@ class Calls:
 
     def get_tensor(self, tensor_id: str) -> Talk[Array]:
         answer = yield from self.ask(Request("GET", f"/tensors/{checked_id(tensor_id)}", {"Accept": BINARY}))
-        arrays, _ = safetensors.unpack(answer.body)
-        return arrays[tensor_id]
+        with _reading(answer):
+            arrays, _ = safetensors.unpack(answer.body)
+            return arrays[tensor_id]
 
     def tensors(self, limit: int | None) -> Talk[list[Tensor]]:
         listed: list[Tensor] = []
@@ -332,7 +366,8 @@ class Calls:
     def shared(self, specs: Mapping[str, Any]) -> Any:
         if self.share is None:
             raise ValueError("make the client with share=True")
-        return self.share.shared({name: (np.dtype(dtype), tuple(shape)) for name, (shape, dtype) in specs.items()})
+        # in the order of bytes that the service reads, whichever is asked for: what is put there is converted
+        return self.share.shared({name: (np.dtype(dtype).newbyteorder("<"), tuple(shape)) for name, (shape, dtype) in specs.items()})
 
     def _file_of(self, arrays: dict[str, Array]) -> Any:
         """The file that the inputs lie in, or were copied into; None: they are sent."""
@@ -341,6 +376,20 @@ class Calls:
             return None if share is None else share.file_of(arrays)
         except OSError:  # the store is full, or is there no more
             return None
+
+
+@contextlib.contextmanager
+def _reading(answer: Answer) -> Iterator[None]:
+    """What is raised where it is not what it says it is."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise bad_answer(answer) from error
+
+
+def _result(answer: Answer, params: Mapping[str, Any] | None) -> Result:
+    with _reading(answer):
+        return result_of(answer.body, params)
 
 
 def checked_id(text: str) -> str:

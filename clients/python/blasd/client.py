@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +27,16 @@ from .tensors import Tensors
 from .transport import Pool
 
 T = TypeVar("T")
+_starting = threading.Lock()  # of a client's thread, which is one; a fork's own is free
+
+
+def _after_fork() -> None:
+    global _starting
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Client(Operations):
@@ -214,10 +225,12 @@ class Client(Operations):
     # --- the thread for jobs in flight --------------------------------------------------------------------------------
 
     def _in_background(self) -> _Background:
-        background = self._background
-        if background is None or background.owner != os.getpid():
-            background = self._background = _Background(self._calls)
-        return background
+        with _starting:
+            background = self._background
+            if background is None or background.owner != os.getpid():
+                background = self._background = _Background(self._calls)
+                weakref.finalize(self, background.stop).atexit = False  # whose end is its own
+            return background
 
     def _watch(self, job: Job) -> None:
         """Tells the job of its end."""
@@ -241,14 +254,20 @@ class _Background:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        self.loop.run_until_complete(self.client.close())
         self.loop.close()
 
     def close(self) -> None:
         if self.owner == os.getpid():
             self._cancel(self._in_flight)
             self._cancel(self._watching)
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends the thread, and its connections with it. Waits for nothing, so that it may be called wherever a client that
+        nobody closed is found to be garbage: then nothing is in flight, for that holds its client."""
+        if self.owner == os.getpid() and not self.loop.is_closed():
             atexit.unregister(self._cancel)
-            asyncio.run_coroutine_threadsafe(self.client.close(), self.loop).result()
             self.loop.call_soon_threadsafe(self.loop.stop)
 
     def watch(self, job: Job) -> None:

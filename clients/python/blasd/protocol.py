@@ -63,8 +63,15 @@ class Answer:
     headers: Mapping[str, str]
     body: memoryview
 
-    def json(self) -> Any:
-        return json.loads(bytes(self.body))
+    def json(self) -> dict[str, Any]:
+        """The document that it is; Error where it is none, but a page of something before the service."""
+        try:
+            document = json.loads(bytes(self.body))
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise bad_answer(self)
+        return document
 
     @property
     def binary(self) -> bool:
@@ -105,12 +112,13 @@ class Settings:
             self.scheme, self.host, self.prefix = parts.scheme, parts.hostname, parts.path.rstrip("/")
             self.port = parts.port or (443 if self.scheme == "https" else 80)
             self.proxy, self.proxy_headers = _proxy_for(self.scheme, self.host, self.port)
-        self.headers = {"Host": self._host_header(), "User-Agent": _user_agent(), **dict(headers or {})}
         api_key = api_key or os.environ.get("BLASD_API_KEY")
+        ours = {"Host": self._host_header(), "User-Agent": _user_agent()}
         if user and not url.startswith("unix:"):
-            self.headers.setdefault("Authorization", _basic(user))
+            ours["Authorization"] = _basic(user)
         elif api_key:
-            self.headers.setdefault("Authorization", f"Bearer {api_key}")
+            ours["Authorization"] = f"Bearer {api_key}"
+        self.headers = merged(ours, headers or {})
         if self.scheme == "http":  # to the proxy itself; of https it sees nothing but what opens the tunnel
             self.headers.update(self.proxy_headers)
         for name, value in self.headers.items():
@@ -169,6 +177,12 @@ class Settings:
         return Error("connection_failed", f"{self.url}: {text}", retry=True, advice=advice)
 
 
+def merged(headers: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Both; of one name, however its letters are written, that of the others."""
+    names = {name.lower() for name in others}
+    return {**{name: value for name, value in headers.items() if name.lower() not in names}, **others}
+
+
 def _user_agent() -> str:
     from . import __version__
     return f"blasd-python/{__version__} Python/{platform.python_version()} NumPy/{np.__version__}"
@@ -196,10 +210,19 @@ def _proxy_for(scheme: str, host: str, port: int) -> tuple[tuple[str, int] | Non
             urllib.request.proxy_bypass(f"{host}:{port}"):
         return None, {}
     parts = urllib.parse.urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    if parts.scheme.startswith("socks"):
+        raise ValueError(f"the environment names a {parts.scheme} proxy for {scheme}, which this client does not speak with: give one "
+                         f"of HTTP, or name {host} in NO_PROXY")
     user, at, _host = parts.netloc.rpartition("@")
     if not parts.hostname:
         return None, {}
     return (parts.hostname, parts.port or 8080), {"Proxy-Authorization": _basic(user)} if at else {}
+
+
+def bad_answer(answer: Answer) -> Error:
+    """Of an answer that cannot be read."""
+    shown = "" if answer.binary else bytes(answer.body[:200]).decode("utf-8", "replace")
+    return Error("bad_answer", f"the service's answer could not be read: {shown}".rstrip(": "), status=answer.status)
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:

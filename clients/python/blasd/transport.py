@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import http
 import http.client
 import os
 import select
@@ -11,12 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from .protocol import Answer, Request, Settings, problem_of
+from .protocol import Answer, Request, Settings, merged, problem_of
 
 _BROKEN = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_ENDED = (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)  # while something is sent
 _SMALL = 65536  # bytes up to which head and body go in one segment
 _MOST = 64  # idle connections that are kept
 _MOST_SENT = 1 << 24  # bytes of one call: of 2 GiB and more Python 3.9 makes none over TLS
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer behind whatever interim ones there are (1xx): http.client passes over those of 100 alone."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        return version, http.HTTPStatus.CONTINUE if 100 < status < 200 else status, reason
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -28,6 +38,20 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    _tunnel_host: str | None
+
+    def _tunnel(self) -> None:
+        host = self._tunnel_host
+        assert host is not None
+        if ":" in host:  # an IPv6 address, which Python's own names without brackets before 3.12
+            self._tunnel_host = f"[{host}]"
+        try:
+            super()._tunnel()  # type: ignore[misc]
+        finally:
+            self._tunnel_host = host
 
 
 class Pool:
@@ -50,6 +74,11 @@ class Pool:
             self._idle.pop()[1].close()
 
     def _new(self) -> http.client.HTTPConnection:
+        connection = self._made()
+        connection.response_class = _Response
+        return connection
+
+    def _made(self) -> http.client.HTTPConnection:
         settings = self.settings
         if settings.socket_path is not None:
             return _UnixConnection(settings.socket_path, settings.timeout)
@@ -57,8 +86,7 @@ class Pool:
         if settings.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=settings.timeout, blocksize=1 << 20)
         self._tls = self._tls or settings.tls()
-        connection = http.client.HTTPSConnection(host, port, timeout=settings.timeout, blocksize=1 << 20,
-                                                 context=self._tls)
+        connection = _TlsConnection(host, port, timeout=settings.timeout, blocksize=1 << 20, context=self._tls)
         if settings.proxy is not None:
             connection.set_tunnel(settings.host, settings.port, settings.proxy_headers)
         return connection
@@ -70,7 +98,7 @@ class Pool:
                 owner, connection = self._idle.pop()
             except IndexError:
                 return self._new()
-            if owner == os.getpid() and connection.sock is not None and not _readable(connection.sock):
+            if owner == os.getpid() and connection.sock is not None and not readable(connection.sock):
                 return connection
             connection.close()
 
@@ -96,7 +124,7 @@ class Pool:
                 connected = True
                 try:
                     self._send(connection, request)
-                except (BrokenPipeError, ConnectionResetError):  # who refuses a body need not read all of it, and may say why
+                except _ENDED:  # who refuses a body need not read all of it, and may say why
                     whole = False
                 response = connection.getresponse()
                 again = False
@@ -130,7 +158,7 @@ class Pool:
         sock: socket.socket = connection.sock  # type: ignore[assignment]
         connection.putrequest(request.method, self.settings.target(request.path), skip_host=True,
                               skip_accept_encoding=True)
-        for name, value in {**self.settings.headers, **request.headers}.items():
+        for name, value in merged(self.settings.headers, request.headers).items():
             connection.putheader(name, value)
         connection.putheader("Content-Length", str(request.length))
         small = b"".join(request.pieces) if request.length < _SMALL else b""
@@ -142,7 +170,8 @@ class Pool:
                     view = view[sock.send(view[:_MOST_SENT]):]
 
 
-def _readable(sock: socket.socket) -> bool:
+def readable(sock: Any) -> bool:
+    """Whether it has something to say, or has ended."""
     if not hasattr(select, "poll"):
         return bool(select.select([sock], [], [], 0)[0])
     poll = select.poll()  # takes descriptors above 1023 too

@@ -238,6 +238,14 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     expect_refused(&request, "no path");
     file = (struct blasd_file){.name = "a", .path = "/dev/null", .reserved = {1}};
     expect_refused(&request, "a file has `reserved`");
+    file = (struct blasd_file){.name = "c", .path = "/dev/null"};
+    request.inputs = good;
+    request.input_count = 2;
+    expect_refused(&request, "one way"); /* one of them would be left out */
+    request.input_count = 0;
+    request.shared = (const struct blasd_shared *)&request;
+    expect_refused(&request, "one way");
+    request.shared = NULL;
     request.files = NULL;
     expect_refused(&request, "has none");
     expect_refused(NULL, "no request");
@@ -379,6 +387,30 @@ static void test_a_job_without_a_key_is_sent_once(void **state) {
     expect_sent(NULL, "GGG", 0);
 }
 
+/* There is no key for one: what may be kept already would be kept twice. */
+static void test_a_tensor_is_sent_once(void **state) {
+    static const struct blasd_array array = {
+        .dtype = "float64", .rank = 1, .shape = {1}, .data = one};
+    (void)state;
+    for (int retries = 0; retries < 2; retries++) {
+        struct blasd_problem problem = {0};
+        struct blasd_tensor_info tensor;
+        struct blasd_client *client;
+        static struct pretender p;
+        start(&p, "10111");
+        client = blasd_client_new(p.url);
+        assert_int_equal(blasd_client_set_retries(client, 3 * retries, &problem), 0);
+        assert_int_equal(ask(client, &problem), 0);
+        assert_int_equal(
+            blasd_tensor_put(client, &(struct blasd_put){.array = &array}, &tensor, &problem), -1);
+        assert_string_equal(p.methods, "GP");
+        assert_string_equal(problem.code, "connection_failed");
+        assert_non_null(strstr(problem.message, "may have taken it"));
+        blasd_client_free(client);
+        stop(&p);
+    }
+}
+
 static void test_passwords_are_in_no_message(void **state) {
     static const char *const hosts[] = {"user:pw@127.0.0.1:9", "pw@127.0.0.1:9",
                                         "u:pw@pw@127.0.0.1:9", ":pw@127.0.0.1:9/path"};
@@ -450,6 +482,7 @@ static void test_the_least_of_a_parameter_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_cannot_be_kept_is_not_sent),
+        cmocka_unit_test(test_a_tensor_is_sent_once),
         cmocka_unit_test(test_what_is_the_id_of_no_tensor_is_not_asked_for),
         cmocka_unit_test(test_a_job_that_waits_has_not_ended),
         cmocka_unit_test(test_bad_inputs_are_named_with_what_is_wrong),
