@@ -1,6 +1,6 @@
 /* Commands cut out of a stream, whole and piece by piece, and a relay between two sockets. */
-#include "redis/relay.h"
 #include "redis/redis_request.h"
+#include "redis/relay.h"
 
 #include <pthread.h>
 #include <setjmp.h>
