@@ -86,7 +86,7 @@ static const struct blasd_buf *pack(struct bench *bench, char id[BLASD_ID_LEN + 
     for (int i = 0; jobs > 1 && i < jobs; i++) {
         if (blasd_record_frame_add(record_frames, id, bench->frame, bench->frame_len) < 0)
             die("no memory");
-        blasd_id_renew(id);
+        blasd_random_hex(id + BLASD_ID_ENTRY, BLASD_ID_LEN - BLASD_ID_ENTRY);
     }
     return record_frames;
 }
