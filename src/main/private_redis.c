@@ -88,8 +88,8 @@ static void choose_password(const char *config, const char *line, char password[
 static void choose_passwords(struct private_redis *redis) {
     size_t len;
     char *config = blasd_file_read(redis->config, CONFIG_MOST, &len);
-    choose_password(config, "\n" OWN_USER, redis->password);
-    choose_password(config, "\n" PART_USER, redis->part_password);
+    choose_password(config, "\n" OWN_USER, redis->logins.own);
+    choose_password(config, "\n" PART_USER, redis->logins.part);
     free(config);
 }
 
@@ -108,9 +108,9 @@ static int write_url(const struct private_redis *redis, struct blasd_err *err) {
  * more. */
 static void put_users(const struct private_redis *redis, FILE *file) {
     const char *name = redis->queue;
-    fprintf(file, OWN_USER "%s ~* &* +@all\n", redis->password);
-    if (redis->closed)
-        fprintf(file, PART_USER "%s", redis->part_password);
+    fprintf(file, OWN_USER "%s ~* &* +@all\n", redis->logins.own);
+    if (redis->logins.closed)
+        fprintf(file, PART_USER "%s", redis->logins.part);
     else
         fputs("user default on nopass", file);
     fprintf(file,
@@ -168,7 +168,7 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
     *redis = (struct private_redis){.dir = dir,
                                     .queue = options->queue,
                                     .durable = options->durable,
-                                    .closed = options->closed,
+                                    .logins = {.closed = options->closed},
                                     .synced_bytes = -1};
     blasd_aof_room_open(&redis->room, dir->path, options->reserve);
     if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
@@ -181,16 +181,15 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
     redis->argv[0] = program;
     redis->argv[1] = redis->config;
     choose_passwords(redis);
-    if (redis->closed)
-        snprintf(redis->url, sizeof redis->url, "unix://:%s@%s", redis->part_password,
-                 redis->socket);
+    if (redis->logins.closed)
+        snprintf(redis->url, sizeof redis->url, "unix://:%s@%s", redis->logins.part, redis->socket);
     else
         snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
     /* answered where the disk is full, too, which PING is not */
-    snprintf(redis->question, sizeof redis->question, "%s%s%sDBSIZE\r\n",
-             redis->closed ? "AUTH " : "", redis->closed ? redis->part_password : "",
-             redis->closed ? "\r\n" : "");
-    redis->answer = redis->closed ? "+OK\r\n:" : ":";
+    snprintf(redis->logins.question, sizeof redis->logins.question, "%s%s%sDBSIZE\r\n",
+             redis->logins.closed ? "AUTH " : "", redis->logins.closed ? redis->logins.part : "",
+             redis->logins.closed ? "\r\n" : "");
+    redis->logins.answer = redis->logins.closed ? "+OK\r\n:" : ":";
     if (write_config(redis, err) != 0) return -(int)err->code;
     return write_url(redis, err);
 }
@@ -314,7 +313,7 @@ static void asked(struct probe *probe) {
 static void ask_rewrite(struct private_redis *redis) {
     redis->rewrites++;
     redis->copying = true;
-    snprintf(redis->words, sizeof redis->words, SIGN_IN "BGREWRITEAOF\r\n", redis->password);
+    snprintf(redis->words, sizeof redis->words, SIGN_IN "BGREWRITEAOF\r\n", redis->logins.own);
     redis->teller.question = redis->words;
     redis->teller.answer = ""; /* an error says that one is under way already */
     redis->teller.every_ns = 0;
@@ -390,7 +389,7 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop,
     redis->teller.loop = loop;
     probe_stop(&redis->teller);
     snprintf(redis->words, sizeof redis->words,
-             SIGN_IN "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n", redis->password,
+             SIGN_IN "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n", redis->logins.own,
              pause ? "" : "CLIENT UNPAUSE\r\n", rewrite);
     for (int i = 0; i < blasd_queue_count(queue); i++) tell_queue(redis, queue, i);
     if (pause) {

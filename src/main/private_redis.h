@@ -17,14 +17,19 @@
  * Where the service lets in only who shows a key, that user has a password, which workers do not
  * know (guard.h). */
 
+/* Who it knows, and how it is asked whether it answers. */
+struct private_redis_logins {
+    bool closed;        /* parts need a password */
+    char own[33];       /* password of `blasd up`: in redis.conf, which no part can read */
+    char part[33];      /* of the parts; in redis.conf, and in the file of the address */
+    char question[64];  /* answered by `answer` once it has loaded its data */
+    const char *answer; /* static */
+};
+
 struct private_redis {
     const struct data_dir *dir; /* borrowed */
     const char *queue;          /* borrowed: the queue's name */
-    bool closed;                /* parts need a password */
-    char question[64];          /* answered by `answer` once it has loaded its data */
-    const char *answer;         /* static */
-    char password[33];          /* of `blasd up`: in redis.conf, which no part can read */
-    char part_password[33];     /* of the parts; in redis.conf, and in the file of the address */
+    struct private_redis_logins logins;
     bool durable;               /* Redis syncs each write itself */
     char socket[108];           /* path of the unix socket */
     char socket_dir[108];       /* made for the socket where the data directory's path is too long;

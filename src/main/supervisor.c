@@ -281,8 +281,8 @@ static void prepare_redis(struct supervisor *up) {
     memcpy(&up->redis_probe.address, &address, sizeof address);
     up->redis_probe.address_len = sizeof address;
     up->redis_probe.loop = up->loop;
-    up->redis_probe.question = up->redis->question;
-    up->redis_probe.answer = up->redis->answer;
+    up->redis_probe.question = up->redis->logins.question;
+    up->redis_probe.answer = up->redis->logins.answer;
     up->redis_probe.good = on_redis_answers;
     up->redis_probe.arg = up;
     up->redis_alive = up->redis_probe;
