@@ -1,8 +1,8 @@
-/* The file holds what clients send: "*WORDS\r\n", and "$BYTES\r\n...\r\n" for each word; a line
- * that begins with # is a note. */
+/* The file holds what clients send, and lines that begin with #, which are notes. */
 #include "main/aof_tail.h"
 
 #include "base/log.h"
+#include "redis/redis_request.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,27 +16,12 @@
 #include <unistd.h>
 
 #define MANIFEST "appendonly.aof.manifest"
-#define NUMBER_LINE 24 /* bytes of the longest line that holds a number */
 
 enum step { WHOLE, TORN, FOREIGN };
 
 struct reader {
     const char *at, *end;
 };
-
-/* A line that is `mark` and a number. */
-static enum step read_number(struct reader *r, char mark, uint64_t *value) {
-    size_t left = (size_t)(r->end - r->at);
-    const char *stop = memchr(r->at, '\n', left < NUMBER_LINE ? left : NUMBER_LINE);
-    const char *digit = r->at + 1;
-    if (left > 0 && *r->at != mark) return FOREIGN;
-    if (stop == NULL) return left < NUMBER_LINE ? TORN : FOREIGN;
-    *value = 0;
-    for (; *digit >= '0' && *digit <= '9'; digit++) *value = *value * 10 + (uint64_t)(*digit - '0');
-    if (digit == r->at + 1 || *digit != '\r' || digit + 1 != stop) return FOREIGN;
-    r->at = stop + 1;
-    return WHOLE;
-}
 
 static enum step read_note(struct reader *r) {
     const char *stop = memchr(r->at, '\n', (size_t)(r->end - r->at));
@@ -45,28 +30,19 @@ static enum step read_note(struct reader *r) {
     return WHOLE;
 }
 
-/* One command; *name is its first word, of `len` bytes. */
-static enum step read_command(struct reader *r, const char **name, uint64_t *len) {
-    uint64_t words, bytes;
-    enum step step = read_number(r, '*', &words);
-    *len = 0;
-    for (uint64_t i = 0; step == WHOLE && i < words; i++) {
-        step = read_number(r, '$', &bytes);
-        if (step != WHOLE) return step;
-        uint64_t left = (uint64_t)(r->end - r->at);
-        if (left < 2 || bytes > left - 2) return TORN;
-        if (memcmp(r->at + bytes, "\r\n", 2) != 0) return FOREIGN;
-        if (i == 0) {
-            *name = r->at;
-            *len = bytes;
-        }
-        r->at += bytes + 2;
-    }
-    return step;
+/* One command, as a client sends it. */
+static enum step read_command(struct reader *r, struct blasd_redis_request *request) {
+    int rc = blasd_redis_request_read(request, r->at, (size_t)(r->end - r->at));
+    if (rc <= 0) return rc == 0 ? TORN : FOREIGN;
+    r->at += request->bytes;
+    return WHOLE;
 }
 
-static bool is_word(const char *word, uint64_t len, const char *text) {
-    return len == strlen(text) && strncasecmp(word, text, len) == 0;
+static bool begins_with(const char *from, const struct blasd_redis_request *request,
+                        const char *text) {
+    const struct blasd_redis_word *word = request->words;
+    return request->count > 0 && word->len == strlen(text) &&
+           strncasecmp(from + word->at, text, word->len) == 0;
 }
 
 /* Zero bytes between two commands: makes notes of them, which Redis passes over. One alone, which
@@ -75,8 +51,7 @@ static enum step read_gap(struct reader *r, const char *text, int fd) {
     const size_t most = 64; /* Redis reads lines of up to 127 bytes */
     const char *from = r->at, *stop = from;
     char line[66];
-    while (stop < r->end && *stop == '\0') stop++;
-    if (stop == r->end) return TORN;
+    while (*stop == '\0') stop++; /* before the end there is something else */
     if (stop - from < 2) return FOREIGN;
     while (r->at < stop) {
         size_t left = (size_t)(stop - r->at), len = left > sizeof line ? most : left;
@@ -95,20 +70,23 @@ static enum step read_gap(struct reader *r, const char *text, int fd) {
 /* Bytes of what is whole; all of them where something else than a command stands in between. */
 static size_t whole_bytes(const char *text, size_t size, int fd) {
     struct reader r = {text, text + size};
+    struct blasd_redis_request request = {0};
     enum step step = WHOLE;
     size_t whole = 0;
     bool multi = false;
+    while (r.end > text && r.end[-1] == '\0') r.end--; /* with which no command ends */
     while (r.at < r.end && step == WHOLE) {
-        const char *name = NULL;
-        uint64_t len = 0;
+        const char *from = r.at;
+        blasd_redis_request_reset(&request);
         step = *r.at == '#'    ? read_note(&r)
                : *r.at == '\0' ? read_gap(&r, text, fd)
-                               : read_command(&r, &name, &len);
+                               : read_command(&r, &request);
         if (step != WHOLE) break;
-        if (is_word(name, len, "MULTI")) multi = true;
-        if (is_word(name, len, "EXEC")) multi = false;
+        if (begins_with(from, &request, "MULTI")) multi = true;
+        if (begins_with(from, &request, "EXEC")) multi = false;
         if (!multi) whole = (size_t)(r.at - text);
     }
+    blasd_redis_request_release(&request);
     return step == FOREIGN ? size : whole;
 }
 

@@ -64,7 +64,6 @@ static void serve(const struct connection *connection) {
     if (wrong != NULL)
         blasd_log(BLASD_LOG_ERROR, "worker %s sent Redis %s: its connection is closed",
                   connection->queue->rules.worker, wrong);
-    redisFree(relay.redis);
 }
 
 static void *run_connection(void *arg) {
@@ -110,7 +109,7 @@ static void let_end(struct guard *guard) {
 static int know_queues(const struct settings *settings, struct guard *guard,
                        struct blasd_err *err) {
     struct blasd_queue_options all = common_queue(&settings->common);
-    int rc = 0;
+    int rc = common_store_open(&settings->common, &all.store, err);
     all.guard = settings->socket; /* its LIMITS are those of a worker that has one */
     guard->count = blasd_queue_count(&all);
     for (int i = 0; rc == 0 && i < guard->count; i++) {
@@ -119,6 +118,7 @@ static int know_queues(const struct settings *settings, struct guard *guard,
         blasd_worker_rules_init(&guard->queues[i].rules, settings->worker, &one.options);
         rc = blasd_link_parse(one.options.url, one.options.name, &guard->queues[i].address, err);
     }
+    blasd_store_free(all.store);
     return rc;
 }
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words with spaces between. In a word %n is the worker's name, %t the queue's tag, %l LIMITS, %c
- * the code of the functions; ? is any character, * any that are left; after the last word `...`
- * any words. */
+/* Words with spaces between. In a word %n is the worker's name, %t the queue's tag, %l LIMITS, %s
+ * what is recorded of the store, %c the code of the functions; ? is any character, * any that are
+ * left; after the last word `...` any words. */
 #define CALL(name) "FCALL " BLASD_QUEUE_FN(name) " 1 %t %l "
 
 static const char *const rows[] = {
@@ -18,7 +18,7 @@ static const char *const rows[] = {
     CALL("begin") "%n * ? *",
     CALL("progress") "%n ...",
     CALL("holds") "%n ...",
-    CALL("register") "%n ? * *",
+    CALL("register") "%n ? * %s",
     CALL("renew") "%n * *",
     CALL("release") "%n *",
     "SET %t:figures:%n * PX *",
@@ -27,7 +27,7 @@ static const char *const rows[] = {
     CALL("blob_write") "%n ...",
     CALL("blob_free") "...",
     "GET %t:blob:*",
-    "HSCAN %t:blobs * COUNT *",
+    "HSCAN %t:blobs * COUNT 256",
     "SET %t:sweeping %n PX * NX",
     "SET %t:sweeping:at_work %n PX * NX",
     "PEXPIRE %t:sweeping *",
@@ -38,7 +38,7 @@ static const char *const rows[] = {
     "INFO",
     "CLIENT REPLY ON",
     "CLIENT REPLY SKIP",
-    CALL("open") "* 0",
+    CALL("open") "%s 0",
     "FUNCTION LIST LIBRARYNAME " BLASD_QUEUE_LIBRARY " WITHCODE",
     "FUNCTION LOAD REPLACE %c",
 };
@@ -48,6 +48,7 @@ void blasd_worker_rules_init(struct blasd_worker_rules *rules, const char *worke
     rules->worker = worker;
     snprintf(rules->tag, sizeof rules->tag, "{%.*s}", BLASD_LINK_NAME_MAX - 1, options->name);
     blasd_link_limits(options, &rules->limits);
+    blasd_queue_recorded(options, rules->store);
 }
 
 static const char *meaning(const struct blasd_worker_rules *rules, char letter) {
@@ -55,6 +56,7 @@ static const char *meaning(const struct blasd_worker_rules *rules, char letter) 
     case 'n': return rules->worker;
     case 't': return rules->tag;
     case 'l': return rules->limits.text;
+    case 's': return rules->store;
     default: return blasd_queue_library.code;
     }
 }

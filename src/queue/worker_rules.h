@@ -14,6 +14,7 @@ struct blasd_worker_rules {
     const char *worker;                /* its name; borrowed */
     char tag[BLASD_LINK_NAME_MAX + 2]; /* the queue's, "{QUEUE}" */
     struct blasd_link_limits limits;
+    char store[BLASD_QUEUE_RECORDED];
 };
 
 /* Those for a worker of that name of one queue; `options->guard` is set, as it is for the worker.

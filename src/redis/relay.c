@@ -151,6 +151,7 @@ const char *blasd_relay_run(const struct blasd_relay *relay) {
     relay->redis->flags &= ~REDIS_BLOCK; /* as hiredis marks it that it does not wait */
     wrong = carry(&carrier);
     write_rest(&carrier);
+    redisFree(relay->redis);
     blasd_redis_request_release(&carrier.request);
     blasd_buf_release(&carrier.asked);
     blasd_buf_release(&carrier.answered);

@@ -11,7 +11,7 @@
 
 struct blasd_relay {
     int client;          /* a stream's socket; borrowed */
-    redisContext *redis; /* borrowed; it waits for nothing from then on */
+    redisContext *redis; /* freed in the end */
     /* Whether the request may go on, whose words lie in `data`. */
     bool (*may)(void *arg, const char *data, const struct blasd_redis_request *request);
     void *arg;

@@ -18,9 +18,11 @@ static void require(bool holds) {
 
 static void make_rules(void) {
     static struct blasd_limits limits;
-    const struct blasd_queue_options options = {.name = "q", .limits = &limits, .guard = 3};
+    struct blasd_queue_options options = {.name = "q", .limits = &limits, .guard = 3};
     blasd_limits_init(&limits);
+    require(blasd_store_open("redis", &options.store, NULL) == 0);
     blasd_worker_rules_init(&rules, "me", &options);
+    blasd_store_free(options.store);
     strcpy(rules.limits.text, "1 1"); /* short, to be found */
 }
 

@@ -176,7 +176,8 @@ was left for as long as moving takes whoever asks is given it, and an idle worke
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
-queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s". Times are microseconds on Redis' clock, as
+queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s", with " 1" behind it of a
+worker that is not trusted: it is held to what it was given (../worker_rules.h). Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
 here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a

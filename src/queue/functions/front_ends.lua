@@ -366,13 +366,17 @@ end
 
 local CHUNK, CHUNKS_MOST = 1048576, 65536 -- of a blob; more are no blob's
 
+-- Of a blob of so many bytes; one also where it has none.
+local function last_chunk(bytes) return min(floor(max(tonumber(bytes or 0) - 1, 0) / CHUNK), CHUNKS_MOST) end
+
+local function drop_chunks(blob, from, to)
+    for chunk = from, to do call('UNLINK', K.blob_of .. blob .. ':' .. chunk) end
+end
+
 -- Who asks for it may not know yet that the blob has become another's: a worker that stood still.
 local function drop(blob)
-    local bytes = tonumber(call('HGET', K.blobs, blob) or 0)
     if blob_referred(blob) then return end
-    for chunk = 0, min(floor(max(bytes - 1, 0) / CHUNK), CHUNKS_MOST) do
-        call('UNLINK', K.blob_of .. blob .. ':' .. chunk)
-    end
+    drop_chunks(blob, 0, last_chunk(call('HGET', K.blobs, blob)))
     call('HDEL', K.blobs, blob)
     call('DEL', K.hold_of .. blob)
 end
@@ -403,19 +407,21 @@ end
 -- Outputs of a job that the worker holds, or what is yet to become a tensor, one of its outputs.
 function Blob.write(keys, args)
     start(keys, args)
-    local name, blob, bytes, chunk = args[2], args[4], args[5], args[6]
+    local name, blob, bytes, chunk, data = args[2], args[4], args[5], args[6], args[7]
     local lost = lapsed(name, args[3])
     if lost then return lost end
     local id, kind = match(blob, '^([sat]%x+)%.(%a+)$')
-    if not id or #id ~= ID or not count_of(bytes) or not count_of(chunk) then
-        return redis.error_reply('ERR blob_write: no blob, or no number')
+    local last = last_chunk(count_of(bytes))
+    if not id or #id ~= ID or not count_of(bytes) or not count_of(chunk) or not data or #data > CHUNK or
+       tonumber(chunk) > last then
+        return redis.error_reply('ERR blob_write: no blob, or no chunk of it')
     end
-    local held = call('HMGET', K.claims_of .. name, id, sub(id, 1, BATCH_ENTRY))
-    local its = kind == 'out' and (held[1] or held[2]) or
+    local its = kind == 'out' and #Record.held(name, {id}) == 1 or
                 kind == 'in' and byte(id) == 116 and call('HEXISTS', K.tensors, id) == 0
     if L.strict and not its then return redis.error_reply('ERR blob_write: not of a job that this worker holds') end
+    drop_chunks(blob, last + 1, last_chunk(call('HGET', K.blobs, blob))) -- of another try, which was longer
     note(blob, bytes)
-    call('SET', K.blob_of .. blob .. ':' .. chunk, args[7])
+    call('SET', K.blob_of .. blob .. ':' .. chunk, data)
     return 0
 end
 

@@ -67,7 +67,7 @@ local function prepare(keys, args)
     if args[1] ~= limits_text then
         local n = {}
         for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 8 and #n ~= 11 and #n ~= 12 then error('LIMITS must be eleven numbers') end
+        if #n ~= 8 and #n ~= 11 and #n ~= 12 then error('LIMITS must be eleven numbers, or twelve') end
         L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
              queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
              tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,

@@ -51,6 +51,16 @@ local function outputs_of(text)
     return n, bytes, segs, kept
 end
 
+-- Whether these are the record frames of that job, or of jobs of that batch entry: a front end gives what
+-- one tells to who waits for its id.
+local function frames_are_of(name, record_frames)
+    local good = true
+    each_record_frame(record_frames, function(id)
+        good = good and (id == name or is_batch_entry(name) and sub(id, 1, BATCH_ENTRY) == name)
+    end)
+    return good
+end
+
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
 -- midst of it would leave what came before.
 local function turn_wrong(args)
@@ -61,6 +71,7 @@ local function turn_wrong(args)
     end
     for i = 12, #args, 3 do
         if not outputs_of(args[i]) then return 'OUTPUTS as they are told' end
+        if L.strict and not frames_are_of(args[i - 2], args[i - 1]) then return 'record frames of what ends' end
     end
 end
 

@@ -80,6 +80,25 @@ static void test_torn_anywhere(void **state) {
     folder_free(&f);
 }
 
+/* The same where zero bytes follow, few or many: what a full disk leaves of a write. */
+static void test_torn_before_zeros(void **state) {
+    static const char whole[] = PLAIN BEGIN HALF END, half[] = BEGIN HALF END;
+    char text[sizeof whole + sizeof half + 64];
+    struct folder f = folder_new();
+    (void)state;
+    for (size_t torn = 0; torn < strlen(half); torn++)
+        for (size_t zeros = 1; zeros <= 40; zeros += 13) {
+            size_t len = strlen(whole) + torn;
+            memcpy(text, whole, strlen(whole));
+            memcpy(text + strlen(whole), half, torn);
+            memset(text + len, 0, zeros);
+            put(f.newest, text, len + zeros);
+            repair(f.dir);
+            assert_int_equal(size_of(f.newest), strlen(whole));
+        }
+    folder_free(&f);
+}
+
 /* Nothing is taken off a file that holds something else, nor off any but the newest. */
 static void test_what_is_left_alone(void **state) {
     static const char *const foreign[] = {
@@ -206,6 +225,7 @@ static void test_redis_never_does_half_a_transaction(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torn_anywhere),
+        cmocka_unit_test(test_torn_before_zeros),
         cmocka_unit_test(test_what_is_left_alone),
         cmocka_unit_test(test_gaps_become_notes),
         cmocka_unit_test(test_redis_passes_over_a_gap),

@@ -77,6 +77,21 @@ static void test_what_nobody_was_given(void **state) {
     bed_close(&bed);
 }
 
+/* A turn by hand that ends the job `name` with the record of the job `told`. */
+static void expect_refused(struct bed *bed, struct blasd_worker_queue *worker, const char *name,
+                           const char *told) {
+    char frame[4 + BLASD_ID_LEN + 1] = "\1";
+    memcpy(frame + 4, told, BLASD_ID_LEN);
+    frame[4 + BLASD_ID_LEN] = 'f';
+    redisReply *reply =
+        redisCommand(bed->raw, "FCALL %s 1 %s %s w %s 0 %llu 1 0 0 0 %s %b %s",
+                     BLASD_QUEUE_FN("turn"), bed->tag, worker->limits.text, worker->lease.epoch,
+                     (unsigned long long)worker->turns.seq + 1, name, frame, sizeof frame, "1 0");
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    assert_non_null(strstr(reply->str, "record frames of what ends"));
+    drop(reply);
+}
+
 /* But a worker that has a guard ends what it holds alone: whoever has taken it over may know of
  * jobs that it was never given. */
 static void test_what_it_was_not_given(void **state) {
@@ -98,6 +113,9 @@ static void test_what_it_was_not_given(void **state) {
     assert_int_equal(claim(other, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_true(wanted(worker, held[0]));
+    expect_refused(&bed, worker, held[0], id);
+    expect_refused(&bed, worker, held[0], held[1]);
+    assert_int_equal(pending(&bed), 3);
     assert_int_equal(finish(worker, held[0], "right", 100), 1);
     assert_int_equal(finish(worker, held[1], "right", 100), 1);
     assert_int_equal(finish(other, id, "right", 100), 1);
@@ -136,6 +154,24 @@ static void test_blobs_of_what_it_holds(void **state) {
         assert_int_equal(reply->type, writes[i].may ? REDIS_REPLY_INTEGER : REDIS_REPLY_ERROR);
         drop(reply);
     }
+    /* chunks that lie beyond it nobody would ever drop; nor those of a longer try */
+    const struct {
+        const char *bytes, *chunk;
+        bool good;
+    } chunks[] = {{"3", "1", false},       {"0", "1", false},  {"1048577", "1", true},
+                  {"1048577", "2", false}, {"-1", "0", false}, {"3", "-1", false},
+                  {"3", "0.5", false},     {"3", "0", true}};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        redisReply *got = redisCommand(bed.raw, "FCALL %s 1 %s %s w %s %s.out %s %s abc",
+                                       BLASD_QUEUE_FN("blob_write"), bed.tag, bed.link.text,
+                                       worker->lease.epoch, held, chunks[i].bytes, chunks[i].chunk);
+        assert_int_equal(got->type, chunks[i].good ? REDIS_REPLY_INTEGER : REDIS_REPLY_ERROR);
+        drop(got);
+    }
+    redisReply *left = redisCommand(bed.raw, "EXISTS %s:blob:%s.out:0 %s:blob:%s.out:1", bed.tag,
+                                    held, bed.tag, held);
+    assert_int_equal(left->integer, 1);
+    drop(left);
     redisReply *reply = redisCommand(bed.raw, "FCALL %s 1 %s %s w 0 %s.out 3 0 abc",
                                      BLASD_QUEUE_FN("blob_write"), bed.tag, bed.link.text, held);
     assert_int_equal(strncmp(reply->str, "LOST", 4), 0);

@@ -101,7 +101,6 @@ static void *run(void *arg) {
     struct bed *bed = arg;
     bed->wrong = blasd_relay_run(&bed->relay);
     close(bed->relay.client);
-    redisFree(bed->relay.redis);
     return NULL;
 }
 
