@@ -46,6 +46,20 @@ class Service:
         if len(line) != 2:
             raise SystemExit((self.folder / "log").read_text())
         self.port = int(line[1].rpartition(":")[2])
+        self.wait_for_worker()
+
+    def wait_for_worker(self):
+        """At its first start it tries its library's kernels for some seconds, and jobs wait for it."""
+        until = time.monotonic() + 60
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            connection.request("GET", "/health/ready", headers={"Authorization": f"Bearer {self.keys[0]}"})
+            if connection.getresponse().status == 200:
+                return
+            connection.close()
+            if time.monotonic() > until:
+                raise SystemExit("no worker after a minute")
+            time.sleep(0.1)
 
     def close(self):
         self.process.send_signal(signal.SIGTERM)

@@ -169,7 +169,7 @@ int blasd_embedding_new(const struct blasd_task *tasks, int count, struct blasd_
     for (int t = 0; code == 0 && t < count; t++)
         if (!widen(e, &tasks[t], &e->tasks[t]))
             code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a system of %lld",
-                              (long long)(2 * e->solve.n));
+                              2 * (long long)e->solve.n);
     if (code != 0)
         blasd_embedding_free(e);
     else

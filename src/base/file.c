@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,8 @@ char *blasd_file_read(const char *path, size_t most, size_t *len) {
     return text;
 }
 
-int blasd_file_replace(const char *path, const void *bytes, size_t len) {
+/* `sync`: it is on the disk before it has its name. */
+static int replace(const char *path, const void *bytes, size_t len, bool sync) {
     char part[PATH_MAX];
     int fd, reason;
     if (snprintf(part, sizeof part, "%s.%d", path, (int)getpid()) >= (int)sizeof part) {
@@ -60,7 +62,8 @@ int blasd_file_replace(const char *path, const void *bytes, size_t len) {
     unlink(part); /* of a process that had our number and died */
     fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return -1;
-    if (blasd_write_all(fd, bytes, len) == 0 && fsync(fd) == 0 && rename(part, path) == 0) {
+    if (blasd_write_all(fd, bytes, len) == 0 && (!sync || fsync(fd) == 0) &&
+        rename(part, path) == 0) {
         close(fd);
         return 0;
     }
@@ -69,6 +72,10 @@ int blasd_file_replace(const char *path, const void *bytes, size_t len) {
     unlink(part);
     errno = reason;
     return -1;
+}
+
+int blasd_file_replace(const char *path, const void *bytes, size_t len) {
+    return replace(path, bytes, len, true);
 }
 
 #define KEPT_S (30 * INT64_C(86400))
@@ -87,12 +94,13 @@ char *blasd_kept_load(const char *dir, const char *name, const char *key, size_t
     text = blasd_file_read(path, most + BLASD_KEPT_KEY + 32, &len);
     if (text == NULL) return NULL;
     as_line(key, line);
-    when = strchr(text, '\n');
+    /* saved whole, or the machine went down with it */
+    when = len > 0 && text[len - 1] == '\n' ? strchr(text, '\n') : NULL;
     if (when != NULL) what = strchr(when + 1, '\n');
     if (what != NULL) {
         *when++ = *what++ = '\0';
         age = blasd_clock_wall_us() / 1000000 - (int64_t)strtoll(when, NULL, 10);
-        if (strcmp(text, line) == 0 && age >= 0 && age <= KEPT_S) {
+        if (*what != '\0' && strcmp(text, line) == 0 && age >= 0 && age <= KEPT_S) {
             memmove(text, what, strlen(what) + 1);
             return text;
         }
@@ -112,7 +120,7 @@ int blasd_kept_save(const char *dir, const char *name, const char *key, const ch
     as_line(key, line);
     len = asprintf(&all, "%s\n%" PRId64 "\n%s\n", line, blasd_clock_wall_us() / 1000000, text);
     if (len < 0) return -1;
-    failed = blasd_file_replace(path, all, (size_t)len);
+    failed = replace(path, all, (size_t)len, false);
     free(all);
     return failed;
 }

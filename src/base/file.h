@@ -16,7 +16,8 @@ int blasd_file_replace(const char *path, const void *bytes, size_t len);
 
 /* Findings kept from one start to the next: DIR/NAME has a line that says all they depend on
  * (`key`, of which control characters are made blanks), when they were written, and what they are.
- * They hold for 30 days: clocks, cooling and neighbours change without a version. */
+ * They hold for 30 days: clocks, cooling and neighbours change without a version. Nobody waits for
+ * the disk to have them: what is lost with a machine is found again. */
 #define BLASD_KEPT_KEY 2048
 /* NULL where there are none, or not under this key. New: freed by the caller. */
 char *blasd_kept_load(const char *dir, const char *name, const char *key, size_t most);

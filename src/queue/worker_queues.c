@@ -82,7 +82,7 @@ int blasd_worker_queues_look(struct blasd_worker_queues *all, const bool *wanted
                              int *number, struct blasd_err *err) {
     struct waits waits = {.count = 0};
     int code = 0;
-    for (int i = 0; all->count > 1 && i < all->count; i++) {
+    for (int i = 0; i < all->count; i++) {
         *number = i;
         if (!wanted[i] || !blasd_worker_queue_is_idle(all->of[i])) continue;
         if (!begin_wait(all, &waits, i, timeout_ms, &code, err) && code != 0) return code;

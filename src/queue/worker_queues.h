@@ -23,8 +23,8 @@ void blasd_worker_queues_release(struct blasd_worker_queues *all);
  * up to `timeout_ms`. Where one does not answer that is the code, and `number` says which. */
 int blasd_worker_queues_wait(struct blasd_worker_queues *all, const bool *wanted, int timeout_ms,
                              int *number, struct blasd_err *err);
-/* The same for who has jobs of one of them: begins such a wait at those that have none, sees which
- * has ended, and waits for none. With one queue there is nothing to see. */
+/* The same for who has something else to do: begins such a wait at those that are idle, sees which
+ * has ended, and waits for none. */
 int blasd_worker_queues_look(struct blasd_worker_queues *all, const bool *wanted, int timeout_ms,
                              int *number, struct blasd_err *err);
 

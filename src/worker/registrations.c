@@ -126,22 +126,37 @@ int blasd_registrations_next(struct blasd_registrations *registered,
     return -1;
 }
 
-void blasd_registrations_wait(struct blasd_registrations *registered, struct blasd_batcher *main,
-                              int timeout_ms, bool brought) {
-    bool wanted[BLASD_QUEUES_MOST];
-    struct blasd_err err = {0};
+/* Those that may be waited at; whether there are any. */
+static bool find_wanted(const struct blasd_registrations *registered,
+                        const struct blasd_batcher *main, bool wanted[BLASD_QUEUES_MOST]) {
     bool any = false;
-    int number = 0, code;
     for (int i = 0; i < registered->queues.count; i++) {
         wanted[i] = registered->held[i] && reaches(registered, main->heartbeat, i);
         any |= wanted[i];
     }
-    if (!any && !brought) {
+    return any;
+}
+
+void blasd_registrations_wait(struct blasd_registrations *registered, struct blasd_batcher *main,
+                              int timeout_ms) {
+    bool wanted[BLASD_QUEUES_MOST];
+    struct blasd_err err = {0};
+    int number = 0, code;
+    if (!find_wanted(registered, main, wanted)) {
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS / 2}, NULL);
         return;
     }
-    code = (brought ? blasd_worker_queues_look : blasd_worker_queues_wait)(
-        &registered->queues, wanted, timeout_ms, &number, &err);
+    code = blasd_worker_queues_wait(&registered->queues, wanted, timeout_ms, &number, &err);
+    if (code != 0) blasd_registrations_miss(registered, main, number, &err);
+}
+
+void blasd_registrations_look(struct blasd_registrations *registered, struct blasd_batcher *main,
+                              int timeout_ms) {
+    bool wanted[BLASD_QUEUES_MOST];
+    struct blasd_err err = {0};
+    int number = 0, code;
+    (void)find_wanted(registered, main, wanted);
+    code = blasd_worker_queues_look(&registered->queues, wanted, timeout_ms, &number, &err);
     if (code != 0) blasd_registrations_miss(registered, main, number, &err);
 }
 

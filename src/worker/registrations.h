@@ -39,10 +39,13 @@ void blasd_registrations_lose(struct blasd_registrations *registered, struct bla
                               int number);
 void blasd_registrations_miss(struct blasd_registrations *registered, struct blasd_batcher *main,
                               int number, const struct blasd_err *err);
-/* Waits at all of them, up to `timeout_ms`; after a claim that `brought` jobs looks what has come
- * to the others meanwhile. */
+/* Waits at all of them, up to `timeout_ms`. */
 void blasd_registrations_wait(struct blasd_registrations *registered, struct blasd_batcher *main,
-                              int timeout_ms, bool brought);
+                              int timeout_ms);
+/* For who was busy, with jobs of one of them or else: sees what has come to those that are idle,
+ * and waits for nothing. */
+void blasd_registrations_look(struct blasd_registrations *registered, struct blasd_batcher *main,
+                              int timeout_ms);
 /* What comes to queue `number` alone is done for the next moments, which may be long: waits no more
  * at the others, so that what comes there is not kept from workers that have time. */
 void blasd_registrations_leave_others(struct blasd_registrations *registered,

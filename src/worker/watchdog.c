@@ -90,7 +90,7 @@ static void give_all_back(const struct blasd_heartbeat *heartbeat, const int64_t
 static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *active,
                        const char *why) {
     const struct blasd_worker_options *options = heartbeat->options;
-    int64_t epochs[BLASD_QUEUES_MOST];
+    int64_t epochs[BLASD_QUEUES_MOST] = {0};
     int of = active != NULL ? active->queue : 0;
     struct blasd_device_info device = heartbeat->device;
     struct blasd_completions completions;

@@ -21,7 +21,7 @@
 /* A worker takes no more at once than it does in about this time: what it holds cannot be run by
  * another, nor be overtaken by a job of higher priority. */
 #define CLAIM_NS (250 * BLASD_MS)
-#define SHARED_NS (2 * BLASD_MS) /* the same where it might be another tenant's */
+#define SHARED_NS (1 * BLASD_MS) /* the same where it might be another tenant's */
 /* With several queues: what takes longer than this is not to keep from other workers what comes to
  * the other queues meanwhile. To let go of these costs a connection each. */
 #define LONG_NS 20e6
@@ -316,6 +316,12 @@ static bool measure_due(struct worker *worker, bool jobs) {
            (jobs && now - worker->measure_ns > MEASURE_LATE_NS);
 }
 
+/* Whether jobs were handed to a worker that was idle and measures: its lists alone tell it. */
+static bool jobs_came(struct worker *worker) {
+    blasd_registrations_look(&worker->registered, &worker->batcher, WAIT_MS);
+    return blasd_registrations_next(&worker->registered, worker->batcher.heartbeat) >= 0;
+}
+
 /* Takes one step of measuring. Negative where the device cannot go on. */
 static int step_cost(struct worker *worker, bool jobs, struct blasd_err *err) {
     int code = blasd_measure_step(worker->measure, err);
@@ -379,10 +385,13 @@ static int turn(struct worker *worker, struct blasd_err *err) {
         if (!held || stopping(worker)) return 0;
         if (!blasd_worker_queue_is_idle(worker->registered.queues.of[number])) break;
     }
-    if (measure_due(worker, count > 0)) return step_cost(worker, count > 0, err);
-    if (count == 0 || !worker->left_others) /* else it is to claim at all of them next */
-        blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS, count > 0);
-    return 0;
+    if (measure_due(worker, count > 0) && (count > 0 || !jobs_came(worker)))
+        return step_cost(worker, count > 0, err);
+    if (count == 0)
+        blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS);
+    else if (worker->registered.queues.count > 1 && !worker->left_others)
+        blasd_registrations_look(&worker->registered, &worker->batcher, WAIT_MS);
+    return 0; /* those that were left are claimed at next */
 }
 
 static int work(struct worker *worker, struct blasd_err *err) {

@@ -105,6 +105,20 @@ def test_what_jobs_teach_is_known_after_a_new_start(with_card):
     assert largest() == learnt
 
 
+def test_jobs_come_between_the_steps_of_measuring(tmp_path):
+    """A job that comes to an idle worker is handed to it, and it measures itself while it is idle."""
+    service = harness.Service(tmp_path).start()
+    answered = 0
+    try:
+        while "cost" not in devices(service)["cpu"]:
+            time.sleep(0.25)  # so that it has looked in vain, and begun to measure
+            assert service.post("matmul", SMALL).status == 200
+            answered += 1
+    finally:
+        service.stop()
+    assert answered >= 4
+
+
 def sent(service):
     """Jobs queued for the CPU, and for the card."""
     metrics = service.metrics()

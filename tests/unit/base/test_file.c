@@ -121,6 +121,28 @@ static void a_file_is_replaced_whole(void **state) {
     assert_int_equal(rmdir(dir), 0); /* nothing else is left */
 }
 
+static void what_is_kept_is_whole_or_not_there(void **state) {
+    char dir[] = "/tmp/blasd-file-XXXXXX", path[64], *text, *all;
+    size_t len = 0;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/found", dir);
+    assert_null(blasd_kept_load(dir, "found", "key", 64));
+    assert_int_equal(blasd_kept_save(dir, "found", "key", "what was found"), 0);
+    assert_non_null(text = blasd_kept_load(dir, "found", "key", 64));
+    assert_string_equal(text, "what was found\n");
+    free(text);
+    assert_null(blasd_kept_load(dir, "found", "another key", 64));
+    assert_non_null(all = blasd_file_read(path, 128, &len));
+    for (size_t cut = 0; cut < len; cut++) { /* as a machine that goes down may leave it */
+        assert_int_equal(blasd_file_replace(path, all, cut), 0);
+        assert_null(blasd_kept_load(dir, "found", "key", 64));
+    }
+    free(all);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_written_though_a_call_takes_less),
@@ -129,6 +151,7 @@ int main(void) {
         cmocka_unit_test(memory),
         cmocka_unit_test(random_digits),
         cmocka_unit_test(a_file_is_replaced_whole),
+        cmocka_unit_test(what_is_kept_is_whole_or_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
