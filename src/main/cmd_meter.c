@@ -92,14 +92,13 @@ static int take_job(void *arg, const struct blasd_usage_job *job, struct blasd_e
     struct step *step = arg;
     struct blasd_job_use use = {
         .queue = step->queue, .tenant = job->tenant, .sequence = job->sequence};
-    struct blasd_record record = *job->record;
     struct blasd_buf text;
     /* written, but not settled */
     if (step->sink != NULL && strcmp(job->sequence, usage_sink_last(step->sink, step->number)) <= 0)
         return 0;
-    record.prices = step->prices;
+    job->record->prices = step->prices;
     blasd_buf_init(&text, BLASD_MIB);
-    if (blasd_cloud_event(&record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
+    if (blasd_cloud_event(job->record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
         blasd_buf_release(&text);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the events");
     }

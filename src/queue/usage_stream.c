@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "queue/queue_link.h"
+#include "queue/record_frame.h"
 #include "redis/route.h"
 #include "wire/frame.h"
 
@@ -209,49 +210,76 @@ static bool add_up(struct blasd_usage_stream *usage, const char *tenant,
     return true;
 }
 
-/* The value of a field of an entry, or NULL. */
-static const redisReply *field_of(const redisReply *entry, const char *name) {
-    const redisReply *fields;
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) return NULL;
-    fields = entry->element[1];
-    for (size_t i = 0; fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2)
-        if (fields->element[i]->str != NULL && strcmp(fields->element[i]->str, name) == 0)
-            return fields->element[i + 1];
-    return NULL;
+/* An entry of the stream, whose fields are names and values in turn. */
+struct entry {
+    uint64_t ms, n; /* its id */
+    const char *tenant;
+    redisReply *const *fields; /* borrowed */
+    size_t count;
+    int jobs; /* that were read of it */
+};
+
+/* False where it is none of ours. */
+static bool open_entry(const redisReply *reply, struct entry *entry) {
+    const redisReply *id, *fields;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) return false;
+    id = reply->element[0];
+    fields = reply->element[1];
+    *entry = (struct entry){.fields = fields->element, .count = fields->elements};
+    if (fields->type != REDIS_REPLY_ARRAY || entry->count < 2 || id->str == NULL) return false;
+    for (size_t i = 0; i < entry->count; i++)
+        if (entry->fields[i]->str == NULL) return false;
+    sscanf(id->str, "%" SCNu64 "-%" SCNu64, &entry->ms, &entry->n);
+    entry->tenant = entry->fields[1]->str;
+    return strcmp(entry->fields[0]->str, "tenant") == 0;
 }
 
-/* The jobs of one entry. What is damaged ends it: nothing that could be billed is behind it. */
-static int read_entry(struct blasd_usage_stream *usage, const redisReply *entry,
-                      int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
-                      void *arg, struct blasd_err *err) {
-    const redisReply *tenant = field_of(entry, "tenant"), *records = field_of(entry, "records");
+struct receiver {
+    int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *);
+    void *arg;
+};
+
+/* The jobs of one field. What is damaged was never a record, and nothing that could be billed. */
+static int read_frames(struct blasd_usage_stream *usage, struct entry *entry,
+                       const redisReply *frames, const struct receiver *to, struct blasd_err *err) {
     char sequence[BLASD_USAGE_SEQUENCE];
-    uint64_t ms = 0, n = 0;
-    int jobs = 0;
-    if (tenant == NULL || records == NULL || tenant->str == NULL || records->str == NULL) return 0;
-    sscanf(entry->element[0]->str, "%" SCNu64 "-%" SCNu64, &ms, &n);
-    for (size_t at = 0, size; at < records->len; at += size) {
+    struct blasd_err broken;
+    for (size_t at = 0, len; at + BLASD_RECORD_FRAME_HEAD <= frames->len; at += len) {
         struct blasd_record record;
-        struct blasd_usage_job job = {.tenant = tenant->str, .record = &record};
-        struct blasd_err broken;
-        int code =
-            blasd_record_decode_bare(records->str + at, records->len - at, &record, &size, &broken);
-        if (code != 0) break;
-        snprintf(sequence, sizeof sequence, "%015" PRIu64 "%010" PRIu64 "%06d", ms, n, jobs);
-        job.sequence = sequence;
-        if (!add_up(usage, tenant->str, &record))
+        struct blasd_usage_job job = {sequence, entry->tenant, &record};
+        size_t size;
+        int code;
+        len = blasd_record_frame_len(frames->str + at);
+        at += BLASD_RECORD_FRAME_HEAD;
+        if (len > frames->len - at) return 0;
+        if (blasd_record_decode_bare(frames->str + at, len, &record, &size, &broken) != 0) continue;
+        snprintf(sequence, sizeof sequence, "%015" PRIu64 "%010" PRIu64 "%06d", entry->ms, entry->n,
+                 entry->jobs++);
+        if (!add_up(usage, entry->tenant, &record))
             return blasd_fail(err, BLASD_E_internal_error, "", "too many sums at once");
-        code = each(arg, &job, err);
+        code = to->each(to->arg, &job, err);
         if (code != 0) return code;
-        jobs++;
     }
-    return jobs;
+    return 0;
+}
+
+/* How many jobs it has, or a code. */
+static int read_entry(struct blasd_usage_stream *usage, const redisReply *reply,
+                      const struct receiver *to, struct blasd_err *err) {
+    struct entry entry;
+    int code = 0;
+    if (!open_entry(reply, &entry)) return 0;
+    for (size_t i = 2; code == 0 && i + 1 < entry.count; i += 2)
+        if (strcmp(entry.fields[i]->str, "records") == 0)
+            code = read_frames(usage, &entry, entry.fields[i + 1], to, err);
+    return code == 0 ? entry.jobs : code;
 }
 
 int blasd_usage_read(struct blasd_usage_stream *usage,
                      int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
                      void *arg, struct blasd_err *err) {
     KEY(stream, ":usage");
+    const struct receiver to = {each, arg};
     char most[16];
     int jobs = 0, code = hold(usage, err);
     snprintf(most, sizeof most, "%d", AT_ONCE_MOST);
@@ -265,7 +293,7 @@ int blasd_usage_read(struct blasd_usage_stream *usage,
         return code;
     }
     for (size_t i = 0; i < usage->entries->elements; i++) {
-        int one = read_entry(usage, usage->entries->element[i], each, arg, err);
+        int one = read_entry(usage, usage->entries->element[i], &to, err);
         if (one < 0) return one;
         jobs += one;
     }

@@ -16,7 +16,7 @@
 struct blasd_usage_job {
     const char *sequence; /* of digits: later jobs' are greater, compared as texts */
     const char *tenant;
-    const struct blasd_record *record; /* without outputs */
+    struct blasd_record *record; /* without outputs; may be changed */
 };
 
 struct blasd_usage_stream;

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import threading
 import uuid
@@ -222,6 +223,22 @@ def redis_cli(service, *words):
     done = subprocess.run(["redis-cli", "-s", service.folder / "data" / "redis.sock", "--json", *words], capture_output=True,
                           text=True, check=True)
     return json.loads(done.stdout)
+
+
+def test_what_is_noted_of_a_job_has_no_longer_tensors(make_service, tmp_path):
+    """Short results lie in records, and would lie in the stream, too."""
+    service, path, ids = make_service(), tmp_path / "events", []
+    with metered(service, f"file:{path}") as meter:
+        meter.process.send_signal(signal.SIGSTOP)
+        for n in (4, 10, 24, 40):
+            ids.append(submit(service, "/jobs?wait=30", safetensors({"a": np.full((n, n), np.pi), "b": np.eye(n)}, op="matmul"), None))
+        tags = ["{blasd}"] + [f"{{blasd:{n}}}" for n in range(1, QUEUES)]
+        noted = b"".join(subprocess.run(["redis-cli", "-s", service.folder / "data" / "redis.sock", "--raw", "XRANGE", f"{tag}:usage", "-", "+"],
+                                        capture_output=True, check=True).stdout for tag in tags)
+        meter.process.send_signal(signal.SIGCONT)
+        assert all(job.encode() in noted for job in ids) and noted.count(struct.pack("<d", np.pi)) == 4 * 4
+        wait_for(lambda: len(events_of(path)) == len(ids))
+        check_against_documents(service, events_of(path), ids)
 
 
 def test_a_stream_of_redis_and_the_end_of_it(make_service):

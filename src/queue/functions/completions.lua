@@ -94,7 +94,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.used[tenant] = used
         used.jobs, used.bytes = used.jobs - jobs, used.bytes - jobs * job.cost
     end
-    if e.meter then Meter.note(e.meter, tenant, record_frames) end
+    if e.meter then Meter.note(e.meter, tenant, jobs, record_frames) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else

@@ -122,8 +122,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        newline, id 16, span 8, sampled 1, and its record, also of one that a request
                        has cancelled, where that is sampled
   {q}:metered          there where what jobs use is to be noted, from the first `blasd meter` on
-  {q}:usage            stream of {tenant TENANT, records RECORD...}: what has ended and was not yet
-                       taken by `blasd meter`; RECORD ends before its outputs' bytes
+  {q}:usage            stream of {tenant TENANT, records FRAMES, records FRAMES, ...}: what has ended
+                       and was not yet taken by `blasd meter`. FRAMES: record frames, of long records
+                       without the outputs' bytes
   {q}:meter            NAME of the one that takes it, with an expiry
   {q}:usage:TENANT:DAY hash "HOUR OP WHAT" -> the sums of what was taken, HOUR and DAY since 1970, WHAT
                        jobs|failed|device_us|energy_mj|bytes|flops; with an expiry

@@ -4,7 +4,6 @@
 do
 
 local A_SECOND = 4000 -- jobs of a tenant that are told of; of more, only how many they were
-local AS_IS = 1024    -- bytes of a record that is told as it stands: a longer one without its tensors
 
 local events = {}
 Record.events = events
@@ -83,26 +82,9 @@ function events.running(worker, started, names, already)
     end)
 end
 
--- Without the tensors that lie in them; where these are is then said as of a blob's.
-local function cut(record_frames)
-    local parts = {}
-    each_record_frame(record_frames, function(id, from, to)
-        if to - from < AS_IS or sub(record_frames, from, from + 3) ~= 'BLRF' then
-            parts[#parts + 1] = sub(record_frames, from - RECORD_FRAME_HEAD, to)
-        else
-            local size = struct.unpack('<I4', record_frames, from + 8)
-            parts[#parts + 1] = record_frame(id, sub(record_frames, from, from + 14) .. '\1' ..
-                                          sub(record_frames, from + 16, min(from + size - 1, to)))
-        end
-    end)
-    return concat(parts)
-end
-
 function events.ended(job, record_frames)
     if not events.watched() then return end
-    tell(job.tenant, '-', job.jobs, function()
-        return #record_frames <= AS_IS * job.jobs and record_frames or cut(record_frames)
-    end)
+    tell(job.tenant, '-', job.jobs, function() return Record.bare(record_frames, job.jobs) end)
 end
 
 end

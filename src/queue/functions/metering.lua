@@ -6,19 +6,22 @@ local Meter = {}
 -- Where it is wanted: a table for Meter.note, else nil.
 function Meter.new() return call('EXISTS', K.metered) == 1 and {} or nil end
 
--- Notes the record of each job in `record_frames`, without what lies in it of outputs.
-function Meter.note(used, tenant, record_frames)
-    local records = used[tenant] or {}
-    used[tenant] = records
-    each_record_frame(record_frames, function(_, from)
-        records[#records + 1] = Record.frame(record_frames, from)
-    end)
+local AT_ONCE = 2000 -- words of a command
+
+-- Notes the records of `jobs` jobs. They are not joined: a text that is made here is hashed whole.
+function Meter.note(used, tenant, jobs, record_frames)
+    local words = used[tenant] or {K.usage, '*', 'tenant', tenant}
+    local n = #words
+    words[n + 1], words[n + 2] = 'records', Record.bare(record_frames, jobs)
+    if n > AT_ONCE then
+        call('XADD', unpack(words))
+        words = nil
+    end
+    used[tenant] = words
 end
 
 function Meter.write(used)
-    for tenant, records in pairs(used) do
-        call('XADD', K.usage, '*', 'tenant', tenant, 'records', concat(records))
-    end
+    for _, words in pairs(used) do call('XADD', unpack(words)) end
 end
 
 -- The sums of a tenant's days, and of all tenants' where it is '': JSON text.

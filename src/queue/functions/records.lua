@@ -77,6 +77,25 @@ function Record.frame(text, at)
     return sub(text, at, at + struct.unpack('<I4', text, at + 8) - 1)
 end
 
+local AS_IS = 1024 -- bytes of a record that is told as it stands: a longer one without its tensors
+
+-- The record frames of `jobs` jobs without the tensors that lie in them, where these are much; where
+-- they are is then said as of a blob's.
+function Record.bare(record_frames, jobs)
+    if #record_frames <= AS_IS * jobs then return record_frames end
+    local parts = {}
+    each_record_frame(record_frames, function(id, from, to)
+        if to - from < AS_IS or not is_record(record_frames, from) then
+            parts[#parts + 1] = sub(record_frames, from - RECORD_FRAME_HEAD, to)
+        else
+            local last = min(from + struct.unpack('<I4', record_frames, from + 8) - 1, to)
+            parts[#parts + 1] = struct.pack('<I4', last - from + 1) .. id .. sub(record_frames, from, from + 14) ..
+                                '\1' .. sub(record_frames, from + 16, last)
+        end
+    end)
+    return concat(parts)
+end
+
 function Record.zeros(n) return string.rep('\0', n) end
 
 -- What becomes of the outputs that are put stands at the end of a record, 4 bytes for each output it
