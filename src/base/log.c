@@ -49,6 +49,14 @@ static void put_text(struct line *line, const char *text) {
     put(line, text, strlen(text));
 }
 
+/* Each of them, up to a NULL. */
+static void put_texts(struct line *line, const char *text, ...) {
+    va_list texts;
+    va_start(texts, text);
+    for (; text != NULL; text = va_arg(texts, const char *)) put_text(line, text);
+    va_end(texts);
+}
+
 /* Bytes of the UTF-8 sequence that begins here; 0: there is none. */
 static size_t sequence(const unsigned char *at) {
     size_t len = *at < 0x80                            ? 1
@@ -118,16 +126,14 @@ static void put_field(struct line *line, const struct blasd_log_field *field, co
 /* Who says what, when. */
 static void put_head(struct line *line, enum blasd_log_level level, const char *message) {
     static const char *names[] = {"error", "warn", "info", "debug"};
-    char when[BLASD_TIME_TEXT], head[BLASD_TIME_TEXT + 160];
+    char when[BLASD_TIME_TEXT], pid[16];
     blasd_clock_text(blasd_clock_wall_us(), when);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
     if (json)
-        snprintf(head, sizeof head,
-                 "{\"time\":\"%s\",\"level\":\"%s\",\"process\":\"%.60s\",\"pid\":%d,\"message\":",
-                 when, names[level], process_name, (int)getpid());
+        put_texts(line, "{\"time\":\"", when, "\",\"level\":\"", names[level], "\",\"process\":\"",
+                  process_name, "\",\"pid\":", pid, ",\"message\":", NULL);
     else
-        snprintf(head, sizeof head, "%s %.60s[%d] %s: ", when, process_name, (int)getpid(),
-                 names[level]);
-    put_text(line, head);
+        put_texts(line, when, " ", process_name, "[", pid, "] ", names[level], ": ", NULL);
     (json ? put_string : put_plain)(line, message);
 }
 

@@ -76,10 +76,12 @@ void http_log_access(const struct http_exchange *exchange, unsigned status) {
         {"tenant", caller->principal.tenant[0] == '\0' ? NULL : caller->principal.tenant, false},
         {"key", caller->name[0] == '\0' ? NULL : caller->name, false},
         {"client", client, false}};
+    int64_t took_us;
     if (!exchange->home->server->options->log.access) return;
     http_client_text(exchange, client);
     snprintf(code, sizeof code, "%u", status);
-    snprintf(ms, sizeof ms, "%.3f", (double)(blasd_clock_ns() - exchange->began_ns) / 1e6);
+    took_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
+    snprintf(ms, sizeof ms, "%" PRId64 ".%03d", took_us / 1000, (int)(took_us % 1000));
     snprintf(received, sizeof received, "%" PRIu64, exchange->body.seen);
     blasd_log_collect(BLASD_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
 }

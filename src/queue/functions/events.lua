@@ -3,7 +3,7 @@
 -- is all it costs. Read next: metering.lua.
 do
 
-local A_SECOND = 4000 -- jobs of a tenant that are told of; of more, only how many they were
+local A_SECOND = 2000 -- changes of a tenant that are told of, as many as a stream is sent (event_rate); of more, only how many they were
 
 local events = {}
 Record.events = events

@@ -114,7 +114,7 @@ end
 -- least comes first, and each is given what puts it QUANTUM ahead of that. Who was away comes back
 -- where the least of those stands that were not. So that whoever comes next need not wait long, a
 -- worker is given no more at once, and for SHARED_US longer.
-local QUANTUM = 2000       -- us of work
+local QUANTUM = 1000       -- us of work
 local SHARED_US = 10000000
 
 -- The ring in the order in which it is served; `had` is what each was given.
