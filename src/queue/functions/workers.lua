@@ -54,11 +54,15 @@ end
 -- Whether these are the record frames of that job, or of jobs of that batch entry: a front end gives what
 -- one tells to who waits for its id.
 local function frames_are_of(name, record_frames)
-    local good = true
-    each_record_frame(record_frames, function(id)
-        good = good and (id == name or is_batch_entry(name) and sub(id, 1, BATCH_ENTRY) == name)
-    end)
-    return good
+    local at, most = 1, #record_frames
+    if #name ~= ID and not is_batch_entry(name) then return false end
+    while at + RECORD_FRAME_HEAD - 1 <= most do
+        local last = at + RECORD_FRAME_HEAD - 1 + struct.unpack('<I4', record_frames, at)
+        if last > most then return true end -- what is not well formed ends every walk
+        if find(record_frames, name, at + 4, true) ~= at + 4 then return false end
+        at = last + 1
+    end
+    return true
 end
 
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the

@@ -77,16 +77,18 @@ static void test_what_nobody_was_given(void **state) {
     bed_close(&bed);
 }
 
-/* A turn by hand that ends the job `name` with the record of the job `told`. */
+/* A turn by hand that ends the job `name` with the records of the jobs `told` and `more`. */
 static void expect_refused(struct bed *bed, struct blasd_worker_queue *worker, const char *name,
-                           const char *told) {
-    char frame[4 + BLASD_ID_LEN + 1] = "\1";
-    memcpy(frame + 4, told, BLASD_ID_LEN);
-    frame[4 + BLASD_ID_LEN] = 'f';
+                           const char *told, const char *more) {
+    char frames[2 * (4 + BLASD_ID_LEN + 1)] = "\1";
+    char *second = frames + sizeof frames / 2;
+    memcpy(frames + 4, told, BLASD_ID_LEN);
+    memcpy(second, "\1\0\0\0", 4);
+    memcpy(second + 4, more, BLASD_ID_LEN);
     redisReply *reply =
         redisCommand(bed->raw, "FCALL %s 1 %s %s w %s 0 %llu 1 0 0 0 %s %b %s",
                      BLASD_QUEUE_FN("turn"), bed->tag, worker->limits.text, worker->lease.epoch,
-                     (unsigned long long)worker->turns.seq + 1, name, frame, sizeof frame, "1 0");
+                     (unsigned long long)worker->turns.seq + 1, name, frames, sizeof frames, "2 0");
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_non_null(strstr(reply->str, "record frames of what ends"));
     drop(reply);
@@ -113,8 +115,12 @@ static void test_what_it_was_not_given(void **state) {
     assert_int_equal(claim(other, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_true(wanted(worker, held[0]));
-    expect_refused(&bed, worker, held[0], id);
-    expect_refused(&bed, worker, held[0], held[1]);
+    expect_refused(&bed, worker, held[0], id, id);
+    expect_refused(&bed, worker, held[0], held[1], held[1]);
+    expect_refused(&bed, worker, held[0], held[0], held[1]);
+    expect_refused(&bed, worker, held[0], held[1], held[0]);
+    expect_refused(&bed, worker, "", held[0], held[0]);
+    expect_refused(&bed, worker, "s", held[0], held[0]);
     assert_int_equal(pending(&bed), 3);
     assert_int_equal(finish(worker, held[0], "right", 100), 1);
     assert_int_equal(finish(worker, held[1], "right", 100), 1);
