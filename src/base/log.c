@@ -131,9 +131,9 @@ static void put_head(struct line *line, enum blasd_log_level level, const char *
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     if (json)
         put_texts(line, "{\"time\":\"", when, "\",\"level\":\"", names[level], "\",\"process\":\"",
-                  process_name, "\",\"pid\":", pid, ",\"message\":", NULL);
+                  process_name, "\",\"pid\":", pid, ",\"message\":", (char *)NULL);
     else
-        put_texts(line, when, " ", process_name, "[", pid, "] ", names[level], ": ", NULL);
+        put_texts(line, when, " ", process_name, "[", pid, "] ", names[level], ": ", (char *)NULL);
     (json ? put_string : put_plain)(line, message);
 }
 

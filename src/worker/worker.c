@@ -440,7 +440,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     struct worker worker = {.options = options};
     struct blasd_batcher *batcher = &worker.batcher;
     const struct blasd_backend *backend = options->backend;
-    struct blasd_err ignored;
+    struct blasd_err ignored = {0};
     int code, drained = 0;
     raise_descriptors();
     blasd_registrations_init(&worker.registered, options);

@@ -16,12 +16,13 @@ static struct blasd_err err;
 
 /* What the kernel does, and what it saw. */
 static struct {
-    int heavy_waits_for; /* jobs that must have ended before a heavy one goes on; 0: none */
-    bool heavy_spins;    /* until it is told to stop */
-    bool heavy_adds;     /* a small job, once it runs */
-    bool heavy_fails;    /* with a device error */
-    bool heavy_moves;    /* the main thread has a new connection: until it has told what it holds */
-    bool heavy_is_lost;  /* a new master lacks the claims of all: until they are given once more */
+    int heavy_waits_for;     /* jobs that must have ended before a heavy one goes on; 0: none */
+    atomic_bool heavy_spins; /* until it is told to stop */
+    atomic_bool heavy_adds;  /* a small job, once it runs */
+    bool heavy_fails;        /* with a device error */
+    bool heavy_moves; /* the main thread has a new connection: until it has told what it holds */
+    atomic_bool
+        heavy_is_lost;   /* a new master lacks the claims of all: until they are given once more */
     bool heavy_meets;    /* another one, before it goes on */
     bool heavy_fades;    /* once it runs: its threads run out of work */
     bool heavy_outlasts; /* the main thread's work: it goes on until that waits for jobs */
@@ -104,9 +105,8 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
     (void)device;
     if (now > kernel.most_running) kernel.most_running = now;
     if (is_heavy) {
-        if (kernel.heavy_began < 16)
-            kernel.order[kernel.heavy_began] = fake_element(&tasks[0].inputs[0], 0, 0);
-        kernel.heavy_began++;
+        int began = kernel.heavy_began++;
+        if (began < 16) kernel.order[began] = fake_element(&tasks[0].inputs[0], 0, 0);
         kernel.heavy_running++;
         if (kernel.heavy_fails) {
             kernel.running--;
