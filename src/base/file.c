@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +108,8 @@ char *blasd_kept_load(const char *dir, const char *name, const char *key, size_t
     return NULL;
 }
 
-int blasd_kept_save(const char *dir, const char *name, const char *key, const char *text) {
+int blasd_kept_save(const char *dir, const char *name, const char *key, const char *text,
+                    bool sync) {
     char path[PATH_MAX], line[BLASD_KEPT_KEY], *all;
     int len, failed;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path) {
@@ -120,7 +120,7 @@ int blasd_kept_save(const char *dir, const char *name, const char *key, const ch
     as_line(key, line);
     len = asprintf(&all, "%s\n%" PRId64 "\n%s\n", line, blasd_clock_wall_us() / 1000000, text);
     if (len < 0) return -1;
-    failed = replace(path, all, (size_t)len, false);
+    failed = replace(path, all, (size_t)len, sync);
     free(all);
     return failed;
 }

@@ -2,6 +2,7 @@
 #ifndef BLASD_BASE_FILE_H
 #define BLASD_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,13 +17,14 @@ int blasd_file_replace(const char *path, const void *bytes, size_t len);
 
 /* Findings kept from one start to the next: DIR/NAME has a line that says all they depend on
  * (`key`, of which control characters are made blanks), when they were written, and what they are.
- * They hold for 30 days: clocks, cooling and neighbours change without a version. Nobody waits for
- * the disk to have them: what is lost with a machine is found again. */
+ * They hold for 30 days: clocks, cooling and neighbours change without a version. */
 #define BLASD_KEPT_KEY 2048
 /* NULL where there are none, or not under this key. New: freed by the caller. */
 char *blasd_kept_load(const char *dir, const char *name, const char *key, size_t most);
-/* Makes `dir`, not what is above it, where it is missing. 0, or -1 with errno. */
-int blasd_kept_save(const char *dir, const char *name, const char *key, const char *text);
+/* Makes `dir`, not what is above it, where it is missing. `sync`: waits for the disk, so that it
+ * outlasts a machine that goes down next. 0, or -1 with errno. */
+int blasd_kept_save(const char *dir, const char *name, const char *key, const char *text,
+                    bool sync);
 
 /* The value after "KEY : " in a file of such lines, as /proc/cpuinfo is, or "" where there is none.
  * A key may end in the tab behind it. */

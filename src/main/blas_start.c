@@ -167,7 +167,7 @@ static int choose_core(const struct blas_start *start, const struct blasd_blas *
         core = measure(blas, names, count, &settled);
         chosen_by = "measured";
         if (settled && start->kept_in != NULL &&
-            blasd_kept_save(start->kept_in, "blas", key, core) != 0)
+            blasd_kept_save(start->kept_in, "blas", key, core, false) != 0)
             blasd_log(BLASD_LOG_WARN, "cannot write %s/blas: %s", start->kept_in, strerror(errno));
     }
     setenv(BLASD_BLAS_CHOSEN, chosen_by, 1);

@@ -58,7 +58,7 @@ static int save(const char *dir, const struct blasd_device_info *info, const cha
     make_key(info, version, key);
     if (text == NULL)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the measured costs");
-    else if (blasd_kept_save(dir, name, key, text) != 0)
+    else if (blasd_kept_save(dir, name, key, text, false) != 0)
         code = blasd_fail(err, BLASD_E_internal_error, "measured", "cannot write %.180s/%s: %s",
                           dir, name, strerror(errno));
     free(text);
@@ -110,7 +110,7 @@ bool blasd_cost_file_begin(const char *dir, const struct blasd_device_info *info
     if (text != NULL && text[0] >= '1') count[0] = (char)(text[0] + 1);
     free(text);
     /* where it cannot be kept, measuring is not counted, and saving will say so */
-    if (count[0] <= TRIES_MOST) (void)blasd_kept_save(dir, name, TRIES, count);
+    if (count[0] <= TRIES_MOST) (void)blasd_kept_save(dir, name, TRIES, count, true);
     return count[0] <= TRIES_MOST;
 }
 

@@ -311,7 +311,7 @@ local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 -- Ends a pending job without a worker; returns its record.
 local function completion_add_summary(e, id, job, state, code, finder, why)
     local record, trace = summary(id, job, state, code, finder, why)
-    local record_frame = struct.pack('<I4', #record) .. id .. record
+    local record_frame = Record.framed(id, record)
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     completion_add(e, id, job, record_frame, 0, '', label)
     if state ~= 'cancelled' or trace and byte(trace, 25) == 1 then -- a request logs that, but it has a span

@@ -35,13 +35,11 @@ local function tell(tenant, worker, jobs, record_frames)
                               (told and text or ''))
 end
 
-local function record_frame(id, record) return struct.pack('<I4', #record) .. id .. record end
-
 -- The record frames of a job, or a batch entry, that has not ended: queued where `worker` is nil.
 local function pending(name, job, frames, worker, started)
     local parts = {}
     local function finder() return worker, started end
-    local function one(id) parts[#parts + 1] = record_frame(id, summary(id, job, nil, nil, finder)) end
+    local function one(id) parts[#parts + 1] = Record.framed(id, summary(id, job, nil, nil, finder)) end
     if is_batch_entry(name) then each_record_frame(frames, one) else one(name) end
     return concat(parts)
 end

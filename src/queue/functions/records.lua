@@ -77,6 +77,9 @@ function Record.frame(text, at)
     return sub(text, at, at + struct.unpack('<I4', text, at + 8) - 1)
 end
 
+-- The record frame of that job.
+function Record.framed(id, record) return struct.pack('<I4', #record) .. id .. record end
+
 local AS_IS = 1024 -- bytes of a record that is told as it stands: a longer one without its tensors
 
 -- The record frames of `jobs` jobs without the tensors that lie in them, where these are much; where
@@ -89,8 +92,8 @@ function Record.bare(record_frames, jobs)
             parts[#parts + 1] = sub(record_frames, from - RECORD_FRAME_HEAD, to)
         else
             local last = min(from + struct.unpack('<I4', record_frames, from + 8) - 1, to)
-            parts[#parts + 1] = struct.pack('<I4', last - from + 1) .. id .. sub(record_frames, from, from + 14) ..
-                                '\1' .. sub(record_frames, from + 16, last)
+            parts[#parts + 1] = Record.framed(id, sub(record_frames, from, from + PLACE_AT - 1) .. '\1' ..
+                                                  sub(record_frames, from + PLACE_AT + 1, last))
         end
     end)
     return concat(parts)

@@ -128,7 +128,7 @@ static void what_is_kept_is_whole_or_not_there(void **state) {
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/found", dir);
     assert_null(blasd_kept_load(dir, "found", "key", 64));
-    assert_int_equal(blasd_kept_save(dir, "found", "key", "what was found"), 0);
+    assert_int_equal(blasd_kept_save(dir, "found", "key", "what was found", false), 0);
     assert_non_null(text = blasd_kept_load(dir, "found", "key", 64));
     assert_string_equal(text, "what was found\n");
     free(text);
