@@ -2,6 +2,8 @@
  * late, or once more, one of them ends it, once. */
 #include "redis_fixture.h"
 
+#include "queue/record_frame.h"
+
 #define LINE "%s:wait:any:normal:anonymous"
 #define LEAP_MS 120000 /* shorter than a lease here */
 
@@ -127,6 +129,34 @@ static void test_what_it_was_not_given(void **state) {
     assert_int_equal(finish(other, id, "right", 100), 1);
     assert_string_equal(record_line(&bed, id, LINE_STATE), "right");
     blasd_worker_queue_free(other);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Nor does a record that lies about its size make a frame of what is noted for the meter that
+ * others' could be read into. */
+static void test_a_record_with_a_wrong_size(void **state) {
+    static char record[2000] = "BLRF"; /* and 0 bytes, as it says */
+    struct bed bed;
+    struct blasd_claim claims[1];
+    struct blasd_err err;
+    bool lost;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "size");
+    drop(redisCommand(bed.raw, "SET %s:metered 1", bed.tag));
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    struct blasd_completion completion = {.id = id, .record = record, .record_len = sizeof record};
+    assert_int_equal(blasd_worker_queue_finish(worker, &completion, 1, &lost, &err), 0);
+    assert_true(completion.accepted);
+    redisReply *reply = redisCommand(bed.raw, "XRANGE %s:usage - +", bed.tag);
+    assert_int_equal(reply->elements, 1);
+    const redisReply *frame = reply->element[0]->element[1]->element[3];
+    assert_true(frame->len < sizeof record);
+    assert_int_equal(BLASD_RECORD_FRAME_HEAD + blasd_record_frame_len(frame->str), frame->len);
+    drop(reply);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -485,6 +515,7 @@ int main(void) {
         cmocka_unit_test(test_what_another_was_given),
         cmocka_unit_test(test_what_nobody_was_given),
         cmocka_unit_test(test_what_it_was_not_given),
+        cmocka_unit_test(test_a_record_with_a_wrong_size),
         cmocka_unit_test(test_blobs_of_what_it_holds),
         cmocka_unit_test(test_a_batch_entry_that_another_was_given),
         cmocka_unit_test(test_what_goes_back_was_held),
