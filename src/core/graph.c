@@ -126,6 +126,22 @@ void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job) {
 #define REPORT_STEP 208   /* bytes that the report takes for a step, at the most */
 #define REPORT_RESULT 192 /* and for a result */
 
+struct blasd_graph_step *blasd_graph_add(struct blasd_graph *graph) {
+    struct blasd_graph_step *step = calloc(1, sizeof *step);
+    if (step == NULL) return NULL;
+    if (graph->step_count == graph->step_room) {
+        int room = graph->step_room == 0 ? 16 : graph->step_room * 2;
+        struct blasd_graph_step **grown = realloc(graph->steps, (size_t)room * sizeof *grown);
+        if (grown == NULL) {
+            free(step);
+            return NULL;
+        }
+        graph->steps = grown;
+        graph->step_room = room;
+    }
+    return graph->steps[graph->step_count++] = step;
+}
+
 void blasd_graph_blame(const char *step, struct blasd_err *err) {
     char rest[sizeof err->field];
     size_t len;
@@ -137,7 +153,7 @@ void blasd_graph_blame(const char *step, struct blasd_err *err) {
 }
 
 struct blasd_graph_value *blasd_graph_value(const struct blasd_graph *graph, int step, int output) {
-    const struct blasd_graph_step *of = &graph->steps[step];
+    const struct blasd_graph_step *of = graph->steps[step];
     for (int i = of->first; i < of->first + of->count; i++)
         if (output < 0 || graph->values[i].output == output) return &graph->values[i];
     return NULL;
@@ -162,7 +178,7 @@ static int too_large(struct blasd_err *err) {
 
 /* Gives the inputs that are outputs of earlier steps their dtype and shape. */
 static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err) {
-    struct blasd_graph_step *step = &graph->steps[at];
+    struct blasd_graph_step *step = graph->steps[at];
     const struct blasd_op *op = step->job.op;
     step->depth = 1;
     for (int i = 0; op->inputs[i].name != NULL; i++) {
@@ -171,7 +187,7 @@ static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err)
         const struct blasd_graph_step *from;
         char field[64];
         if (input->source.kind != BLASD_SOURCE_STEP) continue;
-        from = &graph->steps[input->source.step];
+        from = graph->steps[input->source.step];
         value = blasd_graph_value(graph, input->source.step, input->source.output);
         if (value == NULL) {
             int output = input->source.output < 0 ? 0 : input->source.output;
@@ -224,7 +240,7 @@ static void note_plan(struct blasd_graph *graph, struct blasd_graph_step *step,
 
 static int add_values(struct blasd_graph *graph, int at, const struct blasd_plan *plan,
                       struct blasd_err *err) {
-    struct blasd_graph_step *step = &graph->steps[at];
+    struct blasd_graph_step *step = graph->steps[at];
     struct blasd_graph_value *grown = realloc(
         graph->values, (size_t)(graph->value_count + BLASD_MAX_OUTPUTS) * sizeof *graph->values);
     if (grown == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
@@ -242,7 +258,7 @@ static int add_values(struct blasd_graph *graph, int at, const struct blasd_plan
 
 static int plan_steps(struct blasd_graph *graph, struct blasd_err *err) {
     for (int i = 0; i < graph->step_count; i++) {
-        struct blasd_graph_step *step = &graph->steps[i];
+        struct blasd_graph_step *step = graph->steps[i];
         struct blasd_plan plan;
         int code = bind_inputs(graph, i, err);
         if (code == 0) code = blasd_job_plan(&step->job, &plan, err);
@@ -270,12 +286,12 @@ static int place_result(struct blasd_graph *graph, int step, int output, int *co
     if (value == NULL)
         return blasd_fail(err, BLASD_E_unknown_output, field,
                           "the step '%s' does not make the output '%s' as it is asked for",
-                          graph->steps[step].name,
-                          graph->steps[step].job.op->outputs[output < 0 ? 0 : output].name);
+                          graph->steps[step]->name,
+                          graph->steps[step]->job.op->outputs[output < 0 ? 0 : output].name);
     if (value->result >= 0)
         return blasd_fail(err, BLASD_E_invalid_field, field, "'%s.%s' is there twice",
-                          graph->steps[step].name,
-                          graph->steps[step].job.op->outputs[value->output].name);
+                          graph->steps[step]->name,
+                          graph->steps[step]->job.op->outputs[value->output].name);
     if (*count == BLASD_MAX_OUTPUTS)
         return blasd_fail(err, BLASD_E_graph_too_large, field, "a graph may have %d results",
                           BLASD_MAX_OUTPUTS);
@@ -321,7 +337,7 @@ static bool was_sent(struct sent *sent, const struct blasd_source *source) {
 static void note_residents(struct blasd_graph *graph) {
     struct sent sent = {.count = 0};
     for (int s = 0; s < graph->step_count; s++) {
-        struct blasd_graph_step *step = &graph->steps[s];
+        struct blasd_graph_step *step = graph->steps[s];
         const struct blasd_job *job = &step->job;
         step->cost.resident_in = step->cost.resident_out = 0;
         for (int i = 0; job->op->inputs[i].name != NULL; i++)
@@ -362,7 +378,7 @@ static int place_values(struct blasd_graph *graph, struct blasd_err *err) {
     int count = 0;
     if (live == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
     for (int s = 0; s < graph->step_count; s++) {
-        struct blasd_graph_step *step = &graph->steps[s];
+        struct blasd_graph_step *step = graph->steps[s];
         uint64_t end = 0;
         for (int v = step->first; v < step->first + step->count; v++)
             if (graph->values[v].result < 0) place_value(&graph->values[v], live, &count);
@@ -398,6 +414,7 @@ int blasd_graph_plan(struct blasd_graph *graph, struct blasd_err *err) {
 }
 
 void blasd_graph_release(struct blasd_graph *graph) {
+    for (int s = 0; s < graph->step_count; s++) free(graph->steps[s]);
     free(graph->steps);
     free(graph->results);
     free(graph->values);

@@ -38,8 +38,8 @@ struct blasd_graph_result {
 
 /* What one graph is and takes. Zero it before use; ended by blasd_graph_release. */
 struct blasd_graph {
-    struct blasd_graph_step *steps; /* owned; each reads only from those before it */
-    int step_count;
+    struct blasd_graph_step **steps; /* owned, each; they read only from those before them */
+    int step_count, step_room;
     struct blasd_graph_result *results; /* owned */
     int result_count;
     uint64_t program_at; /* where in the payload the steps lie */
@@ -79,6 +79,10 @@ enum { BLASD_GRAPH_OUT_RESULTS, BLASD_GRAPH_OUT_REPORT }; /* its outputs */
 
 extern const struct blasd_op blasd_op_graph;
 
+/* A new step behind the others, all zero; NULL: memory has run out. Each is some kilobytes and has
+ * memory of its own, which the next graph's steps get: an array of them would be given back to the
+ * kernel, and faulted in again, with each graph. */
+struct blasd_graph_step *blasd_graph_add(struct blasd_graph *graph);
 /* Puts the step's name in front of the field of an error: "inputs.a" becomes "steps.x.inputs.a". */
 void blasd_graph_blame(const char *step, struct blasd_err *err);
 /* The value that is output number `output` of a step, -1: its first; NULL: it does not make it. */

@@ -16,7 +16,8 @@ struct ordering {
 
 /* The next step that the topmost one has to wait for, or -1. */
 static int next_wanted(struct ordering *ordering) {
-    const struct blasd_job *job = &ordering->graph->steps[ordering->stack[ordering->depth - 1]].job;
+    const struct blasd_job *job =
+        &ordering->graph->steps[ordering->stack[ordering->depth - 1]]->job;
     int *i = &ordering->inputs[ordering->depth - 1];
     while (job->op->inputs[*i].name != NULL) {
         const struct blasd_source *source = &job->inputs[(*i)++].source;
@@ -36,7 +37,7 @@ static int order_from(struct ordering *ordering, int first, struct blasd_err *er
     push(ordering, first);
     while (ordering->depth > 0) {
         int top = ordering->stack[ordering->depth - 1], wanted = next_wanted(ordering);
-        const struct blasd_graph_step *step = &ordering->graph->steps[top];
+        const struct blasd_graph_step *step = ordering->graph->steps[top];
         if (wanted < 0) {
             ordering->place[top] = ordering->done++;
             ordering->depth--;
@@ -48,7 +49,7 @@ static int order_from(struct ordering *ordering, int first, struct blasd_err *er
             blasd_text_join(field, sizeof field, "inputs.", step->job.op->inputs[input].name, NULL);
             blasd_fail(err, BLASD_E_graph_cycle, field,
                        "the step '%s' reads from '%s', which waits for it", step->name,
-                       ordering->graph->steps[wanted].name);
+                       ordering->graph->steps[wanted]->name);
             blasd_graph_blame(step->name, err);
             return -(int)BLASD_E_graph_cycle;
         }
@@ -56,17 +57,10 @@ static int order_from(struct ordering *ordering, int first, struct blasd_err *er
     return 0;
 }
 
-static void swap(struct blasd_graph_step *a, struct blasd_graph_step *b) {
-    struct blasd_graph_step kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-/* Puts the steps into that order, where they lie: a step is large, and most graphs come in order.
- * Positions in inputs and results follow. */
+/* Puts the steps into that order. Positions in inputs and results follow. */
 static void apply_order(struct blasd_graph *graph, int *place) {
     for (int s = 0; s < graph->step_count; s++) {
-        struct blasd_job *job = &graph->steps[s].job;
+        struct blasd_job *job = &graph->steps[s]->job;
         for (int i = 0; job->op->inputs[i].name != NULL; i++)
             if (job->inputs[i].source.kind == BLASD_SOURCE_STEP)
                 job->inputs[i].source.step = place[job->inputs[i].source.step];
@@ -76,7 +70,9 @@ static void apply_order(struct blasd_graph *graph, int *place) {
     for (int s = 0; s < graph->step_count; s++)
         while (place[s] != s) {
             int to = place[s];
-            swap(&graph->steps[s], &graph->steps[to]);
+            struct blasd_graph_step *step = graph->steps[s];
+            graph->steps[s] = graph->steps[to];
+            graph->steps[to] = step;
             place[s] = place[to];
             place[to] = to;
         }

@@ -80,7 +80,7 @@ static void put_references(struct frame_writer *w, const struct blasd_graph *gra
         if (source->kind != BLASD_SOURCE_STEP) continue;
         frame_put_text(w, job->op->inputs[i].name, BLASD_NAME_MAX);
         put_position(w, source->step);
-        frame_put_text(w, graph->steps[source->step].job.op->outputs[source->output].name,
+        frame_put_text(w, graph->steps[source->step]->job.op->outputs[source->output].name,
                        BLASD_NAME_MAX);
     }
 }
@@ -101,7 +101,7 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
     int results = blasd_graph_results(graph);
     int code = add_head(MAGIC, graph->step_count, results, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
-        const struct blasd_graph_step *step = &graph->steps[i];
+        const struct blasd_graph_step *step = graph->steps[i];
         struct frame_writer w = put_step(step, room);
         put_references(&w, graph, &step->job);
         code = add(&w, room, out, err);
@@ -111,7 +111,7 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
         const struct blasd_graph_value *value = blasd_graph_result(graph, r);
         struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
         put_position(&w, value->step);
-        frame_put_text(&w, graph->steps[value->step].job.op->outputs[value->output].name,
+        frame_put_text(&w, graph->steps[value->step]->job.op->outputs[value->output].name,
                        BLASD_NAME_MAX);
         code = add(&w, room, out, err);
     }
@@ -123,7 +123,7 @@ int blasd_graph_note(const struct blasd_graph *graph, struct blasd_buf *out,
     unsigned char room[FRAME_MOST];
     int code = add_head(MAGIC, graph->step_count, graph->result_count, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
-        const struct blasd_graph_step *step = &graph->steps[i];
+        const struct blasd_graph_step *step = graph->steps[i];
         struct frame_writer w = put_step(step, room);
         for (int n = 0; step->job.op->inputs[n].name != NULL; n++) {
             const struct blasd_source *source = &step->job.inputs[n].source;
@@ -150,17 +150,17 @@ static int get_value(struct frame_reader *r, const struct blasd_graph *graph, in
     if (r->bad || position >= (uint32_t)before)
         return frame_broken(err, "its graph reads from a step that is not there yet");
     *step = (int)position;
-    *output = blasd_op_output(graph->steps[position].job.op, name);
+    *output = blasd_op_output(graph->steps[position]->job.op, name);
     if (*output < 0)
         return blasd_fail(err, BLASD_E_unknown_output, "steps",
                           "this worker's %s has no output '%s'",
-                          graph->steps[position].job.op->name, name);
+                          graph->steps[position]->job.op->name, name);
     return 0;
 }
 
 static int get_references(struct frame_reader *r, const struct blasd_graph *graph, int at,
                           struct blasd_err *err) {
-    struct blasd_job *job = &graph->steps[at].job;
+    struct blasd_job *job = &graph->steps[at]->job;
     unsigned count = frame_get_u8(r);
     for (unsigned n = 0; n < count; n++) {
         char name[BLASD_NAME_MAX];
@@ -179,12 +179,12 @@ static int get_references(struct frame_reader *r, const struct blasd_graph *grap
     return 0;
 }
 
-static int get_step(struct frame_reader *r, const struct blasd_graph *graph, int at,
-                    struct blasd_err *err) {
-    struct blasd_graph_step *step = &graph->steps[at];
+static int get_step(struct frame_reader *r, struct blasd_graph *graph, struct blasd_err *err) {
+    struct blasd_graph_step *step = blasd_graph_add(graph);
     char name[BLASD_NAME_MAX];
     const struct blasd_op *op;
     int code;
+    if (step == NULL) return no_memory(err);
     frame_get_text(r, step->name, sizeof step->name);
     frame_get_text(r, name, sizeof name);
     if (r->bad || step->name[0] == '\0') return frame_broken(err, "a step has no name");
@@ -195,7 +195,7 @@ static int get_step(struct frame_reader *r, const struct blasd_graph *graph, int
     blasd_job_init(&step->job, op);
     step->job.payload_bytes = graph->program_at;
     code = frame_get_body(r, &step->job, err);
-    return code == 0 ? get_references(r, graph, at, err) : code;
+    return code == 0 ? get_references(r, graph, graph->step_count - 1, err) : code;
 }
 
 int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
@@ -204,13 +204,11 @@ int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
     struct head head;
     int code = get_head(&r, MAGIC, &head, err);
     if (code != 0) return code;
-    graph->steps = calloc((size_t)head.steps + 1, sizeof *graph->steps);
     graph->results = calloc((size_t)head.results + 1, sizeof *graph->results);
-    if (graph->steps == NULL || graph->results == NULL) return no_memory(err);
-    graph->step_count = (int)head.steps;
+    if (graph->results == NULL) return no_memory(err);
     graph->result_count = (int)head.results;
-    for (int i = 0; i < graph->step_count; i++)
-        if ((code = get_step(&r, graph, i, err)) != 0) return code;
+    for (uint32_t i = 0; i < head.steps; i++)
+        if ((code = get_step(&r, graph, err)) != 0) return code;
     for (int i = 0; i < graph->result_count; i++)
         if ((code = get_value(&r, graph, graph->step_count, &graph->results[i].step,
                               &graph->results[i].output, err)) != 0)

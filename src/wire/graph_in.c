@@ -36,7 +36,7 @@ static int find_step(const struct blasd_graph_in *graph, const char *name) {
     int low = 0, high = graph->graph.step_count - 1;
     while (low <= high) {
         int middle = (low + high) / 2, at = graph->by_name[middle];
-        int order = strcmp(name, graph->graph.steps[at].name);
+        int order = strcmp(name, graph->graph.steps[at]->name);
         if (order == 0) return at;
         if (order < 0)
             high = middle - 1;
@@ -64,7 +64,7 @@ static int sort_names(struct blasd_graph_in *graph, struct blasd_err *err) {
         free(names);
         return graph_in_no_memory(err);
     }
-    for (int i = 0; i < count; i++) names[i] = (struct named){graph->graph.steps[i].name, i};
+    for (int i = 0; i < count; i++) names[i] = (struct named){graph->graph.steps[i]->name, i};
     qsort(names, (size_t)count, sizeof *names, compare_names);
     for (int i = 0; i < count; i++) graph->by_name[i] = names[i].at;
     for (int i = 1; rc == 0 && i < count; i++)
@@ -86,7 +86,7 @@ static int find_value(const struct blasd_graph_in *graph, const struct graph_ref
     if (*step < 0)
         return blasd_fail(err, BLASD_E_unknown_step, field, "the graph has no step '%s'",
                           blasd_sanitize(shown, from->name, strlen(from->name)));
-    op = graph->graph.steps[*step].job.op;
+    op = graph->graph.steps[*step]->job.op;
     *output = from->output[0] == '\0' ? -1 : blasd_op_output(op, from->output);
     if (from->output[0] == '\0' || *output >= 0) return 0;
     for (int i = 0; op->outputs[i].name != NULL && len < sizeof known; i++)
@@ -170,7 +170,7 @@ static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs
                    struct blasd_err *err) {
     bool used[BLASD_GRAPH_INPUTS_MAX] = {false};
     for (int s = 0; s < graph->graph.step_count; s++) {
-        struct blasd_graph_step *step = &graph->graph.steps[s];
+        struct blasd_graph_step *step = graph->graph.steps[s];
         int rc = resolve_inputs(graph, inputs, step, used, err);
         if (rc != 0) {
             blasd_graph_blame(step->name, err);
@@ -191,7 +191,7 @@ static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs
 /* Where no results are named, they are those of the steps that nobody reads from. */
 static void choose_results(struct blasd_graph *graph, bool *read) {
     for (int s = 0; s < graph->step_count; s++) {
-        const struct blasd_job *job = &graph->steps[s].job;
+        const struct blasd_job *job = &graph->steps[s]->job;
         for (int i = 0; job->op->inputs[i].name != NULL; i++)
             if (job->inputs[i].source.kind == BLASD_SOURCE_STEP)
                 read[job->inputs[i].source.step] = true;
@@ -224,16 +224,16 @@ static int note_results(struct blasd_graph_in *in, struct blasd_err *err) {
 
 static int check_limits(const struct blasd_graph *graph, const struct blasd_limits *limits,
                         struct blasd_err *err) {
-    const struct blasd_graph_step *widest = &graph->steps[graph->widest];
+    const struct blasd_graph_step *widest = graph->steps[graph->widest];
     uint64_t bytes = graph->payload_bytes + graph->results_bytes + graph->report_bytes +
                      graph->memory_bytes + graph->workspace_bytes;
     for (int s = 0; s < graph->step_count; s++)
-        if ((uint64_t)graph->steps[s].depth > limits->graph_depth) {
+        if ((uint64_t)graph->steps[s]->depth > limits->graph_depth) {
             blasd_fail(err, BLASD_E_graph_too_large, "",
                        "it is step number %d of those that follow each other, and %llu may (limit "
                        "graph_depth)",
-                       graph->steps[s].depth, (unsigned long long)limits->graph_depth);
-            blasd_graph_blame(graph->steps[s].name, err);
+                       graph->steps[s]->depth, (unsigned long long)limits->graph_depth);
+            blasd_graph_blame(graph->steps[s]->name, err);
             return -(int)BLASD_E_graph_too_large;
         }
     if ((uint64_t)blasd_graph_results(graph) > limits->graph_results)
@@ -293,7 +293,7 @@ int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct
     int rc;
     for (int s = 0; s < graph->step_count; s++)
         for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-            struct blasd_input *input = &graph->steps[s].job.inputs[i];
+            struct blasd_input *input = &graph->steps[s]->job.inputs[i];
             if (input->source.kind != BLASD_SOURCE_GIVEN) continue;
             input->tensor = job->inputs[input->source.step].tensor;
             input->source.bytes = blasd_tensor_bytes(&input->tensor);
@@ -308,7 +308,7 @@ int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct
 struct blasd_cost_step *blasd_graph_in_costs(const struct blasd_graph_in *in, int *count) {
     struct blasd_cost_step *steps = malloc(((size_t)in->graph.step_count + 1) * sizeof *steps);
     *count = in->graph.step_count;
-    for (int s = 0; steps != NULL && s < *count; s++) steps[s] = in->graph.steps[s].cost;
+    for (int s = 0; steps != NULL && s < *count; s++) steps[s] = in->graph.steps[s]->cost;
     return steps;
 }
 

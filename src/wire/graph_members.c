@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP_LEAST 12 /* bytes of JSON: "a":{"op":1} */
-
 int graph_in_no_memory(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the graph");
 }
@@ -191,15 +189,6 @@ static bool is_step_name(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == len;
 }
 
-/* For as many steps as there can be in a text of `bytes`, at once: one is some kilobytes, and what
- * is not used costs nothing. */
-static int make_room(struct blasd_graph_in *graph, size_t bytes, struct blasd_err *err) {
-    size_t most = bytes / STEP_LEAST + 1;
-    if (most > graph->limits->graph_steps) most = (size_t)graph->limits->graph_steps;
-    graph->graph.steps = malloc(most * sizeof *graph->graph.steps);
-    return graph->graph.steps == NULL ? graph_in_no_memory(err) : 0;
-}
-
 struct members {
     struct blasd_graph_in *graph;
     const struct blasd_json_text *text;
@@ -221,12 +210,10 @@ static int read_step(void *arg, const char *quote, const char *name, const char 
         return blasd_fail(err, BLASD_E_graph_too_large, "steps",
                           "a graph may have %llu steps (limit graph_steps)",
                           (unsigned long long)graph->limits->graph_steps);
-    step = &graph->graph.steps[graph->graph.step_count];
-    memset(step, 0, sizeof *step);
+    if ((step = blasd_graph_add(&graph->graph)) == NULL) return graph_in_no_memory(err);
     memcpy(step->name, name, strlen(name) + 1);
     rc = read_job(graph, members->text, value, next, &step->job, err);
     if (rc != 0) blasd_graph_blame(name, err);
-    graph->graph.step_count++;
     return rc;
 }
 
@@ -281,7 +268,6 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
     if (*value != '{')
         return blasd_fail(err, BLASD_E_invalid_field, name,
                           "steps must be an object of steps by name");
-    if (make_room(graph, (size_t)(text->end - value), err) != 0) return -(int)BLASD_E_no_space;
     return blasd_json_members(text, value, read_step, &members, next, err);
 }
 

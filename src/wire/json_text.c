@@ -64,6 +64,48 @@ int blasd_json_string(const struct blasd_json_text *text, const char *p, json_t 
     return *ret != NULL ? 0 : blasd_json_fail(text, p, err, "%.120s", problem.text);
 }
 
+/* What stands behind a backslash for one byte, or 0. */
+static char meant_by(char escape) {
+    static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const char *at = memchr(escapes, escape, sizeof escapes - 1);
+    return at != NULL ? meant[at - escapes] : '\0';
+}
+
+/* Printable ASCII from `p` to `end`, with escapes of one byte: false where there is anything else.
+ * `out` has room for as much; *len bytes of it are used. */
+static bool inside_plain(const char *p, const char *end, char *out, size_t *len) {
+    char *to = out;
+    while (p < end) {
+        char c = *p++;
+        if (c < ' ' || c > '~') return false;
+        if (c == '\\' && (c = meant_by(*p++)) == '\0') return false;
+        *to++ = c;
+    }
+    *len = (size_t)(to - out);
+    return true;
+}
+
+int blasd_json_inside(const struct blasd_json_text *text, const char *p, struct blasd_buf *to,
+                      const char **next, struct blasd_err *err) {
+    const char *end = blasd_json_string_end(p, text->end);
+    size_t most = end == NULL ? 0 : (size_t)(end - p);
+    json_t *string;
+    int rc;
+    blasd_buf_init(to, most);
+    if (end != NULL && blasd_buf_reserve(to, most) == 0 &&
+        inside_plain(p + 1, end - 1, to->data, &to->len)) {
+        *next = end;
+        return 0;
+    }
+    if ((rc = blasd_json_string(text, p, &string, next, err)) != 0) return rc;
+    to->len = 0;
+    rc = blasd_buf_add(to, json_string_value(string), json_string_length(string)) == 0
+             ? 0
+             : blasd_fail(err, BLASD_E_no_space, "", "out of memory for a text");
+    json_decref(string);
+    return rc;
+}
+
 int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
                     const char **next, struct blasd_err *err) {
     json_t *string = NULL;

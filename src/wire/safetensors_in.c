@@ -209,7 +209,7 @@ static int read_field(void *arg, const char *quote, const char *name, const char
                       const char **next, struct blasd_err *err) {
     struct walk *walk = arg;
     struct blasd_request_fields *fields = walk->reader->body->fields;
-    json_t *string;
+    struct blasd_buf inside;
     int rc;
     (void)quote;
     if (*value != '"')
@@ -222,13 +222,13 @@ static int read_field(void *arg, const char *quote, const char *name, const char
     if (!inputs && blasd_json_plain(value, walk->text.end, next))
         return blasd_request_fields_text(fields, BLASD_IN_BODY, name, value + 1,
                                          (size_t)(*next - value) - 2, err);
-    rc = blasd_json_string(&walk->text, value, &string, next, err);
-    if (rc != 0) return rc;
-    rc = inputs ? blasd_inputs_text(walk->reader->body->inputs, walk->reader->body->limits,
-                                    json_string_value(string), json_string_length(string), err)
-                : blasd_request_fields_text(fields, BLASD_IN_BODY, name, json_string_value(string),
-                                            json_string_length(string), err);
-    json_decref(string);
+    rc = blasd_json_inside(&walk->text, value, &inside, next, err);
+    if (rc == 0 && inputs)
+        rc = blasd_inputs_text(walk->reader->body->inputs, walk->reader->body->limits, inside.data,
+                               inside.len, err);
+    else if (rc == 0)
+        rc = blasd_request_fields_text(fields, BLASD_IN_BODY, name, inside.data, inside.len, err);
+    blasd_buf_release(&inside);
     return rc;
 }
 

@@ -69,7 +69,7 @@ static void name_graph(const struct running *running, struct blasd_key *key) {
 /* The values of a step that others read may be resident, and those that nobody asks for. */
 static void offer_residents(struct running *running, int at, struct blasd_resident *residents,
                             struct blasd_task *task) {
-    const struct blasd_graph_step *step = &running->graph.steps[at];
+    const struct blasd_graph_step *step = running->graph.steps[at];
     if (running->values == NULL) return;
     for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) residents[o] = (struct blasd_resident){0};
     for (int v = step->first; v < step->first + step->count; v++) {
@@ -85,7 +85,7 @@ static void offer_residents(struct running *running, int at, struct blasd_reside
 }
 
 static void take_residents(struct running *running, int at, const struct blasd_task *task) {
-    const struct blasd_graph_step *step = &running->graph.steps[at];
+    const struct blasd_graph_step *step = running->graph.steps[at];
     for (int v = step->first; task->residents != NULL && v < step->first + step->count; v++)
         running->values[v].resident = task->residents[running->graph.values[v].output];
 }
@@ -100,8 +100,8 @@ static void forget_value(struct running *running, int64_t at) {
 /* Values that no later step reads make room, but results; so do copies of what went up. */
 static void forget_residents(struct running *running, int at) {
     const struct blasd_graph *graph = &running->graph;
-    const struct blasd_job *job = &graph->steps[at].job;
-    const struct blasd_graph_step *step = &graph->steps[at];
+    const struct blasd_job *job = &graph->steps[at]->job;
+    const struct blasd_graph_step *step = graph->steps[at];
     if (running->values == NULL) return;
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         const struct blasd_source *source = &job->inputs[i].source;
@@ -237,7 +237,7 @@ static unsigned char *place_of(const struct running *running,
 /* Where the outputs go. What came out smaller than was planned may only make less. */
 static int map_outputs(struct running *running, int at, const struct blasd_plan *plan,
                        struct blasd_task *task, struct blasd_err *err) {
-    const struct blasd_op *op = running->graph.steps[at].job.op;
+    const struct blasd_op *op = running->graph.steps[at]->job.op;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
     for (int i = 0; op->outputs[i].name != NULL; i++) {
         const struct blasd_graph_value *value = blasd_graph_value(&running->graph, at, i);
@@ -259,7 +259,7 @@ static int map_outputs(struct running *running, int at, const struct blasd_plan 
 /* Notes what was made; a kernel may make an output smaller than was planned, never larger. */
 static int take_outputs(struct running *running, int at, const struct blasd_task *task,
                         struct blasd_err *err) {
-    const struct blasd_graph_step *step = &running->graph.steps[at];
+    const struct blasd_graph_step *step = running->graph.steps[at];
     for (int v = step->first; v < step->first + step->count; v++) {
         const struct blasd_graph_value *value = &running->graph.values[v];
         const struct blasd_tensor *made = &task->outputs[value->output];
@@ -276,7 +276,7 @@ static int take_outputs(struct running *running, int at, const struct blasd_task
 /* What the step tells becomes the graph's. */
 static int report_step(struct running *running, int at, const struct blasd_task *task,
                        int64_t began_ns, int64_t mapped_ns, struct blasd_err *err) {
-    const struct blasd_graph_step *step = &running->graph.steps[at];
+    const struct blasd_graph_step *step = running->graph.steps[at];
     struct blasd_graph_ran ran = {.execution = {.flops = step->flops,
                                                 .bytes = step->bytes,
                                                 .energy_joules = task->energy_joules},
@@ -318,7 +318,7 @@ static int input_to_host(struct running *running, const struct blasd_input *inpu
 
 static int map_step(struct running *running, int at, const struct blasd_kernel *kernel,
                     struct blasd_plan *plan, struct blasd_task *task, struct blasd_err *err) {
-    struct blasd_job *job = &running->graph.steps[at].job;
+    struct blasd_job *job = &running->graph.steps[at]->job;
     struct blasd_tensor from[BLASD_MAX_INPUTS];
     int code = find_inputs(running, job, from, err);
     if (code == 0) code = blasd_job_plan(job, plan, err);
@@ -335,7 +335,7 @@ static int map_step(struct running *running, int at, const struct blasd_kernel *
 }
 
 static int run_step(struct running *running, int at, struct blasd_err *err) {
-    struct blasd_job *job = &running->graph.steps[at].job;
+    struct blasd_job *job = &running->graph.steps[at]->job;
     const struct blasd_kernel *kernel = blasd_backend_kernel(running->backend, job->op);
     struct blasd_plan plan;
     struct blasd_task task = {.job = job, .plan = &plan};
@@ -371,7 +371,7 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
 static void count_uses(struct running *running) {
     const struct blasd_graph *graph = &running->graph;
     for (int s = 0; s < graph->step_count; s++) {
-        const struct blasd_job *job = &graph->steps[s].job;
+        const struct blasd_job *job = &graph->steps[s]->job;
         for (int i = 0; job->op->inputs[i].name != NULL; i++) {
             const struct blasd_source *source = &job->inputs[i].source;
             if (source->kind == BLASD_SOURCE_STEP)
@@ -417,13 +417,13 @@ static int run_steps(struct running *running, int *at, struct blasd_err *err) {
     const struct blasd_graph *graph = &running->graph;
     for (; *at < graph->step_count; ++*at) {
         int code;
-        running->part = graph->steps[*at].flops / graph->flops;
+        running->part = graph->steps[*at]->flops / graph->flops;
         if (!running->outer->go_on(running->outer, running->done))
             return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
         code = run_step(running, *at, err);
         if (code == -(int)BLASD_E_device_error) return code;
         if (code != 0) {
-            blasd_graph_blame(graph->steps[*at].name, err);
+            blasd_graph_blame(graph->steps[*at]->name, err);
             return code;
         }
         running->done += running->part;
@@ -439,7 +439,7 @@ static int report_results(struct running *running, struct blasd_err *err) {
     for (int r = 0; code == 0 && r < count; r++) {
         const struct blasd_graph_value *value = blasd_graph_result(graph, r);
         const struct blasd_tensor *made = &running->made[value - graph->values];
-        const struct blasd_graph_step *step = &graph->steps[value->step];
+        const struct blasd_graph_step *step = graph->steps[value->step];
         uint64_t bytes = blasd_tensor_bytes(made);
         memset(place_of(running, value) + bytes, 0,
                blasd_align_up(blasd_tensor_bytes(&value->tensor)) - bytes);
@@ -462,8 +462,8 @@ static void report_failed(struct running *running, struct blasd_arena *arena, in
     int code = 0;
     for (int s = at; code == 0 && s < graph->step_count; s++) {
         struct blasd_graph_ran ran = {.timing.total_us = BLASD_GRAPH_NOT_DONE};
-        memcpy(ran.name, graph->steps[s].name, sizeof ran.name);
-        snprintf(ran.op, sizeof ran.op, "%s", graph->steps[s].job.op->name);
+        memcpy(ran.name, graph->steps[s]->name, sizeof ran.name);
+        snprintf(ran.op, sizeof ran.op, "%s", graph->steps[s]->job.op->name);
         code = blasd_graph_report_step(&ran, report, &err);
     }
     blasd_buf_init(&head, report->max);

@@ -36,8 +36,8 @@ static void check_graph(const struct outcome *outcome) {
                 graph.report_bytes == (uint64_t)plan.outputs[BLASD_GRAPH_OUT_REPORT].shape[0],
             "the same plan on both sides");
     for (int i = 0; i < graph.step_count; i++)
-        for (int n = 0; graph.steps[i].job.op->inputs[n].name != NULL; n++) {
-            const struct blasd_source *source = &graph.steps[i].job.inputs[n].source;
+        for (int n = 0; graph.steps[i]->job.op->inputs[n].name != NULL; n++) {
+            const struct blasd_source *source = &graph.steps[i]->job.inputs[n].source;
             require(source->kind != BLASD_SOURCE_STEP || source->step < i, "an order");
             require(source->kind != BLASD_SOURCE_PAYLOAD || source->offset + source->bytes <= at,
                     "data in front of the steps");

@@ -74,11 +74,11 @@ static void test_two_steps(void **state) {
     assert_int_equal(last.job.device, BLASD_DEVICE_CPU);
     read_back(&graph);
     assert_int_equal(graph.step_count, 2);
-    assert_string_equal(graph.steps[0].name, "c"); /* behind what it reads from */
-    assert_string_equal(graph.steps[1].name, "x");
-    assert_int_equal(graph.steps[1].job.inputs[0].source.kind, BLASD_SOURCE_STEP);
-    assert_int_equal(graph.steps[1].job.inputs[0].source.step, 0);
-    assert_int_equal(graph.steps[1].job.inputs[0].tensor.shape[1], 2);
+    assert_string_equal(graph.steps[0]->name, "c"); /* behind what it reads from */
+    assert_string_equal(graph.steps[1]->name, "x");
+    assert_int_equal(graph.steps[1]->job.inputs[0].source.kind, BLASD_SOURCE_STEP);
+    assert_int_equal(graph.steps[1]->job.inputs[0].source.step, 0);
+    assert_int_equal(graph.steps[1]->job.inputs[0].tensor.shape[1], 2);
     assert_int_equal(blasd_graph_results(&graph), 1);
     assert_int_equal(blasd_graph_result(&graph, 0)->step, 1);
     /* the job says of the graph what its plan does */
@@ -98,10 +98,10 @@ static void test_bytes_of_data(void **state) {
                                             "{\"dtype\":\"float32\",\"data\":[[5],[6]]}") "}}");
     expect_good();
     read_back(&graph);
-    source = &graph.steps[0].job.inputs[0].source;
+    source = &graph.steps[0]->job.inputs[0].source;
     assert_int_equal(source->kind, BLASD_SOURCE_PAYLOAD);
     assert_memory_equal(last.memory.bytes + source->offset, wanted, sizeof wanted);
-    assert_int_equal(graph.steps[0].job.inputs[1].tensor.dtype, BLASD_float32);
+    assert_int_equal(graph.steps[0]->job.inputs[1].tensor.dtype, BLASD_float32);
     assert_int_equal(blasd_graph_results(&graph), 1); /* what nobody reads */
     blasd_graph_release(&graph);
 }
@@ -135,8 +135,8 @@ static void test_memory(void **state) {
             if (one->result < 0 && other->result < 0 && one->last_use >= other->step)
                 assert_int_not_equal(one->offset, other->offset);
         }
-    assert_int_equal(graph.steps[graph.widest].name[0], 'c');
-    assert_int_equal(graph.steps[4].depth, 5);
+    assert_int_equal(graph.steps[graph.widest]->name[0], 'c');
+    assert_int_equal(graph.steps[4]->depth, 5);
     blasd_graph_release(&graph);
 }
 
@@ -156,8 +156,8 @@ static void test_what_stays(void **state) {
     read_back(&graph);
     for (int s = 0; s < 3; s++) {
         static const double in[] = {32, 64, 32}, out[] = {0, 32, 0};
-        assert_true(graph.steps[s].cost.resident_in == in[s]);
-        assert_true(graph.steps[s].cost.resident_out == out[s]);
+        assert_true(graph.steps[s]->cost.resident_in == in[s]);
+        assert_true(graph.steps[s]->cost.resident_out == out[s]);
     }
     blasd_graph_release(&graph);
 }
@@ -291,7 +291,7 @@ static void test_other_formats(void **state) {
     send_as("application/x-safetensors", body, sizeof header - 1 + 16);
     expect_good();
     read_back(&graph);
-    assert_int_equal(graph.steps[0].job.inputs[0].tensor.rank, 2);
+    assert_int_equal(graph.steps[0]->job.inputs[0].tensor.rank, 2);
     blasd_graph_release(&graph);
     /* where the body is used in place, steps have no place */
     memory_in_place = true;
@@ -385,9 +385,9 @@ static void test_long_chains(void **state) {
     send_graph(body);
     expect_good();
     read_back(&graph);
-    assert_string_equal(graph.steps[0].name, "s999");
-    assert_string_equal(graph.steps[999].name, "s0");
-    assert_int_equal(graph.steps[999].depth, 1000);
+    assert_string_equal(graph.steps[0]->name, "s999");
+    assert_string_equal(graph.steps[999]->name, "s0");
+    assert_int_equal(graph.steps[999]->depth, 1000);
     assert_int_equal(graph.memory_bytes, 64 + 8);
     blasd_graph_release(&graph);
     free(body);

@@ -1,0 +1,92 @@
+/* Strings: what is read here beside what jansson makes of the same text. */
+#include "wire/json_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Reads the JSON string that `string` begins with, up to the end of the text. */
+static int read_inside(const char *string, struct blasd_buf *inside, struct blasd_err *err) {
+    char room[64] = "";
+    size_t len = strlen(string);
+    struct blasd_json_text text = {.start = room, .depth_max = 8};
+    const char *next = NULL;
+    int rc;
+    memcpy(room, string, len);
+    text.end = room + len;
+    rc = blasd_json_inside(&text, room, inside, &next, err);
+    if (rc == 0) assert_int_equal(next[-1], '"');
+    return rc;
+}
+
+static void expect_inside(const char *string, const char *expected, size_t len) {
+    struct blasd_buf inside;
+    struct blasd_err err;
+    assert_int_equal(read_inside(string, &inside, &err), 0);
+    assert_int_equal(inside.len, len);
+    assert_memory_equal(inside.data, expected, len);
+    blasd_buf_release(&inside);
+}
+
+static void test_what_a_string_says(void **state) {
+    (void)state;
+    expect_inside("\"\"", "", 0);
+    expect_inside("\"a b~\"", "a b~", 4);
+    expect_inside("\"{\\\"a\\\":[1]}\"", "{\"a\":[1]}", 9);
+    expect_inside("\"\\\\\\/\\b\\f\\n\\r\\t\"", "\\/\b\f\n\r\t", 7);
+    expect_inside("\"\\\\\"", "\\", 1);
+    expect_inside("\"\\u0041\\u00e9\"", "A\xc3\xa9", 3); /* jansson's */
+    expect_inside("\"\xc3\xa9\\n\"", "\xc3\xa9\n", 3);
+}
+
+static void expect_refused(const char *string) {
+    struct blasd_buf inside;
+    struct blasd_err err;
+    assert_int_equal(read_inside(string, &inside, &err), -(int)BLASD_E_malformed_json);
+    blasd_buf_release(&inside);
+}
+
+static void test_what_is_no_string(void **state) {
+    (void)state;
+    expect_refused("\"abc");
+    expect_refused("\"abc\\\"");
+    expect_refused("\"\\x\"");
+    expect_refused("\"\\u00\"");
+    expect_refused("\"a\nb\"");
+    expect_refused("\"\xff\"");
+}
+
+/* Every text of three bytes of those that matter. */
+static void test_as_jansson(void **state) {
+    static const char bytes[] = "\"\\/bfnrtux0 ~\x7f\x1f\n\xc3\xa9";
+    const size_t count = sizeof bytes - 1;
+    (void)state;
+    for (size_t n = 0; n < count * count * count; n++) {
+        const char string[] = {
+            '"', bytes[n % count], bytes[n / count % count], bytes[n / count / count], '"', '\0'};
+        json_t *theirs = json_loadb(string, 5, JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, NULL);
+        struct blasd_buf ours;
+        struct blasd_err err;
+        int rc = read_inside(string, &ours, &err);
+        assert_int_equal(rc == 0, theirs != NULL);
+        if (theirs != NULL) {
+            assert_int_equal(ours.len, json_string_length(theirs));
+            assert_memory_equal(ours.data, json_string_value(theirs), ours.len);
+        }
+        blasd_buf_release(&ours);
+        json_decref(theirs);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_a_string_says),
+        cmocka_unit_test(test_what_is_no_string),
+        cmocka_unit_test(test_as_jansson),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
