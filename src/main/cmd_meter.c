@@ -31,7 +31,10 @@ static const char notes[] =
     "What cannot be written yet stays in Redis, and is tried again.\n"
     "Exit status: 0 ended when told, 1 could not start or go on, 2 wrong options.\n";
 
-#define IDLE_US 200000
+/* Between looks. A step is half a dozen trips to Redis and a sync, whatever it has: those of a
+ * second are few, and what has come meanwhile goes together. */
+#define BETWEEN_US 200000
+#define EVENT_USUAL 768 /* bytes of one, at the most, as a rule */
 #define LATER_MOST_S 10
 
 struct settings {
@@ -98,7 +101,8 @@ static int take_job(void *arg, const struct blasd_usage_job *job, struct blasd_e
         return 0;
     job->record->prices = step->prices;
     blasd_buf_init(&text, BLASD_MIB);
-    if (blasd_cloud_event(job->record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
+    if (blasd_buf_reserve(&text, EVENT_USUAL) != 0 ||
+        blasd_cloud_event(job->record, &use, &text) != 0 || blasd_buf_add(&text, "", 1) != 0) {
         blasd_buf_release(&text);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the events");
     }
@@ -170,17 +174,17 @@ static int serve(struct metering *metering, int number, struct blasd_err *err) {
 /* Until it is told to end, or, with --end, nothing is left. */
 static int go_on(struct metering *metering, struct blasd_err *err) {
     while (!told_to_end()) {
-        int jobs = 0;
-        bool left = false;
+        bool left = false, more = false;
         for (int i = 0; i < metering->count && !told_to_end(); i++) {
-            int one = 0;
-            if (blasd_clock_ns() >= metering->sources[i].again_ns) one = serve(metering, i, err);
-            if (one < 0) return one;
-            jobs += one;
-            left |= metering->sources[i].left;
+            struct source *source = &metering->sources[i];
+            int jobs = 0;
+            if (blasd_clock_ns() >= source->again_ns) jobs = serve(metering, i, err);
+            if (jobs < 0) return jobs;
+            left |= source->left;
+            more |= jobs > 0 && blasd_usage_more(source->from);
         }
         if (!left && metering->settings->end) break;
-        if (jobs == 0) usleep(IDLE_US);
+        if (!more) usleep(BETWEEN_US);
     }
     return 0;
 }

@@ -40,6 +40,7 @@ struct blasd_usage_stream {
     redisContext *redis; /* NULL: not connected */
     char name[33];       /* of the lock's holder */
     redisReply *entries; /* read and not settled, or NULL */
+    bool more;           /* than those */
     struct sum *sums;
     int sum_count;
     int sent; /* commands whose replies are not read */
@@ -285,6 +286,7 @@ int blasd_usage_read(struct blasd_usage_stream *usage,
     snprintf(most, sizeof most, "%d", AT_ONCE_MOST);
     freeReplyObject(usage->entries);
     usage->entries = NULL;
+    usage->more = false;
     usage->sum_count = 0;
     if (code == 0)
         code = ask(usage, &usage->entries, err, 6, "XRANGE", stream, "-", "+", "COUNT", most);
@@ -292,12 +294,17 @@ int blasd_usage_read(struct blasd_usage_stream *usage,
         hang_up(usage);
         return code;
     }
+    usage->more = usage->entries->elements == AT_ONCE_MOST;
     for (size_t i = 0; i < usage->entries->elements; i++) {
         int one = read_entry(usage, usage->entries->element[i], &to, err);
         if (one < 0) return one;
         jobs += one;
     }
     return jobs;
+}
+
+bool blasd_usage_more(const struct blasd_usage_stream *usage) {
+    return usage->more;
 }
 
 /* HINCRBY of one figure, queued. */

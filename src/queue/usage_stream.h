@@ -33,6 +33,8 @@ int blasd_usage_read(struct blasd_usage_stream *usage,
                      int (*each)(void *arg, const struct blasd_usage_job *job,
                                  struct blasd_err *err),
                      void *arg, struct blasd_err *err);
+/* Whether the last read left some: it takes so many entries at once. */
+bool blasd_usage_more(const struct blasd_usage_stream *usage);
 /* What was read last is written elsewhere: it goes, and counts among the sums. `events`: JSON
  * texts, one for each job, that go to {q}:cloudevents with the same step; NULL: none.
  * queue_unavailable: it may have gone or not; what has not will be read again. */
