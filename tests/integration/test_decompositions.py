@@ -1,6 +1,6 @@
 """eigh, svd, qr, cholesky and lstsq through the service: every wire form, stacks, both dtypes, SciPy's word on the results,
 and what a user is told where there are none. The same through the kernels' own tests, on both backends, at more shapes and
-scales: tests/unit/kernels/test_decompositions.c."""
+scales: tests/unit/kernels/test_decompositions.c, test_cholesky.c."""
 import numpy as np
 import pytest
 import scipy.linalg

@@ -1,5 +1,6 @@
 """solve where the range or the precision ends, through the service: the answer is right, or a warning says what is
-wrong with it. The same through the kernels' own tests, on both backends: tests/unit/kernels/test_solve_edges.c."""
+wrong with it. The same through the kernels' own tests, on both backends: tests/unit/kernels/test_solve_edges.c,
+test_solve_quality.c."""
 from fractions import Fraction
 
 import numpy as np

@@ -1,5 +1,5 @@
-/* cholesky, eigh, svd, qr and lstsq on CUDA: every trial of the CPU's tests, through the whole
- * backend over the stand-in library and the shim, in shuffled orders. */
+/* eigh, svd, qr and lstsq on CUDA: every trial of the CPU's tests, through the whole backend over
+ * the stand-in library and the shim, in shuffled orders. */
 extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
 #include "../kernels/test_decompositions.c"

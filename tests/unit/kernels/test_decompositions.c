@@ -1,115 +1,13 @@
-/* cholesky, eigh, svd, qr and lstsq against their definitions in long double: shapes, scales up to
- * the ends of the range, ranks, graded rows and columns, both dtypes, stacks; and that what a job
- * says of its own quality holds. Read next: ../../../kernels/lapack/README.md. */
-#include "kernel_support.h"
-#include "kernels/lapack/ref_lapack.h"
+/* eigh, svd, qr and lstsq against their definitions in long double: shapes, scales up to the ends
+ * of the range, ranks, graded rows and columns, both dtypes, stacks; and that what a job says of
+ * its own quality holds. Of these and cholesky (test_cholesky.c): the triangle that is not read,
+ * large ones in short calls. Read next: ../../../kernels/lapack/README.md. */
+#include "decomposition_support.h"
 #ifdef TRIAL_ON_THE_CPU
 #include "kernels/lapack/lapack.h"
 #endif
 
 #include <float.h>
-
-/* ---- matrices ---- */
-
-enum kind { PLAIN, HUGE_ONE, TINY, LOW_RANK, GRADED_ROWS, GRADED_COLUMNS, EQUAL, DIAGONAL, KINDS };
-static const char *const kind_names[] = {"plain",       "huge",           "tiny",  "low rank",
-                                         "graded rows", "graded columns", "equal", "diagonal"};
-
-static double entry(enum kind kind, int m, int n, int i, int j, bool single) {
-    double range = single ? 30 : 250, x = trial_uniform();
-    switch (kind) {
-    case HUGE_ONE: return x * (single ? 0x1p120 : 0x1p1015);
-    case TINY: return x * (single ? 0x1p-120 : 0x1p-1015);
-    case LOW_RANK: return (double)((i + 1) * (j + 1)) / (double)(m * n) + (i % 2) * (j % 3);
-    case GRADED_ROWS: return x * ldexp(1, (int)(-range * i / m));
-    case GRADED_COLUMNS: return x * ldexp(1, (int)(-range * j / n));
-    case EQUAL: return 1;
-    case DIAGONAL: return i == j ? (double)(i % 5) - 2 : 0;
-    default: return x;
-    }
-}
-
-/* m x n as float64, row-major; what the job gets is rounded to its dtype, and so is this. */
-static double *matrix(enum kind kind, int m, int n, bool single) {
-    double *a = trial_alloc((size_t)(m * n) * sizeof *a + 8);
-    for (int i = 0; i < m * n; i++) {
-        a[i] = entry(kind, m, n, i / n, i % n, single);
-        if (single) a[i] = (double)(float)a[i];
-    }
-    return a;
-}
-static void make_symmetric(double *a, int n) {
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++) a[i * n + j] = a[j * n + i];
-}
-
-static struct trial *job_of(const char *op, const double *a, int m, int n, bool single) {
-    struct trial *t = trial_new(op);
-    enum blasd_dtype dtype = single ? BLASD_float32 : BLASD_float64;
-    void *to = trial_input(t, "a", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){m, n});
-    for (int i = 0; i < m * n; i++) trial_put(to, dtype, i, a[i]);
-    return t;
-}
-
-static long double *widen(const double *a, int count, int e) {
-    long double *wide = trial_alloc((size_t)(count + 1) * sizeof *wide);
-    for (int i = 0; i < count; i++) wide[i] = ldexpl((long double)a[i], e);
-    return wide;
-}
-static int exponent_of(const double *a, int count) {
-    double most = 0;
-    int e = 0;
-    for (int i = 0; i < count; i++) most = fmax(most, fabs(a[i]));
-    frexp(most, &e);
-    return most > 0 ? e : 0;
-}
-
-static long double value(const struct trial *t, const char *name, int i) {
-    const struct blasd_tensor *out = trial_output(t, name);
-    switch (out->dtype) {
-    case BLASD_float32: return (long double)((const float *)out->data)[i];
-    case BLASD_int64: return (long double)((const int64_t *)out->data)[i];
-    default: return (long double)((const double *)out->data)[i];
-    }
-}
-/* All elements of an output. */
-static long double *values_of(const struct trial *t, const char *name) {
-    int64_t count = blasd_tensor_elements(trial_output(t, name));
-    long double *x = trial_alloc((size_t)(count + 1) * sizeof *x);
-    for (int i = 0; i < count; i++) x[i] = value(t, name, i);
-    return x;
-}
-static long double norm(const long double *a, int count) {
-    long double sum = 0;
-    for (int i = 0; i < count; i++) sum += a[i] * a[i];
-    return sqrtl(sum);
-}
-
-/* || x' x - 1 || of the first k columns of an output m x n. */
-static long double off_orthogonal(const struct trial *t, const char *name, int m, int n, int k,
-                                  bool rows) {
-    long double sum = 0, *x = values_of(t, name);
-    int down = rows ? 1 : n, right = rows ? n : 1; /* steps along a vector, and to the next one */
-    for (int p = 0; p < k; p++)
-        for (int q = 0; q < (rows ? m : n); q++) {
-            long double dot = p == q ? -1 : 0;
-            for (int i = 0; i < (rows ? n : m); i++)
-                dot += x[i * down + p * right] * x[i * down + q * right];
-            sum += dot * dot;
-        }
-    free(x);
-    return sqrtl(sum);
-}
-
-static const char *running;
-static void expect_at_most(const struct trial *t, const char *what, long double got,
-                           long double most) {
-    if (got <= most) return;
-    fail_msg("%s %s, %s: %.3Lg, at most %.3Lg", t->job.op->name, running, what, got, most);
-}
-static double unit_of(bool single) {
-    return single ? 0x1p-24 : 0x1p-53;
-}
 
 /* ---- eigh ---- */
 
@@ -307,119 +205,6 @@ static void signs_of_a_single_column(void **state) {
         expect_at_most(t, "Q", fabsl(value(t, "Q", 0) - q[i]), 1e-6L);
         trial_free(t);
     }
-}
-
-/* ---- cholesky ---- */
-
-/* Positive definite, its rows and columns of sizes 2^-range to 2^range. */
-static double *definite(int n, int range, bool single) {
-    double *b = matrix(PLAIN, n, n, false), *a = trial_alloc((size_t)(n * n) * sizeof *a);
-    int *d = trial_alloc((size_t)n * sizeof *d);
-    for (int i = 0; i < n; i++) d[i] = (int)trial_between(-range, range);
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j <= i; j++) {
-            double sum = i == j ? 1 : 0;
-            for (int k = 0; k < n; k++) sum += b[i * n + k] * b[j * n + k];
-            sum = ldexp(sum, d[i] + d[j]);
-            a[i * n + j] = a[j * n + i] = single ? (double)(float)sum : sum;
-        }
-    free(b);
-    free(d);
-    return a;
-}
-
-static void factors_of_definite_matrices(void **state) {
-    static const int sizes[] = {1, 2, 5, 33, 60}, ranges[][2] = {{0, 0}, {20, 400}, {50, 500}};
-    (void)state;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int how = 0; how < 12; how++) {
-            const bool single = how % 2, upper = how / 2 % 2;
-            const int n = sizes[s], range = ranges[how / 4][single ? 0 : 1];
-            double *a = definite(n, range, single);
-            struct trial *t = job_of("cholesky", a, n, n, single);
-            long double *wide = widen(a, n * n, 0);
-            running = "definite";
-            trial_set_bool(t, "upper", upper);
-            assert_int_equal(trial_run(t), BLASD_OK);
-            assert_int_equal(blasd_ref_cholesky(n, wide), 0);
-            for (int i = 0; i < n; i++)
-                for (int j = 0; j < n; j++) {
-                    long double got = value(t, "L", upper ? j * n + i : i * n + j);
-                    /* against the length of its row, which is the root of a's diagonal */
-                    long double size = sqrtl((long double)a[i * n + i]);
-                    if (j > i) assert_true(got == 0);
-                    if (j <= i)
-                        expect_at_most(t, "element", fabsl(got - wide[i * n + j]),
-                                       40.0L * n * n * unit_of(single) * size + 0x1p-1074L +
-                                           (single ? 0x1p-149L : 0));
-                }
-            expect_at_most(t, "residual", value(t, "residual", 0), 16 * (n + 1) * unit_of(single));
-            assert_int_equal(t->task.warning_count, 0);
-            trial_free(t);
-            free(a);
-            free(wide);
-        }
-}
-
-static void matrices_that_are_not_definite(void **state) {
-    (void)state;
-    for (int n = 1; n < 70; n += 17)
-        for (int bad = 0; bad < n; bad += 5) {
-            double *a = definite(n, 100, false);
-            struct trial *t;
-            char words[80];
-            a[bad * n + bad] = bad % 2 == 0 ? 0 : -1e-300;
-            t = job_of("cholesky", a, n, n, false);
-            assert_int_equal(trial_run(t), BLASD_E_not_positive_definite);
-            snprintf(words, sizeof words, "order %d ", bad + 1);
-            assert_non_null(strstr(t->task.err.detail, words));
-            trial_free(t);
-            free(a);
-        }
-}
-
-/* Elements that no diagonal goes with, and that may overflow where it is scaled: beside zeros they
- * make pivots that are not numbers. */
-static void elements_far_beyond_their_diagonal(void **state) {
-    static const double sizes[][2] = {{1e-300, 1e300}, {1, 1e300}, {1, 1e200}, {1e300, 1e306}};
-    (void)state;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int n = 3; n < 70; n += 22) {
-            double *a = trial_alloc((size_t)(n * n) * sizeof *a);
-            struct trial *t;
-            char words[80];
-            for (int i = 0; i < n * n; i++) a[i] = i % (n + 1) == 0 ? 1 : 0;
-            a[0] = sizes[s][0];
-            a[n - 1] = a[(n - 1) * n] = sizes[s][1];
-            t = job_of("cholesky", a, n, n, false);
-            assert_int_equal(trial_run(t), BLASD_E_not_positive_definite);
-            snprintf(words, sizeof words, "order %d ", n);
-            assert_non_null(strstr(t->task.err.detail, words));
-            trial_free(t);
-            free(a);
-        }
-}
-
-/* In a stack each matrix has its own fate. */
-static void one_of_a_stack_is_not_definite(void **state) {
-    struct trial *t = trial_new("cholesky");
-    double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 4, (int64_t[]){2, 3, 5, 5});
-    (void)state;
-    for (int i = 0; i < 6; i++) {
-        double *one = definite(5, 10, false);
-        memcpy(a + i * 25, one, 25 * sizeof *one);
-        free(one);
-    }
-    a[4 * 25 + 2 * 5 + 2] = -1;
-    a[5 * 25 + 4] += 1; /* the triangle that is not read */
-    assert_int_equal(trial_run(t), BLASD_OK);
-    for (int i = 0; i < 6; i++) {
-        assert_true(value(t, "info", i) == (i == 4 ? 3 : 0));
-        assert_int_equal(isnan((double)value(t, "L", i * 25)), i == 4);
-        assert_int_equal(isnan((double)value(t, "residual", i)), i == 4);
-    }
-    assert_int_equal(t->task.warning_count, 2);
-    trial_free(t);
 }
 
 /* ---- lstsq ---- */
@@ -767,10 +552,6 @@ int main(void) {
         cmocka_unit_test(singular_values_and_vectors),
         cmocka_unit_test(orthogonal_and_triangular),
         cmocka_unit_test(signs_of_a_single_column),
-        cmocka_unit_test(factors_of_definite_matrices),
-        cmocka_unit_test(matrices_that_are_not_definite),
-        cmocka_unit_test(elements_far_beyond_their_diagonal),
-        cmocka_unit_test(one_of_a_stack_is_not_definite),
         cmocka_unit_test(shortest_solutions),
         cmocka_unit_test(lstsq_broadcasts),
         cmocka_unit_test(lstsq_residuals_are_of_x_as_it_is_sent),

@@ -187,7 +187,7 @@ static struct blasd_worker_queue *worker_new(struct env *env) {
     return worker;
 }
 
-static void worker_register(struct env *env) {
+__attribute__((unused)) static void worker_register(struct env *env) {
     struct blasd_err err;
     int64_t epoch;
     env->worker = worker_new(env);
@@ -222,7 +222,7 @@ static int work(struct blasd_worker_queue *worker) {
     return result != 0 || lost ? -1 : count;
 }
 
-static int work_once(struct env *env) {
+__attribute__((unused)) static int work_once(struct env *env) {
     return work(env->worker);
 }
 
@@ -301,7 +301,7 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
     got->record_len = record_copy(got->record, sizeof got->record, record, len);
 }
 
-static struct got get(struct env *env, const char *id) {
+__attribute__((unused)) static struct got get(struct env *env, const char *id) {
     struct got got = {0};
     blasd_front_queue_get(env->queue, &who, id, on_record, &got);
     assert_int_equal(got.answered, 0);
@@ -309,7 +309,18 @@ static struct got get(struct env *env, const char *id) {
     return got;
 }
 
-static void expect_done(const struct seen *s) {
+__attribute__((unused)) static struct got end(struct env *env, const char *id, bool forget) {
+    struct got got = {0};
+    blasd_front_queue_cancel(env->queue, &who, id, forget, on_record, &got);
+    UNTIL(env, got.answered == 1);
+    return got;
+}
+
+__attribute__((unused)) static struct got cancel(struct env *env, const char *id) {
+    return end(env, id, false);
+}
+
+__attribute__((unused)) static void expect_done(const struct seen *s) {
     char record[64];
     snprintf(record, sizeof record, "done %s", s->id);
     assert_int_equal(s->answered, 1);

@@ -32,6 +32,11 @@ static inline void send_options(struct blasd_intake_options options, const void 
     }
 }
 
+static inline void send_json(const char *body) {
+    send_options((struct blasd_intake_options){.content_type = "application/json"}, body,
+                 strlen(body));
+}
+
 static void expect_failed(enum blasd_code code, const char *field, const char *detail) {
     if (last.rc != -(int)code || strcmp(last.err.field, field) != 0 ||
         strstr(last.err.detail, detail) == NULL)

@@ -8,11 +8,6 @@
 
 #include "tests/unit/wire/intake_expect.h"
 
-static void send_json(const char *body) {
-    send_options((struct blasd_intake_options){.content_type = "application/json"}, body,
-                 strlen(body));
-}
-
 static void send_params(const char *params) {
     char body[512];
     snprintf(body, sizeof body, "{\"op\":\"mix\",\"params\":{%s}}", params);
