@@ -2,7 +2,9 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,14 +15,21 @@
 static const char *process_name = "blasd";
 static enum blasd_log_level least = BLASD_LOG_INFO;
 static bool json;
+static char pid[BLASD_TEXT_NUMBER]; /* asked for once: under a filter of calls that is dear */
 
 /* Of lines about jobs: what one second may have, which second it is, and what it had. */
 static _Atomic uint64_t most = 20, written, left_out;
 static _Atomic int64_t second;
 
+static void note_pid(void) {
+    blasd_text_number(pid, (uint64_t)getpid());
+}
+
 void blasd_log_setup(const char *process, enum blasd_log_level level) {
     process_name = process;
     least = level;
+    if (pid[0] == '\0') (void)pthread_atfork(NULL, NULL, note_pid);
+    note_pid();
 }
 
 void blasd_log_json(void) {
@@ -126,9 +135,9 @@ static void put_field(struct line *line, const struct blasd_log_field *field, co
 /* Who says what, when. */
 static void put_head(struct line *line, enum blasd_log_level level, const char *message) {
     static const char *names[] = {"error", "warn", "info", "debug"};
-    char when[BLASD_TIME_TEXT], pid[16];
+    char when[BLASD_TIME_TEXT];
     blasd_clock_text(blasd_clock_wall_us(), when);
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    if (pid[0] == '\0') note_pid();
     if (json)
         put_texts(line, "{\"time\":\"", when, "\",\"level\":\"", names[level], "\",\"process\":\"",
                   process_name, "\",\"pid\":", pid, ",\"message\":", (char *)NULL);

@@ -3,11 +3,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "trace/otlp.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define MS_TEXT (BLASD_TEXT_NUMBER + 4)
 
 void http_request_traced(struct http_exchange *exchange) {
     struct blasd_otlp *otlp = exchange->home->server->options->otlp;
@@ -58,8 +60,17 @@ static void add_span(const struct http_exchange *exchange) {
     blasd_otlp_add(otlp, &span);
 }
 
+/* Milliseconds with three places. */
+static void write_ms(char out[MS_TEXT], uint64_t us) {
+    size_t len = blasd_text_number(out, us / 1000);
+    out[len++] = '.';
+    for (unsigned unit = 100; unit > 0; unit /= 10) out[len++] = (char)('0' + us / unit % 10);
+    out[len] = '\0';
+}
+
 void http_log_access(const struct http_exchange *exchange, unsigned status) {
-    char client[HTTP_PEER_TEXT], code[16], ms[32], received[24], trace[BLASD_TRACE_TEXT];
+    char client[HTTP_PEER_TEXT], code[BLASD_TEXT_NUMBER], ms[MS_TEXT], received[BLASD_TEXT_NUMBER],
+        trace[BLASD_TRACE_TEXT];
     const char *problem = exchange->answer.problem.code == BLASD_OK
                               ? NULL
                               : blasd_err_info(exchange->answer.problem.code)->name;
@@ -76,13 +87,11 @@ void http_log_access(const struct http_exchange *exchange, unsigned status) {
         {"tenant", caller->principal.tenant[0] == '\0' ? NULL : caller->principal.tenant, false},
         {"key", caller->name[0] == '\0' ? NULL : caller->name, false},
         {"client", client, false}};
-    int64_t took_us;
     if (!exchange->home->server->options->log.access) return;
     http_client_text(exchange, client);
-    snprintf(code, sizeof code, "%u", status);
-    took_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
-    snprintf(ms, sizeof ms, "%" PRId64 ".%03d", took_us / 1000, (int)(took_us % 1000));
-    snprintf(received, sizeof received, "%" PRIu64, exchange->body.seen);
+    blasd_text_number(code, status);
+    write_ms(ms, (uint64_t)(blasd_clock_ns() - exchange->began_ns) / 1000);
+    blasd_text_number(received, exchange->body.seen);
     blasd_log_collect(BLASD_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
 }
 

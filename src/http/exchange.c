@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "http/timeouts.h"
 
 #include <sys/epoll.h>
 
@@ -154,10 +155,17 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
 }
 
 void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
-    const union MHD_ConnectionInfo *peer = NULL;
-    if (exchange->connection != NULL)
-        peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct http_connection *connection = exchange->client.connection;
+    const union MHD_ConnectionInfo *peer;
+    if (connection != NULL && connection->client[0] != '\0') {
+        memcpy(client, connection->client, sizeof connection->client);
+        return;
+    }
+    peer = exchange->connection == NULL
+               ? NULL
+               : MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
+    if (connection != NULL) memcpy(connection->client, client, sizeof connection->client);
 }
 
 const char *http_trace_text(const struct http_exchange *exchange, char text[BLASD_TRACE_TEXT]) {

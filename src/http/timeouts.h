@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/list.h"
+#include "http/peer.h"
 
 #include <microhttpd.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@ struct http_connection {
     int64_t since_ns;           /* its beginning, or the end of its last request */
     bool asks;                  /* the head of a request has come, and no answer has gone */
     bool closing;
+    char client[HTTP_PEER_TEXT]; /* its address, once somebody wanted to know; "": nobody has */
     bool user_known; /* whose process is at the other end: asked once, by who wants to know */
     uid_t user;
     struct http_tls_line *line; /* owned; NULL: without TLS */
