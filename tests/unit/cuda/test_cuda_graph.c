@@ -121,6 +121,24 @@ static void expect_gone(const struct bed *bed) {
     assert_int_equal(device->cache.bytes, 0);
 }
 
+/* A result that later steps read, too, stays there for them, and is on the host in the end. */
+static void a_result_that_is_read_comes_back(void **state) {
+    char *body = chain(matrix("float64", 1, 0)), *results = strstr(body, "[\"d\"]");
+    double *right;
+    struct bed bed;
+    (void)state;
+    strcpy(results, "[\"a\",\"d\"]}");
+    right = right_of(body, 2 * N * N);
+    open_device(0);
+    bed = run(body, -1);
+    assert_int_equal(bed.code, 0);
+    expect_near(bed.results, right, 2 * N * N);
+    expect_gone(&bed);
+    drop(&bed);
+    free(right);
+    close_device();
+}
+
 static void what_steps_make_stays(void **state) {
     const char *body = chain(matrix("float64", 1, 0));
     double *right = right_of(body, N * N);
@@ -449,6 +467,7 @@ static void faults_at_each_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_that_is_read_comes_back),
         cmocka_unit_test(what_steps_make_stays),
         cmocka_unit_test(parts_of_matrices_stay),
         cmocka_unit_test(what_is_refused_is_on_the_host),
