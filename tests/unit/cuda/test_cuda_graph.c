@@ -158,6 +158,9 @@ static void what_steps_make_stays(void **state) {
     for (int i = 0; i < report->step_count; i++) {
         if (strcmp(ran[i].name, "a") != 0) assert_true(ran[i].upload_bytes < BYTES);
         if (strcmp(ran[i].name, "d") != 0) assert_true(ran[i].download_bytes < BYTES);
+        assert_int_equal(ran[i].timing.total_us, ran[i].timing.upload_us +
+                                                     ran[i].timing.compute_us +
+                                                     ran[i].timing.download_us);
     }
     expect_gone(&bed);
     free(report);
