@@ -422,6 +422,15 @@ static int read_id(struct blasd_oip *oip, const json_t *id, struct blasd_err *er
     return oip->id != NULL ? 0 : oip_no_memory(err);
 }
 
+/* KServe's client says in the body, too, which model the path names. */
+static int check_model(const struct blasd_oip *oip, const json_t *model, struct blasd_err *err) {
+    const char *name = json_string_value(model), *own = oip->op->name;
+    if (model == NULL || (name != NULL && strcmp(name, own) == 0)) return 0;
+    return blasd_fail(err, BLASD_E_invalid_field, "model_name",
+                      "the path names the model %s: leave model_name out, or let it be the same",
+                      own);
+}
+
 /* A list of tensors; `optional`: it may be missing. */
 static int check_list(const json_t *list, const char *name, bool optional, struct blasd_err *err) {
     if ((list == NULL && optional) || json_is_array(list)) return 0;
@@ -439,7 +448,8 @@ static int set_deadline(struct oip_reader *reader, struct blasd_err *err) {
 }
 
 static int read_members(struct pass *pass, json_t *root, struct blasd_err *err) {
-    static const char *const known[] = {"id", "parameters", "inputs", "outputs", NULL};
+    static const char *const known[] = {"id",     "model_name", "parameters",
+                                        "inputs", "outputs",    NULL};
     struct oip_reader *reader = pass->reader;
     struct blasd_oip *oip = reader->oip;
     json_t *inputs = json_object_get(root, "inputs"), *outputs = json_object_get(root, "outputs");
@@ -449,6 +459,7 @@ static int read_members(struct pass *pass, json_t *root, struct blasd_err *err) 
     if (rc == 0) rc = check_list(inputs, "inputs", false, err);
     if (rc == 0) rc = check_list(outputs, "outputs", true, err);
     if (rc == 0) rc = read_id(oip, json_object_get(root, "id"), err);
+    if (rc == 0) rc = check_model(oip, json_object_get(root, "model_name"), err);
     if (rc == 0) rc = read_parameters(reader, json_object_get(root, "parameters"), err);
     if (rc == 0) rc = set_deadline(reader, err);
     json_array_foreach(outputs, i, one) if (rc == 0) rc = read_output(oip, one, err);
