@@ -40,14 +40,14 @@ static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_e
                       (unsigned long long)pass->reader->body->limits->envelope_bytes);
 }
 
-/* In the place of the data stands their number. */
+/* In the place of the data stands their number; null is none. */
 static int cut_member(void *arg, const char *quote, const char *name, const char *value,
                       const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
     char number[BLASD_TEXT_NUMBER];
     int rc = blasd_json_skip(&pass->text, value, next, err);
     (void)quote;
-    if (rc != 0 || strcmp(name, "data") != 0) return rc;
+    if (rc != 0 || strcmp(name, "data") != 0 || *value == 'n') return rc;
     if (pass->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, "inputs",
                           "these are more than %d tensors, and no operation takes more than %d",
@@ -207,7 +207,7 @@ static int take_binary(struct pass *pass, uint64_t bytes, struct blasd_named_inp
                        const char *field, struct blasd_err *err) {
     struct oip_reader *reader = pass->reader;
     uint64_t own = blasd_tensor_bytes(&to->input.tensor);
-    if (!reader->oip->has_header)
+    if (!reader->oip->has_header && bytes > 0)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
                           "%s has binary_data_size, but the request has no header "
                           "Inference-Header-Content-Length that tells where the JSON ends",
@@ -278,6 +278,7 @@ static int take_elements(struct pass *pass, const json_t *tensor, struct blasd_n
     int rc = parameters_of(tensor, field, &parameters, err);
     if (rc != 0) return rc;
     if ((rc = read_place(pass->reader->oip, parameters, field, &place, err)) != 0) return rc;
+    if (json_is_null(data)) data = NULL;
     size = json_object_get(parameters, "binary_data_size");
     if ((data != NULL) + (size != NULL) + (place.region[0] != '\0') != 1)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,

@@ -122,6 +122,12 @@ static void test_binary(void **state) {
     expect_doubles(I_V, SHAPE(2), tail + 1, 2);
     expect_doubles(I_A, SHAPE(2, 2), (const double[]){1, 2, 3, 4}, 4);
     expect_input(I_WEIGHT, BLASD_float32, SHAPE(0, 3));
+    /* KServe's client has no bytes to send of an empty tensor, and sends null */
+    infer("{\"inputs\":[{\"name\":\"w\",\"shape\":[0,3],\"datatype\":\"FP32\",\"data\":null,"
+          "\"parameters\":{\"binary_data_size\":0}}," A_2X2 "]}",
+          NULL, 0);
+    expect_input(I_WEIGHT, BLASD_float32, SHAPE(0, 3));
+    expect_doubles(I_A, SHAPE(2, 2), (const double[]){1, 2, 3, 4}, 4);
 }
 
 static void test_parameters(void **state) {
@@ -226,6 +232,9 @@ static void test_bad_tensors(void **state) {
     infer_a("\"shape\":[4611686018427387904,4],\"datatype\":\"FP64\",\"data\":[1]");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "more elements than can be addressed");
     infer_a("\"shape\":[1],\"datatype\":\"FP64\"");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "no data");
+    infer("{\"inputs\":[{\"name\":\"a\",\"shape\":[0],\"datatype\":\"FP64\",\"data\":null}]}", NULL,
+          0);
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "no data");
     infer_a("\"shape\":[1],\"datatype\":\"FP64\",\"data\":[1],"
             "\"parameters\":{\"binary_data_size\":8}");
