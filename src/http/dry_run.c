@@ -34,7 +34,9 @@ static void choose(const struct dry_run *run, struct outlook *ret) {
          cuda = view->workers_of[BLASD_DEVICE_CUDA] > 0;
     ret->device = run->job.device;
     if (run->job.device != BLASD_DEVICE_ANY) {
-        ret->why = "the job asks for it";
+        ret->why = view->workers_of[run->job.device] > 0
+                       ? "the job asks for it"
+                       : "the job asks for it, but no worker of that class is running now";
     } else if (!cpu && !cuda) {
         ret->why = "no worker is alive: the first to come would take it";
     } else if (cpu != cuda) {

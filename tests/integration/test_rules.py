@@ -206,6 +206,8 @@ def test_a_dry_run(make_service):
     assert said["cost"] is None
     assert jobs_listed(service) == []
     assert dry(service, {**job, "device": "cpu"}).json()["why"] == "the job asks for it"
+    absent = dry(service, {**job, "device": "cuda"}).json()  # the job itself would be refused for now
+    assert "no worker of that class" in absent["why"] and absent["predicted"]["compute_ms"] is None
     # it tells what the job then says of itself
     ran = run(service, job["op"], job["inputs"]).json()
     assert ran["execution"]["flops"] == said["flops"] and ran["execution"]["bytes"] == said["bytes"]
