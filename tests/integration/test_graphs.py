@@ -324,6 +324,16 @@ def test_limits_of_steps_depth_and_results(make_service):
     assert (code, field) == ("graph_too_large", "steps.s3") and "graph_depth" in detail
 
 
+def test_parts_of_a_tensor_count_each_by_itself(service):
+    kept = service.request("POST", "/tensors", json.dumps(nested(np.eye(8))), {"Content-Type": TYPES["json"]}).json()["id"]
+
+    def rows(count):
+        return {f"s{i}": {"op": "matmul", "inputs": {"a": {"tensor": kept, "slice": [[i, i + 1]]}, "b": {"eye": 8}}} for i in range(count)}
+    assert post(service, rows(7)).json()["state"] == "succeeded"
+    code, field, detail = refused(service, rows(8))
+    assert (code, field) == ("invalid_reference", "steps.s7.inputs.a") and "each part of one counted by itself" in detail
+
+
 def test_data_beside_the_steps(service):
     def body(count):
         return ({f"s{i}": {"op": "matmul", "inputs": {"a": {"input": f"d{i}"}, "b": [[1]]}} for i in range(count)},
