@@ -42,6 +42,13 @@ static int read_device(const char *item, size_t len, double *slot, const char *v
     return 0;
 }
 
+/* Whether an item of that name was there before, of those up to `item`. */
+static bool was_there(const char *text, const char *item, size_t name) {
+    for (; text < item; text += strcspn(text, ",") + 1)
+        if (strncmp(text, item, name + 1) == 0) return true; /* up to the '=' */
+    return false;
+}
+
 /* One item, "name=value" of `len` bytes. */
 static int read_item(const char *item, size_t len, struct blasd_prices *prices,
                      struct blasd_err *err) {
@@ -71,6 +78,8 @@ int blasd_prices_read(const char *text, struct blasd_prices *ret, struct blasd_e
     for (const char *item = text;; item++) {
         size_t len = strcspn(item, ",");
         int code = read_item(item, len, &prices, err);
+        if (code == 0 && was_there(text, item, strcspn(item, "=")))
+            code = bad(err, item, len, "is there twice");
         if (code != 0) return code;
         item += len;
         if (*item == '\0') break;

@@ -44,6 +44,10 @@ static void what_is_no_price(void **state) {
                                            {"tpu=1/h,currency=EUR", "price of nothing"},
                                            {"cpu=1/h,,currency=EUR", "has no '='"},
                                            {"cpu=1/h,currency=EUR,", "has no '='"},
+                                           {"cpu=1/h,cpu=1/h,currency=EUR", "is there twice"},
+                                           {"cpu=0/h,cpu=2/s,currency=EUR", "is there twice"},
+                                           {"kwh=1,currency=EUR,kwh=2", "is there twice"},
+                                           {"currency=EUR,currency=USD", "is there twice"},
                                            {"currency=EURO", "three capitals"},
                                            {"currency=eur", "three capitals"},
                                            {"currency=", "three capitals"}};
