@@ -348,14 +348,16 @@ static int read_output(struct blasd_oip *oip, const json_t *tensor, struct blasd
     return 0;
 }
 
-/* 0 is the default level, 1 the highest, as that server has it. */
+/* 0 is the default level, as if none were said, 1 the highest, as that server has it. */
 static int take_priority(struct oip_reader *reader, json_t *value, struct blasd_err *err) {
     const char *name = json_string_value(value);
     int64_t level;
-    if (read_whole(value, &level))
-        name = blasd_priority_names[level == 1                 ? BLASD_PRIORITY_HIGH
-                                    : level == 0 || level == 2 ? BLASD_PRIORITY_NORMAL
-                                                               : BLASD_PRIORITY_LOW];
+    if (read_whole(value, &level)) {
+        if (level == 0) return 0;
+        name = blasd_priority_names[level == 1   ? BLASD_PRIORITY_HIGH
+                                    : level == 2 ? BLASD_PRIORITY_NORMAL
+                                                 : BLASD_PRIORITY_LOW];
+    }
     if (name == NULL)
         return blasd_fail(err, BLASD_E_invalid_field, "parameters.priority",
                           "priority is a level from 1, the highest, or high, normal or low");
