@@ -215,6 +215,16 @@ def test_a_dry_run(make_service):
     assert len(jobs_listed(service)) == 1
 
 
+def test_a_dry_run_counts_what_is_converted(service):
+    for dtype, more in (("float64", 0), ("int8", 2 * 8), ("int64", 2 * 8)):
+        one = {"full": [200, 200], "value": 1, "dtype": dtype}
+        step = {"op": "matmul", "inputs": {"a": one, "b": one}}
+        said = dry(service, step).json()
+        assert said["peak_bytes"] == said["bytes"] + more * 200 * 200, dtype
+        graph = service.request("POST", "/graphs?dry_run=1", json.dumps({"steps": {"s": step}}), {"Content-Type": TYPES["json"]}).json()
+        assert 0 <= graph["peak_bytes"] - said["peak_bytes"] < 4096, dtype
+
+
 def test_a_tiny_graph_makes_no_large_one_too_long(make_service):
     """What graphs take is learnt from those that ran, which may have been nothing but a launch."""
     service = make_service()
