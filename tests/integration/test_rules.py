@@ -215,6 +215,17 @@ def test_a_dry_run(make_service):
     assert len(jobs_listed(service)) == 1
 
 
+def test_a_dry_run_knows_of_a_device_what_is_told_of_it(make_service):
+    service = make_service()
+    job = {"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}}
+    dry(service, job)
+
+    def told():
+        return any("matmul" in one.get("cost", {}).get("curves", {}) for one in service.request("GET", "/devices").json()["devices"])
+    wait_for(told)
+    assert dry(service, job).json()["predicted"]["compute_ms"] is not None
+
+
 def test_a_dry_run_counts_what_is_converted(service):
     for dtype, more in (("float64", 0), ("int8", 2 * 8), ("int64", 2 * 8)):
         one = {"full": [200, 200], "value": 1, "dtype": dtype}
