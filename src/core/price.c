@@ -58,8 +58,10 @@ static int read_item(const char *item, size_t len, struct blasd_prices *prices,
     name = (size_t)(equals - item);
     value = equals + 1;
     for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
-        if (is_named(item, name, blasd_device_class_names[c]))
+        if (is_named(item, name, blasd_device_class_names[c])) {
+            prices->priced[c] = true;
             return read_device(item, len, &prices->per_hour[c], value, err);
+        }
     if (is_named(item, name, "kwh"))
         return read_amount(value, &prices->per_kwh, &end) && end == item + len
                    ? 0
@@ -95,5 +97,5 @@ bool blasd_price_of(const struct blasd_prices *prices, const struct blasd_usage 
     bool energy = prices->per_kwh > 0 && usage->energy_joules > 0;
     *amount = usage->device_s / HOUR_S * per_hour;
     if (energy) *amount += usage->energy_joules / KWH_J * prices->per_kwh;
-    return (per_hour > 0 || energy) && isfinite(*amount);
+    return (prices->priced[usage->device] || energy) && isfinite(*amount);
 }

@@ -75,6 +75,9 @@ static void what_a_job_costs(void **state) {
     assert_true(fabs(amount - 0.3) < 1e-12);
     usage.energy_joules = 0;
     assert_false(blasd_price_of(&prices, &usage, &amount));
+    assert_int_equal(blasd_prices_read("cpu=0/h,currency=EUR", &prices, &err), 0);
+    assert_true(blasd_price_of(&prices, &usage, &amount)); /* 0 is a price, too */
+    assert_true(amount == 0);
 }
 
 int main(void) {
