@@ -236,6 +236,15 @@ def test_a_dry_run_counts_what_is_converted(service):
         assert 0 <= graph["peak_bytes"] - said["peak_bytes"] < 4096, dtype
 
 
+def test_a_dry_run_counts_parts_that_are_copied(service):
+    kept = service.request("POST", "/tensors", json.dumps(np.eye(100).tolist()), {"Content-Type": TYPES["json"]}).json()["id"]
+    for part, more in ([[0, 50]], 0), ([[0, 100], [0, 50]], 8 * 100 * 50):  # in one piece, and not
+        a = {"tensor": kept, "slice": part}
+        n = 50 if more else 100
+        said = dry(service, {"op": "matmul", "inputs": {"a": a, "b": {"eye": n}}}).json()
+        assert said["peak_bytes"] == said["bytes"] + more, part
+
+
 def test_a_tiny_graph_makes_no_large_one_too_long(make_service):
     """What graphs take is learnt from those that ran, which may have been nothing but a launch."""
     service = make_service()
