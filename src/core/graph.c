@@ -204,24 +204,9 @@ static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err)
     return 0;
 }
 
-/* Inputs that are not as the kernel reads them are converted first. */
-static uint64_t converted_bytes(const struct blasd_job *job, const struct blasd_plan *plan) {
-    uint64_t bytes = 0;
-    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
-        const struct blasd_tensor *tensor = &job->inputs[i].tensor;
-        if (!blasd_job_has(job, i)) continue;
-        if (tensor->dtype != plan->input_dtype[i] ||
-            (tensor->order != BLASD_ROW_MAJOR && !plan->keep_order[i]))
-            bytes += blasd_align_up((uint64_t)blasd_tensor_elements(tensor) *
-                                    blasd_dtype_size(plan->input_dtype[i]));
-    }
-    return bytes;
-}
-
 static void note_plan(struct blasd_graph *graph, struct blasd_graph_step *step,
                       const struct blasd_plan *plan) {
-    uint64_t workspace =
-        plan->workspace_bytes + plan->made_bytes + converted_bytes(&step->job, plan);
+    uint64_t workspace = plan->workspace_bytes + plan->made_bytes;
     step->flops = plan->flops;
     blasd_cost_work(plan, blasd_op_position(step->job.op), &step->cost.work);
     step->cost.flops_least = plan->flops_least;

@@ -222,6 +222,24 @@ static int check_param(const struct blasd_param *param, const struct blasd_value
                       number, param->exclusive_least ? '(' : '[', param->least, param->most);
 }
 
+/* Inputs that are not as the kernel reads them are converted first; what does not lie in one piece,
+ * or in no blob of its own, is copied. */
+static uint64_t converted_bytes(const struct blasd_job *job, const struct blasd_plan *plan) {
+    uint64_t bytes = 0;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        const struct blasd_tensor *tensor = &job->inputs[i].tensor;
+        if (!blasd_job_has(job, i)) continue;
+        if (job->inputs[i].reference.sliced > 0 ||
+            job->inputs[i].source.kind == BLASD_SOURCE_AWAITED)
+            bytes += blasd_align_up(blasd_tensor_bytes(tensor));
+        if (tensor->dtype != plan->input_dtype[i] ||
+            (tensor->order != BLASD_ROW_MAJOR && !plan->keep_order[i]))
+            bytes += blasd_align_up((uint64_t)blasd_tensor_elements(tensor) *
+                                    blasd_dtype_size(plan->input_dtype[i]));
+    }
+    return bytes;
+}
+
 /* Outputs come from the operation's plan, whose lengths are products of the user's: check again.
  * A problem costs something, and so does an element, however little is computed with them. */
 static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
@@ -243,6 +261,7 @@ static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct b
         least += (double)blasd_tensor_elements(&plan->outputs[i]);
     }
     if (!(plan->flops >= least) && !job->op->composed) plan->flops = least;
+    plan->workspace_bytes += converted_bytes(job, plan);
     return 0;
 }
 

@@ -132,7 +132,9 @@ struct blasd_plan {
     double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
     uint64_t made_bytes;                /* of input_bytes: what rules make; the same */
-    uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */
+    /* on the host beside inputs and outputs, at the peak; blasd_job_plan adds inputs that are
+     * converted */
+    uint64_t workspace_bytes;
     uint64_t device_bytes; /* on a device with memory of its own, everything, at the peak */
     /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it
      * runs on any */

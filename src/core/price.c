@@ -42,6 +42,13 @@ static int read_device(const char *item, size_t len, double *slot, const char *v
     return 0;
 }
 
+/* Whether an item of that name was there before, of those up to `item`. */
+static bool was_there(const char *text, const char *item, size_t name) {
+    for (; text < item; text += strcspn(text, ",") + 1)
+        if (strncmp(text, item, name + 1) == 0) return true; /* up to the '=' */
+    return false;
+}
+
 /* One item, "name=value" of `len` bytes. */
 static int read_item(const char *item, size_t len, struct blasd_prices *prices,
                      struct blasd_err *err) {
@@ -51,8 +58,10 @@ static int read_item(const char *item, size_t len, struct blasd_prices *prices,
     name = (size_t)(equals - item);
     value = equals + 1;
     for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
-        if (is_named(item, name, blasd_device_class_names[c]))
+        if (is_named(item, name, blasd_device_class_names[c])) {
+            prices->priced[c] = true;
             return read_device(item, len, &prices->per_hour[c], value, err);
+        }
     if (is_named(item, name, "kwh"))
         return read_amount(value, &prices->per_kwh, &end) && end == item + len
                    ? 0
@@ -71,6 +80,8 @@ int blasd_prices_read(const char *text, struct blasd_prices *ret, struct blasd_e
     for (const char *item = text;; item++) {
         size_t len = strcspn(item, ",");
         int code = read_item(item, len, &prices, err);
+        if (code == 0 && was_there(text, item, strcspn(item, "=")))
+            code = bad(err, item, len, "is there twice");
         if (code != 0) return code;
         item += len;
         if (*item == '\0') break;
@@ -86,5 +97,5 @@ bool blasd_price_of(const struct blasd_prices *prices, const struct blasd_usage 
     bool energy = prices->per_kwh > 0 && usage->energy_joules > 0;
     *amount = usage->device_s / HOUR_S * per_hour;
     if (energy) *amount += usage->energy_joules / KWH_J * prices->per_kwh;
-    return (per_hour > 0 || energy) && isfinite(*amount);
+    return (prices->priced[usage->device] || energy) && isfinite(*amount);
 }

@@ -7,7 +7,8 @@
 
 /* A plain value. Zeroed: nothing has a price. */
 struct blasd_prices {
-    double per_hour[BLASD_DEVICE_CLASS_COUNT]; /* of a device of the class; 0: none */
+    double per_hour[BLASD_DEVICE_CLASS_COUNT]; /* of a device of the class */
+    bool priced[BLASD_DEVICE_CLASS_COUNT];     /* it has one, which may be 0 */
     double per_kwh;                            /* 0: none */
     char currency[4];                          /* "EUR"; "" where there are no prices */
 };

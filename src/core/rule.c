@@ -284,6 +284,23 @@ static int64_t look_along(const struct blasd_input *input, int64_t n, bool zero_
     return high;
 }
 
+/* The same of bools, which are 0 where the line they are made of is, and turn there: it is looked
+ * along, so that it falls. */
+static int64_t look_along_bools(const struct blasd_input *input, int64_t n, bool zero_too) {
+    struct blasd_input line = *input;
+    struct blasd_rule *rule = &line.source.rule;
+    int64_t at;
+    if (!zero_too) return -1;
+    line.tensor.dtype = BLASD_float64;
+    if (rule->line.start < 0) {
+        rule->line.start = -rule->line.start;
+        rule->line.step = -rule->line.step;
+        rule->line.stop = -rule->line.stop;
+    }
+    at = look_along(&line, n, true);
+    return at >= 0 && look_at(input, at, 1, true) >= 0 ? at : -1;
+}
+
 static int64_t look_through(const struct blasd_input *input, int64_t n, bool zero_too) {
     for (int64_t first = 0; first < n; first += PARTS) {
         int64_t at = look_at(input, first, n - first < PARTS ? n - first : PARTS, zero_too);
@@ -300,7 +317,9 @@ static int64_t first_negative(const struct blasd_input *input, int64_t n, bool z
     case BLASD_RULE_EYE: return zero_too && row > 1 ? 1 : -1;
     case BLASD_RULE_UNIFORM: return zero_too ? look_through(input, n, true) : -1;
     case BLASD_RULE_NORMAL: return look_through(input, n, zero_too);
-    default: return look_along(input, n, zero_too);
+    default:
+        return input->tensor.dtype == BLASD_bool ? look_along_bools(input, n, zero_too)
+                                                 : look_along(input, n, zero_too);
     }
 }
 

@@ -34,7 +34,9 @@ static void choose(const struct dry_run *run, struct outlook *ret) {
          cuda = view->workers_of[BLASD_DEVICE_CUDA] > 0;
     ret->device = run->job.device;
     if (run->job.device != BLASD_DEVICE_ANY) {
-        ret->why = "the job asks for it";
+        ret->why = view->workers_of[run->job.device] > 0
+                       ? "the job asks for it"
+                       : "the job asks for it, but no worker of that class is running now";
     } else if (!cpu && !cuda) {
         ret->why = "no worker is alive: the first to come would take it";
     } else if (cpu != cuda) {
@@ -158,8 +160,11 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
     struct http_exchange *exchange = run->exchange;
     if (http_exchange_open(exchange)) {
         json_t *stats = err == NULL ? json_loadb(text, len, 0, NULL) : NULL;
-        if (err == NULL && !exchange->home->placement.known)
-            http_placement_heard(exchange->home, text, len);
+        struct http_loop *loop = exchange->home;
+        /* where there is something to choose it is looked each second anyway */
+        if (err == NULL &&
+            (!loop->placement.known || !http_placement_open(blasd_front_queues_view(loop->queues))))
+            http_placement_heard(loop, text, len);
         if (err != NULL)
             http_reply_problem(exchange, err);
         else

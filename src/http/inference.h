@@ -15,6 +15,8 @@ const struct blasd_op *http_oip_model_find(struct http_exchange *exchange, struc
 
 /* The routes. */
 void http_inference_begin(struct http_exchange *exchange); /* then those of jobs.h */
+void http_oip_live(struct http_exchange *exchange);
+void http_oip_ready(struct http_exchange *exchange);
 void http_oip_server(struct http_exchange *exchange);
 void http_oip_repository(struct http_exchange *exchange);
 void http_oip_model(struct http_exchange *exchange);

@@ -56,6 +56,8 @@ bool http_sees_all(const struct http_exchange *exchange);
 char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
+/* Whether jobs are taken; false: answered, with why not. */
+bool http_health_check(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
 /* pages.c: for people */
 void http_docs(struct http_exchange *exchange);

@@ -123,8 +123,7 @@ void http_health_live(struct http_exchange *exchange) {
     http_reply_static(exchange, 200, HTTP_TYPE_JSON, live, sizeof live - 1);
 }
 
-void http_health_ready(struct http_exchange *exchange) {
-    static const char ready[] = "{\"status\":\"ready\"}";
+bool http_health_check(struct http_exchange *exchange) {
     const struct blasd_queue_view *view = blasd_front_queues_view(exchange->home->queues);
     if (exchange->home->stopping.draining)
         http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
@@ -134,6 +133,13 @@ void http_health_ready(struct http_exchange *exchange) {
         http_reply_fail(exchange, BLASD_E_queue_unavailable, "",
                         "%d workers are alive (limit ready_workers)", view->workers);
     else
+        return true;
+    return false;
+}
+
+void http_health_ready(struct http_exchange *exchange) {
+    static const char ready[] = "{\"status\":\"ready\"}";
+    if (http_health_check(exchange))
         http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
 }
 

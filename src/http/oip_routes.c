@@ -74,12 +74,28 @@ void http_oip_config(struct http_exchange *exchange) {
     reply_model(exchange, blasd_oip_config);
 }
 
+/* Some clients go by the status of these answers, others by what is in them. */
+void http_oip_live(struct http_exchange *exchange) {
+    static const char live[] = "{\"status\":\"live\",\"live\":true}";
+    http_reply_static(exchange, 200, HTTP_TYPE_JSON, live, sizeof live - 1);
+}
+
+void http_oip_ready(struct http_exchange *exchange) {
+    static const char ready[] = "{\"status\":\"ready\",\"live\":true,\"ready\":true}";
+    if (http_health_check(exchange))
+        http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
+}
+
 void http_oip_model_ready(struct http_exchange *exchange) {
     struct blasd_err err = {0};
-    if (http_oip_model_find(exchange, &err) == NULL)
+    const struct blasd_op *op = http_oip_model_find(exchange, &err);
+    struct blasd_buf body;
+    if (op == NULL) {
         http_reply_problem(exchange, &err);
-    else
-        http_health_ready(exchange);
+    } else if (http_health_check(exchange)) {
+        blasd_buf_init(&body, DOCUMENT_MOST);
+        reply(exchange, &body, blasd_oip_model_ready(op, &body));
+    }
 }
 
 void http_oip_statistics(struct http_exchange *exchange) {

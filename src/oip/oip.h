@@ -77,6 +77,7 @@ int blasd_oip_problem(const struct blasd_err *problem, struct blasd_buf *out);
 int blasd_oip_server(const char *version, bool shared, struct blasd_buf *out);
 int blasd_oip_repository(bool ready, struct blasd_buf *out);
 int blasd_oip_model(const struct blasd_op *op, struct blasd_buf *out);
+int blasd_oip_model_ready(const struct blasd_op *op, struct blasd_buf *out);
 int blasd_oip_config(const struct blasd_op *op, struct blasd_buf *out);
 /* Of every operation, or the one given; `stats` by position in blasd_ops. */
 int blasd_oip_statistics(const struct blasd_op *only, const struct blasd_oip_stats *stats,

@@ -92,6 +92,13 @@ int blasd_oip_model(const struct blasd_op *op, struct blasd_buf *buf) {
     return document_end(&out, before);
 }
 
+int blasd_oip_model_ready(const struct blasd_op *op, struct blasd_buf *buf) {
+    struct json_out out = {.buf = buf};
+    size_t before = buf->len;
+    json_out_put(&out, "{\"status\":\"ready\",\"name\":%s,\"ready\":true}", op->name);
+    return document_end(&out, before);
+}
+
 int blasd_oip_config(const struct blasd_op *op, struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
     size_t before = buf->len;

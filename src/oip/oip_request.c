@@ -40,14 +40,14 @@ static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_e
                       (unsigned long long)pass->reader->body->limits->envelope_bytes);
 }
 
-/* In the place of the data stands their number. */
+/* In the place of the data stands their number; null is none. */
 static int cut_member(void *arg, const char *quote, const char *name, const char *value,
                       const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
     char number[BLASD_TEXT_NUMBER];
     int rc = blasd_json_skip(&pass->text, value, next, err);
     (void)quote;
-    if (rc != 0 || strcmp(name, "data") != 0) return rc;
+    if (rc != 0 || strcmp(name, "data") != 0 || *value == 'n') return rc;
     if (pass->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, "inputs",
                           "these are more than %d tensors, and no operation takes more than %d",
@@ -207,7 +207,7 @@ static int take_binary(struct pass *pass, uint64_t bytes, struct blasd_named_inp
                        const char *field, struct blasd_err *err) {
     struct oip_reader *reader = pass->reader;
     uint64_t own = blasd_tensor_bytes(&to->input.tensor);
-    if (!reader->oip->has_header)
+    if (!reader->oip->has_header && bytes > 0)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
                           "%s has binary_data_size, but the request has no header "
                           "Inference-Header-Content-Length that tells where the JSON ends",
@@ -278,6 +278,7 @@ static int take_elements(struct pass *pass, const json_t *tensor, struct blasd_n
     int rc = parameters_of(tensor, field, &parameters, err);
     if (rc != 0) return rc;
     if ((rc = read_place(pass->reader->oip, parameters, field, &place, err)) != 0) return rc;
+    if (json_is_null(data)) data = NULL;
     size = json_object_get(parameters, "binary_data_size");
     if ((data != NULL) + (size != NULL) + (place.region[0] != '\0') != 1)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
@@ -347,14 +348,16 @@ static int read_output(struct blasd_oip *oip, const json_t *tensor, struct blasd
     return 0;
 }
 
-/* 0 is the default level, 1 the highest, as that server has it. */
+/* 0 is the default level, as if none were said, 1 the highest, as that server has it. */
 static int take_priority(struct oip_reader *reader, json_t *value, struct blasd_err *err) {
     const char *name = json_string_value(value);
     int64_t level;
-    if (read_whole(value, &level))
-        name = blasd_priority_names[level == 1                 ? BLASD_PRIORITY_HIGH
-                                    : level == 0 || level == 2 ? BLASD_PRIORITY_NORMAL
-                                                               : BLASD_PRIORITY_LOW];
+    if (read_whole(value, &level)) {
+        if (level == 0) return 0;
+        name = blasd_priority_names[level == 1   ? BLASD_PRIORITY_HIGH
+                                    : level == 2 ? BLASD_PRIORITY_NORMAL
+                                                 : BLASD_PRIORITY_LOW];
+    }
     if (name == NULL)
         return blasd_fail(err, BLASD_E_invalid_field, "parameters.priority",
                           "priority is a level from 1, the highest, or high, normal or low");
@@ -422,6 +425,15 @@ static int read_id(struct blasd_oip *oip, const json_t *id, struct blasd_err *er
     return oip->id != NULL ? 0 : oip_no_memory(err);
 }
 
+/* KServe's client says in the body, too, which model the path names. */
+static int check_model(const struct blasd_oip *oip, const json_t *model, struct blasd_err *err) {
+    const char *name = json_string_value(model), *own = oip->op->name;
+    if (model == NULL || (name != NULL && strcmp(name, own) == 0)) return 0;
+    return blasd_fail(err, BLASD_E_invalid_field, "model_name",
+                      "the path names the model %s: leave model_name out, or let it be the same",
+                      own);
+}
+
 /* A list of tensors; `optional`: it may be missing. */
 static int check_list(const json_t *list, const char *name, bool optional, struct blasd_err *err) {
     if ((list == NULL && optional) || json_is_array(list)) return 0;
@@ -439,7 +451,8 @@ static int set_deadline(struct oip_reader *reader, struct blasd_err *err) {
 }
 
 static int read_members(struct pass *pass, json_t *root, struct blasd_err *err) {
-    static const char *const known[] = {"id", "parameters", "inputs", "outputs", NULL};
+    static const char *const known[] = {"id",     "model_name", "parameters",
+                                        "inputs", "outputs",    NULL};
     struct oip_reader *reader = pass->reader;
     struct blasd_oip *oip = reader->oip;
     json_t *inputs = json_object_get(root, "inputs"), *outputs = json_object_get(root, "outputs");
@@ -449,6 +462,7 @@ static int read_members(struct pass *pass, json_t *root, struct blasd_err *err) 
     if (rc == 0) rc = check_list(inputs, "inputs", false, err);
     if (rc == 0) rc = check_list(outputs, "outputs", true, err);
     if (rc == 0) rc = read_id(oip, json_object_get(root, "id"), err);
+    if (rc == 0) rc = check_model(oip, json_object_get(root, "model_name"), err);
     if (rc == 0) rc = read_parameters(reader, json_object_get(root, "parameters"), err);
     if (rc == 0) rc = set_deadline(reader, err);
     json_array_foreach(outputs, i, one) if (rc == 0) rc = read_output(oip, one, err);

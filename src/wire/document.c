@@ -245,7 +245,7 @@ void document_cost(struct json_out *out, const struct blasd_prices *prices,
     json_out_put(out, "\"cost\":{\"amount\":%f,\"currency\":%s,\"device\":%s,\"device_s\":%f",
                  amount, prices->currency, blasd_device_class_names[usage->device],
                  usage->device_s);
-    if (per_hour > 0) json_out_put(out, ",\"per_hour\":%f", per_hour);
+    if (prices->priced[usage->device]) json_out_put(out, ",\"per_hour\":%f", per_hour);
     if (prices->per_kwh > 0 && usage->energy_joules > 0)
         json_out_put(out, ",\"energy_joules\":%f,\"per_kwh\":%f", usage->energy_joules,
                      prices->per_kwh);

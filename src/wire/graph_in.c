@@ -128,8 +128,8 @@ static int give(struct blasd_graph_in *graph, const char *step, const char *fiel
     if ((uint64_t)n == graph->limits->graph_tensors)
         return blasd_fail(
             err, BLASD_E_invalid_reference, field,
-            "the steps refer to more than %d tensors and outputs of other jobs (limit "
-            "graph_tensors)",
+            "the steps refer to more than %d tensors and outputs of other jobs, each part of one "
+            "counted by itself (limit graph_tensors)",
             n);
     if (n == graph->given_count) {
         char *text = graph->given[n].reference.field;

@@ -37,6 +37,7 @@ struct reading {
     struct blasd_named_inputs inputs;
     bool has_inputs;
     struct graph_reference *reference; /* the one that is being read */
+    bool of_job;                       /* what is looked at names a job */
 };
 
 static int read_reference_member(void *arg, const char *quote, const char *name, const char *value,
@@ -57,18 +58,34 @@ static int read_reference_member(void *arg, const char *quote, const char *name,
         return blasd_fail(err, BLASD_E_invalid_tensor, "",
                           "a reference names one step, or one input");
     if (!output) to->input = name[0] == 'i';
+    if (output && value[1] == '"')
+        return blasd_fail(err, BLASD_E_unknown_output, "", "no output has an empty name");
     return blasd_json_word(reading->text, value, output ? to->output : to->name, next, err);
 }
 
+/* An output may be another job's, which is named behind it. */
+static int find_job(void *arg, const char *quote, const char *name, const char *value,
+                    const char **next, struct blasd_err *err) {
+    struct reading *reading = arg;
+    (void)quote;
+    if (strcmp(name, "job") == 0) reading->of_job = true;
+    return blasd_json_skip(reading->text, value, next, err);
+}
+
 /* Whether the value is an object that begins as a reference does. */
-static bool is_reference(const struct blasd_json_text *text, const char *value) {
+static bool is_reference(struct reading *reading, const char *value) {
+    const struct blasd_json_text *text = reading->text;
     static const char *const names[] = {"\"step\"", "\"input\"", "\"output\""};
     const char *p;
     if (*value != '{') return false;
     p = blasd_json_space(value + 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t len = strlen(names[i]);
-        if ((size_t)(text->end - p) > len && memcmp(p, names[i], len) == 0) return true;
+        if ((size_t)(text->end - p) <= len || memcmp(p, names[i], len) != 0) continue;
+        reading->of_job = false;
+        if (strcmp(names[i], "\"output\"") == 0)
+            (void)blasd_json_members(text, value, find_job, reading, &p, NULL);
+        return !reading->of_job;
     }
     return false;
 }
@@ -100,7 +117,7 @@ static int read_input(void *arg, const char *quote, const char *name, const char
     int rc = blasd_named_inputs_add(&reading->inputs, name, strlen(name), &to, err);
     (void)quote;
     if (rc != 0) return rc;
-    if (is_reference(reading->text, value)) return read_reference(reading, value, to, next, err);
+    if (is_reference(reading, value)) return read_reference(reading, value, to, next, err);
     rc = blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
     if (rc == 0 && to->remote != NULL) {
         blasd_remote_free(to->remote);
@@ -233,6 +250,8 @@ static int read_result(struct blasd_graph_in *graph, const struct blasd_json_tex
     if (blasd_json_word(text, p, to->name, next, err) != 0) return -(int)err->code;
     dot = strchr(to->name, '.');
     if (dot == NULL) return 0;
+    if (dot[1] == '\0')
+        return blasd_fail(err, BLASD_E_unknown_output, "results", "no output has an empty name");
     *dot = '\0';
     blasd_text_join(to->output, sizeof to->output, dot + 1, NULL, NULL);
     return 0;

@@ -287,6 +287,9 @@ def test_scopes_and_limits_of_a_key(guarded):
         assert "RateLimit" not in done.headers
         unsaid = send(op="solve", inputs=inputs)  # as clients do that know nothing of the key
         assert unsaid.status == 200 and unsaid.json()["priority"] == "low"
+        default = {"parameters": {"priority": 0}, "inputs": [{"name": n, "datatype": "FP64", "shape": s, "data": [2]} for n, s in (("a", [1, 1]), ("b", [1]))]}
+        answer = guarded.request("POST", "/v2/models/solve/infer", json.dumps(default), bearer(narrow))  # Triton's 0 is: unsaid
+        assert answer.status == 200, answer.body
     finally:
         keys("revoke", "narrow", file=guarded.file)
 

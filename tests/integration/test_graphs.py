@@ -255,6 +255,8 @@ def test_references_that_lead_nowhere(service):
     assert refused(service, TWO, inputs={"z": [1]})[:2] == ("invalid_field", "inputs.z")
     assert refused(service, TWO, results=["d"])[:2] == ("unknown_step", "results")
     assert refused(service, TWO, results=["c.q"])[:2] == ("unknown_output", "results")
+    assert refused(service, TWO, results=["c."])[:2] == ("unknown_output", "results")
+    assert refused(service, with_a({"step": "c", "output": ""}))[:2] == ("unknown_output", "steps.x.inputs.a")
     assert refused(service, TWO, results=["c", "c.c"])[:2] == ("invalid_field", "results")
 
 
@@ -320,6 +322,16 @@ def test_limits_of_steps_depth_and_results(make_service):
     assert post(service, chain(3), inputs=data).status == 200
     code, field, detail = refused(service, chain(4), 413, inputs=data)
     assert (code, field) == ("graph_too_large", "steps.s3") and "graph_depth" in detail
+
+
+def test_parts_of_a_tensor_count_each_by_itself(service):
+    kept = service.request("POST", "/tensors", json.dumps(nested(np.eye(8))), {"Content-Type": TYPES["json"]}).json()["id"]
+
+    def rows(count):
+        return {f"s{i}": {"op": "matmul", "inputs": {"a": {"tensor": kept, "slice": [[i, i + 1]]}, "b": {"eye": 8}}} for i in range(count)}
+    assert post(service, rows(7)).json()["state"] == "succeeded"
+    code, field, detail = refused(service, rows(8))
+    assert (code, field) == ("invalid_reference", "steps.s7.inputs.a") and "each part of one counted by itself" in detail
 
 
 def test_data_beside_the_steps(service):
@@ -420,7 +432,7 @@ def test_a_job_on_what_a_graph_has_made(service, n):
             assert job["state"] == "succeeded", job
             got = service.request("GET", f"/jobs/{job['id']}/outputs/c", headers={"Accept": TYPES["npy"]}).npy()
             np.testing.assert_allclose(got, part, atol=1e-9)
-    inner = {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": "p.c"}, "b": {"job": graph["id"], "output": "p.c"}}}}
+    inner = {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": "p.c"}, "b": {"output": "p.c", "job": graph["id"]}}}}
     np.testing.assert_allclose(values(service, post(service, inner).json(), "r.c"), a @ b @ a @ b, atol=1e-6)
     for output in ("p", "p.x", "results", "report", "q.c"):
         code, field, _ = refused(service, {"r": {"op": "matmul", "inputs": {"a": {"job": graph["id"], "output": output}, "b": [[1]]}}})

@@ -91,6 +91,15 @@ def test_server_and_models(service):
     assert [port["shape"] for port in matmul["inputs"]] == [[-1, -1]] * 2
 
 
+def test_health(service):
+    """KServe's client reads the bodies, not the status alone."""
+    for path, said in (("/v2/health/live", {"live": True}), ("/v2/health/ready", {"live": True, "ready": True}),
+                       ("/v2/models/solve/ready", {"name": "solve", "ready": True}),
+                       ("/v2/models/solve/versions/1/ready", {"name": "solve", "ready": True})):
+        answer = service.request("GET", path)
+        assert answer.status == 200 and said.items() <= answer.json().items() and answer.json()["status"], path
+
+
 @pytest.mark.parametrize("path", ["/v2/models/nothing", "/v2/models/nothing/config", "/v2/models/nothing/stats",
                                   "/v2/models/nothing/ready", "/v2/models/matmul/versions/2",
                                   "/v2/models/matmul/versions/2/ready", "/v2/nothing", "/v2/models/matmul/infer"])

@@ -206,11 +206,43 @@ def test_a_dry_run(make_service):
     assert said["cost"] is None
     assert jobs_listed(service) == []
     assert dry(service, {**job, "device": "cpu"}).json()["why"] == "the job asks for it"
+    absent = dry(service, {**job, "device": "cuda"}).json()  # the job itself would be refused for now
+    assert "no worker of that class" in absent["why"] and absent["predicted"]["compute_ms"] is None
     # it tells what the job then says of itself
     ran = run(service, job["op"], job["inputs"]).json()
     assert ran["execution"]["flops"] == said["flops"] and ran["execution"]["bytes"] == said["bytes"]
     assert {name: output["shape"] for name, output in ran["outputs"].items()} == {"c": [300, 100]}
     assert len(jobs_listed(service)) == 1
+
+
+def test_a_dry_run_knows_of_a_device_what_is_told_of_it(make_service):
+    service = make_service()
+    job = {"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}}
+    dry(service, job)
+
+    def told():
+        return any("matmul" in one.get("cost", {}).get("curves", {}) for one in service.request("GET", "/devices").json()["devices"])
+    wait_for(told)
+    assert dry(service, job).json()["predicted"]["compute_ms"] is not None
+
+
+def test_a_dry_run_counts_what_is_converted(service):
+    for dtype, more in (("float64", 0), ("int8", 2 * 8), ("int64", 2 * 8)):
+        one = {"full": [200, 200], "value": 1, "dtype": dtype}
+        step = {"op": "matmul", "inputs": {"a": one, "b": one}}
+        said = dry(service, step).json()
+        assert said["peak_bytes"] == said["bytes"] + more * 200 * 200, dtype
+        graph = service.request("POST", "/graphs?dry_run=1", json.dumps({"steps": {"s": step}}), {"Content-Type": TYPES["json"]}).json()
+        assert 0 <= graph["peak_bytes"] - said["peak_bytes"] < 4096, dtype
+
+
+def test_a_dry_run_counts_parts_that_are_copied(service):
+    kept = service.request("POST", "/tensors", json.dumps(np.eye(100).tolist()), {"Content-Type": TYPES["json"]}).json()["id"]
+    for part, more in ([[0, 50]], 0), ([[0, 100], [0, 50]], 8 * 100 * 50):  # in one piece, and not
+        a = {"tensor": kept, "slice": part}
+        n = 50 if more else 100
+        said = dry(service, {"op": "matmul", "inputs": {"a": a, "b": {"eye": n}}}).json()
+        assert said["peak_bytes"] == said["bytes"] + more, part
 
 
 def test_a_tiny_graph_makes_no_large_one_too_long(make_service):

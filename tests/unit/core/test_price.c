@@ -44,6 +44,10 @@ static void what_is_no_price(void **state) {
                                            {"tpu=1/h,currency=EUR", "price of nothing"},
                                            {"cpu=1/h,,currency=EUR", "has no '='"},
                                            {"cpu=1/h,currency=EUR,", "has no '='"},
+                                           {"cpu=1/h,cpu=1/h,currency=EUR", "is there twice"},
+                                           {"cpu=0/h,cpu=2/s,currency=EUR", "is there twice"},
+                                           {"kwh=1,currency=EUR,kwh=2", "is there twice"},
+                                           {"currency=EUR,currency=USD", "is there twice"},
                                            {"currency=EURO", "three capitals"},
                                            {"currency=eur", "three capitals"},
                                            {"currency=", "three capitals"}};
@@ -71,6 +75,9 @@ static void what_a_job_costs(void **state) {
     assert_true(fabs(amount - 0.3) < 1e-12);
     usage.energy_joules = 0;
     assert_false(blasd_price_of(&prices, &usage, &amount));
+    assert_int_equal(blasd_prices_read("cpu=0/h,currency=EUR", &prices, &err), 0);
+    assert_true(blasd_price_of(&prices, &usage, &amount)); /* 0 is a price, too */
+    assert_true(amount == 0);
 }
 
 int main(void) {

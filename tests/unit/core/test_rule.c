@@ -284,6 +284,10 @@ static void looks(void **state) {
         for (int64_t n = 0; n < 9; n++) {
             assert_int_equal(linspace(BLASD_float32, lines_of[i][0], lines_of[i][1], n), 0);
             looked_at();
+            assert_int_equal(linspace(BLASD_bool, lines_of[i][0], lines_of[i][1], n), 0);
+            looked_at(); /* whose one 0 lies between its ends */
+            assert_int_equal(linspace(BLASD_int8, lines_of[i][0], lines_of[i][1], n), 0);
+            looked_at();
         }
     }
     assert_int_equal(linspace(BLASD_float64, 0, 0, 7), 0);

@@ -193,7 +193,9 @@ static void test_coming_again_behind_the_last(void **state) {
 
 /* As in every other document of a job. */
 static void test_what_it_costs(void **state) {
-    const struct blasd_prices prices = {.per_hour = {[BLASD_DEVICE_CPU] = 1}, .currency = "EUR"};
+    const struct blasd_prices prices = {.per_hour = {[BLASD_DEVICE_CPU] = 1},
+                                        .priced = {[BLASD_DEVICE_CPU] = true},
+                                        .currency = "EUR"};
     struct http_events_reader reader;
     struct blasd_buf out;
     (void)state;

@@ -54,6 +54,14 @@ static void test_json(void **state) {
     assert_false(asked.binary_outputs);
 }
 
+/* KServe's client says the model in the body, too. */
+static void test_the_model_is_named_again(void **state) {
+    (void)state;
+    infer("{\"id\":\"7\",\"model_name\":\"mix\",\"inputs\":[" A_2X2 "]}", NULL, 0);
+    expect_good();
+    assert_ptr_equal(last.job.op, &mix_op);
+}
+
 /* A number that no int64 holds, anywhere in the request, changes none of the others. */
 static void test_beyond_int64(void **state) {
     static const char *const beyond[] = {"18446744073709551616", "99999999999999999999999",
@@ -114,6 +122,12 @@ static void test_binary(void **state) {
     expect_doubles(I_V, SHAPE(2), tail + 1, 2);
     expect_doubles(I_A, SHAPE(2, 2), (const double[]){1, 2, 3, 4}, 4);
     expect_input(I_WEIGHT, BLASD_float32, SHAPE(0, 3));
+    /* KServe's client has no bytes to send of an empty tensor, and sends null */
+    infer("{\"inputs\":[{\"name\":\"w\",\"shape\":[0,3],\"datatype\":\"FP32\",\"data\":null,"
+          "\"parameters\":{\"binary_data_size\":0}}," A_2X2 "]}",
+          NULL, 0);
+    expect_input(I_WEIGHT, BLASD_float32, SHAPE(0, 3));
+    expect_doubles(I_A, SHAPE(2, 2), (const double[]){1, 2, 3, 4}, 4);
 }
 
 static void test_parameters(void **state) {
@@ -219,6 +233,9 @@ static void test_bad_tensors(void **state) {
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "more elements than can be addressed");
     infer_a("\"shape\":[1],\"datatype\":\"FP64\"");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "no data");
+    infer("{\"inputs\":[{\"name\":\"a\",\"shape\":[0],\"datatype\":\"FP64\",\"data\":null}]}", NULL,
+          0);
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "no data");
     infer_a("\"shape\":[1],\"datatype\":\"FP64\",\"data\":[1],"
             "\"parameters\":{\"binary_data_size\":8}");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "its data twice");
@@ -258,6 +275,10 @@ static void test_bad_requests(void **state) {
     expect_failed(BLASD_E_unknown_field, "extra", "no member 'extra'");
     infer("{\"id\":7,\"inputs\":[" A_2X2 "]}", NULL, 0);
     expect_failed(BLASD_E_invalid_field, "id", "a string");
+    infer("{\"model_name\":\"other\",\"inputs\":[" A_2X2 "]}", NULL, 0);
+    expect_failed(BLASD_E_invalid_field, "model_name", "the path names the model mix");
+    infer("{\"model_name\":null,\"inputs\":[" A_2X2 "]}", NULL, 0);
+    expect_failed(BLASD_E_invalid_field, "model_name", "the path names the model mix");
     infer("{\"parameters\":{\"K\":7},\"inputs\":[" A_2X2 "]}", NULL, 0);
     expect_failed(BLASD_E_unknown_parameter, "params.K", "did you mean 'k'");
     infer("{\"parameters\":{\"k\":0},\"inputs\":[" A_2X2 "]}", NULL, 0);
@@ -308,6 +329,7 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_json, setup, end),
+        cmocka_unit_test_setup_teardown(test_the_model_is_named_again, setup, end),
         cmocka_unit_test_setup_teardown(test_beyond_int64, setup, end),
         cmocka_unit_test_setup_teardown(test_datatypes, setup, end),
         cmocka_unit_test_setup_teardown(test_binary, setup, end),

@@ -88,6 +88,7 @@ static void a_job_has_a_cost(void **state) {
     assert_true(json_is_null(json_object_get(root, "cost"))); /* this has none */
     json_decref(root);
     prices.per_hour[BLASD_DEVICE_CPU] = 36;
+    prices.priced[BLASD_DEVICE_CPU] = true;
     record.execution.energy_joules = 3 * 3.6e6; /* of three jobs */
     root = document_of(&record, NULL, 4);
     cost = json_object_get(root, "cost");
