@@ -176,6 +176,22 @@ static int too_large(struct blasd_err *err) {
                       "what the steps make has more bytes than can be addressed");
 }
 
+/* What the input is of the value: all of it, or the part that its slice means. That stays as it was
+ * sent, for the value may come out smaller than planned. The dtype is looked at once. */
+static int bind_input(struct blasd_input *input, struct blasd_graph_value *value, const char *field,
+                      struct blasd_err *err) {
+    struct blasd_reference slice = input->reference;
+    if (slice.typed && input->tensor.dtype != value->tensor.dtype)
+        return blasd_fail(
+            err, BLASD_E_invalid_reference, field, "what it refers to is %s, and not %s",
+            blasd_dtype_name(value->tensor.dtype), blasd_dtype_name(input->tensor.dtype));
+    input->reference.typed = false;
+    input->source.output = value->output;
+    value->in_parts |= slice.sliced > 0;
+    return blasd_reference_resolve(&slice, &value->tensor, 0, &input->tensor, &input->source.offset,
+                                   field, err);
+}
+
 /* Gives the inputs that are outputs of earlier steps their dtype and shape. */
 static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err) {
     struct blasd_graph_step *step = graph->steps[at];
@@ -186,18 +202,18 @@ static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err)
         struct blasd_graph_value *value;
         const struct blasd_graph_step *from;
         char field[64];
+        int code;
         if (input->source.kind != BLASD_SOURCE_STEP) continue;
+        blasd_text_join(field, sizeof field, "inputs.", op->inputs[i].name, NULL);
         from = graph->steps[input->source.step];
         value = blasd_graph_value(graph, input->source.step, input->source.output);
         if (value == NULL) {
             int output = input->source.output < 0 ? 0 : input->source.output;
-            snprintf(field, sizeof field, "inputs.%s", op->inputs[i].name);
             return blasd_fail(err, BLASD_E_unknown_output, field,
                               "the step '%s' does not make the output '%s' as it is asked for",
                               from->name, from->job.op->outputs[output].name);
         }
-        input->source.output = value->output;
-        input->tensor = value->tensor;
+        if ((code = bind_input(input, value, field, err)) != 0) return code;
         value->last_use = at;
         if (from->depth >= step->depth) step->depth = from->depth + 1;
     }
@@ -304,8 +320,9 @@ struct sent {
     unsigned given; /* a bit for each of the graph's inputs */
 };
 
-static bool was_sent(struct sent *sent, const struct blasd_source *source) {
-    if (source->kind == BLASD_SOURCE_STEP) return true;
+static bool was_sent(struct sent *sent, const struct blasd_input *input) {
+    const struct blasd_source *source = &input->source;
+    if (source->kind == BLASD_SOURCE_STEP) return input->reference.sliced == 0;
     if (source->kind == BLASD_SOURCE_GIVEN) {
         bool was = (sent->given >> source->step & 1) != 0;
         sent->given |= 1u << source->step;
@@ -326,10 +343,10 @@ static void note_residents(struct blasd_graph *graph) {
         const struct blasd_job *job = &step->job;
         step->cost.resident_in = step->cost.resident_out = 0;
         for (int i = 0; job->op->inputs[i].name != NULL; i++)
-            if (was_sent(&sent, &job->inputs[i].source))
+            if (was_sent(&sent, &job->inputs[i]))
                 step->cost.resident_in += (double)blasd_tensor_bytes(&job->inputs[i].tensor);
         for (int v = step->first; v < step->first + step->count; v++)
-            if (graph->values[v].result < 0)
+            if (graph->values[v].result < 0 && !graph->values[v].in_parts)
                 step->cost.resident_out += (double)blasd_tensor_bytes(&graph->values[v].tensor);
     }
 }

@@ -17,6 +17,7 @@ struct blasd_graph_value {
     int step, output;           /* positions */
     int last_use;               /* the last step that reads it, or that makes it */
     int result;                 /* position among the results; -1: it is none */
+    bool in_parts;              /* steps read slices of it, which are cut on the host */
     uint64_t offset;            /* where it lies: in the results, or else in the graph's memory */
 };
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "http/upload.h"
 #include "wire/document.h"
 
 #include <math.h>
@@ -99,12 +100,14 @@ static void put_ms(struct json_out *out, const char *name, double seconds) {
 static void put_outputs(struct json_out *out, const struct dry_run *run) {
     const char *comma = "";
     json_out_put(out, "\"outputs\":{");
+    if (run->job.op->composed) {
+        const struct blasd_buf *results = &run->exchange->upload->steps.results;
+        json_out_raw(out, results->data, results->len);
+    }
     for (int i = 0; run->job.op->outputs[i].name != NULL && !run->job.op->composed; i++) {
-        const struct blasd_tensor *output = &run->plan.outputs[i];
-        if (output->rank < 0) continue;
-        json_out_put(out, "%r%s:{", comma, run->job.op->outputs[i].name);
-        document_tensor(out, output);
-        json_out_put(out, ",\"bytes\":%u}", blasd_tensor_bytes(output));
+        if (run->plan.outputs[i].rank < 0) continue;
+        json_out_put(out, "%r", comma);
+        document_planned(out, run->job.op->outputs[i].name, &run->plan.outputs[i]);
         comma = ",";
     }
     json_out_put(out, "}");

@@ -30,6 +30,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     http_stream_free(upload->unpacker);
     free(upload->job);
     free(upload->steps.of);
+    blasd_buf_release(&upload->steps.results);
     free(upload->references.sent);
     free(upload->delivery.notify);
     drop_puts(upload);
@@ -339,11 +340,20 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     if (rc != 0) refuse(exchange, &err);
 }
 
+/* Where memory is short the dry run does without. */
+static void tell_results(struct http_upload *upload) {
+    struct blasd_buf *results = &upload->steps.results;
+    blasd_buf_release(results);
+    blasd_buf_init(results, BLASD_MIB);
+    if (blasd_intake_outputs(upload->intake, results) != 0) blasd_buf_reset(results);
+}
+
 /* The body is read: of a graph it leaves what the steps take, which is not said of the job. */
 static void close_intake(struct http_upload *upload) {
     if (upload->intake == NULL) return;
     free(upload->steps.of); /* of a body that is read again */
     upload->steps.of = blasd_intake_costs(upload->intake, &upload->steps.count);
+    if (upload->exchange->request.query.dry_run) tell_results(upload);
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
 }

@@ -46,6 +46,7 @@ struct http_upload {
     struct {
         struct blasd_cost_step *of; /* a graph; owned; NULL: none, or not known */
         int count;
+        struct blasd_buf results; /* of a dry run: blasd_intake_outputs */
     } steps;
     uint64_t cost;    /* of that job */
     double work_s;    /* predicted */

@@ -56,6 +56,12 @@ void document_tensor(struct json_out *out, const struct blasd_tensor *tensor) {
     document_shape(out, tensor);
 }
 
+void document_planned(struct json_out *out, const char *name, const struct blasd_tensor *tensor) {
+    json_out_put(out, "%s:{", name);
+    document_tensor(out, tensor);
+    json_out_put(out, ",\"bytes\":%u}", blasd_tensor_bytes(tensor));
+}
+
 void document_elements(struct json_out *out, const struct blasd_tensor *tensor, const void *bytes) {
     struct json_elements writer;
     json_elements_init(&writer, tensor, bytes);

@@ -29,6 +29,8 @@ void document_cost(struct json_out *out, const struct blasd_prices *prices,
                    const struct blasd_usage *usage);
 /* Writes `"dtype":…,"shape":…` of a tensor, as stands inside an object. */
 void document_tensor(struct json_out *out, const struct blasd_tensor *tensor);
+/* Writes `"NAME":{"dtype":…,"shape":…,"bytes":…}` of what is planned to come out. */
+void document_planned(struct json_out *out, const char *name, const struct blasd_tensor *tensor);
 /* Writes a shape as a list. */
 void document_shape(struct json_out *out, const struct blasd_tensor *tensor);
 /* Writes the elements at `bytes` as nested lists. */

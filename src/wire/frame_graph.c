@@ -2,8 +2,10 @@
  *
  *     the steps    magic "BLGR", schema 2, zero 2, steps 4, results 4; then for each step: name,
  *                  operation, inputs and parameters as a job has them, inputs that are outputs of
- *                  earlier steps 1, for each of these: input's name, step 4, output's name; then
- *                  for each result: step 4, output's name
+ *                  earlier steps 1, for each of these: input's name, step 4, output's name, and
+ *                  in schema 3, which is written where a part of any is meant, the lengths that
+ *                  its slice bounds 1, for each of these: from 8, to 8; then for each result:
+ *                  step 4, output's name
  *     the report   magic "BLGS", schema 2, zero 2, steps 4, results 4; then for each step: name,
  *                  operation, timing 56, flops 8, bytes 8, energy 8, uploaded 8,
  *                  downloaded 8, method; then for each result:
@@ -23,6 +25,7 @@
 #define MAGIC "BLGR"
 #define REPORT_MAGIC "BLGS"
 #define SCHEMA 2
+#define SCHEMA_OF_PARTS 3
 #define LEAST_STEP 6 /* bytes that a step takes at least: what says how many there are may lie */
 
 struct head {
@@ -44,9 +47,10 @@ static int add(const struct frame_writer *w, const unsigned char *room, struct b
     return blasd_buf_add(out, room, (size_t)(w->at - room)) == 0 ? 0 : no_memory(err);
 }
 
-static int add_head(const char *magic, int steps, int results, struct blasd_buf *out,
+static int add_head(const char *magic, int schema, int steps, int results, struct blasd_buf *out,
                     struct blasd_err *err) {
-    struct head head = {.schema = SCHEMA, .steps = (uint32_t)steps, .results = (uint32_t)results};
+    struct head head = {
+        .schema = (uint16_t)schema, .steps = (uint32_t)steps, .results = (uint32_t)results};
     memcpy(head.magic, magic, sizeof head.magic);
     return blasd_buf_add(out, &head, sizeof head) == 0 ? 0 : no_memory(err);
 }
@@ -56,7 +60,8 @@ static int get_head(struct frame_reader *r, const char *magic, struct head *head
     frame_get(r, head, sizeof *head);
     if (r->bad || memcmp(head->magic, magic, sizeof head->magic) != 0 || head->zero != 0)
         return frame_broken(err, "its graph does not begin as one");
-    if (head->schema != SCHEMA) return frame_broken(err, "its graph is of another version");
+    if (head->schema != SCHEMA && (head->schema != SCHEMA_OF_PARTS || magic[3] != MAGIC[3]))
+        return frame_broken(err, "its graph is of another version");
     if (head->steps > (size_t)(r->end - r->at) / LEAST_STEP || head->results > head->steps * 64)
         return frame_broken(err, "its graph ends early");
     return 0;
@@ -69,8 +74,16 @@ static void put_position(struct frame_writer *w, int position) {
     frame_put(w, &value, sizeof value);
 }
 
+static void put_slice(struct frame_writer *w, const struct blasd_reference *reference) {
+    frame_put_u8(w, (unsigned)reference->sliced);
+    for (int i = 0; i < reference->sliced; i++) {
+        frame_put(w, &reference->from[i], sizeof reference->from[i]);
+        frame_put(w, &reference->to[i], sizeof reference->to[i]);
+    }
+}
+
 static void put_references(struct frame_writer *w, const struct blasd_graph *graph,
-                           const struct blasd_job *job) {
+                           const struct blasd_job *job, int schema) {
     unsigned count = 0;
     for (int i = 0; job->op->inputs[i].name != NULL; i++)
         count += job->inputs[i].source.kind == BLASD_SOURCE_STEP;
@@ -82,6 +95,7 @@ static void put_references(struct frame_writer *w, const struct blasd_graph *gra
         put_position(w, source->step);
         frame_put_text(w, graph->steps[source->step]->job.op->outputs[source->output].name,
                        BLASD_NAME_MAX);
+        if (schema == SCHEMA_OF_PARTS) put_slice(w, &job->inputs[i].reference);
     }
 }
 
@@ -95,15 +109,21 @@ static struct frame_writer put_step(const struct blasd_graph_step *step,
     return w;
 }
 
+static int schema_of(const struct blasd_graph *graph) {
+    for (int v = 0; v < graph->value_count; v++)
+        if (graph->values[v].in_parts) return SCHEMA_OF_PARTS;
+    return SCHEMA;
+}
+
 int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
                        struct blasd_err *err) {
     unsigned char room[FRAME_MOST];
-    int results = blasd_graph_results(graph);
-    int code = add_head(MAGIC, graph->step_count, results, out, err);
+    int results = blasd_graph_results(graph), schema = schema_of(graph);
+    int code = add_head(MAGIC, schema, graph->step_count, results, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
         const struct blasd_graph_step *step = graph->steps[i];
         struct frame_writer w = put_step(step, room);
-        put_references(&w, graph, &step->job);
+        put_references(&w, graph, &step->job, schema);
         code = add(&w, room, out, err);
     }
     /* in their order, with "all outputs of a step" written out */
@@ -121,15 +141,19 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
 int blasd_graph_note(const struct blasd_graph *graph, struct blasd_buf *out,
                      struct blasd_err *err) {
     unsigned char room[FRAME_MOST];
-    int code = add_head(MAGIC, graph->step_count, graph->result_count, out, err);
+    int code = add_head(MAGIC, SCHEMA_OF_PARTS, graph->step_count, graph->result_count, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
         const struct blasd_graph_step *step = graph->steps[i];
         struct frame_writer w = put_step(step, room);
         for (int n = 0; step->job.op->inputs[n].name != NULL; n++) {
-            const struct blasd_source *source = &step->job.inputs[n].source;
+            const struct blasd_input *input = &step->job.inputs[n];
+            const struct blasd_source *source = &input->source;
             put_position(&w, (int)source->kind);
             put_position(&w, source->kind == BLASD_SOURCE_NONE ? 0 : source->step);
             put_position(&w, source->kind == BLASD_SOURCE_STEP ? source->output : 0);
+            if (source->kind != BLASD_SOURCE_STEP) continue;
+            put_position(&w, input->reference.typed ? (int)input->tensor.dtype : -1);
+            put_slice(&w, &input->reference);
         }
         code = add(&w, room, out, err);
     }
@@ -158,8 +182,20 @@ static int get_value(struct frame_reader *r, const struct blasd_graph *graph, in
     return 0;
 }
 
-static int get_references(struct frame_reader *r, const struct blasd_graph *graph, int at,
+static int get_slice(struct frame_reader *r, struct blasd_reference *reference,
+                     struct blasd_err *err) {
+    unsigned count = frame_get_u8(r);
+    if (count > BLASD_MAX_RANK) return frame_broken(err, "a slice bounds too many lengths");
+    for (reference->sliced = 0; reference->sliced < (int)count; reference->sliced++) {
+        frame_get(r, &reference->from[reference->sliced], sizeof reference->from[0]);
+        frame_get(r, &reference->to[reference->sliced], sizeof reference->to[0]);
+    }
+    return 0;
+}
+
+static int get_references(struct frame_reader *r, const struct blasd_graph *graph, int schema,
                           struct blasd_err *err) {
+    int at = graph->step_count - 1;
     struct blasd_job *job = &graph->steps[at]->job;
     unsigned count = frame_get_u8(r);
     for (unsigned n = 0; n < count; n++) {
@@ -175,11 +211,14 @@ static int get_references(struct frame_reader *r, const struct blasd_graph *grap
                               "this worker's %s has no input '%s'", job->op->name, name);
         if (blasd_job_has(job, i)) return frame_broken(err, "an input stands in it twice");
         job->inputs[i].source = source;
+        if (schema == SCHEMA_OF_PARTS) code = get_slice(r, &job->inputs[i].reference, err);
+        if (code != 0) return code;
     }
     return 0;
 }
 
-static int get_step(struct frame_reader *r, struct blasd_graph *graph, struct blasd_err *err) {
+static int get_step(struct frame_reader *r, struct blasd_graph *graph, int schema,
+                    struct blasd_err *err) {
     struct blasd_graph_step *step = blasd_graph_add(graph);
     char name[BLASD_NAME_MAX];
     const struct blasd_op *op;
@@ -195,7 +234,7 @@ static int get_step(struct frame_reader *r, struct blasd_graph *graph, struct bl
     blasd_job_init(&step->job, op);
     step->job.payload_bytes = graph->program_at;
     code = frame_get_body(r, &step->job, err);
-    return code == 0 ? get_references(r, graph, graph->step_count - 1, err) : code;
+    return code == 0 ? get_references(r, graph, schema, err) : code;
 }
 
 int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
@@ -208,7 +247,7 @@ int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
     if (graph->results == NULL) return no_memory(err);
     graph->result_count = (int)head.results;
     for (uint32_t i = 0; i < head.steps; i++)
-        if ((code = get_step(&r, graph, err)) != 0) return code;
+        if ((code = get_step(&r, graph, head.schema, err)) != 0) return code;
     for (int i = 0; i < graph->result_count; i++)
         if ((code = get_value(&r, graph, graph->step_count, &graph->results[i].step,
                               &graph->results[i].output, err)) != 0)
@@ -220,7 +259,7 @@ int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
 /* ---- the report ---- */
 
 int blasd_graph_report_begin(int steps, int results, struct blasd_buf *out, struct blasd_err *err) {
-    return add_head(REPORT_MAGIC, steps, results, out, err);
+    return add_head(REPORT_MAGIC, SCHEMA, steps, results, out, err);
 }
 
 int blasd_graph_report_step(const struct blasd_graph_ran *ran, struct blasd_buf *out,

@@ -3,6 +3,7 @@
 #include "wire/graph_parts.h"
 
 #include "base/text.h"
+#include "wire/document.h"
 #include "wire/frame_graph.h"
 
 #include <stdio.h>
@@ -310,6 +311,21 @@ struct blasd_cost_step *blasd_graph_in_costs(const struct blasd_graph_in *in, in
     *count = in->graph.step_count;
     for (int s = 0; steps != NULL && s < *count; s++) steps[s] = in->graph.steps[s]->cost;
     return steps;
+}
+
+int blasd_graph_in_outputs(const struct blasd_graph_in *in, struct blasd_buf *buf) {
+    struct json_out out = {.buf = buf};
+    int count = blasd_graph_results(&in->graph);
+    for (int r = 0; r < count; r++) {
+        const struct blasd_graph_value *value = blasd_graph_result(&in->graph, r);
+        const struct blasd_graph_step *step = in->graph.steps[value->step];
+        char name[BLASD_GRAPH_OUTPUT_MAX];
+        blasd_text_join(name, sizeof name, step->name, ".",
+                        step->job.op->outputs[value->output].name);
+        if (r > 0) json_out_put(&out, ",");
+        document_planned(&out, name, &value->tensor);
+    }
+    return out.failed ? -1 : 0;
 }
 
 int blasd_graph_in_steps(const struct blasd_graph_in *in, struct blasd_buf *out,

@@ -35,9 +35,12 @@ int blasd_graph_in_plan(struct blasd_graph_in *graph, struct blasd_job *job, str
 /* What each step of the planned graph takes: *count of them, new; free with free(). NULL: memory
  * has run out. */
 struct blasd_cost_step *blasd_graph_in_costs(const struct blasd_graph_in *graph, int *count);
+/* Its results, as members of a JSON object, "STEP.OUTPUT":{…}: what document_planned writes.
+ * Appended; -1 where memory has run out. */
+struct blasd_buf;
+int blasd_graph_in_outputs(const struct blasd_graph_in *graph, struct blasd_buf *out);
 /* Before that: the steps as they came, appended as bytes of no other use than to tell them from
  * others. */
-struct blasd_buf;
 int blasd_graph_in_steps(const struct blasd_graph_in *graph, struct blasd_buf *out,
                          struct blasd_err *err);
 

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "wire/json_tensor.h"
+#include "wire/reference_in.h"
 #include "wire/remote_in.h"
 
 #include <stdlib.h>
@@ -37,19 +38,37 @@ struct reading {
     struct blasd_named_inputs inputs;
     bool has_inputs;
     struct graph_reference *reference; /* the one that is being read */
-    bool of_job;                       /* what is looked at names a job */
+    struct blasd_named_input *to;      /* the input that it is of */
+    bool of_graph;                     /* what is looked at names a step, or an input */
+    bool sliced;
 };
+
+/* Which part of a step's output is meant, or its dtype. */
+static int read_part(struct reading *reading, bool slice, const char *value, const char **next,
+                     struct blasd_err *err) {
+    bool *was = slice ? &reading->sliced : &reading->to->input.reference.typed;
+    char field[BLASD_NAME_MAX + 16];
+    blasd_text_join(field, sizeof field, "inputs.", reading->to->name, NULL);
+    if (*was)
+        return blasd_fail(err, BLASD_E_invalid_reference, field,
+                          "the reference has a member twice");
+    *was = true;
+    return (slice ? blasd_reference_slice : blasd_reference_dtype)(reading->text, value,
+                                                                   reading->to, field, next, err);
+}
 
 static int read_reference_member(void *arg, const char *quote, const char *name, const char *value,
                                  const char **next, struct blasd_err *err) {
     struct reading *reading = arg;
     struct graph_reference *to = reading->reference;
-    bool output = strcmp(name, "output") == 0;
+    bool output = strcmp(name, "output") == 0, slice = strcmp(name, "slice") == 0;
     char shown[BLASD_SANITIZED_MAX];
     (void)quote;
+    if (slice || strcmp(name, "dtype") == 0) return read_part(reading, slice, value, next, err);
     if (!output && strcmp(name, "step") != 0 && strcmp(name, "input") != 0)
         return blasd_fail(err, BLASD_E_invalid_tensor, "",
-                          "a reference has step and output, or input, and no '%s'",
+                          "a reference has step and output, and may have slice and dtype, or it "
+                          "has input, and no '%s'",
                           blasd_sanitize(shown, name, strlen(name)));
     if (*value != '"')
         return blasd_fail(err, BLASD_E_invalid_tensor, "", "%s must be a name in double quotes",
@@ -63,43 +82,46 @@ static int read_reference_member(void *arg, const char *quote, const char *name,
     return blasd_json_word(reading->text, value, output ? to->output : to->name, next, err);
 }
 
-/* An output may be another job's, which is named behind it. */
-static int find_job(void *arg, const char *quote, const char *name, const char *value,
-                    const char **next, struct blasd_err *err) {
+/* Stops at what tells; elements, which may be many, are none of the graph's references. */
+static int find_kind(void *arg, const char *quote, const char *name, const char *value,
+                     const char **next, struct blasd_err *err) {
     struct reading *reading = arg;
     (void)quote;
-    if (strcmp(name, "job") == 0) reading->of_job = true;
+    reading->of_graph = strcmp(name, "step") == 0 || strcmp(name, "input") == 0;
+    if (reading->of_graph || strcmp(name, "data") == 0 || strcmp(name, "base64") == 0) return -1;
     return blasd_json_skip(reading->text, value, next, err);
 }
 
-/* Whether the value is an object that begins as a reference does. */
+/* Whether the value is an object that refers to a step, or to an input of the graph. */
 static bool is_reference(struct reading *reading, const char *value) {
-    const struct blasd_json_text *text = reading->text;
-    static const char *const names[] = {"\"step\"", "\"input\"", "\"output\""};
-    const char *p;
-    if (*value != '{') return false;
-    p = blasd_json_space(value + 1);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t len = strlen(names[i]);
-        if ((size_t)(text->end - p) <= len || memcmp(p, names[i], len) != 0) continue;
-        reading->of_job = false;
-        if (strcmp(names[i], "\"output\"") == 0)
-            (void)blasd_json_members(text, value, find_job, reading, &p, NULL);
-        return !reading->of_job;
-    }
-    return false;
+    struct blasd_err ignored;
+    reading->of_graph = false;
+    if (*value == '{')
+        (void)blasd_json_members(reading->text, value, find_kind, reading, &value, &ignored);
+    return reading->of_graph;
+}
+
+static int check_reference(const struct reading *reading, struct blasd_err *err) {
+    const struct graph_reference *to = reading->reference;
+    if (to->name[0] == '\0' || (to->input && to->output[0] != '\0'))
+        return blasd_fail(err, BLASD_E_invalid_tensor, "",
+                          "a reference is {\"step\":NAME,\"output\":NAME} or {\"input\":NAME}");
+    if (to->input && (reading->sliced || reading->to->input.reference.typed))
+        return blasd_fail(err, BLASD_E_invalid_reference, "",
+                          "data beside the steps are meant as they are: slice and dtype go with a "
+                          "step, a tensor or an output of a job");
+    return 0;
 }
 
 static int read_reference(struct reading *reading, const char *value, struct blasd_named_input *to,
                           const char **next, struct blasd_err *err) {
     int rc;
+    reading->to = to;
+    reading->sliced = false;
     reading->reference = add_reference(&reading->graph->references, err);
     if (reading->reference == NULL) return -(int)BLASD_E_no_space;
     rc = blasd_json_members(reading->text, value, read_reference_member, reading, next, err);
-    if (rc == 0 && (reading->reference->name[0] == '\0' ||
-                    (reading->reference->input && reading->reference->output[0] != '\0')))
-        rc = blasd_fail(err, BLASD_E_invalid_tensor, "",
-                        "a reference is {\"step\":NAME,\"output\":NAME} or {\"input\":NAME}");
+    if (rc == 0) rc = check_reference(reading, err);
     if (rc != 0) {
         if (err->field[0] == '\0')
             blasd_text_join(err->field, sizeof err->field, "inputs.", to->name, NULL);

@@ -232,6 +232,10 @@ struct blasd_cost_step *blasd_intake_costs(const struct blasd_intake *intake, in
     return intake->graph == NULL ? NULL : blasd_graph_in_costs(intake->graph, count);
 }
 
+int blasd_intake_outputs(const struct blasd_intake *intake, struct blasd_buf *out) {
+    return intake->graph == NULL ? 0 : blasd_graph_in_outputs(intake->graph, out);
+}
+
 int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
                        struct blasd_err *err) {
     return intake->graph == NULL ? 0 : blasd_graph_in_steps(intake->graph, out, err);

@@ -80,8 +80,10 @@ int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struc
 /* Of a graph that is complete what its steps take, *count of them, new, to be freed with free().
  * NULL: it is no graph, or memory has run out. */
 struct blasd_cost_step *blasd_intake_costs(const struct blasd_intake *intake, int *count);
-/* Before that, of a graph: blasd_graph_in_steps. */
+/* The same: blasd_graph_in_outputs; nothing where it is no graph. */
 struct blasd_buf;
+int blasd_intake_outputs(const struct blasd_intake *intake, struct blasd_buf *out);
+/* Before that, of a graph: blasd_graph_in_steps. */
 int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
                        struct blasd_err *err);
 /* Where the request wants the job's end told, as it was given; NULL: nowhere. Borrowed until

@@ -122,6 +122,20 @@ static int read_dtype(struct reading *reading, const char *p, const char **next,
     return 0;
 }
 
+int blasd_reference_slice(const struct blasd_json_text *text, const char *p,
+                          struct blasd_named_input *to, const char *field, const char **next,
+                          struct blasd_err *err) {
+    struct reading reading = {.text = text, .to = to, .field = field};
+    return read_slice(&reading, p, next, err);
+}
+
+int blasd_reference_dtype(const struct blasd_json_text *text, const char *p,
+                          struct blasd_named_input *to, const char *field, const char **next,
+                          struct blasd_err *err) {
+    struct reading reading = {.text = text, .to = to, .field = field};
+    return read_dtype(&reading, p, next, err);
+}
+
 static int read_url(struct reading *reading, const char *p, const char **next,
                     struct blasd_err *err) {
     if (*p != '"') return wrong(reading, err, "has a URL that is no string");

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/text.h"
 #include "core/graph.h"
 #include "core/parallel.h"
 #include "core/wanted.h"
@@ -75,7 +76,7 @@ static void offer_residents(struct running *running, int at, struct blasd_reside
     for (int v = step->first; v < step->first + step->count; v++) {
         const struct blasd_graph_value *value = &running->graph.values[v];
         struct blasd_key *name = &running->values[v].name;
-        if (value->result >= 0 && value->last_use == at) continue;
+        if (value->in_parts || (value->result >= 0 && value->last_use == at)) continue;
         name_graph(running, name);
         blasd_key_add_int(name, BLASD_SOURCE_STEP);
         blasd_key_add_int(name, v);
@@ -165,6 +166,23 @@ static void look(const struct blasd_port *port, const struct blasd_tensor *tenso
         input->all_zero = n > 0 && blasd_tensor_all_zero(tensor->dtype, tensor->data, n);
 }
 
+/* The part that is meant of what a step made: where it lies, or a copy where it lies in pieces or
+ * no tensor may begin. */
+static int take_part(struct running *running, const struct blasd_input *input,
+                     struct blasd_tensor *from, const char *name, struct blasd_err *err) {
+    struct blasd_reference slice = input->reference;
+    const struct blasd_tensor whole = *from;
+    char field[BLASD_NAME_MAX + 16];
+    uint64_t at;
+    int code;
+    blasd_text_join(field, sizeof field, "inputs.", name, NULL);
+    code = blasd_reference_resolve(&slice, &whole, 0, from, &at, field, err);
+    if (code != 0) return code;
+    from->data = (unsigned char *)whole.data + at;
+    if (slice.sliced == 0 && at % BLASD_ALIGN == 0) return 0;
+    return blasd_io_copy_part(&running->scratch, &slice, from->data, from, err);
+}
+
 /* The inputs of a step as they are, where they lie; what rules make is made. */
 static int find_inputs(struct running *running, struct blasd_job *job,
                        struct blasd_tensor from[BLASD_MAX_INPUTS], struct blasd_err *err) {
@@ -176,7 +194,12 @@ static int find_inputs(struct running *running, struct blasd_job *job,
                 blasd_graph_value(&running->graph, input->source.step, input->source.output);
             const struct blasd_resident *resident =
                 resident_of(running, value - running->graph.values);
-            from[i] = input->tensor = running->made[value - running->graph.values];
+            from[i] = running->made[value - running->graph.values];
+            if (input->reference.sliced > 0) {
+                int code = take_part(running, input, &from[i], job->op->inputs[i].name, err);
+                if (code != 0) return code;
+            }
+            input->tensor = from[i];
             if (resident != NULL && resident->device_only)
                 look_as_seen(&job->op->inputs[i], &from[i], &resident->seen, input);
             else
@@ -216,7 +239,7 @@ static const struct blasd_key *name_input(struct running *running, const struct 
         resident = resident_of(running, at);
         if (resident != NULL && resident->device_only && from->data == to->data)
             return resident->name;
-        if (running->uses[at] < 2) return NULL;
+        if (running->uses[at] < 2 || input->reference.sliced > 0) return NULL;
     } else if (input->source.kind == BLASD_SOURCE_GIVEN) {
         input = &running->task->job->inputs[input->source.step];
         if (!blasd_source_refers(&input->source)) return NULL;

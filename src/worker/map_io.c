@@ -90,18 +90,17 @@ int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
     return 0;
 }
 
-/* Copies what does not lie in one piece, or where no tensor may begin. */
-static int move_part(struct blasd_arena *arena, const struct blasd_input *input, const void *at,
-                     struct blasd_tensor *from, struct blasd_err *err) {
-    bool whole = input->reference.sliced == 0;
-    from->data = blasd_arena_take(arena, input->source.bytes);
+int blasd_io_copy_part(struct blasd_arena *arena, const struct blasd_reference *slice,
+                       const void *at, struct blasd_tensor *from, struct blasd_err *err) {
+    uint64_t bytes = blasd_tensor_bytes(from);
+    from->data = blasd_arena_take(arena, bytes);
     if (from->data == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of a slice",
-                          (unsigned long long)input->source.bytes);
-    if (!whole)
-        blasd_reference_gather(&input->reference, at, from);
+                          (unsigned long long)bytes);
+    if (slice->sliced > 0)
+        blasd_reference_gather(slice, at, from);
     else
-        blasd_reference_copy(at, input->source.bytes, from->data);
+        blasd_reference_copy(at, bytes, from->data);
     return 0;
 }
 
@@ -112,7 +111,7 @@ static int map_awaited(struct blasd_worker_queue *queue, struct blasd_arena *are
     struct blasd_view *view = NULL;
     const void *at;
     int code = blasd_awaited_find(queue, item, i, &at, &view, err);
-    if (code == 0) code = move_part(arena, &item->job.inputs[i], at, from, err);
+    if (code == 0) code = blasd_io_copy_part(arena, &item->job.inputs[i].reference, at, from, err);
     blasd_views_let_go(view);
     return code != 0 ? code : blasd_input_look(&item->job.op->inputs[i], from, err);
 }
@@ -141,8 +140,9 @@ static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *a
     code = blob->store != NULL ? 0 : blasd_worker_queue_blob_get(queue, name, bytes, blob, err);
     if (code != 0) return code;
     from->data = (unsigned char *)blob->data + at;
-    if (input->reference.sliced > 0 || at % BLASD_ALIGN != 0)
-        code = move_part(arena, input, (unsigned char *)blob->data + at, from, err);
+    if (input->reference.sliced > 0 || at % BLASD_ALIGN != 0) /* where no tensor may begin */
+        code = blasd_io_copy_part(arena, &input->reference, (unsigned char *)blob->data + at, from,
+                                  err);
     return code != 0 ? code : blasd_input_look(&item->job.op->inputs[i], from, err);
 }
 

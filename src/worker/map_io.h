@@ -37,6 +37,10 @@ int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *ar
 int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
                        const struct blasd_plan *plan, int i, const struct blasd_tensor *input,
                        struct blasd_task *task, struct blasd_err *err);
+/* Makes `from`, a part that begins at `at` and may lie in pieces, as the resolved slice says, a
+ * copy of it in the arena. Errors: out_of_memory. */
+int blasd_io_copy_part(struct blasd_arena *arena, const struct blasd_reference *slice,
+                       const void *at, struct blasd_tensor *from, struct blasd_err *err);
 /* Names what an input holds (task->names): of that id, from byte or value `at`, `from` as it lies
  * there and `to` as the kernel gets it. NULL where memory has run out. */
 const struct blasd_key *blasd_io_name_input(struct blasd_arena *arena, const char *id,

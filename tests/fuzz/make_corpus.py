@@ -74,6 +74,10 @@ def graph_seeds():
     request("nowhere", {"a": product({"step": "z", "output": "c"}, {"input": "q"})}, results=["a.q"])
     request("svd", {"s": {"op": "svd", "inputs": {"a": one}, "params": {"compute_uv": False}},
                     "e": product({"step": "s", "output": "S"}, [1, 1])})
+    write("graph", "parts", json.dumps({"steps": {
+        "a": {"op": "matmul", "inputs": {"a": [[1, 2], [3, 4]], "b": {"eye": 2}}},
+        "b": {"op": "matmul", "inputs": {"a": {"step": "a", "slice": [[1, None]]},
+                                         "b": {"dtype": "float64", "slice": [[None, None], [0, 1]], "step": "a"}}}}}))
     write("graph", "broken", '{"steps":{"a":{"op":"matmul","inputs":{"a":{"step":"b"')
     write("graph", "escaped", '{"st\\u0065ps":{"a":{"op":"matmul"}}}')
 

@@ -13,7 +13,7 @@ from .errors import Error, InputError
 from .operations import INPUTS
 from .protocol import plain
 from .rules import Rule
-from .tensors import Reference
+from .tensors import Reference, bounds
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -52,21 +52,46 @@ class Output:
     def label(self) -> str:
         return self.step if self.output is None else f"{self.step}.{self.output}"
 
-    def reference(self) -> dict[str, str]:
+    def reference(self) -> dict[str, Any]:
         return {"step": self.step} if self.output is None else {"step": self.step, "output": self.output}
+
+    def __getitem__(self, key: Any) -> Part:
+        """A part as an input of other steps: slices of step 1 whose bounds count from the begin, such as x[:10, :]."""
+        return Part(self, bounds(key))
 
     def __repr__(self) -> str:
         return f"<blasd.{type(self).__name__} {self.label}>"
 
 
+class Part(Output):
+    """A slice of an output: an input for other steps, and no result."""
+
+    def __init__(self, of: Output, slices: list[list[int | None]]) -> None:
+        super().__init__(of._steps, of.step, of.output)
+        self._slices = slices
+
+    @property
+    def label(self) -> str:
+        raise InputError("results", "a part of an output is no result: name the whole", "invalid_reference")
+
+    def reference(self) -> dict[str, Any]:
+        return {**super().reference(), "slice": self._slices}
+
+    def __getitem__(self, key: Any) -> Part:
+        raise InputError("slice", "a part of a part: slice the output itself", "invalid_reference")
+
+    def __repr__(self) -> str:
+        return f"<blasd.Part {self.reference()}>"
+
+
 class Step(Output):
-    """A step; as an input, its first output. step["eigenvectors"] is another one."""
+    """A step; as an input, its first output, of which step[:10] is a part. step["eigenvectors"] is another one."""
 
     def __init__(self, steps: Steps, name: str) -> None:
         super().__init__(steps, name, None)
 
-    def __getitem__(self, output: str) -> Output:
-        return Output(self._steps, self.step, output)
+    def __getitem__(self, key: Any) -> Output:
+        return Output(self._steps, self.step, key) if isinstance(key, str) else super().__getitem__(key)
 
 
 class Steps:

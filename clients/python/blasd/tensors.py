@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from .client import Client
 
 
+def bounds(key: Any) -> list[list[int | None]]:
+    """What stands between the brackets of t[:1000] or t[10:20, :], as a job says it."""
+    keys = key if isinstance(key, tuple) else (key,)
+    for one in keys:
+        if not isinstance(one, slice) or one.step not in (None, 1) or (one.start or 0) < 0 or (one.stop or 0) < 0:
+            raise InputError("slice", f"{one!r} is no slice of step 1 whose bounds count from the begin", "invalid_reference")
+    return [[one.start, one.stop] for one in keys]
+
+
 class Reference:
     """An input that lies at the service already: a Tensor, an Output of a job, or a part of one of them."""
 
@@ -27,14 +36,9 @@ class Reference:
 
     def __getitem__(self, key: Any) -> Reference:
         """A part: slices of step 1 whose bounds count from the begin, such as t[:1000] or t[10:20, :]."""
-        keys = key if isinstance(key, tuple) else (key,)
         if self._slices is not None:
             raise InputError("slice", "a part of a part: slice the tensor itself", "invalid_reference")
-        for one in keys:
-            if not isinstance(one, slice) or one.step not in (None, 1) or (one.start or 0) < 0 or (one.stop or 0) < 0:
-                raise InputError("slice", f"{one!r} is no slice of step 1 whose bounds count from the begin",
-                                 "invalid_reference")
-        return Reference(self._of, [[one.start, one.stop] for one in keys])
+        return Reference(self._of, bounds(key))
 
     def __repr__(self) -> str:
         return f"<blasd.{type(self).__name__} {self.as_input()}>"

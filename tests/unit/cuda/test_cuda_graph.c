@@ -169,6 +169,35 @@ static void what_steps_make_stays(void **state) {
     close_device();
 }
 
+/* A part is cut on the host: what it is of comes down, and goes up for those that read all of it.
+ */
+static void what_is_read_in_parts_comes_down(void **state) {
+    static char body[1 << 16];
+    double *right;
+    struct bed bed;
+    (void)state;
+    sprintf(body,
+            "{\"inputs\":{\"m\":%s},\"steps\":{\"a\":" PRODUCT(
+                INPUT("m"),
+                INPUT("m")) ",\"b\":" PRODUCT("{\"step\":\"a\",\"slice\":[[1,9]]}",
+                                              STEP(
+                                                  "a")) ",\"c\":" PRODUCT(STEP("b"),
+                                                                          "{\"step\":\"a\","
+                                                                          "\"slice\":[[null,null],["
+                                                                          "3,5]]}") "},\"results\":"
+                                                                                    "[\"c\"]}",
+            matrix("float64", 1, 0));
+    right = right_of(body, 8 * 2);
+    open_device(0);
+    bed = run(body, -1);
+    assert_int_equal(bed.code, 0);
+    expect_near(bed.results, right, 8 * 2);
+    expect_gone(&bed);
+    drop(&bed);
+    free(right);
+    close_device();
+}
+
 /* Of the decompositions, too. */
 static void parts_of_matrices_stay(void **state) {
     static char body[1 << 16];
@@ -472,6 +501,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_result_that_is_read_comes_back),
         cmocka_unit_test(what_steps_make_stays),
+        cmocka_unit_test(what_is_read_in_parts_comes_down),
         cmocka_unit_test(parts_of_matrices_stay),
         cmocka_unit_test(what_is_refused_is_on_the_host),
         cmocka_unit_test(values_are_freed_after_their_last_use),

@@ -89,6 +89,61 @@ static void test_two_steps(void **state) {
     blasd_graph_release(&graph);
 }
 
+/* A part of what a step makes: its shape, whatever stands first, and as stored the slice itself. */
+static void test_parts(void **state) {
+    struct blasd_graph graph;
+    const struct blasd_input *rows, *columns;
+    (void)state;
+    send_graph("{\"steps\":{\"c\":" PRODUCT(
+        "[[1,2],[3,4],[5,6]]",
+        "[[1,0,2],[0,1,3]]") ","
+                             "\"r\":" PRODUCT(
+                                 "{\"slice\":[[1,null]],\"step\":\"c\"}",
+                                 "{\"dtype\":\"float64\",\"output\":\"c\",\"step\":\"c\","
+                                 "\"slice\":[[null,null],[0,1]]}") "}}");
+    expect_good();
+    assert_int_equal(last.memory.bytes[last.job.params[BLASD_GRAPH_PROGRAM_AT].i + 4], 3);
+    read_back(&graph);
+    rows = &graph.steps[1]->job.inputs[0];
+    columns = &graph.steps[1]->job.inputs[1];
+    assert_true(graph.values[0].in_parts && !graph.values[1].in_parts);
+    assert_int_equal(rows->tensor.shape[0], 2);
+    assert_int_equal(rows->tensor.shape[1], 3);
+    assert_int_equal(columns->tensor.shape[0], 3);
+    assert_int_equal(columns->tensor.shape[1], 1);
+    assert_int_equal(rows->reference.sliced, 1);
+    assert_true(rows->reference.from[0] == 1 && rows->reference.to[0] == BLASD_SLICE_OPEN);
+    assert_int_equal(columns->reference.sliced, 2);
+    assert_int_equal(columns->reference.to[1], 1);
+    blasd_graph_release(&graph);
+    send_graph("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "}}");
+    expect_good(); /* for workers that know of none */
+    assert_int_equal(last.memory.bytes[last.job.params[BLASD_GRAPH_PROGRAM_AT].i + 4], 2);
+}
+
+#define PART(slice) "{\"step\":\"c\",\"slice\":" slice "}"
+#define OF_PART(part)                                                                              \
+    "{\"steps\":{\"c\":" PRODUCT("[[1,2],[3,4]]", "[[1,0],[0,1]]") ",\"d\":" PRODUCT(part,         \
+                                                                                     part) "}}"
+
+static void test_parts_that_are_none(void **state) {
+    (void)state;
+    expect_bad(OF_PART(PART("[[0,3]]")), BLASD_E_invalid_reference, "steps.d.inputs.a");
+    expect_bad(OF_PART(PART("[[1,0]]")), BLASD_E_invalid_reference, "steps.d.inputs.a");
+    expect_bad(OF_PART(PART("[[0,1],[0,1],[0,1]]")), BLASD_E_invalid_reference, "steps.d.inputs.a");
+    expect_bad(OF_PART(PART("[[-1,1]]")), BLASD_E_invalid_reference, "steps.d.inputs.a");
+    expect_bad(OF_PART(PART("[0,1]")), BLASD_E_invalid_reference, "steps.d.inputs.a");
+    expect_bad(OF_PART("{\"step\":\"c\",\"slice\":[],\"slice\":[]}"), BLASD_E_invalid_reference,
+               "steps.d.inputs.a");
+    expect_bad(OF_PART("{\"step\":\"c\",\"dtype\":\"float32\"}"), BLASD_E_invalid_reference,
+               "steps.d.inputs.a");
+    expect_bad(OF_PART("{\"step\":\"c\",\"dtype\":\"float\"}"), BLASD_E_unsupported_dtype,
+               "steps.d.inputs.a");
+    expect_bad("{\"inputs\":{\"m\":[[1,0],[0,1]]},\"steps\":{\"d\":" PRODUCT(
+                   "{\"input\":\"m\",\"slice\":[[0,1]]}", "[[1]]") "}}",
+               BLASD_E_invalid_reference, "steps.d.inputs.a");
+}
+
 static void test_bytes_of_data(void **state) {
     struct blasd_graph graph;
     const struct blasd_source *source;
@@ -396,6 +451,8 @@ static void test_long_chains(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_steps),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_that_are_none),
         cmocka_unit_test(test_bytes_of_data),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_what_stays),

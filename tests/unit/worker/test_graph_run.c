@@ -35,6 +35,51 @@ static void test_values_and_report(void **state) {
     drop(&bed);
 }
 
+/* Rows where they lie and from where no tensor may begin, columns, and nothing of it. */
+static void test_parts_of_values(void **state) {
+#define PART(slice) "{\"step\":\"c\",\"slice\":" slice "}"
+    struct bed bed =
+        run("{\"steps\":{"
+            "\"c\":" PRODUCT(
+                "[[0,1,2,3,4,5,6,7],[8,9,10,11,12,13,14,15],[16,17,18,19,20,21,22,23]]",
+                "{\"eye\":8}") ","
+                               "\"rows\":" PRODUCT(
+                                   PART("[[1,3]]"),
+                                   "{\"eye\":8}") ","
+                                                  "\"odd\":" PRODUCT(
+                                                      PART("[[1,2],[3,8]]"),
+                                                      "{\"eye\":5}") ","
+                                                                     "\"columns\":" PRODUCT(
+                                                                         "{\"eye\":3}",
+                                                                         PART(
+                                                                             "[[null,null],[6,null]"
+                                                                             "]")) ","
+                                                                                   "\"none\""
+                                                                                   ":" PRODUCT(
+                                                                                       PART("[[2,2]"
+                                                                                            "]"),
+                                                                                       "{\"eye\":"
+                                                                                       "8}") ","
+                                                                                             "\"all"
+                                                                                             "\""
+                                                                                             ":" PRODUCT(
+                                                                                                 PART(
+                                                                                                     "[[null,null]]"),
+                                                                                                 "{"
+                                                                                                 "\"eye\":8}") "},"
+                                                                                                               "\"results\":[\"rows\",\"odd\",\"columns\",\"none\",\"all\"]}",
+            -1);
+    const double odd[] = {11, 12, 13, 14, 15}, columns[] = {6, 7, 14, 15, 22, 23};
+    const double *results = (const double *)(void *)bed.results;
+    (void)state;
+    assert_int_equal(bed.code, 0);
+    for (int i = 0; i < 16; i++) assert_true(results[i] == 8 + i);
+    assert_memory_equal(results + 16, odd, sizeof odd);
+    assert_memory_equal(results + 24, columns, sizeof columns);
+    for (int i = 0; i < 24; i++) assert_true(results[32 + i] == i);
+    drop(&bed);
+}
+
 /* What the record of a graph that failed will say: the steps before number `at` were done. */
 static void expect_told(const struct bed *bed, int at) {
     struct blasd_graph_report *report;
@@ -107,6 +152,7 @@ static void test_a_step_that_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_and_report),
+        cmocka_unit_test(test_parts_of_values),
         cmocka_unit_test(test_stops_between_steps),
         cmocka_unit_test(test_a_step_that_fails),
     };
