@@ -55,7 +55,7 @@ class Output:
     def reference(self) -> dict[str, Any]:
         return {"step": self.step} if self.output is None else {"step": self.step, "output": self.output}
 
-    def __getitem__(self, key: Any) -> Part:
+    def __getitem__(self, key: Any) -> Output:
         """A part as an input of other steps: slices of step 1 whose bounds count from the begin, such as x[:10, :]."""
         return Part(self, bounds(key))
 

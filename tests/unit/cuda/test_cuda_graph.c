@@ -173,20 +173,16 @@ static void what_steps_make_stays(void **state) {
  */
 static void what_is_read_in_parts_comes_down(void **state) {
     static char body[1 << 16];
+    static const char steps[] = "\"a\":" PRODUCT(INPUT("m"), INPUT("m")),
+                      rows[] = "{\"step\":\"a\",\"slice\":[[1,9]]}",
+                      columns[] = "{\"step\":\"a\",\"slice\":[[null,null],[3,5]]}";
     double *right;
     struct bed bed;
     (void)state;
     sprintf(body,
-            "{\"inputs\":{\"m\":%s},\"steps\":{\"a\":" PRODUCT(
-                INPUT("m"),
-                INPUT("m")) ",\"b\":" PRODUCT("{\"step\":\"a\",\"slice\":[[1,9]]}",
-                                              STEP(
-                                                  "a")) ",\"c\":" PRODUCT(STEP("b"),
-                                                                          "{\"step\":\"a\","
-                                                                          "\"slice\":[[null,null],["
-                                                                          "3,5]]}") "},\"results\":"
-                                                                                    "[\"c\"]}",
-            matrix("float64", 1, 0));
+            "{\"inputs\":{\"m\":%s},\"steps\":{%s,\"b\":" PRODUCT("%s", "%s") ",\"c\":" PRODUCT(
+                "%s", "%s") "},\"results\":[\"c\"]}",
+            matrix("float64", 1, 0), steps, rows, STEP("a"), STEP("b"), columns);
     right = right_of(body, 8 * 2);
     open_device(0);
     bed = run(body, -1);

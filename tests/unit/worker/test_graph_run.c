@@ -35,43 +35,37 @@ static void test_values_and_report(void **state) {
     drop(&bed);
 }
 
+/* Appends a step, the product of the two. */
+static void add_product(char *body, const char *name, const char *a, const char *b) {
+    sprintf(body + strlen(body), "%s\"%s\":" PRODUCT("%s", "%s"),
+            body[strlen(body) - 1] == '{' ? "" : ",", name, a, b);
+}
+
+/* Appends one that is the part of c that the slice means, for it has `columns` columns. */
+static void add_part(char *body, const char *name, const char *slice, int columns) {
+    char part[64], eye[16];
+    sprintf(part, "{\"step\":\"c\",\"slice\":%s}", slice);
+    sprintf(eye, "{\"eye\":%d}", columns);
+    add_product(body, name, part, eye);
+}
+
 /* Rows where they lie and from where no tensor may begin, columns, and nothing of it. */
 static void test_parts_of_values(void **state) {
-#define PART(slice) "{\"step\":\"c\",\"slice\":" slice "}"
-    struct bed bed =
-        run("{\"steps\":{"
-            "\"c\":" PRODUCT(
-                "[[0,1,2,3,4,5,6,7],[8,9,10,11,12,13,14,15],[16,17,18,19,20,21,22,23]]",
-                "{\"eye\":8}") ","
-                               "\"rows\":" PRODUCT(
-                                   PART("[[1,3]]"),
-                                   "{\"eye\":8}") ","
-                                                  "\"odd\":" PRODUCT(
-                                                      PART("[[1,2],[3,8]]"),
-                                                      "{\"eye\":5}") ","
-                                                                     "\"columns\":" PRODUCT(
-                                                                         "{\"eye\":3}",
-                                                                         PART(
-                                                                             "[[null,null],[6,null]"
-                                                                             "]")) ","
-                                                                                   "\"none\""
-                                                                                   ":" PRODUCT(
-                                                                                       PART("[[2,2]"
-                                                                                            "]"),
-                                                                                       "{\"eye\":"
-                                                                                       "8}") ","
-                                                                                             "\"all"
-                                                                                             "\""
-                                                                                             ":" PRODUCT(
-                                                                                                 PART(
-                                                                                                     "[[null,null]]"),
-                                                                                                 "{"
-                                                                                                 "\"eye\":8}") "},"
-                                                                                                               "\"results\":[\"rows\",\"odd\",\"columns\",\"none\",\"all\"]}",
-            -1);
-    const double odd[] = {11, 12, 13, 14, 15}, columns[] = {6, 7, 14, 15, 22, 23};
-    const double *results = (const double *)(void *)bed.results;
+    static const double odd[] = {11, 12, 13, 14, 15}, columns[] = {6, 7, 14, 15, 22, 23};
+    char body[2048] = "{\"steps\":{";
+    const double *results;
+    struct bed bed;
     (void)state;
+    add_product(body, "c", "[[0,1,2,3,4,5,6,7],[8,9,10,11,12,13,14,15],[16,17,18,19,20,21,22,23]]",
+                "{\"eye\":8}");
+    add_part(body, "rows", "[[1,3]]", 8);
+    add_part(body, "odd", "[[1,2],[3,8]]", 5);
+    add_part(body, "columns", "[[null,null],[6,null]]", 2);
+    add_part(body, "none", "[[2,2]]", 8);
+    add_part(body, "all", "[[null,null]]", 8);
+    strcat(body, "},\"results\":[\"rows\",\"odd\",\"columns\",\"none\",\"all\"]}");
+    bed = run(body, -1);
+    results = (const double *)(void *)bed.results;
     assert_int_equal(bed.code, 0);
     for (int i = 0; i < 16; i++) assert_true(results[i] == 8 + i);
     assert_memory_equal(results + 16, odd, sizeof odd);
