@@ -296,3 +296,19 @@ def test_a_file_that_fills_the_disk_is_rewritten_when_space_is_short(make_servic
             redis("SET", "filling", value)
     redis.close()
     all_there(service, [taken_at_last(service)])
+
+
+def test_what_a_rewrite_that_was_cut_off_left_is_removed(make_service):
+    """Its copy, as large as the file itself, is of no use to anybody, and nobody else would ever take it away."""
+    service = make_service()
+    data, redis = service.folder / "data", Redis(service)
+    redis("SET", "filling", os.urandom(4 * MIB))
+    redis("BGREWRITEAOF")
+    with service.held("redis"):  # its child ends, and it does not hear of that
+        wait_for(lambda: list(data.glob("temp-rewriteaof-bg-*.aof")))
+        killed = service.kill("redis")
+    redis.close()
+    new_redis(service, killed)
+    service.wait_ready()
+    assert list(data.glob("temp-*")) == []
+    all_there(service, [taken_at_last(service)])
