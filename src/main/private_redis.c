@@ -316,8 +316,9 @@ static void looked(struct probe *probe) {
 static void asked(struct probe *probe) {
     struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
     redis->copying = true;
-    probe->question = "INFO persistence\r\n";
-    probe->answer = "$";
+    snprintf(redis->words, sizeof redis->words, SIGN_IN "INFO persistence\r\n", redis->logins.own);
+    probe->question = redis->words;
+    probe->answer = "+OK\r\n$";
     probe->every_ns = COPYING_NS;
     probe->good = looked;
     probe_start(probe);
