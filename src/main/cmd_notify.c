@@ -96,6 +96,7 @@ struct work {
 /* Says once that Redis is unavailable, and once that it is there. */
 static void note_redis(struct channel *channel, int code, const struct blasd_err *err) {
     bool unavailable = code < 0;
+    if (unavailable) child_tell_alive(NULL); /* each queue may have been waited for, for seconds */
     if (unavailable && !channel->unavailable)
         blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
     if (!unavailable && channel->unavailable) blasd_log(BLASD_LOG_INFO, "sending goes on");

@@ -12,6 +12,7 @@
 #include <link.h>
 #include <linux/capability.h>
 #include <linux/landlock.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <semaphore.h>
@@ -342,12 +343,28 @@ static int forbid_sockets(scmp_filter_ctx filter, uint32_t no) {
     return failed;
 }
 
+/* A condition on its second, of whose 64 bits the kernel looks at 32. */
+static struct scmp_arg_cmp second_is(scmp_datum_t value) {
+    return (struct scmp_arg_cmp){
+        .arg = 1, .op = SCMP_CMP_MASKED_EQ, .datum_a = UINT32_MAX, .datum_b = value};
+}
+
+/* Typing on a terminal that this was started from, and what has a descriptor send another process
+ * signals. */
+static int forbid_requests(scmp_filter_ctx filter, uint32_t no) {
+    static const scmp_datum_t ioctls[] = {TIOCSTI, FIOSETOWN, SIOCSPGRP};
+    static const scmp_datum_t fcntls[] = {F_SETOWN, F_SETOWN_EX};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof ioctls / sizeof *ioctls; i++)
+        failed |= seccomp_rule_add(filter, no, SCMP_SYS(ioctl), 1, second_is(ioctls[i]));
+    for (size_t i = 0; i < sizeof fcntls / sizeof *fcntls; i++)
+        failed |= seccomp_rule_add(filter, no, SCMP_SYS(fcntl), 1, second_is(fcntls[i]));
+    return failed;
+}
+
 static int forbid(scmp_filter_ctx filter) {
     const uint32_t no = SCMP_ACT_ERRNO(EPERM);
     const uint64_t self = (uint64_t)getpid();
-    /* of the request's 64 bits the kernel looks at 32 */
-    const struct scmp_arg_cmp terminal = {
-        .arg = 1, .op = SCMP_CMP_MASKED_EQ, .datum_a = UINT32_MAX, .datum_b = TIOCSTI};
     int failed = 0;
     for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
         int number = seccomp_syscall_resolve_name(forbidden[i]);
@@ -355,9 +372,9 @@ static int forbid(scmp_filter_ctx filter) {
     }
     failed |= forbid_clones(filter, no) | forbid_sockets(filter, no);
     failed |= seccomp_rule_add(filter, no, SCMP_SYS(tgkill), 1, first_is(SCMP_CMP_NE, self, 0));
-    /* typing on a terminal that this was started from */
-    failed |= seccomp_rule_add(filter, no, SCMP_SYS(ioctl), 1, terminal);
-    return failed;
+    /* who has no processor time left is killed; 0 is the caller, which the C library says */
+    failed |= seccomp_rule_add(filter, no, SCMP_SYS(prlimit64), 1, first_is(SCMP_CMP_NE, 0, 0));
+    return failed | forbid_requests(filter, no);
 }
 
 void confine_calls(void) {

@@ -33,6 +33,7 @@
 #define OWN_USER "user " PRIVATE_REDIS_USER " on >"
 #define PART_USER "user default on >"
 #define CONFIG_MOST 65536
+#define COPY "temp-rewriteaof-"
 
 /* A directory for the socket alone, for data directories whose path is too long for one. */
 static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
@@ -238,6 +239,17 @@ static void end_pause(struct private_redis *redis) {
     redis->rewrites = 0;
 }
 
+/* What a rewrite writes, as large as the file may be, until it takes the file's place: of one that
+ * was cut off nobody else removes it. */
+static void remove_copies(const struct private_redis *redis) {
+    const struct dirent *entry;
+    DIR *dir = opendir(redis->dir->path);
+    if (dir == NULL) return;
+    while ((entry = readdir(dir)) != NULL)
+        if (strncmp(entry->d_name, COPY, strlen(COPY)) == 0) unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+}
+
 void private_redis_repair(struct private_redis *redis) {
     char path[PATH_MAX + 16];
     struct blasd_err err = {0};
@@ -248,6 +260,7 @@ void private_redis_repair(struct private_redis *redis) {
     redis->heard = false;
     end_pause(redis);
     redis->rewritten_ns = 0; /* the pause may have been for one, which is due at once, then */
+    remove_copies(redis);
     files_of(redis, path);
     if (blasd_aof_repair(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -303,8 +316,9 @@ static void looked(struct probe *probe) {
 static void asked(struct probe *probe) {
     struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
     redis->copying = true;
-    probe->question = "INFO persistence\r\n";
-    probe->answer = "$";
+    snprintf(redis->words, sizeof redis->words, SIGN_IN "INFO persistence\r\n", redis->logins.own);
+    probe->question = redis->words;
+    probe->answer = "+OK\r\n$";
     probe->every_ns = COPYING_NS;
     probe->good = looked;
     probe_start(probe);

@@ -64,7 +64,7 @@ struct private_redis_options {
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
                        const struct private_redis_options *options, struct blasd_err *err);
 /* To be called before each start: sets right the end of its file, should it have been killed while
- * it wrote. */
+ * it wrote, and removes the copy of a rewrite that was cut off. */
 void private_redis_repair(struct private_redis *redis);
 /* To be called ten times a second while it runs: holds room on the disk, has the queue of that name
  * refuse jobs while space is short (all of them, where there are several), and syncs once a second.

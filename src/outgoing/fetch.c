@@ -85,12 +85,17 @@ static int check_range(struct blasd_fetch *fetch) {
              fetch->file.all - 1, fetch->file.all);
     if (fetch->answer.tag[0] != '\0' && strcmp(fetch->answer.tag, fetch->file.etag) != 0)
         return changed(fetch);
-    if (strcmp(fetch->answer.range, want) == 0) return 0;
-    return refuse(fetch, "the server does not send the range that it is asked for");
+    if (strcmp(fetch->answer.range, want) != 0)
+        return refuse(fetch, "the server does not send the range that it is asked for");
+    if (fetch->answer.tag[0] != '\0') return 0;
+    /* it may not have looked at If-Match either */
+    return refuse(fetch, "the server sends no ETag with a part, which may be of another version");
 }
 
+/* 501 and 505 will be no other next time. */
 static bool worth_another(long status) {
-    return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
+    if (status == 501 || status == 505) return false;
+    return status == 408 || status == 429 || status >= 500;
 }
 
 /* Looks at the head of an answer. 0: its bytes are those wanted; else there is an error, or the

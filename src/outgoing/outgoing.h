@@ -39,7 +39,8 @@ int blasd_outgoing_check(const struct blasd_outgoing *outgoing, const char *url,
 /* One request; stays where it is until that has ended. */
 struct blasd_outgoing_transfer {
     const struct outgoing_host *host; /* borrowed from the list */
-    bool refused;                     /* an address was not connected to */
+    bool allowed;                     /* an address may be connected to */
+    bool refused;                     /* none may that there was so far */
 };
 
 /* Checks the URL, and prepares a new handle, or one after curl_easy_reset, for it. The caller adds

@@ -10,10 +10,12 @@
 /* What it is asked about is what would be connected to. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
     struct blasd_outgoing_transfer *transfer = arg;
-    if (purpose == CURLSOCKTYPE_IPCXN && outgoing_may_connect(transfer->host, &address->addr))
-        return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    transfer->refused = true;
-    return CURL_SOCKET_BAD;
+    bool may =
+        purpose == CURLSOCKTYPE_IPCXN && outgoing_may_connect(transfer->host, &address->addr);
+    transfer->allowed |= may;
+    transfer->refused = !transfer->allowed;
+    if (!may) return CURL_SOCKET_BAD;
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
 int blasd_outgoing_transfer(const struct blasd_outgoing *outgoing, const char *url,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from service import Redis, Service, wait_for
+from test_guard import with_keys
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 MIB = 1 << 20
@@ -295,4 +296,60 @@ def test_a_file_that_fills_the_disk_is_rewritten_when_space_is_short(make_servic
         for _ in range(60):
             redis("SET", "filling", value)
     redis.close()
+    all_there(service, [taken_at_last(service)])
+
+
+@contextlib.contextmanager
+def first_child_killed(pid):
+    """The processes that `pid` forks, of which the first is killed, as one for which there is no memory."""
+    done, forked = threading.Event(), []
+
+    def look():
+        while not done.is_set():
+            with contextlib.suppress(OSError):
+                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                    if not forked:
+                        os.kill(int(child), signal.SIGKILL)
+                    if child not in forked:
+                        forked.append(child)
+            time.sleep(0.001)
+    looker = threading.Thread(target=look)
+    looker.start()
+    yield forked
+    done.set()
+    looker.join()
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_a_rewrite_that_fails_is_asked_for_again_at_once(make_service, small_disk, tmp_path, keys):
+    """Not when the pause is over, which takes a minute and no lease lasts; with keys Redis, too, answers only who says who he is."""
+    service = small_disk(with_keys(tmp_path / "keys") if keys else make_service(start=False)).start()
+    try:
+        redis = Redis(service)
+        redis("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+        redis.sock.settimeout(5)
+        with first_child_killed(service.part("redis")) as forked:
+            with contextlib.suppress(AssertionError, OSError):  # until Redis has no room, or takes no writes
+                for _ in range(60):
+                    redis("SET", "filling", os.urandom(MIB))
+            redis.close()
+            wait_for(lambda: len(forked) > 1, "another rewrite", seconds=40)
+        all_there(service, [taken_at_last(service)])
+    finally:
+        service.stop(check=False)
+
+
+def test_what_a_rewrite_that_was_cut_off_left_is_removed(make_service):
+    """Its copy, as large as the file itself, is of no use to anybody, and nobody else would ever take it away."""
+    service = make_service()
+    data, redis = service.folder / "data", Redis(service)
+    redis("SET", "filling", os.urandom(4 * MIB))
+    redis("BGREWRITEAOF")
+    with service.held("redis"):  # its child ends, and it does not hear of that
+        wait_for(lambda: list(data.glob("temp-rewriteaof-bg-*.aof")))
+        killed = service.kill("redis")
+    redis.close()
+    new_redis(service, killed)
+    service.wait_ready()
+    assert list(data.glob("temp-*")) == []
     all_there(service, [taken_at_last(service)])

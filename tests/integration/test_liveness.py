@@ -10,8 +10,10 @@ import time
 
 import numpy as np
 import pytest
-from service import API, BLASD, TYPES, Answer, command_line, wait_for
+from service import API, BLASD, TYPES, Answer, Service, command_line, wait_for
+from test_redis import Server
 from test_up import Apart
+from test_webhooks import secrets
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 N = 1700  # long enough to have the slow pool to itself, but for small jobs
@@ -101,6 +103,25 @@ def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
         service.process.send_signal(signal.SIGCONT)
         time.sleep(2)
     assert {name: service.part(name) for name in PARTS} == before
+
+
+def test_who_sends_is_not_replaced_for_a_redis_that_hangs(tmp_path):
+    """It asks each queue for webhooks and for puts, one after the other, and waits for each answer."""
+    server = Server(tmp_path / "redis").up()
+    service = Service(tmp_path / "service", "--redis", server.url, "--queues", "3", "--outgoing-hosts", "http://127.0.0.1:9",
+                      "--webhook-secrets", secrets(tmp_path))
+    try:
+        service.start()
+        before = service.part("notify")
+        server.redis.send_signal(signal.SIGSTOP)
+        wait_for(lambda: service.log_text().count("what is to be sent waits") >= 6)
+        server.redis.send_signal(signal.SIGCONT)
+        wait_for(lambda: service.log_text().count("sending goes on") >= 6)
+        assert service.part("notify") == before
+    finally:
+        server.redis.send_signal(signal.SIGCONT)
+        service.stop(check=False)
+        server.close()
 
 
 # --- computations that hear nobody --------------------------------------------------------------------------------

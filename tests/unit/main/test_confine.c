@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -26,6 +27,7 @@
 
 #include <linux/capability.h>
 #include <linux/landlock.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <seccomp.h>
 
@@ -94,6 +96,42 @@ static int read_the_system(void) {
 
 static int kill_another(void) {
     return result(kill(getppid(), 0));
+}
+
+/* A descriptor that has something to tell sends its owner any signal. */
+static int own_for_another(void) {
+    int ends[2], code;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return errno;
+    code = result(fcntl(ends[0], F_SETOWN, getppid()));
+    close(ends[0]);
+    close(ends[1]);
+    return code;
+}
+
+static int own_exactly_for_another(void) {
+    const struct f_owner_ex owner = {F_OWNER_PID, getppid()};
+    int fd = open("/dev/null", O_RDONLY), code = result(fcntl(fd, F_SETOWN_EX, &owner));
+    close(fd);
+    return code;
+}
+
+static int own_socket_for_another(void) {
+    const int owner = getppid();
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), code = result(ioctl(fd, FIOSETOWN, &owner));
+    if (code == EPERM) code = result(ioctl(fd, SIOCSPGRP, &owner));
+    close(fd);
+    return code;
+}
+
+/* Of processor time, too: who has none left is killed. */
+static int limit_another(void) {
+    struct rlimit none;
+    return result(prlimit(getppid(), RLIMIT_CPU, NULL, &none));
+}
+
+static int limit_itself(void) {
+    struct rlimit files;
+    return getrlimit(RLIMIT_NOFILE, &files) != 0 ? errno : result(setrlimit(RLIMIT_NOFILE, &files));
 }
 
 static int trace_another(void) {
@@ -247,12 +285,17 @@ static void what_a_worker_needs_works(void **state) {
     expect(start_a_thread, 0);
     expect(abort_is_heard, 0);
     expect(map_code, 0);
+    expect(limit_itself, 0);
 }
 
 static void what_an_intruder_needs_does_not(void **state) {
     (void)state;
     expect(exec_a_shell, EPERM);
     expect(kill_another, EPERM);
+    expect(own_for_another, EPERM);
+    expect(own_exactly_for_another, EPERM);
+    expect(own_socket_for_another, EPERM);
+    expect(limit_another, EPERM);
     expect(trace_another, EPERM);
     expect(open_packet_socket, EPERM);
     expect(new_user_namespace, EPERM);

@@ -264,6 +264,8 @@ static void first_answers(void **state) {
         {{HEAD("500 Oh", "0", ""), WHOLE}, BLASD_OK, 2, ""},
         {{HEAD("502 Oh", "0", ""), WHOLE}, BLASD_OK, 2, ""},
         {{HEAD("504 Oh", "0", ""), WHOLE}, BLASD_OK, 2, ""},
+        {{HEAD("507 Full", "0", ""), WHOLE}, BLASD_OK, 2, ""},
+        {{HEAD("520 Odd", "0", ""), WHOLE}, BLASD_OK, 2, ""},
         {{"", WHOLE}, BLASD_OK, 2, ""},
         /* nothing was taken of it: it may come again, but as long as before */
         {{HEAD("200 OK", "10", ""), WHOLE}, BLASD_OK, 2, ""},
@@ -277,7 +279,8 @@ static void first_answers(void **state) {
 static void going_on(void **state) {
     static const struct answer_case cases[] = {
         {{CUT, REST("4-9/10", "ETag: \"one\"\r\n")}, BLASD_OK, 2, ""},
-        {{CUT, REST("4-9/10", "")}, BLASD_OK, 2, ""},
+        /* whose bytes they are is not said */
+        {{CUT, REST("4-9/10", "")}, URL(refused), 2, "no ETag with a part"},
         {{CUT, REST("4-9/10", "ETag: \"two\"\r\n")}, URL(unavailable), 2, "changed"},
         {{CUT, REST("4-9/10", "ETag: \"one\"\r\nContent-Encoding: br\r\n")},
          URL(refused),
@@ -285,11 +288,23 @@ static void going_on(void **state) {
          "compressed"},
         {{CUT, HEAD("412 Failed", "0", "")}, URL(unavailable), 2, "changed"},
         {{CUT, WHOLE}, URL(refused), 2, "200 where it should send a part"},
-        {{CUT, REST("3-9/10", "")}, URL(refused), 2, "the range that it is asked for"},
-        {{CUT, REST("4-8/10", "")}, URL(refused), 2, "the range that it is asked for"},
-        {{CUT, REST("4-9/11", "")}, URL(refused), 2, "the range that it is asked for"},
-        {{CUT, REST("4-9/*", "")}, URL(refused), 2, "the range that it is asked for"},
-        {{CUT, HEAD("206 Part", "6", "") "456789"},
+        {{CUT, REST("3-9/10", "ETag: \"one\"\r\n")},
+         URL(refused),
+         2,
+         "the range that it is asked for"},
+        {{CUT, REST("4-8/10", "ETag: \"one\"\r\n")},
+         URL(refused),
+         2,
+         "the range that it is asked for"},
+        {{CUT, REST("4-9/11", "ETag: \"one\"\r\n")},
+         URL(refused),
+         2,
+         "the range that it is asked for"},
+        {{CUT, REST("4-9/*", "ETag: \"one\"\r\n")},
+         URL(refused),
+         2,
+         "the range that it is asked for"},
+        {{CUT, HEAD("206 Part", "6", "ETag: \"one\"\r\n") "456789"},
          URL(refused),
          2,
          "the range that it is asked for"},
@@ -358,7 +373,8 @@ static void another_place(void **state) {
     for (int tagged = 0; tagged < 2; tagged++) {
         struct server server = {
             .answers = {NULL, HEAD("206 Part", "3",
-                                   "Content-Range: bytes 599997-599999/600000\r\n") "end"}};
+                                   "Content-Range: bytes 599997-599999/600000\r\n"
+                                   "ETag: \"one\"\r\n") "end"}};
         struct want want = {.first = 5, .from = LARGE - 3, .to = LARGE};
         struct bed bed;
         char *text = large(tagged ? "ETag: \"one\"\r\n" : "", &server.lens[0]);

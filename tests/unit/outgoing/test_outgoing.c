@@ -361,8 +361,9 @@ static void receive(struct receiver *receiver) {
     receiver->port = ntohs(address.sin_port);
 }
 
-/* Asks for http://HOST:PORT/, where the name leads to 127.0.0.1; the status, or 0. */
-static long get(const char *mark, unsigned port, char why[64]) {
+/* Asks for http://HOST:PORT/, where the name leads to these addresses; the status, or 0. */
+static long get_at(const char *addresses, const char *mark, unsigned port, char why[64],
+                   bool *refused) {
     char hosts[80], url[80], resolve[80];
     struct blasd_outgoing *outgoing;
     struct blasd_outgoing_transfer transfer;
@@ -373,7 +374,7 @@ static long get(const char *mark, unsigned port, char why[64]) {
     long status = 0;
     snprintf(hosts, sizeof hosts, "http://hooks.example:%u%s", port, mark);
     snprintf(url, sizeof url, "http://hooks.example:%u/", port);
-    snprintf(resolve, sizeof resolve, "hooks.example:%u:127.0.0.1", port);
+    snprintf(resolve, sizeof resolve, "hooks.example:%u:%s", port, addresses);
     names = curl_slist_append(NULL, resolve);
     outgoing = list_of(hosts);
     assert_int_equal(blasd_outgoing_transfer(outgoing, url, "url", curl, &transfer, &err), 0);
@@ -382,10 +383,34 @@ static long get(const char *mark, unsigned port, char why[64]) {
     code = curl_easy_perform(curl);
     if (code == CURLE_OK) curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     snprintf(why, 64, "%s", blasd_outgoing_why(&transfer, code));
+    *refused = transfer.refused;
     curl_easy_cleanup(curl);
     curl_slist_free_all(names);
     blasd_outgoing_free(outgoing);
     return status;
+}
+
+static long get(const char *mark, unsigned port, char why[64]) {
+    bool refused;
+    return get_at("127.0.0.1", mark, port, why, &refused);
+}
+
+/* Of a name with several addresses one may be gone to, where nobody is for now: that passes. */
+static void several_addresses(void **state) {
+    static const char *const both[] = {"169.254.1.1,127.0.0.1", "127.0.0.1,169.254.1.1"};
+    struct receiver nobody;
+    char why[64];
+    bool refused;
+    (void)state;
+    receive(&nobody);
+    close(nobody.fd);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(get_at(both[i], "+private", nobody.port, why, &refused), 0);
+        assert_false(refused);
+        assert_string_equal(why, curl_easy_strerror(CURLE_COULDNT_CONNECT));
+    }
+    assert_int_equal(get_at(both[0], "", nobody.port, why, &refused), 0);
+    assert_true(refused);
 }
 
 /* A name that was fine when it was checked leads to this machine when it is asked for. */
@@ -424,9 +449,10 @@ static void transfers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),      cmocka_unit_test(urls),    cmocka_unit_test(numbers),
-        cmocka_unit_test(plain_urls), cmocka_unit_test(reaches), cmocka_unit_test(connections),
-        cmocka_unit_test(transfers),
+        cmocka_unit_test(lists),     cmocka_unit_test(urls),
+        cmocka_unit_test(numbers),   cmocka_unit_test(plain_urls),
+        cmocka_unit_test(reaches),   cmocka_unit_test(connections),
+        cmocka_unit_test(transfers), cmocka_unit_test(several_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
