@@ -34,8 +34,8 @@ static struct http_remote_inputs *inputs_of(struct blasd_fetch *fetch) {
 static int on_size(struct blasd_fetch *fetch, uint64_t size, struct blasd_err *err) {
     struct http_remote_inputs *inputs = inputs_of(fetch);
     struct http_body_sink *sink = inputs->sink;
-    int rc = blasd_remote_in_size(inputs->in, size, &fetch->end, err);
-    if (rc != 0 || fetch->end < size) return rc;
+    int rc = blasd_remote_in_size(inputs->in, size, &fetch->at, &fetch->end, err);
+    if (rc != 0 || fetch->at > 0 || fetch->end < size) return rc;
     /* all of it is wanted */
     if (size > inputs->most || sink->total > inputs->most - size)
         return blasd_fail(err, BLASD_E_body_too_large, fetch->field,

@@ -21,9 +21,10 @@
 struct blasd_fetch {
     const char *url, *field; /* borrowed; the field that errors blame */
     char tenant[BLASD_TENANT_MAX];
-    /* Called in the fetching thread. The size of the file is known: says in `end` where what is
-     * wanted of it ends. The bytes from `at` on have come, no more than to `end`: says in both what
-     * is wanted next; they are equal where nothing is. A negative return ends it with that error.
+    /* Called in the fetching thread. The size of the file is known: says in `at` and `end` what is
+     * wanted of it first. The bytes from `at` on have come, no more than to `end`: says in both
+     * what is wanted next; they are equal where nothing is. A negative return ends it with that
+     * error.
      */
     int (*size)(struct blasd_fetch *fetch, uint64_t size, struct blasd_err *err);
     int (*feed)(struct blasd_fetch *fetch, const char *bytes, size_t len, struct blasd_err *err);

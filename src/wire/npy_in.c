@@ -251,29 +251,40 @@ static int read_header(struct blasd_npy_in *npy, struct blasd_err *err) {
     int rc = parse_header(npy->header.data + front, npy->header_len - front, npy->field, tensor,
                           &big_endian, err);
     if (rc != 0) return rc;
+    if (length != 0 && blasd_tensor_bytes(tensor) > length)
+        return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
+                          "its header describes %llu bytes, and the whole request has %llu",
+                          (unsigned long long)blasd_tensor_bytes(tensor),
+                          (unsigned long long)length);
+    if (npy->slice.sliced > 0 && npy->header_len + blasd_tensor_bytes(tensor) != length)
+        return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
+                          "its header describes %llu bytes, and %lld follow it",
+                          (unsigned long long)blasd_tensor_bytes(tensor),
+                          (long long)(length - npy->header_len));
+    npy->part_at = npy->header_len;
+    rc = blasd_reference_place(&npy->slice, tensor, &npy->part_at, npy->field, err);
+    if (rc != 0) return rc;
     bytes = blasd_tensor_bytes(tensor);
     if (bytes > npy->body->limits->body_bytes)
         return blasd_fail(err, BLASD_E_body_too_large, npy->field,
                           "its header describes %llu bytes; the limit body_bytes is %llu",
                           (unsigned long long)bytes,
                           (unsigned long long)npy->body->limits->body_bytes);
-    if (length != 0 && bytes > length)
-        return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
-                          "its header describes %llu bytes, and the whole request has %llu",
-                          (unsigned long long)bytes, (unsigned long long)length);
     npy->has_header = true;
     return blasd_tensor_writer_begin(&npy->writer, npy->body->inputs->sink, npy->to, bytes, true,
                                      big_endian, err);
+}
+
+size_t blasd_npy_wants(const struct blasd_npy_in *npy) {
+    size_t front = front_len(npy);
+    return npy->header_len != 0 ? npy->header_len : front != 0 ? front : BLASD_NPY_MAGIC_LEN + 2;
 }
 
 /* Takes header bytes from the front of *bytes, as far as they go. */
 static int feed_header(struct blasd_npy_in *npy, const char **bytes, size_t *len,
                        struct blasd_err *err) {
     while (*len > 0 && !npy->has_header) {
-        size_t front = front_len(npy), take;
-        size_t want = npy->header_len != 0 ? npy->header_len
-                      : front != 0         ? front
-                                           : BLASD_NPY_MAGIC_LEN + 2;
+        size_t front = front_len(npy), want = blasd_npy_wants(npy), take;
         int rc;
         take = want - npy->header.len < *len ? want - npy->header.len : *len;
         if (blasd_buf_add(&npy->header, *bytes, take) != 0)

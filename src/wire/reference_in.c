@@ -183,8 +183,10 @@ static int finish_remote(struct reading *reading, struct blasd_err *err) {
     struct blasd_remote *remote = &reading->remote;
     const char *next;
     int rc = 0;
-    if (reading->job || reading->output || reading->slice)
-        return wrong(reading, err, "has a URL, so that it has no job, output or slice");
+    if (reading->job || reading->output)
+        return wrong(reading, err, "has a URL, so that it has no job or output");
+    remote->slice = reading->to->input.reference;
+    reading->to->input.reference = (struct blasd_reference){.sliced = 0};
     remote->typed = reading->dtype;
     remote->dtype = reading->to->input.tensor.dtype;
     if (reading->shape && (!reading->dtype || reading->tensor))

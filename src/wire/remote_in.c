@@ -64,12 +64,20 @@ const char *blasd_remote_in_next(struct blasd_remote_in *in) {
     in->writing = false;
     snprintf(in->field, sizeof in->field, "inputs.%s", in->to->name);
     blasd_npy_begin(&in->npy, &in->body, in->to);
+    in->npy.slice = in->remote->slice;
     blasd_buf_init(&in->header, (size_t)in->body.limits->envelope_bytes + 8 + BLASD_JSON_SLACK);
     return json_string_value(in->remote->url);
 }
 
 const char *blasd_remote_in_field(const struct blasd_remote_in *in) {
     return in->field;
+}
+
+static int check_bytes(const struct blasd_remote_in *in, uint64_t bytes, struct blasd_err *err) {
+    if (bytes <= in->body.limits->body_bytes) return 0;
+    return blasd_fail(err, BLASD_E_body_too_large, in->field,
+                      "the tensor has %llu bytes; the limit body_bytes is %llu",
+                      (unsigned long long)bytes, (unsigned long long)in->body.limits->body_bytes);
 }
 
 /* Has the tensor, which is known, written. */
@@ -80,27 +88,44 @@ static int begin_writing(struct blasd_remote_in *in, struct blasd_err *err) {
                                      err);
 }
 
-int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, uint64_t *end,
-                         struct blasd_err *err) {
-    uint64_t raw, most = in->body.limits->body_bytes;
-    bool part = in->remote->format == BLASD_REMOTE_SAFETENSORS;
-    in->body.content_length = size;
-    *end = part ? 8 : size;
-    if (part && size < 10)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
-                          "a file of %llu bytes is no safetensors file", (unsigned long long)size);
-    if (!part && size > most)
-        return blasd_fail(err, BLASD_E_body_too_large, in->field,
-                          "%llu bytes are at the URL; the limit body_bytes is %llu",
-                          (unsigned long long)size, (unsigned long long)most);
-    if (in->remote->format != BLASD_REMOTE_RAW) return 0;
-    raw = blasd_tensor_bytes(&in->remote->raw);
+/* Of bytes and nothing else: they are all there. */
+static int begin_raw(struct blasd_remote_in *in, uint64_t size, uint64_t *at, uint64_t *end,
+                     struct blasd_err *err) {
+    struct blasd_tensor *tensor = &in->to->input.tensor;
+    uint64_t raw = blasd_tensor_bytes(&in->remote->raw);
+    int rc;
     if (size != raw)
         return blasd_fail(err, BLASD_E_invalid_tensor, in->field,
                           "its dtype and shape make %llu bytes, and %llu are there",
                           (unsigned long long)raw, (unsigned long long)size);
-    in->to->input.tensor = in->remote->raw;
-    return begin_writing(in, err);
+    *tensor = in->remote->raw;
+    rc = blasd_reference_place(&in->remote->slice, tensor, at, in->field, err);
+    *end = *at + blasd_tensor_bytes(tensor);
+    return rc == 0 ? check_bytes(in, *end - *at, err) : rc;
+}
+
+int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, uint64_t *at, uint64_t *end,
+                         struct blasd_err *err) {
+    bool file = in->remote->format == BLASD_REMOTE_SAFETENSORS;
+    bool part = file || in->remote->slice.sliced > 0;
+    int rc = 0;
+    in->body.content_length = size;
+    *end = file ? 8 : size;
+    if (file && size < 10)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
+                          "a file of %llu bytes is no safetensors file", (unsigned long long)size);
+    if (!part && size > in->body.limits->body_bytes)
+        return blasd_fail(err, BLASD_E_body_too_large, in->field,
+                          "%llu bytes are at the URL; the limit body_bytes is %llu",
+                          (unsigned long long)size,
+                          (unsigned long long)in->body.limits->body_bytes);
+    if (part && in->remote->format == BLASD_REMOTE_NPY) *end = blasd_npy_wants(&in->npy);
+    if (*end > size)
+        return blasd_fail(err, BLASD_E_malformed_npy, in->field,
+                          "a file of %llu bytes is no .npy file", (unsigned long long)size);
+    if (in->remote->format != BLASD_REMOTE_RAW) return 0;
+    rc = begin_raw(in, size, at, end, err);
+    return rc == 0 ? begin_writing(in, err) : rc;
 }
 
 /* The header has come, whole: finds the tensor. */
@@ -113,14 +138,11 @@ static int find_tensor(struct blasd_remote_in *in, uint64_t *at, uint64_t *end,
     if (*end > size - base)
         return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
                           "the tensor ends behind the end of the file");
-    if (*end - *at > in->body.limits->body_bytes)
-        return blasd_fail(err, BLASD_E_body_too_large, in->field,
-                          "the tensor has %llu bytes; the limit body_bytes is %llu",
-                          (unsigned long long)(*end - *at),
-                          (unsigned long long)in->body.limits->body_bytes);
     *at += base;
-    *end += base;
-    return begin_writing(in, err);
+    rc = blasd_reference_place(&in->remote->slice, &in->to->input.tensor, at, in->field, err);
+    *end = *at + blasd_tensor_bytes(&in->to->input.tensor);
+    if (rc == 0) rc = check_bytes(in, *end - *at, err);
+    return rc == 0 ? begin_writing(in, err) : rc;
 }
 
 /* Gathers the header; what it wants next. */
@@ -150,11 +172,25 @@ static int feed_header(struct blasd_remote_in *in, const char *bytes, size_t len
     return find_tensor(in, at, end, err);
 }
 
+/* Of one of which a part is meant, first the header, which says where that lies. */
+static int feed_npy(struct blasd_remote_in *in, const char *bytes, size_t len, uint64_t *at,
+                    uint64_t *end, struct blasd_err *err) {
+    struct blasd_npy_in *npy = &in->npy;
+    bool had_header = npy->has_header;
+    int rc = blasd_npy_feed(npy, bytes, len, err);
+    if (rc != 0 || npy->slice.sliced == 0 || had_header) return rc;
+    *end = blasd_npy_wants(npy);
+    if (!npy->has_header) return 0;
+    *at = npy->part_at;
+    *end = *at + blasd_tensor_bytes(&in->to->input.tensor);
+    return 0;
+}
+
 int blasd_remote_in_feed(struct blasd_remote_in *in, const char *bytes, size_t len, uint64_t *at,
                          uint64_t *end, struct blasd_err *err) {
     int rc;
     *at += len;
-    if (in->remote->format == BLASD_REMOTE_NPY) return blasd_npy_feed(&in->npy, bytes, len, err);
+    if (in->remote->format == BLASD_REMOTE_NPY) return feed_npy(in, bytes, len, at, end, err);
     if (!in->writing) return feed_header(in, bytes, len, at, end, err);
     if (len > in->writer.left) len = (size_t)in->writer.left;
     rc = blasd_tensor_writer_feed(&in->writer, bytes, len, err);

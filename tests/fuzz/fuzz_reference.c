@@ -52,7 +52,7 @@ static void check_part(const struct blasd_input *sent, const struct blasd_tensor
 static void fetch(struct blasd_remote_in *in, const uint8_t *file, size_t size) {
     struct blasd_err err = {0};
     uint64_t at = 0, end = 0, step = 1;
-    int rc = blasd_remote_in_size(in, size, &end, &err);
+    int rc = blasd_remote_in_size(in, size, &at, &end, &err);
     while (rc == 0 && at < end && end <= size) {
         uint64_t take = end - at < step ? end - at : step, was = at;
         char *piece = malloc(take);

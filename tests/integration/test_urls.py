@@ -115,6 +115,35 @@ def stored(service):
 # --- what can be fetched ----------------------------------------------------------------------------------------------
 
 
+def test_parts_of_files(fetching, files):
+    """Of a large file only the part is sent, but for what is on its way already."""
+    files.files.update({"/part.npy": npy(BIG), "/part.f.npy": npy(np.asfortranarray(BIG)), "/part.raw": BIG.astype("<f4").tobytes(),
+                        "/part.safetensors": safetensors({"x": A, "y": BIG})})
+    ask = {"dtype": "float32", "shape": list(BIG.shape)}
+    for name, more, slices, cut in (("part.npy", {}, [[1100, 1103]], BIG[1100:1103]), ("part.npy", {}, [[7, 8], [3, 9]], BIG[7:8, 3:9]),
+                                    ("part.npy", {"dtype": "float64"}, [[1200, None]], BIG[1200:]), ("part.npy", {}, [[None, 1]], BIG[:1]),
+                                    ("part.f.npy", {}, [[None, None], [998, 1000]], BIG[:, 998:]),
+                                    ("part.raw", ask, [[900, 904]], BIG[900:904].astype("f4").astype("f8")),
+                                    ("part.safetensors", {"tensor": "y"}, [[1000, 1002]], BIG[1000:1002])):
+        answer = product(fetching, {"url": f"{files.base}/{name}", "slice": slices, **more}, {"eye": cut.shape[1]})
+        assert np.array_equal(result(answer, "c").reshape(cut.shape), cut), (name, slices)
+    with blasd.Client(fetching.url) as client:
+        url = blasd.URL(f"{files.base}/part.npy")
+        assert np.array_equal(client.matmul(url[10:12], np.eye(1000)), BIG[10:12])
+        with client.graph() as g:
+            x = g.matmul(url[10:12], np.eye(1000))
+        assert np.array_equal(x.value, BIG[10:12])
+
+
+def test_a_part_of_a_file_without_ranges(fetching, files):
+    """What is near its begin comes with it; what is far is not to be had."""
+    files.files["/plain.npy"] = lambda handler: (handler.head(200, len(npy(BIG)), etag=None), handler.wfile.write(npy(BIG)))
+    cut = product(fetching, {"url": f"{files.base}/plain.npy", "slice": [[0, 2]]}, {"eye": 1000})
+    assert np.array_equal(result(cut, "c"), BIG[:2])
+    far = product(fetching, {"url": f"{files.base}/plain.npy", "slice": [[1100, 1102]]}, {"eye": 1000})
+    assert "no strong ETag" in problem(far, 422, "url_refused", "inputs.a")
+
+
 def test_every_format(fetching, files):
     files.files.update({
         "/a.npy": npy(A), "/f.npy": npy(np.asfortranarray(A)), "/big-endian.npy": npy(A.astype(">f8")),
@@ -243,7 +272,8 @@ def test_the_command_line(fetching, files, tmp_path):
 
 
 @pytest.mark.parametrize("reference, code", [
-    ({"url": 7}, "invalid_reference"), ({"url": "URL", "slice": [[0, 1]]}, "invalid_reference"),
+    ({"url": 7}, "invalid_reference"), ({"url": "URL", "slice": [0, 1]}, "invalid_reference"),
+    ({"url": "URL", "slice": [[None, None], [0, 1]]}, "invalid_reference"), ({"url": "URL", "slice": [[0, 99]]}, "invalid_reference"),
     ({"url": "URL", "job": "j", "output": "c"}, None), ({"url": "URL", "shape": [2]}, "invalid_reference"),
     ({"url": "URL", "tensor": "x", "shape": [2], "dtype": "float64"}, "invalid_reference"),
     ({"url": "URL", "tensor": 7}, "invalid_reference"), ({"url": "URL", "data": [1]}, "invalid_reference"),

@@ -59,8 +59,11 @@ class URL(Reference):
         said = {"url": url, "tensor": tensor, "dtype": dtype, "shape": None if shape is None else list(shape)}
         super().__init__({name: value for name, value in said.items() if value is not None})
 
-    def __getitem__(self, key: Any) -> Reference:
-        raise InputError("slice", "a file is fetched whole: keep it as a tensor to use parts of it", "invalid_reference")
+    def __getitem__(self, key: Any) -> URL:
+        """A part that lies in one piece there, such as u[:1000]: no other byte of the elements is fetched."""
+        part = URL("")
+        part._of, part._slices = self._of, super().__getitem__(key)._slices
+        return part
 
     def __repr__(self) -> str:
         return f"<blasd.URL {self._of['url'].partition('?')[0]}>"  # what follows may be a signature

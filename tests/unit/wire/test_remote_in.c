@@ -38,7 +38,7 @@ static struct blasd_intake *request(const char *reference, struct blasd_remote_i
 /* As whoever fetches would: what is wanted, in pieces of up to `piece` bytes. */
 static int serve(struct blasd_remote_in *in, const char *file, uint64_t size, uint64_t piece) {
     uint64_t at = 0, end = 0;
-    int rc = blasd_remote_in_size(in, size, &end, &err);
+    int rc = blasd_remote_in_size(in, size, &at, &end, &err);
     for (asked = 0; rc == 0 && at < end;) {
         uint64_t take = end - at < piece ? end - at : piece;
         char *copy = malloc(take); /* so that the sanitizer sees a look beyond it */
@@ -169,6 +169,64 @@ static void test_one_tensor_of_many(void **state) {
     assert_int_equal(err.code, BLASD_E_malformed_safetensors);
 }
 
+static void expect_part(int64_t rows, int64_t columns, const float *from) {
+    const struct blasd_tensor *tensor = &input.input.tensor;
+    assert_int_equal(err.code, BLASD_OK);
+    assert_int_equal(tensor->rank, 2);
+    assert_int_equal(tensor->shape[0], rows);
+    assert_int_equal(tensor->shape[1], columns);
+    assert_int_equal(input.input.reference.sliced, 0); /* it came as what it is */
+    assert_memory_equal(memory.bytes + input.input.source.offset, from,
+                        (size_t)(rows * columns) * sizeof *from);
+}
+
+#define PART(slice, more) "{\"url\":\"https://h/x\",\"slice\":" slice more "}"
+
+/* No other byte of the elements is asked for. */
+static void test_parts_of_files(void **state) {
+    static const char c_order[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3), }\n";
+    static const char f_order[] = "{'descr': '<f4', 'fortran_order': True, 'shape': (4, 3), }\n";
+    static const char tensors[] = "{\"t\":{\"dtype\":\"F32\",\"shape\":[4,3],"
+                                  "\"data_offsets\":[0,48]}}";
+    static const float matrix[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    const size_t head = 10 + sizeof c_order - 1, row = 3 * sizeof(float);
+    char file[256];
+    size_t len;
+    (void)state;
+    EACH_PIECE(piece) {
+        len = npy_file(file, c_order, matrix, sizeof matrix);
+        assert_int_equal(fetch(PART("[[1,3]]", ""), file, len, *piece), 0);
+        expect_part(2, 3, matrix + 3);
+        assert_int_equal(asked, head + 2 * row);
+        assert_int_equal(fetch(PART("[[2,3],[1,null]]", ""), file, len, *piece), 0);
+        expect_part(1, 2, matrix + 7);
+        assert_int_equal(fetch(PART("[[4,4]]", ""), file, len, *piece), 0);
+        expect_part(0, 3, matrix);
+        assert_int_equal(asked, head);
+        assert_int_not_equal(fetch(PART("[[0,2],[0,1]]", ""), file, len, *piece), 0);
+        assert_int_equal(err.code, BLASD_E_invalid_reference);
+        assert_int_not_equal(fetch(PART("[[0,5]]", ""), file, len, *piece), 0);
+        assert_int_equal(err.code, BLASD_E_invalid_reference);
+        assert_int_not_equal(fetch(PART("[[0,1]]", ""), file, head + 20, *piece), 0);
+        assert_int_equal(err.code, BLASD_E_malformed_npy);
+        assert_int_not_equal(fetch(PART("[[0,1]]", ""), file, 7, *piece), 0);
+        assert_int_equal(err.code, BLASD_E_malformed_npy);
+        len = npy_file(file, f_order, matrix, sizeof matrix);
+        assert_int_equal(fetch(PART("[[null,null],[1,2]]", ""), file, len, *piece), 0);
+        expect_part(4, 1, matrix + 4);
+        assert_int_not_equal(fetch(PART("[[0,2]]", ""), file, len, *piece), 0);
+        len = safetensors_file(file, tensors, matrix, sizeof matrix);
+        assert_int_equal(fetch(PART("[[3,4]]", ",\"tensor\":\"t\""), file, len, *piece), 0);
+        expect_part(1, 3, matrix + 9);
+        assert_int_equal(asked, 8 + sizeof tensors - 1 + row);
+        assert_int_equal(fetch(PART("[[1,2]]", ",\"dtype\":\"float32\",\"shape\":[4,3]"), matrix,
+                               sizeof matrix, *piece),
+                         0);
+        expect_part(1, 3, matrix + 3);
+        assert_int_equal(asked, row);
+    }
+}
+
 static void test_what_is_too_large_is_said_first(void **state) {
     (void)state;
     assert_int_not_equal(fetch(NPY, "", limits.body_bytes + 1, 1), 0);
@@ -193,7 +251,8 @@ static void test_what_is_no_reference(void **state) {
     refused("{\"url\":\"u\",\"tensor\":1}");
     refused("{\"url\":\"u\",\"tensor\":\"x\",\"tensor\":\"x\"}");
     refused("{\"url\":\"u\",\"job\":\"x\"}");
-    refused("{\"url\":\"u\",\"slice\":[[0,1]]}");
+    refused("{\"url\":\"u\",\"slice\":[0,1]}");
+    refused("{\"url\":\"u\",\"slice\":[],\"slice\":[]}");
     refused("{\"url\":\"u\",\"shape\":[1]}");
     refused("{\"url\":\"u\",\"shape\":[-1],\"dtype\":\"int8\"}");
     refused("{\"url\":\"u\",\"shape\":[1,1,1,1,1,1,1,1,1],\"dtype\":\"int8\"}");
@@ -215,6 +274,7 @@ int main(void) {
         cmocka_unit_test(test_plain_bytes),
         cmocka_unit_test(test_npy),
         cmocka_unit_test(test_one_tensor_of_many),
+        cmocka_unit_test(test_parts_of_files),
         cmocka_unit_test(test_what_is_too_large_is_said_first),
         cmocka_unit_test(test_what_is_no_reference),
     };
