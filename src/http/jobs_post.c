@@ -283,7 +283,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (rc != 0) return rc;
     while (output < BLASD_MAX_OUTPUTS - 1 && plan->outputs[output].rank < 0) output++;
     if (exchange->wanted.format == BLASD_FORMAT_NPY &&
-        plan->outputs[output].dtype == BLASD_bfloat16)
+        plan->outputs[output].dtype == BLASD_bfloat16 && !http_result_other_format(exchange))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the output is bfloat16, which a .npy file cannot hold");
     return 0;

@@ -449,7 +449,15 @@ static bool has_small_output(const struct http_exchange *exchange,
     return false;
 }
 
-/* Whether the record has what the exchange asks for; else the answer is a problem. */
+bool http_result_other_format(struct http_exchange *exchange) {
+    enum blasd_format format = (enum blasd_format)exchange->wanted.format;
+    if (!blasd_accept_other(&exchange->request.accepts, &format)) return false;
+    exchange->wanted.format = (int)format;
+    return true;
+}
+
+/* Whether the record has what the exchange asks for, maybe in another format that the client takes;
+ * else the answer is a problem. */
 static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
                         struct blasd_err *err) {
     if (!blasd_state_final(record->state))
@@ -473,7 +481,8 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
                               "the job has no output '%s'", exchange->captures[1]);
     }
     if (exchange->wanted.format == BLASD_FORMAT_NPY &&
-        !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY))
+        !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY) &&
+        !http_result_other_format(exchange))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "a .npy file cannot hold bfloat16, nor nothing");
     return 0;
@@ -535,11 +544,10 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED &&
         !wants_array_alone(exchange, record))
         tensors = false;
-    if (tensors) {
-        if (check_wanted(exchange, record, &err) != 0)
-            http_reply_problem(exchange, &err);
-        else
-            answer_tensors(exchange, record, payload);
+    if (tensors && check_wanted(exchange, record, &err) != 0) {
+        http_reply_problem(exchange, &err);
+    } else if (tensors && wants_tensors(exchange)) {
+        answer_tensors(exchange, record, payload);
     } else if (record->state == BLASD_SUCCEEDED && record->payload_in_blob &&
                has_small_output(exchange, record)) {
         fetch_blob(exchange, record);

@@ -123,6 +123,14 @@ def test_an_array_that_npy_cannot_hold(service):
     job = service.request("POST", "/jobs?wait=10", body, headers).json()
     for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}/result", job["outputs"]["c"]["href"]):
         assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).status == 406
+        for other in ("safetensors", "json"):  # the client's second choice is a choice
+            kind = service.request("GET", path, headers={"Accept": f"{TYPES['npy']}, {TYPES[other]};q=0.5"})
+            assert (kind.status, kind.headers["Content-Type"]) == (200, TYPES[other])
+    accept = f"{TYPES['npy']}, {TYPES['safetensors']};q=0.5"
+    arrays = service.request("POST", "/jobs?wait=10", body, {**headers, "Accept": accept})
+    assert (arrays.status, arrays.headers["Content-Type"]) == (200, TYPES["safetensors"])
+    document = service.request("POST", "/jobs?wait=10", body, {**headers, "Accept": f"{TYPES['npy']}, {TYPES['json']};q=0.5"})
+    assert document.status == 200 and document.json()["outputs"]["c"]["data"] == [[4]]
 
 
 # --- parts of outputs ---------------------------------------------------------------------------------------------

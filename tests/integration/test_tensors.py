@@ -129,6 +129,8 @@ def test_fortran_order_stays(service):
     assert got.flags.f_contiguous
     np.testing.assert_array_equal(got, a)
     problem(service.request("GET", f"/tensors/{tensor['id']}", headers={"Accept": TYPES["safetensors"]}), 406, "not_acceptable")
+    either = service.request("GET", f"/tensors/{tensor['id']}", headers={"Accept": f"{TYPES['safetensors']}, {TYPES['npy']};q=0.5"})
+    np.testing.assert_array_equal(either.npy(), a)
     ref = {"tensor": tensor["id"]}
     np.testing.assert_allclose(result(run(service, "matmul", {"a": ref, "b": np.eye(3)}), "c"), a)
     np.testing.assert_allclose(result(run(service, "matmul", {"a": {**ref, "slice": [[1, 4]]}, "b": np.eye(3)}), "c"), a[1:4])
