@@ -104,6 +104,8 @@ BINARY_CASES = [
     ("safetensors", safetensors({"a": np.eye(2), "b": np.eye(2)}, op="matmul")[:-1], 400, "malformed_safetensors", ""),
     ("safetensors", safetensors({"a": np.eye(2), "b": np.eye(2)}), 422, "invalid_field", "op"),
     ("safetensors", safetensors({"a": np.eye(2), "b": np.eye(2)}, op="matmul", params="{"), 422, "invalid_field", "params"),
+    ("safetensors", safetensors({"b": np.eye(2)}, op="matmul", inputs='{"a":[[1,2'), 422, "invalid_field", "inputs"),
+    ("multipart", multipart({"op": "matmul", "inputs": '{"a":[[1,2', "b": GOOD_NPY}), 422, "invalid_field", "inputs"),
     ("multipart", b"", 400, "malformed_multipart", ""),
     ("multipart", b"no boundary here", 400, "malformed_multipart", ""),
     ("multipart", multipart({"op": "matmul", "a": GOOD_NPY, "b": GOOD_NPY})[:-8], 400, "malformed_multipart", ""),

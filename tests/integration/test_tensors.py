@@ -156,6 +156,20 @@ def test_bodies_that_are_no_tensors(service, body, kind, status, code):
         problem(answer, status, code)
 
 
+@pytest.mark.parametrize(("body", "kind", "code", "field", "detail"), [
+    (npy(np.arange(9.0))[:-1], "npy", "malformed_npy", "tensor", "the .npy file of tensor is truncated"),
+    (b"PK\x03\x04 of savez", "npy", "malformed_npy", "tensor", "does not begin as .npy files do"),
+    (b"", "npy", "malformed_npy", "tensor", "ends inside its header"),
+    (b"[[1,2],[3]]", "json", "invalid_tensor", "tensor[1]", "tensor[1] has 1 elements"),
+    (b'{"tensors":{"a":["x"]}}', "json", "invalid_tensor", "a[0]", "a[0] is a string"),
+    (safetensors({f"a{i}": np.ones(1) for i in range(17)}), "safetensors", "unknown_input", "a16", "at most 16 come in one request"),
+    (b"1,2", "text/csv", "unsupported_media_type", "Content-Type", "application/x-npy")])
+def test_errors_name_what_the_request_names(service, body, kind, code, field, detail):
+    answer = service.request("POST", "/tensors", body, {"Content-Type": TYPES.get(kind, kind)})
+    said = problem(answer, API.errors[code]["status"], code, field)
+    assert detail in said and "inputs." not in said, said
+
+
 def test_life(make_service):
     service = make_service("--limit", "tensor_life_most_s=100", "--limit", "tensor_life_s=50")
     assert put(service, np.eye(2))["life_s"] == 50
