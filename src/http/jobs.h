@@ -22,6 +22,9 @@ bool http_jobs_target(struct http_exchange *exchange);
 void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
+/* Where the answer cannot be had in the format that is wanted: wants the one that the client would
+ * have next. False where there is none. */
+bool http_other_format(struct http_exchange *exchange);
 
 /* graphs.c */
 void http_graphs_post_begin(struct http_exchange *exchange);
@@ -42,9 +45,6 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload);
 
-/* Where the answer cannot be had in the format that is wanted: wants the one that the client would
- * have next. False where there is none. */
-bool http_result_other_format(struct http_exchange *exchange);
 /* Answers with the bytes of a tensor that is kept, in the format the exchange asks for. */
 void http_result_tensor(struct http_exchange *exchange, const struct blasd_stored_tensor *tensor);
 

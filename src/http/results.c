@@ -449,13 +449,6 @@ static bool has_small_output(const struct http_exchange *exchange,
     return false;
 }
 
-bool http_result_other_format(struct http_exchange *exchange) {
-    enum blasd_format format = (enum blasd_format)exchange->wanted.format;
-    if (!blasd_accept_other(&exchange->request.accepts, &format)) return false;
-    exchange->wanted.format = (int)format;
-    return true;
-}
-
 /* Whether the record has what the exchange asks for, maybe in another format that the client takes;
  * else the answer is a problem. */
 static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
@@ -478,13 +471,17 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
         exchange->wanted.output = blasd_answer_output(record, exchange->captures[1]);
         if (exchange->wanted.output < 0)
             return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
-                              "the job has no output '%s'", exchange->captures[1]);
+                              "the job sends no output '%s': those it sends have an href in its "
+                              "document",
+                              exchange->captures[1]);
     }
     if (exchange->wanted.format == BLASD_FORMAT_NPY &&
         !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY) &&
-        !http_result_other_format(exchange))
+        !http_other_format(exchange))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "a .npy file cannot hold bfloat16, nor nothing");
+                          output_wanted(exchange, record) < 0
+                              ? "the job sends no output that a .npy file could hold"
+                              : "a .npy file cannot hold bfloat16");
     return 0;
 }
 

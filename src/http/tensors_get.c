@@ -86,7 +86,7 @@ static void on_tensor(void *arg, const struct blasd_err *err,
         ;
     else if (err != NULL)
         http_reply_problem(exchange, err);
-    else if (!possible && !http_result_other_format(exchange))
+    else if (!possible && !http_other_format(exchange))
         http_reply_fail(exchange, BLASD_E_not_acceptable, "Accept",
                         format == BLASD_FORMAT_NPY
                             ? "a .npy file cannot hold bfloat16"

@@ -428,6 +428,20 @@ def test_what_is_sent_and_what_is_kept(service, n):
     assert "tensor" in kept["outputs"]["c"]
 
 
+@pytest.mark.parametrize("members", [{"keep": ["c"]}, {"results": []}])
+def test_an_array_of_a_job_that_sends_none(service, members):
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[2]], "b": [[3]]}, "labels": {"sends": "nothing"}, **members})
+    jobs = lambda: len(service.list_jobs("label=sends=nothing"))
+    before, headers = jobs(), {"Content-Type": TYPES["json"]}
+    array = service.request("POST", "/jobs?wait=30", body, {**headers, "Accept": TYPES["npy"]})
+    assert "no output is sent" in problem(array, 406, "not_acceptable", "Accept") and jobs() == before
+    either = service.request("POST", "/jobs?wait=30", body, {**headers, "Accept": f"{TYPES['npy']}, {TYPES['json']};q=0.5"})
+    assert either.status == 200 and either.json()["state"] == "succeeded"
+    path = f"/jobs/{either.json()['id']}"
+    assert "sends no output" in problem(service.request("GET", path, headers={"Accept": TYPES["npy"]}), 406, "not_acceptable")
+    assert "sends no output 'c'" in problem(service.request("GET", f"{path}/outputs/c"), 404, "output_not_found")
+
+
 @pytest.mark.parametrize(("members", "code"), [
     ({"keep": ["x"]}, "unknown_output"), ({"results": ["x"]}, "unknown_output"), ({"keep": "c"}, None),
     ({"keep": 3}, "invalid_field"), ({"results": [1]}, "invalid_field"), ({"keep": {"c": 1}}, "invalid_field")])
