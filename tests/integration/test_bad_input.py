@@ -224,6 +224,13 @@ def test_bad_paths_and_queries(service, method, path, status, code):
         assert problem["code"] == code or (code == "unknown_operation" and answer.status == 404), problem
 
 
+def test_a_method_that_a_path_does_not_take(service):
+    path = f"/jobs/{'s' + '0' * 40}/outputs/coef"
+    answer = service.request("PUT", path, check=False)
+    assert answer.status == 405 and answer.headers["Allow"] == "GET, HEAD, OPTIONS"
+    assert answer.json()["detail"] == f"{path} does not take PUT"  # the whole id
+
+
 def test_an_unknown_content_type(service):
     answer = service.request("POST", "/jobs", b"<xml/>", {"Content-Type": "application/xml"})
     assert answer.status == 415
