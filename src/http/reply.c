@@ -127,7 +127,7 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
         return NULL;
     }
     exchange->answer.whole = body->len > 0;
-    http_count(&exchange->home->metrics->sent_bytes, body->len);
+    http_reply_sends(exchange, body->len);
     http_reply_headers(exchange, response, type);
     if (packable) http_reply_packable(exchange, response, packed);
     return response;
@@ -177,7 +177,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     response =
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
     if (response != NULL) {
-        http_count(&exchange->home->metrics->sent_bytes, len);
+        http_reply_sends(exchange, len);
         http_reply_headers(exchange, response, type);
         if (exchange->form.dialect == NULL && http_coding_suits(len))
             http_reply_packable(exchange, response, false);

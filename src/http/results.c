@@ -243,7 +243,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     exchange->answer.whole = response != NULL && body.len > 0;
     if (response != NULL)
-        http_count(&exchange->home->metrics->sent_bytes, body.len);
+        http_reply_sends(exchange, body.len);
     else
         blasd_buf_release(&body);
     if (response != NULL && packable) http_reply_packable(exchange, response, packed);
