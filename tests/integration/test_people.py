@@ -99,6 +99,9 @@ def test_no_array_where_there_is_none(make_service):
     answer = service.post("solve", singular, accept="npy")
     assert answer.status == 422 and answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json()["code"] == "job_failed" and "singular_matrix" in answer.json()["detail"]
+    assert service.request("GET", answer.headers["Location"]).json()["error"]["code"] == "singular_matrix"
+    refused = service.post("solve", {"a": np.zeros((2, 3)), "b": np.ones(2)}, accept="npy")
+    assert refused.status == 422 and "Location" not in refused.headers and refused.headers["Request-Id"]
     job = service.post("solve", singular).json()
     for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}?wait=1", f"/jobs/{job['id']}/result"):
         assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).status == 422
