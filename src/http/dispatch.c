@@ -184,7 +184,7 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
         if (exchange->allow != 0 && request->method == HTTP_OPTIONS)
             http_reply_options(exchange);
         else if (exchange->allow != 0)
-            http_reply_fail(exchange, BLASD_E_method_not_allowed, "", "%.40s does not take %.20s",
+            http_reply_fail(exchange, BLASD_E_method_not_allowed, "", "%.100s does not take %.20s",
                             url, method);
         else
             http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",

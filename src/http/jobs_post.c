@@ -244,12 +244,31 @@ struct checked {
     uint64_t cost, memory;
 };
 
+/* Whether the job sends what a .npy file can hold, where the client takes nothing else: the first
+ * output that is sent. */
+static int check_array(struct http_exchange *exchange, const struct blasd_job *job,
+                       const struct blasd_plan *plan, struct blasd_err *err) {
+    int output = 0;
+    bool sends;
+    if (exchange->wanted.format != BLASD_FORMAT_NPY) return 0;
+    while (output < BLASD_MAX_OUTPUTS - 1 &&
+           (plan->outputs[output].rank < 0 || blasd_withholds(&job->keeping, output)))
+        output++;
+    sends = plan->outputs[output].rank >= 0 && !blasd_withholds(&job->keeping, output);
+    if (sends && plan->outputs[output].dtype != BLASD_bfloat16) return 0;
+    if (http_other_format(exchange)) return 0;
+    return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
+                      sends ? "the output is bfloat16, which a .npy file cannot hold"
+                            : "no output is sent that a .npy file could hold: name one in "
+                              "results, or accept application/json");
+}
+
 /* Checks that the job can be run and answered here. */
 static int check_job(struct http_exchange *exchange, const struct blasd_job *job,
                      struct checked *ret, struct blasd_err *err) {
     const struct blasd_limits *limits = exchange->home->server->limits;
     const struct blasd_plan *plan = &ret->plan;
-    int output = 0, rc = blasd_job_plan(job, &ret->plan, err);
+    int rc = blasd_job_plan(job, &ret->plan, err);
     if (rc != 0) return rc;
     ret->plan.steps = exchange->upload->steps.of;
     ret->plan.step_count = exchange->upload->steps.count;
@@ -281,13 +300,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
         rc = http_placement_check_time(&exchange->home->placement,
                                        blasd_front_queues_view(exchange->home->queues), job->device,
                                        job->op, plan, ret->memory, exchange->caller.job_s, err);
-    if (rc != 0) return rc;
-    while (output < BLASD_MAX_OUTPUTS - 1 && plan->outputs[output].rank < 0) output++;
-    if (exchange->wanted.format == BLASD_FORMAT_NPY &&
-        plan->outputs[output].dtype == BLASD_bfloat16)
-        return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "the output is bfloat16, which a .npy file cannot hold");
-    return 0;
+    return rc == 0 ? check_array(exchange, job, plan, err) : rc;
 }
 
 /* Chooses where a job that was checked goes, and with which others. */

@@ -136,9 +136,12 @@ int http_regions_add(struct http_regions *regions, const char *name, const char 
                      const struct http_region_owner *caller, struct blasd_err *err) {
     struct http_region *region;
     int rc;
-    if (strlen(name) >= sizeof region->name || strlen(key) >= sizeof region->key)
-        return blasd_fail(err, BLASD_E_invalid_field, "", "the region's name has at most %d bytes",
-                          BLASD_OIP_REGION_MAX - 1);
+    if (strlen(name) >= sizeof region->name)
+        return blasd_fail(err, BLASD_E_invalid_field, "name",
+                          "the region's name has at most %d bytes", BLASD_OIP_REGION_MAX - 1);
+    if (strlen(key) >= sizeof region->key)
+        return blasd_fail(err, BLASD_E_invalid_field, "key",
+                          "the name of a shared memory object has at most %d bytes", KEY_MAX - 1);
     region = calloc(1, sizeof *region);
     if (region == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     blasd_text_join(region->name, sizeof region->name, name, NULL, NULL);

@@ -127,7 +127,7 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
         return NULL;
     }
     exchange->answer.whole = body->len > 0;
-    http_count(&exchange->home->metrics->sent_bytes, body->len);
+    http_reply_sends(exchange, body->len);
     http_reply_headers(exchange, response, type);
     if (packable) http_reply_packable(exchange, response, packed);
     return response;
@@ -177,7 +177,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     response =
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
     if (response != NULL) {
-        http_count(&exchange->home->metrics->sent_bytes, len);
+        http_reply_sends(exchange, len);
         http_reply_headers(exchange, response, type);
         if (exchange->form.dialect == NULL && http_coding_suits(len))
             http_reply_packable(exchange, response, false);
@@ -265,11 +265,16 @@ void http_audit_job(const struct http_exchange *exchange, bool repeated) {
         log_request(exchange, true, repeated ? "job repeated" : "job accepted", NULL);
 }
 
+/* Whether a job was taken, whatever its answer is. */
+static bool took_job(const struct http_exchange *exchange) {
+    return exchange->upload != NULL && exchange->upload->submitted;
+}
+
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
 static void note_refusal(struct http_exchange *exchange, const struct blasd_err *problem,
                          struct MHD_Response *response) {
     if (exchange->route == NULL || exchange->route->jobs == NULL) return;
-    if (exchange->upload != NULL && exchange->upload->submitted) return; /* it was taken */
+    if (took_job(exchange)) return;
     if (exchange->id[0] == '\0') blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
     http_log_job(exchange, "refused", problem);
     if (response != NULL) add(response, "Request-Id", exchange->id);
@@ -298,6 +303,8 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
         add_quota(exchange, problem, response);
     if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
     note_refusal(exchange, problem, response);
+    if (response != NULL && took_job(exchange) && exchange->form.dialect == NULL)
+        http_reply_job_headers(exchange, response, exchange->id); /* where its document is */
     if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {
         char range[48];
         snprintf(range, sizeof range, "bytes */%" PRIu64, exchange->wanted.all);

@@ -18,6 +18,11 @@ void http_reply_buf(struct http_exchange *exchange, unsigned status, const char 
 /* 201 with a JSON body, which is taken and left empty; `under` NULL: without Location. */
 void http_reply_created(struct http_exchange *exchange, const char *under, const char *id,
                         struct blasd_buf *body);
+/* Counts the body of an answer that is sent at once; of a HEAD none is. */
+static inline void http_reply_sends(const struct http_exchange *exchange, size_t len) {
+    if (exchange->request.method != HTTP_HEAD)
+        http_count(&exchange->home->metrics->sent_bytes, len);
+}
 /* 200 with `document`, which is taken; NULL: memory has run out. */
 void http_reply_json(struct http_exchange *exchange, json_t *document);
 /* `body` must live for ever. */

@@ -317,8 +317,9 @@ static int read_time(const char *name, const char *value, int64_t *ret, struct b
         rest += digits + 1;
     }
     if (rest != NULL && strcmp(rest, "Z") == 0 && tm.tm_year >= 70) {
+        int month = tm.tm_mon;
         *ret = (int64_t)timegm(&tm) * 1000000 + llround(fraction * 1e6);
-        return 0;
+        return tm.tm_mon == month ? 0 : bad_time(name, err); /* the 31st of April */
     }
     if (rest != NULL || !read_seconds(value, strlen(value), &fraction) || fraction > 1e11)
         return bad_time(name, err);

@@ -243,7 +243,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     exchange->answer.whole = response != NULL && body.len > 0;
     if (response != NULL)
-        http_count(&exchange->home->metrics->sent_bytes, body.len);
+        http_reply_sends(exchange, body.len);
     else
         blasd_buf_release(&body);
     if (response != NULL && packable) http_reply_packable(exchange, response, packed);
@@ -449,7 +449,8 @@ static bool has_small_output(const struct http_exchange *exchange,
     return false;
 }
 
-/* Whether the record has what the exchange asks for; else the answer is a problem. */
+/* Whether the record has what the exchange asks for, maybe in another format that the client takes;
+ * else the answer is a problem. */
 static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
                         struct blasd_err *err) {
     if (!blasd_state_final(record->state))
@@ -470,12 +471,17 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
         exchange->wanted.output = blasd_answer_output(record, exchange->captures[1]);
         if (exchange->wanted.output < 0)
             return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
-                              "the job has no output '%s'", exchange->captures[1]);
+                              "the job sends no output '%s': those it sends have an href in its "
+                              "document",
+                              exchange->captures[1]);
     }
     if (exchange->wanted.format == BLASD_FORMAT_NPY &&
-        !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY))
+        !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY) &&
+        !http_other_format(exchange))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "a .npy file cannot hold bfloat16, nor nothing");
+                          output_wanted(exchange, record) < 0
+                              ? "the job sends no output that a .npy file could hold"
+                              : "a .npy file cannot hold bfloat16");
     return 0;
 }
 
@@ -535,11 +541,10 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED &&
         !wants_array_alone(exchange, record))
         tensors = false;
-    if (tensors) {
-        if (check_wanted(exchange, record, &err) != 0)
-            http_reply_problem(exchange, &err);
-        else
-            answer_tensors(exchange, record, payload);
+    if (tensors && check_wanted(exchange, record, &err) != 0) {
+        http_reply_problem(exchange, &err);
+    } else if (tensors && wants_tensors(exchange)) {
+        answer_tensors(exchange, record, payload);
     } else if (record->state == BLASD_SUCCEEDED && record->payload_in_blob &&
                has_small_output(exchange, record)) {
         fetch_blob(exchange, record);
@@ -551,12 +556,26 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     }
 }
 
+/* A job that was cancelled or forgotten. Its outputs, which came with it at `beside` or lie
+ * elsewhere, may be gone by now. */
+static void answer_deleted(struct http_exchange *exchange, struct blasd_record *record,
+                           const char *beside) {
+    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
+    struct blasd_graph_report *graph = NULL;
+    struct blasd_err gone = {0};
+    const char *payload;
+    if (record->state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
+    if (read_payload(exchange, record, beside, &payload, &gone) != 0) payload = NULL;
+    if (payload != NULL && blasd_graph_folded(record))
+        (void)blasd_graph_unfold(record, payload, &graph, &gone);
+    http_reply_document(exchange, 200, record, payload);
+    free(graph);
+}
+
 void http_result_record(struct http_exchange *exchange, const struct blasd_err *err,
                         const void *bytes, size_t len, bool unended_too) {
-    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
     struct blasd_record record;
     struct blasd_err bad = {0};
-    const char *payload;
     size_t payload_at;
     if (!http_exchange_open(exchange)) return;
     if (err == NULL && blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0) err = &bad;
@@ -567,11 +586,8 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
     record.prices = exchange->home->server->options->prices;
     if (exchange->form.graph && strcmp(record.op, blasd_op_graph.name) != 0) {
         http_reply_fail(exchange, BLASD_E_job_not_found, "", "no graph has this id");
-    } else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
-        if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
-        if (read_payload(exchange, &record, (const char *)bytes + payload_at, &payload, &bad) != 0)
-            payload = NULL;
-        http_reply_document(exchange, 200, &record, payload);
+    } else if (exchange->request.method == HTTP_DELETE) {
+        answer_deleted(exchange, &record, (const char *)bytes + payload_at);
     } else if (unended_too || blasd_state_final(record.state))
         http_result_answer(exchange, exchange->wait.status, &record,
                            (const char *)bytes + payload_at);
@@ -581,12 +597,4 @@ void http_result_on_record(void *arg, const struct blasd_err *err, const void *r
     struct http_exchange *exchange = arg;
     http_result_record(exchange, err, record, len, true);
     http_exchange_release(exchange);
-}
-
-/* A 202 promises the job's end for later. */
-void http_jobs_fetch(struct http_exchange *exchange) {
-    http_exchange_hold(exchange);
-    (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
-        http_queue(exchange), &exchange->caller.principal, exchange->id, http_result_on_record,
-        exchange);
 }

@@ -80,16 +80,19 @@ static void on_tensor(void *arg, const struct blasd_err *err,
                       const struct blasd_stored_tensor *tensors, int count, const char *cursor) {
     struct http_exchange *exchange = arg;
     enum blasd_format format = (enum blasd_format)exchange->wanted.format;
+    bool possible = err == NULL && blasd_tensor_answer_possible(&tensors->tensor, format);
     (void)count, (void)cursor;
     if (!http_exchange_open(exchange))
         ;
     else if (err != NULL)
         http_reply_problem(exchange, err);
-    else if (!blasd_tensor_answer_possible(&tensors->tensor, format))
+    else if (!possible && !http_other_format(exchange))
         http_reply_fail(exchange, BLASD_E_not_acceptable, "Accept",
                         format == BLASD_FORMAT_NPY
                             ? "a .npy file cannot hold bfloat16"
                             : "the tensor came in Fortran order: ask for application/x-npy");
+    else if (exchange->wanted.format == BLASD_FORMAT_JSON)
+        reply_document(exchange, tensors);
     else
         http_result_tensor(exchange, tensors);
     http_exchange_release(exchange);

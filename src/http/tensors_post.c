@@ -33,7 +33,7 @@ struct tensors_upload {
     struct blasd_intake *intake;    /* owned; NULL once the body is read */
     struct http_body_sink text;     /* nothing goes there: it counts what is held as it came */
     uint64_t body_limit;
-    bool named; /* the body gives tensors names */
+    struct blasd_tensor_body body;
     int count;
     struct arriving *of[BLASD_NAMED_INPUTS_MAX]; /* owned, in the order of their coming */
     char names[BLASD_NAMED_INPUTS_MAX][BLASD_NAME_MAX];
@@ -74,13 +74,19 @@ static void discard(struct tensors_upload *upload) {
     }
 }
 
-static void refuse(struct http_exchange *exchange, const struct blasd_err *err) {
+/* What is kept is no input of anything: readers say inputs.a[1], and the request a[1]. */
+static void leave_out_inputs(char *text) {
     static const char prefix[] = "inputs.";
+    const size_t skip = sizeof prefix - 1;
+    while ((text = strstr(text, prefix)) != NULL)
+        memmove(text, text + skip, strlen(text + skip) + 1);
+}
+
+static void refuse(struct http_exchange *exchange, const struct blasd_err *err) {
     struct blasd_err shown = *err;
-    size_t skip = sizeof prefix - 1;
     if (exchange->side != NULL) discard(upload_of(exchange));
-    if (strncmp(shown.field, prefix, skip) == 0)
-        memmove(shown.field, shown.field + skip, strlen(shown.field) - skip + 1);
+    leave_out_inputs(shown.field);
+    leave_out_inputs(shown.detail);
     http_log_tensors_refused(exchange, &shown);
     http_reply_problem(exchange, &shown);
 }
@@ -133,11 +139,16 @@ static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
                                            .content_length = request->framing.content_length,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
-    bool alone = http_request_is_json(request) || is_type(type, "application/x-npy");
-    upload->named = !alone;
+    bool npy = is_type(type, "application/x-npy"), alone = npy || http_request_is_json(request);
+    int rc;
+    upload->body = (struct blasd_tensor_body){.npy = npy, .named = !alone};
     if (alone) options.reader = blasd_tensor_body_reader_new;
-    options.reader_arg = &upload->named;
-    return blasd_intake_new(&options, &upload->sink, &upload->intake, err);
+    options.reader_arg = &upload->body;
+    rc = blasd_intake_new(&options, &upload->sink, &upload->intake, err);
+    if (rc == 0 || err->code != BLASD_E_unsupported_media_type) return rc;
+    return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
+                      "tensors come as application/x-npy, application/json, "
+                      "application/x-safetensors or multipart/form-data");
 }
 
 /* Of JSON the whole text is held until it can be read, of others what is no tensor. */
@@ -250,7 +261,7 @@ static uint64_t life_of(const struct http_exchange *exchange) {
 
 static int write_documents(const struct tensors_upload *upload, int count, struct blasd_buf *out) {
     int64_t now = blasd_clock_wall_us();
-    int failed = upload->named ? blasd_buf_puts(out, "{\"tensors\":{") : 0;
+    int failed = upload->body.named ? blasd_buf_puts(out, "{\"tensors\":{") : 0;
     for (int i = 0; i < count; i++) {
         struct blasd_stored_tensor stored = {.tensor = upload->puts[i].tensor,
                                              .bytes = blasd_tensor_bytes(&upload->puts[i].tensor),
@@ -260,13 +271,13 @@ static int write_documents(const struct tensors_upload *upload, int count, struc
         memcpy(stored.id, upload->puts[i].id, sizeof stored.id);
         memcpy(stored.sha256, upload->puts[i].sha256, sizeof stored.sha256);
         stored.expires_us = (now / 1000000 + (int64_t)stored.life_s) * 1000000;
-        if (upload->named) {
+        if (upload->body.named) {
             failed |= blasd_buf_puts(out, i == 0 ? "" : ",");
             failed |= blasd_tensor_name(upload->names[i], out);
         }
         failed |= blasd_tensor_document(&stored, out);
     }
-    if (upload->named) failed |= blasd_buf_puts(out, "}}");
+    if (upload->body.named) failed |= blasd_buf_puts(out, "}}");
     return failed;
 }
 

@@ -131,3 +131,8 @@ bool blasd_accept_choose(const struct blasd_accept *accept, bool allow_npy,
     *ret = (enum blasd_format)best;
     return true;
 }
+
+bool blasd_accept_other(struct blasd_accept *accept, enum blasd_format *format) {
+    accept->of[*format].q = 0;
+    return blasd_accept_choose(accept, true, format);
+}

@@ -32,6 +32,8 @@ void blasd_accept_add(struct blasd_accept *accept, const char *value);
 /* The format that suits best; `allow_npy` where one output is asked for. JSON where the client has
  * no preference. False where nothing fits. */
 bool blasd_accept_choose(const struct blasd_accept *accept, bool allow_npy, enum blasd_format *ret);
+/* Where the answer cannot be had as *format: strikes that, and chooses among the others. */
+bool blasd_accept_other(struct blasd_accept *accept, enum blasd_format *format);
 
 /* These append to `out` and return 0, or -1 where the cap or memory does not suffice; `out` is then
  * as it was.

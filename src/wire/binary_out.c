@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define DOCUMENT_MOST ((size_t)1 << 20)
+#define DOCUMENT_MOST ((size_t)4 << 20) /* room for a graph of as many steps as there may be */
 
 void safetensors_order(const struct blasd_record *record, int *outputs, int count) {
     for (int i = 1; i < count; i++) {

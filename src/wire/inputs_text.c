@@ -48,6 +48,11 @@ int blasd_inputs_text(struct blasd_named_inputs *inputs, const struct blasd_limi
         pass.text = (struct blasd_json_text){copy.data, copy.data + len, (int)limits->json_depth};
         rc = read_all(&pass, err);
     }
+    if (rc != 0 && err->code == BLASD_E_malformed_json) { /* which the body is not */
+        struct blasd_err why = *err;
+        rc = blasd_fail(err, BLASD_E_invalid_field, BLASD_INPUTS_TEXT,
+                        "inputs is not valid JSON: %.160s", why.detail);
+    }
     blasd_buf_release(&copy);
     return rc;
 }

@@ -11,7 +11,7 @@ struct tensor_body {
     struct blasd_body_reader base;
     const struct blasd_body *body;
     bool begun, is_npy;
-    bool *named; /* borrowed; may be NULL */
+    struct blasd_tensor_body *of; /* borrowed; may be NULL */
     struct blasd_npy_in npy;
     struct blasd_buf text; /* of JSON */
 };
@@ -21,11 +21,15 @@ static int add(struct tensor_body *reader, const char *name, struct blasd_named_
     return blasd_named_inputs_add(reader->body->inputs, name, strlen(name), to, err);
 }
 
+static bool called_npy(const struct tensor_body *reader) {
+    return reader->of != NULL && reader->of->npy;
+}
+
 static int begin(struct tensor_body *reader, char first, struct blasd_err *err) {
     struct blasd_named_input *to;
     int rc;
     reader->begun = true;
-    reader->is_npy = first == BLASD_NPY_MAGIC[0];
+    reader->is_npy = called_npy(reader) || first == BLASD_NPY_MAGIC[0];
     if (!reader->is_npy) return 0;
     if ((rc = add(reader, BLASD_TENSOR_BODY_NAME, &to, err)) != 0) return rc;
     blasd_npy_begin(&reader->npy, reader->body, to);
@@ -70,7 +74,7 @@ static int look_for_tensors(void *arg, const char *quote, const char *name, cons
                             const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
     (void)quote;
-    if (pass->reader->named != NULL) *pass->reader->named = true;
+    if (pass->reader->of != NULL) pass->reader->of->named = true;
     if (strcmp(name, "tensors") == 0 && *value == '{')
         return blasd_json_members(&pass->text, value, read_named, pass, next, err);
     return blasd_fail(err, BLASD_E_unknown_field, "",
@@ -86,7 +90,9 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     struct tensor_body *reader = (struct tensor_body *)base;
     struct pass pass = {.reader = reader};
     const char *p;
-    int rc;
+    int rc = 0;
+    if (!reader->begun && called_npy(reader)) rc = begin(reader, '\0', err);
+    if (rc != 0) return rc;
     if (reader->is_npy) return blasd_npy_finish(&reader->npy, err);
     if (blasd_buf_add(&reader->text, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the body");
@@ -115,7 +121,7 @@ static void free_reader(struct blasd_body_reader *base) {
 struct blasd_body_reader *blasd_tensor_body_reader_new(const struct blasd_body *body, void *arg) {
     struct tensor_body *reader = calloc(1, sizeof *reader);
     if (reader == NULL) return NULL;
-    reader->named = arg;
+    reader->of = arg;
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
     blasd_buf_init(&reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);

@@ -7,8 +7,15 @@
 
 #define BLASD_TENSOR_BODY_NAME "tensor" /* of one that came without a name */
 
-/* Tells by the first byte what comes. New: freed with its own `free`; NULL where memory has run
- * out. `arg` is a bool, which becomes true where the body gives names, or NULL. */
+struct blasd_tensor_body {
+    bool npy;   /* it is called a .npy file: nothing else is taken */
+    bool named; /* becomes true where the body gives names */
+};
+
+/* Tells by the first byte what comes, where the body is not called a .npy file. New: freed with its
+ * own `free`; NULL where memory has run out. `arg` is a struct blasd_tensor_body, borrowed, or
+ * NULL.
+ */
 struct blasd_body_reader *blasd_tensor_body_reader_new(const struct blasd_body *body, void *arg);
 
 #endif

@@ -38,8 +38,9 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
                           "a graph may have %d tensors beside its steps", BLASD_GRAPH_INPUTS_MAX);
     if (!inputs->any && inputs->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
-                          "this is tensor number %d, and no operation takes more than %d",
-                          BLASD_NAMED_INPUTS_MAX + 1, BLASD_MAX_INPUTS);
+                          "this is tensor number %d; at most %d come in one request, and no "
+                          "operation takes more than %d",
+                          BLASD_NAMED_INPUTS_MAX + 1, BLASD_NAMED_INPUTS_MAX, BLASD_MAX_INPUTS);
     item = &inputs->items[inputs->count++];
     memset(item, 0, sizeof *item);
     memcpy(item->name, name, len);

@@ -104,6 +104,8 @@ BINARY_CASES = [
     ("safetensors", safetensors({"a": np.eye(2), "b": np.eye(2)}, op="matmul")[:-1], 400, "malformed_safetensors", ""),
     ("safetensors", safetensors({"a": np.eye(2), "b": np.eye(2)}), 422, "invalid_field", "op"),
     ("safetensors", safetensors({"a": np.eye(2), "b": np.eye(2)}, op="matmul", params="{"), 422, "invalid_field", "params"),
+    ("safetensors", safetensors({"b": np.eye(2)}, op="matmul", inputs='{"a":[[1,2'), 422, "invalid_field", "inputs"),
+    ("multipart", multipart({"op": "matmul", "inputs": '{"a":[[1,2', "b": GOOD_NPY}), 422, "invalid_field", "inputs"),
     ("multipart", b"", 400, "malformed_multipart", ""),
     ("multipart", b"no boundary here", 400, "malformed_multipart", ""),
     ("multipart", multipart({"op": "matmul", "a": GOOD_NPY, "b": GOOD_NPY})[:-8], 400, "malformed_multipart", ""),
@@ -220,6 +222,13 @@ def test_bad_paths_and_queries(service, method, path, status, code):
     assert answer.status in (status, API.errors[problem["code"]]["status"]) and answer.status == problem["status"]
     if code is not None:
         assert problem["code"] == code or (code == "unknown_operation" and answer.status == 404), problem
+
+
+def test_a_method_that_a_path_does_not_take(service):
+    path = f"/jobs/{'s' + '0' * 40}/outputs/coef"
+    answer = service.request("PUT", path, check=False)
+    assert answer.status == 405 and answer.headers["Allow"] == "GET, HEAD, OPTIONS"
+    assert answer.json()["detail"] == f"{path} does not take PUT"  # the whole id
 
 
 def test_an_unknown_content_type(service):

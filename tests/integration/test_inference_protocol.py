@@ -441,6 +441,10 @@ def test_keys_that_name_no_object(sharing, key):
     error_of(register(sharing, "r", key, 8), 422, "invalid_field")
 
 
+def test_a_key_that_is_longer_than_a_name_may_be(sharing):
+    error_of(register(sharing, "r", "/" + "k" * 256, 8), 422, "key: the name of a shared memory object has at most 255 bytes")
+
+
 def test_links_and_other_files_are_no_objects(sharing, tmp_path):
     link = pathlib.Path(f"/dev/shm/blasd-test-{uuid.uuid4().hex}")
     secret = tmp_path / "secret"

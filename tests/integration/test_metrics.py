@@ -146,6 +146,18 @@ def test_ends_problems_redis_and_limits(busy):
     assert limits == set(re.findall(r"^\| `(\w+)`", (ROOT / "docs/limits.md").read_text(), re.M))
 
 
+def test_bytes_that_are_sent(make_service):
+    """Those of bodies; a HEAD has none, whatever is said to be its length."""
+    service = make_service()
+    job = service.post("matmul", SMALL).json()
+    before = service.request("GET", "/metrics").body
+    for path in ("/openapi.json", "/ops", f"/jobs/{job['id']}", f"/jobs/{job['id']}/result", job["outputs"]["c"]["href"]):
+        for accept in ("application/json", "application/x-npy"):
+            assert service.request("HEAD", path, headers={"Accept": accept}).status == 200
+    sent = [told(text.decode())["blasd_http_sent_bytes_total"][2][0][2] for text in (before, service.request("GET", "/metrics").body)]
+    assert sent[1] - sent[0] == len(before)
+
+
 def test_what_waits(make_service):
     service = make_service()
 

@@ -99,6 +99,9 @@ def test_no_array_where_there_is_none(make_service):
     answer = service.post("solve", singular, accept="npy")
     assert answer.status == 422 and answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json()["code"] == "job_failed" and "singular_matrix" in answer.json()["detail"]
+    assert service.request("GET", answer.headers["Location"]).json()["error"]["code"] == "singular_matrix"
+    refused = service.post("solve", {"a": np.zeros((2, 3)), "b": np.ones(2)}, accept="npy")
+    assert refused.status == 422 and "Location" not in refused.headers and refused.headers["Request-Id"]
     job = service.post("solve", singular).json()
     for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}?wait=1", f"/jobs/{job['id']}/result"):
         assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).status == 422
@@ -123,6 +126,14 @@ def test_an_array_that_npy_cannot_hold(service):
     job = service.request("POST", "/jobs?wait=10", body, headers).json()
     for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}/result", job["outputs"]["c"]["href"]):
         assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).status == 406
+        for other in ("safetensors", "json"):  # the client's second choice is a choice
+            kind = service.request("GET", path, headers={"Accept": f"{TYPES['npy']}, {TYPES[other]};q=0.5"})
+            assert (kind.status, kind.headers["Content-Type"]) == (200, TYPES[other])
+    accept = f"{TYPES['npy']}, {TYPES['safetensors']};q=0.5"
+    arrays = service.request("POST", "/jobs?wait=10", body, {**headers, "Accept": accept})
+    assert (arrays.status, arrays.headers["Content-Type"]) == (200, TYPES["safetensors"])
+    document = service.request("POST", "/jobs?wait=10", body, {**headers, "Accept": f"{TYPES['npy']}, {TYPES['json']};q=0.5"})
+    assert document.status == 200 and document.json()["outputs"]["c"]["data"] == [[4]]
 
 
 # --- parts of outputs ---------------------------------------------------------------------------------------------

@@ -129,6 +129,8 @@ def test_fortran_order_stays(service):
     assert got.flags.f_contiguous
     np.testing.assert_array_equal(got, a)
     problem(service.request("GET", f"/tensors/{tensor['id']}", headers={"Accept": TYPES["safetensors"]}), 406, "not_acceptable")
+    either = service.request("GET", f"/tensors/{tensor['id']}", headers={"Accept": f"{TYPES['safetensors']}, {TYPES['npy']};q=0.5"})
+    np.testing.assert_array_equal(either.npy(), a)
     ref = {"tensor": tensor["id"]}
     np.testing.assert_allclose(result(run(service, "matmul", {"a": ref, "b": np.eye(3)}), "c"), a)
     np.testing.assert_allclose(result(run(service, "matmul", {"a": {**ref, "slice": [[1, 4]]}, "b": np.eye(3)}), "c"), a[1:4])
@@ -152,6 +154,20 @@ def test_bodies_that_are_no_tensors(service, body, kind, status, code):
         assert answer.status == status and len(answer.json()["tensors"]) == 16  # as many as may come at once
     else:
         problem(answer, status, code)
+
+
+@pytest.mark.parametrize(("body", "kind", "code", "field", "detail"), [
+    (npy(np.arange(9.0))[:-1], "npy", "malformed_npy", "tensor", "the .npy file of tensor is truncated"),
+    (b"PK\x03\x04 of savez", "npy", "malformed_npy", "tensor", "does not begin as .npy files do"),
+    (b"", "npy", "malformed_npy", "tensor", "ends inside its header"),
+    (b"[[1,2],[3]]", "json", "invalid_tensor", "tensor[1]", "tensor[1] has 1 elements"),
+    (b'{"tensors":{"a":["x"]}}', "json", "invalid_tensor", "a[0]", "a[0] is a string"),
+    (safetensors({f"a{i}": np.ones(1) for i in range(17)}), "safetensors", "unknown_input", "a16", "at most 16 come in one request"),
+    (b"1,2", "text/csv", "unsupported_media_type", "Content-Type", "application/x-npy")])
+def test_errors_name_what_the_request_names(service, body, kind, code, field, detail):
+    answer = service.request("POST", "/tensors", body, {"Content-Type": TYPES.get(kind, kind)})
+    said = problem(answer, API.errors[code]["status"], code, field)
+    assert detail in said and "inputs." not in said, said
 
 
 def test_life(make_service):
@@ -410,6 +426,20 @@ def test_what_is_sent_and_what_is_kept(service, n):
     form = multipart({"op": "matmul", "keep": "c", "a": npy(x), "b": npy(np.eye(3))})
     kept = service.request("POST", "/jobs?wait=30", form, {"Content-Type": TYPES["multipart"]}).json()
     assert "tensor" in kept["outputs"]["c"]
+
+
+@pytest.mark.parametrize("members", [{"keep": ["c"]}, {"results": []}])
+def test_an_array_of_a_job_that_sends_none(service, members):
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[2]], "b": [[3]]}, "labels": {"sends": "nothing"}, **members})
+    jobs = lambda: len(service.list_jobs("label=sends=nothing"))
+    before, headers = jobs(), {"Content-Type": TYPES["json"]}
+    array = service.request("POST", "/jobs?wait=30", body, {**headers, "Accept": TYPES["npy"]})
+    assert "no output is sent" in problem(array, 406, "not_acceptable", "Accept") and jobs() == before
+    either = service.request("POST", "/jobs?wait=30", body, {**headers, "Accept": f"{TYPES['npy']}, {TYPES['json']};q=0.5"})
+    assert either.status == 200 and either.json()["state"] == "succeeded"
+    path = f"/jobs/{either.json()['id']}"
+    assert "sends no output" in problem(service.request("GET", path, headers={"Accept": TYPES["npy"]}), 406, "not_acceptable")
+    assert "sends no output 'c'" in problem(service.request("GET", f"{path}/outputs/c"), 404, "output_not_found")
 
 
 @pytest.mark.parametrize(("members", "code"), [

@@ -1,5 +1,6 @@
 /* Tensors on their way out: JSON, safetensors and .npy, in pieces of any size. */
 #include "tests/unit/wire/answer_support.h"
+#include "wire/frame_graph.h"
 
 #include "core/half.h"
 
@@ -398,6 +399,40 @@ static void npy_headers_are_numpys(void **state) {
 
 /* --- what cannot be --- */
 
+/* As many steps as there may be (graph_steps), and all that is said of each as long as it gets. */
+static void graphs_of_any_length_are_answered(void **state) {
+    enum { STEPS = 2000 };
+    struct blasd_graph_report *graph = calloc(1, sizeof *graph + STEPS * sizeof *graph->steps);
+    struct blasd_record record;
+    (void)state;
+    assert_non_null(graph);
+    make_record(&record);
+    memset(record.execution.device_name, 'N', sizeof record.execution.device_name - 1);
+    record.graph = graph;
+    graph->step_count = STEPS;
+    for (int i = 0; i < STEPS; i++) {
+        struct blasd_graph_ran *ran = &graph->steps[i];
+        snprintf(ran->name, sizeof ran->name, "a_name_of_a_step_as_long_a_%04d", i);
+        snprintf(ran->op, sizeof ran->op, "regression");
+        memset(ran->execution.method, 'm', sizeof ran->execution.method - 1);
+        ran->timing = (struct blasd_timing){.upload_us = 1234567,
+                                            .compute_us = 123456789,
+                                            .download_us = 1234567,
+                                            .total_us = 1234567890};
+        ran->execution.flops = 1e15;
+        ran->execution.bytes = ran->upload_bytes = ran->download_bytes = INT64_C(1) << 36;
+        ran->execution.energy_joules = 1234.5678901234567;
+    }
+    for (enum blasd_format format = BLASD_FORMAT_JSON; format <= BLASD_FORMAT_SAFETENSORS;
+         format++) {
+        struct blasd_answer *answer = blasd_answer_new(&record, NULL, -1, format);
+        assert_non_null(answer);
+        assert_true(blasd_answer_size(answer) > STEPS * 400);
+        blasd_answer_free(answer);
+    }
+    free(graph);
+}
+
 static void what_cannot_be_answered(void **state) {
     unsigned char payload[64] = {0};
     struct blasd_record record;
@@ -437,6 +472,7 @@ int main(void) {
         cmocka_unit_test(safetensors_hold_what_the_header_says),
         cmocka_unit_test(one_output_as_safetensors),
         cmocka_unit_test(npy_headers_are_numpys),
+        cmocka_unit_test(graphs_of_any_length_are_answered),
         cmocka_unit_test(what_cannot_be_answered),
     };
     return cmocka_run_group_tests_name("answer", tests, NULL, NULL);
