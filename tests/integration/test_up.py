@@ -112,6 +112,21 @@ def test_bad_options_are_explained(options, word, tmp_path):
     assert word in refused(*options)
 
 
+@pytest.mark.parametrize("options,word", [
+    (("--queue", "a b"), "queue's name"), (("--queue", 'x"'), "queue's name"), (("--queue", ""), "queue's name"),
+    (("--outgoing-hosts", ""), "no host"), (("--outgoing-hosts", " , "), "no host"),
+    (("--outgoing-hosts", "a.example", "--outgoing-ca", "{tmp}/none.pem"), "none.pem"),
+    (("--outgoing-hosts", "a.example", "--webhook-secrets", "{tmp}/none"), "{tmp}/none: No such file"),
+    (("--allow-host", "https://a.example"), "--allow-host"), (("--allow-host", "a.example:8443"), "--allow-host"),
+    (("--allow-host", "*.a.example"), "--allow-host"), (("--allow-host", ""), "--allow-host"),
+    (("--allow-origin", "a.example"), "--allow-origin"), (("--allow-origin", "https://a.example/"), "--allow-origin")])
+def test_what_could_never_work_is_said_before_anything_starts(options, word, tmp_path):
+    """Rather than by a part that ends again and again, or by each request that is refused."""
+    options = [one.replace("{tmp}", str(tmp_path)) for one in options]
+    said = refused("up", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), *options)
+    assert word.replace("{tmp}", str(tmp_path)) in said and "redis" not in said.lower() and "process" not in said, said
+
+
 class Apart:
     """redis-server, `blasd api` and `blasd worker`, each started by hand."""
 
