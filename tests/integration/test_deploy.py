@@ -225,6 +225,43 @@ def test_they_start_probe_and_scale(server, tmp_path):  # noqa: F811
     assert worker.wait(60) == 0
 
 
+def size(text):
+    """Bytes of 8Gi, of Kubernetes; of 5gb, of Redis; of 2G, of a limit."""
+    number, unit = re.fullmatch(r"(\d+)([A-Za-z]*)", text).groups()
+    return int(number) << {"m": 20, "g": 30}[unit[0].lower()]
+
+
+def test_what_is_kept_fits_the_memory_of_redis():
+    """Tensors lie there. A Redis that is killed for its memory would read all of its file again, and be killed again."""
+    redis = named("StatefulSet", "blasd-redis")
+    words = container(redis)["args"]
+    most = size(words[words.index("--maxmemory") + 1])
+    assert most <= size(container(redis)["resources"]["limits"]["memory"]) * 3 // 4  # the rest is for rewriting its file
+    told = {one["metadata"]["name"]: dict(re.findall(r"(\w+_bytes)=(\w+)", " ".join(container(one)["args"]))) for one in ours()}
+    one, *others = told.values()
+    assert set(one) == {"queue_bytes", "record_bytes", "tensor_bytes"} and all(other == one for other in others), told
+    assert sum(map(size, one.values())) < most
+    # the file: twice what is in it, the next one, and what comes meanwhile
+    claim = redis["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+    assert size(claim) >= 4 * most
+
+
+GROUP = 'mount -t tmpfs none /sys/fs/cgroup && echo 1073741824 > /sys/fs/cgroup/memory.max && exec "$@"'
+
+
+def test_shares_are_of_what_a_container_may_have(server):  # noqa: F811
+    """Not of the node's memory, of which its group has a part."""
+    begin = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", GROUP, "sh"]
+    if subprocess.run([*begin, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mounts here")
+    server.up()
+    service = client(server, server.start([*begin, BLASD, "api", "--listen", "127.0.0.1:0", "--redis", server.url, "--blobs", "redis", "--queues", "1",
+                                           "--limit", "ready_workers=0"], stdout=subprocess.PIPE))
+    metrics = dict(re.findall(r"^(\w+_bytes_limit) (\d+)$", service.request("GET", "/metrics").body.decode(), re.MULTILINE))
+    assert int(metrics["blasd_queue_bytes_limit"]) == 512 << 20
+    assert int(metrics["blasd_intake_bytes_limit"]) <= 512 << 20
+
+
 # As Slurm's: a signal goes to all processes of the step.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
