@@ -279,6 +279,7 @@ def allocation(tmp_path):
     tools.mkdir()
     (tools / "srun").write_text(SRUN)
     (tools / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    (tools / "id").write_text("#!/bin/sh\necho 'someone@physics.example'\n")  # as of a directory's users
     for tool in tools.iterdir():
         tool.chmod(0o755)
     redis, port = free_ports(2)
@@ -286,8 +287,10 @@ def allocation(tmp_path):
            "BLASD_HOST": "localhost", "BLASD_PORT": str(port), "BLASD_REDIS_PORT": str(redis)}
     # loopback alone, for a test
     script = SLURM.read_text().replace("0.0.0.0:$port", "127.0.0.1:$port").replace("port $redis_port\n", "port $redis_port\nbind 127.0.0.1\n")
-    process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
-    yield process, port, tmp_path / "blasd-7"
+    folder = tmp_path / 'a "folder"'
+    folder.mkdir()
+    process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+    yield process, port, folder / "blasd-7"
     process.terminate()
     process.wait(120)
     process.stdout.close()
@@ -307,6 +310,8 @@ def test_slurm_runs_a_job_and_ends(allocation):
     service.port, service.headers = port, {"Authorization": f"Bearer {(folder / 'key').read_text().strip()}"}
     wait_for(lambda: service.request("GET", "/health/ready").status == 200)
     assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
+    memory = int(re.search(r"^maxmemory (\d+)mb$", (folder / "redis.conf").read_text(), re.MULTILINE)[1]) << 20
+    assert 0 < memory <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     for name in ("key", "keys.json", "password", "redis-url", "redis.conf"):
         assert (folder / name).stat().st_mode & 0o077 == 0, name
     process.terminate()
