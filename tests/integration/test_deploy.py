@@ -262,6 +262,23 @@ def test_shares_are_of_what_a_container_may_have(server):  # noqa: F811
     assert int(metrics["blasd_intake_bytes_limit"]) <= 512 << 20
 
 
+# --- make demo ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_needs_no_proxy(tmp_path):
+    """Where packages come through one it stands in the environment, and knows nothing of this machine's loopback."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    away = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9")
+    done = subprocess.run([ROOT / "deploy/demo.sh"], env={**os.environ, "BLASD": str(BLASD), "TMPDIR": str(folder), **away}, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(folder.iterdir()) == []
+
+
+# --- Slurm -------------------------------------------------------------------------------------------------------------
+
+
 # As Slurm's: a signal goes to all processes of the step.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
@@ -351,6 +368,12 @@ def test_the_compose_file_asks_no_worker_for_health_and_lets_it_end():
     for name, one in ours.items():
         assert (one.get("healthcheck") == {"disable": True}) == one["command"].startswith("worker"), name
         assert int(one["stop_grace_period"].removesuffix("s")) > 20 + 10, name
+
+
+def test_the_image_knows_authorities():
+    """Those that certificates are checked against: of a provider of tokens, a Redis, a collector, a receiver of webhooks."""
+    last = (ROOT / "Dockerfile").read_text().replace("\\\n", "").rsplit("\nFROM ", 1)[1]
+    assert "ca-certificates" in re.search(r"apt-get install ([^&]*)", last)[1].split()
 
 
 @pytest.mark.parametrize("words", [image_words(), compose_words()], ids=["image", "compose"])

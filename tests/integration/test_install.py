@@ -196,6 +196,25 @@ def test_completion_offers_commands_and_their_options(dest):
         assert run("zsh", "-n", f"{dest}{PREFIX}/share/zsh/site-functions/_blasd").returncode == 0
 
 
+def test_what_root_keeps_to_itself_is_no_matter(tmp_path):
+    """A machine whose administrator has a umask of 077: others use what is installed, and packages of it are taken."""
+    os.chmod(tmp_path, 0o755)
+    before = os.umask(0o077)
+    try:
+        install("install", tmp_path)
+        made = run("deploy/deb/build.sh", "build", tmp_path / "deb", cwd=ROOT) if shutil.which("dpkg-shlibdeps") else None
+    finally:
+        os.umask(before)
+    top = tmp_path / PREFIX[1:].split("/")[0]
+    assert [p for p in (top, *top.rglob("*")) if not p.is_symlink() and p.stat().st_mode & 0o004 == 0] == []
+    if made is None:
+        return
+    assert made.returncode == 0, made.stderr
+    for package in made.stdout.split():
+        listed = run("dpkg-deb", "--contents", package).stdout.splitlines()
+        assert listed and [line for line in listed if line[7] != "r"] == [], package
+
+
 def test_uninstall_leaves_no_file(tmp_path):
     install("install", tmp_path)
     install("uninstall", tmp_path)
