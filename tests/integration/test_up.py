@@ -288,5 +288,29 @@ def test_help_names_every_command():
         assert command in done.stdout
 
 
+def test_a_directory_of_others_is_not_closed_to_them(tmp_path):
+    """Such as /srv, or /tmp, which nobody but root could use any more."""
+    shared = tmp_path / "shared"
+    (shared / "somebody-elses").mkdir(parents=True)
+    shared.chmod(0o755)
+    said = refused("up", "--listen", "127.0.0.1:0", "--data", str(shared), timeout=10)
+    assert "somebody-elses" in said and "chmod 700" in said, said
+    assert shared.stat().st_mode & 0o777 == 0o755 and os.listdir(shared) == ["somebody-elses"]
+
+
+def test_a_directory_made_for_it_is_closed(make_service):
+    service = make_service(start=False)
+    data = service.folder / "data"
+    (data / "lost+found").mkdir(parents=True)  # of a disk of its own
+    (data / "note").write_text("beside keys, perhaps")
+    data.chmod(0o755)
+    service.start()
+    assert data.stat().st_mode & 0o777 == 0o700
+    service.stop()
+    data.chmod(0o755)
+    service.start()  # its own by now
+    assert data.stat().st_mode & 0o777 == 0o700
+
+
 def test_the_data_directory_is_private(service):
     assert os.stat(service.folder / "data").st_mode & 0o077 == 0
