@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import numpy as np
 import pytest
 import yaml
-from service import BLASD, ROOT, Service, wait_for
+from service import BLASD, ROOT, Service, children, command_line, wait_for
 from test_redis import client, ready_line, server  # noqa: F401  (a fixture)
 
 FOLDER = ROOT / "deploy/kubernetes"
@@ -329,6 +330,10 @@ def test_slurm_runs_a_job_and_ends(allocation):
     assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
     memory = int(re.search(r"^maxmemory (\d+)mb$", (folder / "redis.conf").read_text(), re.MULTILINE)[1]) << 20
     assert 0 < memory <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    parts = [pid for pid in children(process.pid) if "blasd api" in command_line(pid)]
+    told = dict(word.split("=", 1) for word in pathlib.Path(f"/proc/{parts[0]}/environ").read_text().split("\0") if word.startswith("BLASD_"))
+    kept = [int(told[f"BLASD_{name}_BYTES"].removesuffix("M")) << 20 for name in ("QUEUE", "RECORD", "TENSOR")]
+    assert min(kept) > 0 and sum(kept) < memory, kept  # results that found no room would keep what is queued from ending
     for name in ("key", "keys.json", "password", "redis-url", "redis.conf"):
         assert (folder / name).stat().st_mode & 0o077 == 0, name
     process.terminate()
