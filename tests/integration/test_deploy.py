@@ -342,6 +342,30 @@ def test_slurm_runs_a_job_and_ends(allocation):
     assert str(folder) not in running, running
 
 
+def below(pid):
+    """Pids of all that a process has started, and so on."""
+    return [one for child in children(pid) for one in (child, *below(child))]
+
+
+def test_slurm_replaces_a_worker(allocation):
+    """One ends by itself where a computation does not stop, or a device fails; nobody else would start another."""
+    process, port, folder = allocation
+    workers = lambda: [pid for pid in below(process.pid) if "blasd worker" in command_line(pid)]
+    ready = lambda: "blasd worker" in (folder / f"worker-{socket.gethostname()}-cpu:0.log").read_text()
+    wait_for(lambda: (folder / f"worker-{socket.gethostname()}-cpu:0.log").exists() and ready())
+    first, = wait_for(workers)
+    os.kill(first, 9)
+    wait_for(lambda: workers() not in ([], [first]))
+    wait_for(lambda: (folder / "key").exists())
+    service = Service(folder)
+    service.port, service.headers = port, {"Authorization": f"Bearer {(folder / 'key').read_text().strip()}"}
+    wait_for(lambda: service.request("GET", "/health/ready").status == 200)
+    assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
+    process.terminate()
+    assert process.wait(120) == 0
+    assert str(folder) not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
 def test_slurm_options_are_there():
     text = SLURM.read_text().replace("\\\n", " ")
     commands = re.findall(r'"\$blasd" ((?:api|worker) [^>&\n]*)', text)
