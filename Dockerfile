@@ -24,7 +24,7 @@ RUN make -j"$(nproc)" ${CUDA_ARCH:+CUDA_ARCH="$CUDA_ARCH"} all && deploy/image-f
 FROM ${RUN_IMAGE}
 COPY --from=build /src/build/image/runtime-packages /tmp/
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends $(cat /tmp/runtime-packages) redis-server \
+    && apt-get install -y --no-install-recommends $(cat /tmp/runtime-packages) redis-server ca-certificates \
     && rm -rf /var/lib/apt/lists/* /tmp/runtime-packages \
     && useradd --system --uid 10001 --home-dir /var/lib/blasd --create-home blasd \
     && install -d -o blasd -g blasd -m 0700 /var/lib/blasd /blobs

@@ -33,7 +33,7 @@ url=$(sed -n 's/^ready //p' "$work/ready")
 echo "blasd is ready at $url"
 echo
 
-send() { curl --silent --show-error --fail-with-body --max-time 60 "$@"; }
+send() { curl --noproxy '*' --silent --show-error --fail-with-body --max-time 60 "$@"; }
 
 # 1. JSON
 send "$url/jobs?wait=30" -H 'Content-Type: application/json' \

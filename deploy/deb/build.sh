@@ -6,6 +6,7 @@
 #   libblasd-dev    its header, static library, pkg-config and CMake files, manual pages
 #   deploy/deb/build.sh BUILD TO
 set -euo pipefail
+umask 022 # dpkg-deb takes nothing narrower
 cd "$(dirname "$0")/../.."
 build=$1 to=$2
 version=$(cat VERSION)

@@ -2,6 +2,7 @@
 # What `make install` puts where, and what `make uninstall` takes away again.
 #   DESTDIR= PREFIX= UNITDIR= INSTALL= files.sh install|uninstall BUILD
 set -eu
+umask 022 # others use it, whatever its installer keeps to itself
 action=$1 build=$2 version=$(cat VERSION)
 stage=$build/install root=$DESTDIR$PREFIX
 

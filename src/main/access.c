@@ -64,6 +64,28 @@ static int check_together(const struct access_options *access, struct blasd_err 
     return 0;
 }
 
+/* What no request could have there would only look as if it were allowed. */
+static int check_names(const struct access_options *access, struct blasd_err *err) {
+    for (int i = 0; i < access->hosts.count; i++) {
+        const char *host = access->hosts.texts[i];
+        if (host[0] == '\0' || (host[strcspn(host, ":/*")] != '\0' && strcmp(host, "*") != 0))
+            return blasd_fail(err, BLASD_E_invalid_field, "allow-host",
+                              "--allow-host '%.80s': give the name alone, such as blasd.example, "
+                              "without scheme and port, or * for any",
+                              host);
+    }
+    for (int i = 0; i < access->origins.count; i++) {
+        const char *origin = access->origins.texts[i], *host = strstr(origin, "://");
+        bool whole = host != NULL && host[3] != '\0' && strchr(host + 3, '/') == NULL;
+        if (!whole && strcmp(origin, "*") != 0 && strcmp(origin, "null") != 0)
+            return blasd_fail(err, BLASD_E_invalid_field, "allow-origin",
+                              "--allow-origin '%.80s' is none such as https://lab.example, with "
+                              "scheme and, where it has one, port, and no / behind them",
+                              origin);
+    }
+    return 0;
+}
+
 static int check_exposure(const struct access_options *access, struct blasd_err *err) {
     if (!access_closed(access) && !access->insecure_no_keys)
         return refuse(err, "other machines can reach the address of --listen, and nobody would "
@@ -91,6 +113,7 @@ static int check_files(const struct access_options *access, struct blasd_err *er
 int access_check(const struct access_options *access, const struct listeners *listeners,
                  struct blasd_err *err) {
     int rc = check_together(access, err);
+    if (rc == 0) rc = check_names(access, err);
     if (rc == 0 && listeners_exposed(listeners)) rc = check_exposure(access, err);
     return rc == 0 ? check_files(access, err) : rc;
 }

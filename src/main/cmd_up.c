@@ -1,5 +1,6 @@
 /* `blasd up`: the whole service on one machine. This file reads the command line and lays out what
  * is to run; supervisor.c runs it. */
+#include "auth/signer.h"
 #include "base/log.h"
 #include "main/access.h"
 #include "main/ask_self.h"
@@ -250,6 +251,18 @@ static struct worker_plan *plan_workers(struct settings *settings, const struct 
     return plans;
 }
 
+/* What `blasd api` and `blasd notify` would say of their files, said at once. */
+static int check_files(const struct settings *settings, struct blasd_err *err) {
+    struct blasd_outgoing *outgoing = NULL;
+    struct blasd_signer *signer = NULL;
+    int code = common_outgoing(&settings->common, &outgoing, err);
+    if (code == 0 && settings->secrets != NULL)
+        code = blasd_signer_open(settings->secrets, &signer, err);
+    blasd_outgoing_free(outgoing);
+    blasd_signer_free(signer);
+    return code;
+}
+
 static int run(struct settings *settings, struct data_dir *dir, struct blasd_err *err) {
     struct common_options *common = &settings->common;
     struct private_redis redis;
@@ -272,6 +285,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                                               .durable = settings->durable,
                                               .closed = access_closed(&settings->access),
                                               .reserve = common->limits.disk_reserve_bytes};
+    if (check_files(settings, err) != 0) return status;
     if (own_redis && private_redis_init(&redis, dir, &how, err) != 0) return status;
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);

@@ -6,6 +6,7 @@
 #include "base/id.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -94,7 +95,30 @@ static int find_instance(struct data_dir *dir, struct blasd_err *err) {
                       strerror(errno));
 }
 
+/* A folder in it that is not ours: what is closed to others then may be theirs, were it /tmp. Files
+ * alone say nothing: keys and certificates are put there before the first start. */
+static bool has_others(const struct data_dir *dir, char name[NAME_MAX + 1]) {
+    char path[PATH_MAX + 16];
+    const struct dirent *entry;
+    struct stat info;
+    bool found = false;
+    DIR *list;
+    snprintf(path, sizeof path, "%s/instance", dir->path);
+    if (access(path, F_OK) == 0) return false; /* of an earlier start */
+    list = opendir(dir->path);
+    while (list != NULL && !found && (entry = readdir(list)) != NULL) {
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                strcmp(entry->d_name, "lost+found") != 0 &&
+                fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+                S_ISDIR(info.st_mode);
+        if (found) snprintf(name, NAME_MAX + 1, "%s", entry->d_name);
+    }
+    if (list != NULL) closedir(list);
+    return found;
+}
+
 static int check_owner(const struct data_dir *dir, struct blasd_err *err) {
+    char name[NAME_MAX + 1];
     struct stat info;
     if (stat(dir->path, &info) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "data", "cannot look at %.180s: %s",
@@ -102,6 +126,11 @@ static int check_owner(const struct data_dir *dir, struct blasd_err *err) {
     if (info.st_uid != geteuid())
         return blasd_fail(err, BLASD_E_internal_error, "data",
                           "%.180s belongs to another user; give another --data", dir->path);
+    if ((info.st_mode & 077) != 0 && has_others(dir, name))
+        return blasd_fail(err, BLASD_E_internal_error, "data",
+                          "%.100s is open to other users, and has %.60s in it: give a directory "
+                          "of its own, or close that one (chmod 700)",
+                          dir->path, name);
     if ((info.st_mode & 077) != 0 && chmod(dir->path, 0700) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "data",
                           "%.180s is open to other users and cannot be closed to them: %s",

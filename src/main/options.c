@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "main/commands.h"
+#include "redis/redis_link.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -175,20 +176,41 @@ int option_wrong(const char *command) {
 
 int common_outgoing(const struct common_options *common, struct blasd_outgoing **ret,
                     struct blasd_err *err) {
+    const char *ca = common->outgoing_ca;
     *ret = NULL;
     if (common->outgoing_hosts == NULL) return 0;
-    return blasd_outgoing_new(common->outgoing_hosts, common->outgoing_ca, ret, err);
+    if (ca != NULL && access(ca, R_OK) != 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "outgoing-ca",
+                          "--outgoing-ca: no certificates can be read from %.150s: %s", ca,
+                          strerror(errno));
+    return blasd_outgoing_new(common->outgoing_hosts, ca, ret, err);
 }
 
 static int check_outgoing(const struct common_options *common) {
     struct blasd_outgoing *outgoing;
     struct blasd_err err = {0};
-    if (common_outgoing(common, &outgoing, &err) != 0) {
+    if (common->outgoing_hosts == NULL) return 0;
+    if (common->outgoing_hosts[strspn(common->outgoing_hosts, ", \t\r\n")] == '\0') {
+        fputs("blasd: --outgoing-hosts: there is no host in it; for none leave it out\n", stderr);
+        return -1;
+    }
+    /* the list alone: parts that go nowhere do not depend on the file */
+    if (blasd_outgoing_new(common->outgoing_hosts, NULL, &outgoing, &err) != 0) {
         fprintf(stderr, "blasd: --outgoing-hosts: %s\n", err.detail);
         return -1;
     }
     blasd_outgoing_free(outgoing);
     return 0;
+}
+
+static int check_queue(const struct common_options *common) {
+    struct blasd_err err = {0};
+    if (strchr(common->queue, ':') != NULL) /* which one of several has in its name */
+        blasd_fail(&err, BLASD_E_invalid_field, "queue", "A queue's name has no colon");
+    else if (blasd_link_check_name(common->queue, &err) == 0)
+        return 0;
+    fprintf(stderr, "blasd: --queue '%.80s': %s\n", common->queue, err.detail);
+    return -1;
 }
 
 static int read_prices(struct common_options *common) {
@@ -220,13 +242,8 @@ int command_line_read(const struct command_line *line, struct common_options *co
         return option_wrong(line->command);
     }
     if (telemetry_check(&common->telemetry) != 0 || check_outgoing(common) != 0 ||
-        (line->has_prices && read_prices(common) != 0))
+        check_queue(common) != 0 || (line->has_prices && read_prices(common) != 0))
         return option_wrong(line->command);
-    if (strchr(common->queue, ':') != NULL) { /* which one of several has in its name */
-        fprintf(stderr, "blasd %s: --queue '%s': a queue's name has no colon\n", line->command,
-                common->queue);
-        return option_wrong(line->command);
-    }
     if (line->needs_redis && common->redis == NULL) {
         fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
         return option_wrong(line->command);

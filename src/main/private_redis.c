@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -163,6 +164,21 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
     return 0;
 }
 
+/* As much again as the reserve is held, so that more than half of the disk could never be had; in
+ * trying all of it would be taken. */
+static int check_reserve(const char *dir, uint64_t reserve, struct blasd_err *err) {
+    struct statvfs disk;
+    uint64_t half = 0;
+    if (reserve == 0 || statvfs(dir, &disk) != 0) return 0;
+    half = (uint64_t)disk.f_blocks * disk.f_frsize / 2;
+    if (reserve <= half) return 0;
+    return blasd_fail(err, BLASD_E_invalid_field, "disk_reserve_bytes",
+                      "the limit disk_reserve_bytes, %llu MiB, is more than half of the disk of "
+                      "%.150s, %llu MiB: no job could be taken",
+                      (unsigned long long)(reserve / BLASD_MIB), dir,
+                      (unsigned long long)(half / BLASD_MIB));
+}
+
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
                        const struct private_redis_options *options, struct blasd_err *err) {
     static char program[] = "redis-server";
@@ -171,6 +187,7 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
                                     .durable = options->durable,
                                     .logins = {.closed = options->closed},
                                     .synced_bytes = -1};
+    if (check_reserve(dir->path, options->reserve, err) != 0) return -(int)err->code;
     blasd_aof_room_open(&redis->room, dir->path, options->reserve);
     if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
         (int)sizeof redis->socket) {

@@ -69,7 +69,7 @@ static bool parse_login(const char *text, size_t len, struct blasd_link_address 
            unescape(colon + 1, len - user - 1, ret->password, sizeof ret->password);
 }
 
-static int check_name(const char *name, struct blasd_err *err) {
+int blasd_link_check_name(const char *name, struct blasd_err *err) {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t len = strlen(name), most = strspn(name, allowed);
@@ -166,7 +166,7 @@ int blasd_link_behind(int guard, const char *queue, struct blasd_link_address *r
                       struct blasd_err *err) {
     memset(ret, 0, sizeof *ret);
     ret->guard = guard;
-    int rc = check_name(queue, err);
+    int rc = blasd_link_check_name(queue, err);
     if (rc == 0) snprintf(ret->tag, sizeof ret->tag, "{%s}", queue);
     return rc;
 }

@@ -41,10 +41,12 @@ struct blasd_link_address {
  * TLS
  * ([v6] hosts in brackets; %XX understood in user and password), "redis+sentinel://[user:password@]
  * host[:port][,host[:port]...]/MASTER[/db]", the same with rediss+sentinel://, or
- * "unix:[//user:password@]/path"; and the name of the queue: 1 to 63 of [A-Za-z0-9._-], or it would
- * break the hash tag or a key; of one of several with ":NUMBER" behind it. invalid_field. */
+ * "unix:[//user:password@]/path"; and the name of the queue. invalid_field. */
 int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
                      struct blasd_err *err);
+/* The name of a queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key; of one
+ * of several with ":NUMBER" behind it. invalid_field. */
+int blasd_link_check_name(const char *name, struct blasd_err *err);
 /* The address that only the process behind the socket `guard` knows. invalid_field. */
 int blasd_link_behind(int guard, const char *queue, struct blasd_link_address *ret,
                       struct blasd_err *err);

@@ -109,9 +109,11 @@ static void free_space(const struct blasd_store *store, uint64_t *free_bytes, ui
         }
     }
     if (!store->memory) return;
-    /* a tmpfs may promise more than the machine has left */
-    all_memory = blasd_memory_bytes("MemTotal");
+    /* a tmpfs may promise more than the machine has left, and the machine more than a container may
+     * have of it */
+    all_memory = blasd_host_memory();
     free_memory = blasd_memory_bytes("MemAvailable");
+    if (free_memory > all_memory) free_memory = all_memory;
     if (free_memory < *free_bytes) *free_bytes = free_memory;
     if (all_memory < *all_bytes) *all_bytes = all_memory;
 }

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import numpy as np
 import pytest
 import yaml
-from service import BLASD, ROOT, Service, wait_for
+from service import BLASD, ROOT, Service, children, command_line, wait_for
 from test_redis import client, ready_line, server  # noqa: F401  (a fixture)
 
 FOLDER = ROOT / "deploy/kubernetes"
@@ -225,6 +226,60 @@ def test_they_start_probe_and_scale(server, tmp_path):  # noqa: F811
     assert worker.wait(60) == 0
 
 
+def size(text):
+    """Bytes of 8Gi, of Kubernetes; of 5gb, of Redis; of 2G, of a limit."""
+    number, unit = re.fullmatch(r"(\d+)([A-Za-z]*)", text).groups()
+    return int(number) << {"m": 20, "g": 30}[unit[0].lower()]
+
+
+def test_what_is_kept_fits_the_memory_of_redis():
+    """Tensors lie there. A Redis that is killed for its memory would read all of its file again, and be killed again."""
+    redis = named("StatefulSet", "blasd-redis")
+    words = container(redis)["args"]
+    most = size(words[words.index("--maxmemory") + 1])
+    assert most <= size(container(redis)["resources"]["limits"]["memory"]) * 3 // 4  # the rest is for rewriting its file
+    told = {one["metadata"]["name"]: dict(re.findall(r"(\w+_bytes)=(\w+)", " ".join(container(one)["args"]))) for one in ours()}
+    one, *others = told.values()
+    assert set(one) == {"queue_bytes", "record_bytes", "tensor_bytes"} and all(other == one for other in others), told
+    assert sum(map(size, one.values())) < most
+    # the file: twice what is in it, the next one, and what comes meanwhile
+    claim = redis["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+    assert size(claim) >= 4 * most
+
+
+GROUP = 'mount -t tmpfs none /sys/fs/cgroup && echo 1073741824 > /sys/fs/cgroup/memory.max && exec "$@"'
+
+
+def test_shares_are_of_what_a_container_may_have(server):  # noqa: F811
+    """Not of the node's memory, of which its group has a part."""
+    begin = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", GROUP, "sh"]
+    if subprocess.run([*begin, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mounts here")
+    server.up()
+    service = client(server, server.start([*begin, BLASD, "api", "--listen", "127.0.0.1:0", "--redis", server.url, "--blobs", "redis", "--queues", "1",
+                                           "--limit", "ready_workers=0"], stdout=subprocess.PIPE))
+    metrics = dict(re.findall(r"^(\w+_bytes_limit) (\d+)$", service.request("GET", "/metrics").body.decode(), re.MULTILINE))
+    assert int(metrics["blasd_queue_bytes_limit"]) == 512 << 20
+    assert int(metrics["blasd_intake_bytes_limit"]) <= 512 << 20
+
+
+# --- make demo ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_needs_no_proxy(tmp_path):
+    """Where packages come through one it stands in the environment, and knows nothing of this machine's loopback."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    away = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9")
+    done = subprocess.run([ROOT / "deploy/demo.sh"], env={**os.environ, "BLASD": str(BLASD), "TMPDIR": str(folder), **away}, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(folder.iterdir()) == []
+
+
+# --- Slurm -------------------------------------------------------------------------------------------------------------
+
+
 # As Slurm's: a signal goes to all processes of the step.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
@@ -242,6 +297,7 @@ def allocation(tmp_path):
     tools.mkdir()
     (tools / "srun").write_text(SRUN)
     (tools / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    (tools / "id").write_text("#!/bin/sh\necho 'someone@physics.example'\n")  # as of a directory's users
     for tool in tools.iterdir():
         tool.chmod(0o755)
     redis, port = free_ports(2)
@@ -249,8 +305,10 @@ def allocation(tmp_path):
            "BLASD_HOST": "localhost", "BLASD_PORT": str(port), "BLASD_REDIS_PORT": str(redis)}
     # loopback alone, for a test
     script = SLURM.read_text().replace("0.0.0.0:$port", "127.0.0.1:$port").replace("port $redis_port\n", "port $redis_port\nbind 127.0.0.1\n")
-    process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
-    yield process, port, tmp_path / "blasd-7"
+    folder = tmp_path / 'a "folder"'
+    folder.mkdir()
+    process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+    yield process, port, folder / "blasd-7"
     process.terminate()
     process.wait(120)
     process.stdout.close()
@@ -270,12 +328,42 @@ def test_slurm_runs_a_job_and_ends(allocation):
     service.port, service.headers = port, {"Authorization": f"Bearer {(folder / 'key').read_text().strip()}"}
     wait_for(lambda: service.request("GET", "/health/ready").status == 200)
     assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
+    memory = int(re.search(r"^maxmemory (\d+)mb$", (folder / "redis.conf").read_text(), re.MULTILINE)[1]) << 20
+    assert 0 < memory <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    parts = [pid for pid in children(process.pid) if "blasd api" in command_line(pid)]
+    told = dict(word.split("=", 1) for word in pathlib.Path(f"/proc/{parts[0]}/environ").read_text().split("\0") if word.startswith("BLASD_"))
+    kept = [int(told[f"BLASD_{name}_BYTES"].removesuffix("M")) << 20 for name in ("QUEUE", "RECORD", "TENSOR")]
+    assert min(kept) > 0 and sum(kept) < memory, kept  # results that found no room would keep what is queued from ending
     for name in ("key", "keys.json", "password", "redis-url", "redis.conf"):
         assert (folder / name).stat().st_mode & 0o077 == 0, name
     process.terminate()
     assert process.wait(120) == 0
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(folder) not in running, running
+
+
+def below(pid):
+    """Pids of all that a process has started, and so on."""
+    return [one for child in children(pid) for one in (child, *below(child))]
+
+
+def test_slurm_replaces_a_worker(allocation):
+    """One ends by itself where a computation does not stop, or a device fails; nobody else would start another."""
+    process, port, folder = allocation
+    workers = lambda: [pid for pid in below(process.pid) if "blasd worker" in command_line(pid)]
+    ready = lambda: "blasd worker" in (folder / f"worker-{socket.gethostname()}-cpu:0.log").read_text()
+    wait_for(lambda: (folder / f"worker-{socket.gethostname()}-cpu:0.log").exists() and ready())
+    first, = wait_for(workers)
+    os.kill(first, 9)
+    wait_for(lambda: workers() not in ([], [first]))
+    wait_for(lambda: (folder / "key").exists())
+    service = Service(folder)
+    service.port, service.headers = port, {"Authorization": f"Bearer {(folder / 'key').read_text().strip()}"}
+    wait_for(lambda: service.request("GET", "/health/ready").status == 200)
+    assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
+    process.terminate()
+    assert process.wait(120) == 0
+    assert str(folder) not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 def test_slurm_options_are_there():
@@ -309,6 +397,12 @@ def test_the_compose_file_asks_no_worker_for_health_and_lets_it_end():
     for name, one in ours.items():
         assert (one.get("healthcheck") == {"disable": True}) == one["command"].startswith("worker"), name
         assert int(one["stop_grace_period"].removesuffix("s")) > 20 + 10, name
+
+
+def test_the_image_knows_authorities():
+    """Those that certificates are checked against: of a provider of tokens, a Redis, a collector, a receiver of webhooks."""
+    last = (ROOT / "Dockerfile").read_text().replace("\\\n", "").rsplit("\nFROM ", 1)[1]
+    assert "ca-certificates" in re.search(r"apt-get install ([^&]*)", last)[1].split()
 
 
 @pytest.mark.parametrize("words", [image_words(), compose_words()], ids=["image", "compose"])

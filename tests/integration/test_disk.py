@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service import Redis, Service, wait_for
+from service import BLASD, Redis, Service, wait_for
 from test_guard import with_keys
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
@@ -158,6 +158,16 @@ def test_a_full_disk_is_refused_by_name_and_recovers(make_service, small_disk):
     service.wait_ready()
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     assert (service.folder / "data" / "ballast").stat().st_blocks * 512 >= 2 * MIB
+
+
+def test_a_reserve_that_the_disk_cannot_have_is_refused(make_service, small_disk):
+    """Else the disk is filled with what is held for the queue, to the last byte, and no job is ever taken."""
+    service = small_disk(make_service(start=False))
+    data = service.folder / "data"
+    done = subprocess.run(["timeout", "-s", "INT", "5", BLASD, "up", "--listen", "127.0.0.1:0", "--data", data, "--limit", "disk_reserve_bytes=40M"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "disk_reserve_bytes" in done.stderr, done
+    assert os.statvfs(data).f_bfree >= os.statvfs(data).f_blocks * 3 // 4 and not (data / "appendonlydir").exists()
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -196,6 +196,44 @@ def test_completion_offers_commands_and_their_options(dest):
         assert run("zsh", "-n", f"{dest}{PREFIX}/share/zsh/site-functions/_blasd").returncode == 0
 
 
+def test_what_root_keeps_to_itself_is_no_matter(tmp_path):
+    """A machine whose administrator has a umask of 077: others use what is installed, and packages of it are taken."""
+    os.chmod(tmp_path, 0o755)
+    before = os.umask(0o077)
+    try:
+        install("install", tmp_path)
+        made = run("deploy/deb/build.sh", "build", tmp_path / "deb", cwd=ROOT) if shutil.which("dpkg-shlibdeps") else None
+    finally:
+        os.umask(before)
+    top = tmp_path / PREFIX[1:].split("/")[0]
+    assert [p for p in (top, *top.rglob("*")) if not p.is_symlink() and p.stat().st_mode & 0o004 == 0] == []
+    if made is None:
+        return
+    assert made.returncode == 0, made.stderr
+    for package in made.stdout.split():
+        listed = run("dpkg-deb", "--contents", package).stdout.splitlines()
+        assert listed and [line for line in listed if line[7] != "r"] == [], package
+
+
+PURGE = """
+mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mount -t tmpfs none /dev/shm
+mkdir /var/lib/blasd && mount -t tmpfs none /var/lib/blasd
+printf 0123456789abcdef > /var/lib/blasd/instance
+mkdir /dev/shm/blasd-0123456789abcdef /dev/shm/blasd-other && touch /dev/shm/blasd-0123456789abcdef/blob
+sh deploy/deb/blasd.postrm purge
+echo "status $?" $(ls -A /var/lib/blasd /dev/shm)
+"""
+
+
+def test_purge_takes_a_disk_of_its_own(tmp_path):
+    """What is mounted cannot be removed; that all in it is, is enough, and no error of the package."""
+    begin = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if run(*begin, "mount -t tmpfs none /run").returncode != 0:
+        pytest.skip("no mounts here")
+    done = run(*begin, PURGE, cwd=ROOT)
+    assert done.stdout.split() == ["status", "0", "/dev/shm:", "blasd-other", "/var/lib/blasd:"], done.stdout + done.stderr
+
+
 def test_uninstall_leaves_no_file(tmp_path):
     install("install", tmp_path)
     install("uninstall", tmp_path)

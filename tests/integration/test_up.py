@@ -112,6 +112,21 @@ def test_bad_options_are_explained(options, word, tmp_path):
     assert word in refused(*options)
 
 
+@pytest.mark.parametrize("options,word", [
+    (("--queue", "a b"), "queue's name"), (("--queue", 'x"'), "queue's name"), (("--queue", ""), "queue's name"),
+    (("--outgoing-hosts", ""), "no host"), (("--outgoing-hosts", " , "), "no host"),
+    (("--outgoing-hosts", "a.example", "--outgoing-ca", "{tmp}/none.pem"), "none.pem"),
+    (("--outgoing-hosts", "a.example", "--webhook-secrets", "{tmp}/none"), "{tmp}/none: No such file"),
+    (("--allow-host", "https://a.example"), "--allow-host"), (("--allow-host", "a.example:8443"), "--allow-host"),
+    (("--allow-host", "*.a.example"), "--allow-host"), (("--allow-host", ""), "--allow-host"),
+    (("--allow-origin", "a.example"), "--allow-origin"), (("--allow-origin", "https://a.example/"), "--allow-origin")])
+def test_what_could_never_work_is_said_before_anything_starts(options, word, tmp_path):
+    """Rather than by a part that ends again and again, or by each request that is refused."""
+    options = [one.replace("{tmp}", str(tmp_path)) for one in options]
+    said = refused("up", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), *options)
+    assert word.replace("{tmp}", str(tmp_path)) in said and "redis" not in said.lower() and "process" not in said, said
+
+
 class Apart:
     """redis-server, `blasd api` and `blasd worker`, each started by hand."""
 
@@ -271,6 +286,30 @@ def test_help_names_every_command():
     done = subprocess.run([BLASD, "help"], capture_output=True, timeout=10, text=True, check=True)
     for command in ("up", "api", "worker", "devices", "run"):
         assert command in done.stdout
+
+
+def test_a_directory_of_others_is_not_closed_to_them(tmp_path):
+    """Such as /srv, or /tmp, which nobody but root could use any more."""
+    shared = tmp_path / "shared"
+    (shared / "somebody-elses").mkdir(parents=True)
+    shared.chmod(0o755)
+    said = refused("up", "--listen", "127.0.0.1:0", "--data", str(shared), timeout=10)
+    assert "somebody-elses" in said and "chmod 700" in said, said
+    assert shared.stat().st_mode & 0o777 == 0o755 and os.listdir(shared) == ["somebody-elses"]
+
+
+def test_a_directory_made_for_it_is_closed(make_service):
+    service = make_service(start=False)
+    data = service.folder / "data"
+    (data / "lost+found").mkdir(parents=True)  # of a disk of its own
+    (data / "note").write_text("beside keys, perhaps")
+    data.chmod(0o755)
+    service.start()
+    assert data.stat().st_mode & 0o777 == 0o700
+    service.stop()
+    data.chmod(0o755)
+    service.start()  # its own by now
+    assert data.stat().st_mode & 0o777 == 0o700
 
 
 def test_the_data_directory_is_private(service):
