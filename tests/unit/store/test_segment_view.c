@@ -146,6 +146,31 @@ static void test_a_segment_that_went_while_nobody_looked_is_not_found(void **sta
     assert_int_equal(mapped(f), 0);
 }
 
+/* What a stored job or a record says of a slice may be damaged, or a lie. */
+static void test_a_slice_where_none_can_be(void **state) {
+    struct fixture *f = *state;
+    const uint64_t offset = f->slice.offset;
+    const struct {
+        uint64_t offset, bytes;
+        bool good;
+    } slices[] = {{offset, 64, true},
+                  {offset + 1, 64, false},
+                  {offset + 32, 64, false},
+                  {0, 64, false},
+                  {BLASD_SEGMENT_BYTES, 1, false},
+                  {BLASD_SEGMENT_BYTES + 64, 0, false},
+                  {offset, BLASD_SEGMENT_BYTES, false},
+                  {offset, UINT64_MAX, false}};
+    for (size_t i = 0; i < sizeof slices / sizeof *slices; i++) {
+        struct blasd_slice slice = f->slice;
+        struct blasd_view *hold;
+        slice.offset = slices[i].offset;
+        if ((blasd_views_get(f->views, &slice, slices[i].bytes, &hold) != NULL) != slices[i].good)
+            fail_msg("slice number %zu", i);
+        if (hold != NULL) blasd_views_let_go(hold);
+    }
+}
+
 static void test_no_other_name_is_a_blob(void **state) {
     struct fixture *f = *state;
     assert_false(blasd_store_has(f->place.store, ".store"));
@@ -160,6 +185,7 @@ int main(void) {
         TEST(test_a_segment_that_comes_back_into_use_is_mapped_still),
         TEST(test_memory_of_a_segment_that_was_removed_is_given_back),
         TEST(test_a_segment_that_went_while_nobody_looked_is_not_found),
+        TEST(test_a_slice_where_none_can_be),
         TEST(test_no_other_name_is_a_blob),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

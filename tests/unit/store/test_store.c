@@ -185,6 +185,7 @@ static void round_trip(struct blasd_store *store, const char *name, struct blasd
     assert_int_equal(blasd_blob_write(blob, 1000, bytes + 1000, len - 1000 - 1, &err), 0);
     /* outside what was allocated */
     assert_int_equal(blasd_blob_write(blob, len - 1, bytes, 2, &err), -BLASD_E_internal_error);
+    assert_int_equal(blasd_blob_write(blob, len + 64, bytes, 2, &err), -BLASD_E_internal_error);
     assert_int_equal(blasd_blob_write(blob, UINT64_MAX, bytes, 2, &err), -BLASD_E_internal_error);
     assert_int_equal(blasd_blob_map(blob, &err), 0);
     ((unsigned char *)blob->data)[len - 1] = bytes[len - 1]; /* writable by its maker */
