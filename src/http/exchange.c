@@ -154,6 +154,13 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
     http_exchange_resume(exchange);
 }
 
+bool http_other_format(struct http_exchange *exchange) {
+    enum blasd_format format = (enum blasd_format)exchange->wanted.format;
+    if (!blasd_accept_other(&exchange->request.accepts, &format)) return false;
+    exchange->wanted.format = (int)format;
+    return true;
+}
+
 void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     struct http_connection *connection = exchange->client.connection;
     const union MHD_ConnectionInfo *peer;

@@ -324,6 +324,9 @@ static inline struct blasd_front_queue *http_queue(const struct http_exchange *e
     return blasd_front_queues_of(exchange->home->queues, exchange->id);
 }
 int http_connection_fd(struct MHD_Connection *connection);
+/* Where the answer cannot be had in the format that is wanted: wants the one that the client would
+ * have next. False where there is none. */
+bool http_other_format(struct http_exchange *exchange);
 /* Who asks, as a log tells it. */
 void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]);
 /* The id of its trace in a document or a log; NULL: it is part of none. */

@@ -24,9 +24,6 @@ bool http_jobs_target(struct http_exchange *exchange);
 void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
-/* Where the answer cannot be had in the format that is wanted: wants the one that the client would
- * have next. False where there is none. */
-bool http_other_format(struct http_exchange *exchange);
 
 /* graphs.c */
 void http_graphs_post_begin(struct http_exchange *exchange);

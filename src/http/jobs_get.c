@@ -34,13 +34,6 @@ static bool read_target(struct http_exchange *exchange, bool allow_npy) {
     return true;
 }
 
-bool http_other_format(struct http_exchange *exchange) {
-    enum blasd_format format = (enum blasd_format)exchange->wanted.format;
-    if (!blasd_accept_other(&exchange->request.accepts, &format)) return false;
-    exchange->wanted.format = (int)format;
-    return true;
-}
-
 /* The record as it stood when the wait began: only a final one, or an error, ends the wait. */
 static void on_watched(void *arg, const struct blasd_err *err, const void *record, size_t len) {
     struct http_exchange *exchange = arg;
