@@ -31,9 +31,11 @@ static const char notes[] =
     "What cannot be written yet stays in Redis, and is tried again.\n"
     "Exit status: 0 ended when told, 1 could not start or go on, 2 wrong options.\n";
 
-/* Between looks. A step is half a dozen trips to Redis and a sync, whatever it has: those of a
- * second are few, and what has come meanwhile goes together. */
-#define BETWEEN_US 200000
+/* Between looks, where nothing came, and where something did: a step is half a dozen trips to Redis
+ * and a sync, whatever it has, so what comes within a moment goes together; for more Redis would
+ * make replies that others have to wait for. */
+#define IDLE_US 200000
+#define GATHER_US 20000
 #define EVENT_USUAL 768 /* bytes of one, at the most, as a rule */
 #define LATER_MOST_S 10
 
@@ -174,17 +176,18 @@ static int serve(struct metering *metering, int number, struct blasd_err *err) {
 /* Until it is told to end, or, with --end, nothing is left. */
 static int go_on(struct metering *metering, struct blasd_err *err) {
     while (!told_to_end()) {
-        bool left = false, more = false;
+        bool left = false, more = false, any = false;
         for (int i = 0; i < metering->count && !told_to_end(); i++) {
             struct source *source = &metering->sources[i];
             int jobs = 0;
             if (blasd_clock_ns() >= source->again_ns) jobs = serve(metering, i, err);
             if (jobs < 0) return jobs;
             left |= source->left;
+            any |= jobs > 0;
             more |= jobs > 0 && blasd_usage_more(source->from);
         }
         if (!left && metering->settings->end) break;
-        if (!more) usleep(BETWEEN_US);
+        if (!more) usleep(any ? GATHER_US : IDLE_US);
     }
     return 0;
 }
