@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "http/timeouts.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Connection *connection) {
@@ -96,15 +97,24 @@ void http_exchange_resume(struct http_exchange *exchange) {
     exchange->home->turn.resumed = true;
 }
 
-/* libmicrohttpd does not look at a suspended connection, so we do. */
-static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_exchange *exchange =
-        blasd_container_of(watcher, struct http_exchange, client.watcher);
-    (void)events;
+static void leave(struct http_exchange *exchange) {
     exchange->client.gone = true;
     http_exchange_wait_end(exchange);
     if (exchange->upload != NULL) exchange->route->jobs->gone(exchange);
     http_exchange_resume(exchange);
+}
+
+/* libmicrohttpd does not look at a suspended connection, so we do. */
+static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
+    (void)events;
+    leave(blasd_container_of(watcher, struct http_exchange, client.watcher));
+}
+
+bool http_exchange_left(struct http_exchange *exchange) {
+    struct pollfd client = {.fd = http_connection_fd(exchange->connection), .events = POLLRDHUP};
+    if (exchange->client.watched || poll(&client, 1, 0) <= 0) return false;
+    leave(exchange);
+    return true;
 }
 
 void http_exchange_watch_waiting(struct http_exchange *exchange) {

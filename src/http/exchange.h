@@ -313,6 +313,9 @@ void http_exchange_watch_waiting(struct http_exchange *exchange);
 void http_exchange_watch(struct http_exchange *exchange,
                          void (*ready)(struct blasd_watcher *watcher, uint32_t events));
 void http_exchange_unwatch(struct http_exchange *exchange);
+/* Whether the client of an open exchange has left while nobody watched, which is then as if
+ * somebody had. */
+bool http_exchange_left(struct http_exchange *exchange);
 /* The service ends: a suspended connection is resumed to be closed. */
 void http_exchange_abandon(struct http_exchange *exchange);
 /* Whether anybody still waits for an answer. */

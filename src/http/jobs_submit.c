@@ -179,7 +179,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
             ; /* it ended before we heard that it was queued */
         else if (!(upload->wait_s > 0) && !repeated)
             answer_queued(upload);
-        else if (!(upload->wait_s > 0) || exchange->wait.time_up)
+        else if (!(upload->wait_s > 0) || (exchange->wait.time_up && !http_exchange_left(exchange)))
             http_jobs_fetch(exchange);
     }
     if (!exchange->admission.waits) blasd_buf_release(&upload->body);

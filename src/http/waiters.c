@@ -53,8 +53,8 @@ void http_wait_begin(struct http_exchange *exchange, double seconds) {
 void http_wait_time_up(struct http_exchange *exchange) {
     bool submitted = exchange->upload == NULL || exchange->upload->submitted;
     exchange->wait.time_up = true;
-    if (exchange->wait.begun && http_exchange_open(exchange) && submitted)
-        http_jobs_fetch(exchange);
+    if (!exchange->wait.begun || !http_exchange_open(exchange) || !submitted) return;
+    if (!http_exchange_left(exchange)) http_jobs_fetch(exchange); /* short waits are not watched */
 }
 
 static void log_ended(const char *id, const char *op, const char *state, const char *code,

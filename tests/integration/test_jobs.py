@@ -111,6 +111,19 @@ def test_a_client_that_leaves_takes_its_job_along(make_service):
         wait_for(lambda: service.request("GET", "/jobs?state=cancelled").json()["jobs"], "the job is cancelled")
 
 
+@pytest.mark.parametrize("wait", [0.2, 0.4, 0.7])
+def test_a_client_that_leaves_at_once_takes_its_job_along(make_service, wait):
+    """Of a short wait nobody watches the connection, but at its end."""
+    import socket
+    service = make_service()
+    body = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[1]]}}'
+    with service.worker_held():
+        with socket.create_connection(("127.0.0.1", service.port)) as raw:
+            raw.sendall(b"POST /jobs?wait=%g HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                        b"Content-Length: %d\r\n\r\n" % (wait, len(body)) + body)
+        wait_for(lambda: service.request("GET", "/jobs?state=cancelled").json()["jobs"], "the job is cancelled", 20)
+
+
 def test_list_by_state_newest_first(make_service):
     service = make_service()
     ids = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(5)]
