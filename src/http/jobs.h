@@ -15,8 +15,6 @@ void http_jobs_post_release(struct http_exchange *exchange);
 void http_jobs_post_gone(struct http_exchange *exchange);
 
 /* jobs_get.c */
-/* Asks for the record exchange->id and answers with it as it stands. */
-void http_jobs_fetch(struct http_exchange *exchange);
 void http_jobs_get(struct http_exchange *exchange);
 void http_jobs_delete(struct http_exchange *exchange);
 /* Reads the id of a route whose answer is always a document; false: it is none, and answered. */
@@ -31,6 +29,8 @@ void http_graphs_get(struct http_exchange *exchange);
 void http_graphs_delete(struct http_exchange *exchange);
 
 /* results.c */
+/* Asks for the record exchange->id and answers with it as it stands. */
+void http_jobs_fetch(struct http_exchange *exchange);
 /* A blasd_record_fn of a held exchange: answers with the error, or the record as it stands. */
 void http_result_on_record(void *arg, const struct blasd_err *err, const void *record, size_t len);
 /* Answers with an error, or with a record; one that is not final only where `unended_too`. */

@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A 202 promises the job's end for later. */
-void http_jobs_fetch(struct http_exchange *exchange) {
-    http_exchange_hold(exchange);
-    (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
-        http_queue(exchange), &exchange->caller.principal, exchange->id, http_result_on_record,
-        exchange);
-}
-
 /* Reads the id and the Accept header of a job route. */
 static bool read_target(struct http_exchange *exchange, bool allow_npy) {
     enum blasd_format format;

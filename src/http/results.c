@@ -598,3 +598,11 @@ void http_result_on_record(void *arg, const struct blasd_err *err, const void *r
     http_result_record(exchange, err, record, len, true);
     http_exchange_release(exchange);
 }
+
+/* A 202 promises the job's end for later. */
+void http_jobs_fetch(struct http_exchange *exchange) {
+    http_exchange_hold(exchange);
+    (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
+        http_queue(exchange), &exchange->caller.principal, exchange->id, http_result_on_record,
+        exchange);
+}
