@@ -55,12 +55,13 @@ static int add_head(const char *magic, int schema, int steps, int results, struc
     return blasd_buf_add(out, &head, sizeof head) == 0 ? 0 : no_memory(err);
 }
 
-static int get_head(struct frame_reader *r, const char *magic, struct head *head,
+/* `newest`: of the schemas that it may be of. */
+static int get_head(struct frame_reader *r, const char *magic, uint16_t newest, struct head *head,
                     struct blasd_err *err) {
     frame_get(r, head, sizeof *head);
     if (r->bad || memcmp(head->magic, magic, sizeof head->magic) != 0 || head->zero != 0)
         return frame_broken(err, "its graph does not begin as one");
-    if (head->schema != SCHEMA && (head->schema != SCHEMA_OF_PARTS || magic[3] != MAGIC[3]))
+    if (head->schema < SCHEMA || head->schema > newest)
         return frame_broken(err, "its graph is of another version");
     if (head->steps > (size_t)(r->end - r->at) / LEAST_STEP || head->results > head->steps * 64)
         return frame_broken(err, "its graph ends early");
@@ -241,7 +242,7 @@ int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
                        struct blasd_err *err) {
     struct frame_reader r = {.at = bytes, .end = (const unsigned char *)bytes + len};
     struct head head;
-    int code = get_head(&r, MAGIC, &head, err);
+    int code = get_head(&r, MAGIC, SCHEMA_OF_PARTS, &head, err);
     if (code != 0) return code;
     graph->results = calloc((size_t)head.results + 1, sizeof *graph->results);
     if (graph->results == NULL) return no_memory(err);
@@ -329,7 +330,7 @@ int blasd_graph_report_read(const void *bytes, size_t len, uint64_t results_byte
     struct frame_reader r = {.at = bytes, .end = (const unsigned char *)bytes + len};
     struct blasd_graph_report *report;
     struct head head;
-    int code = get_head(&r, REPORT_MAGIC, &head, err);
+    int code = get_head(&r, REPORT_MAGIC, SCHEMA, &head, err);
     if (code != 0) return code;
     if (head.results > BLASD_MAX_OUTPUTS) return frame_broken(err, "a graph has too many results");
     report = calloc(1, sizeof *report + head.steps * sizeof *report->steps);
