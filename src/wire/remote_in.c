@@ -76,7 +76,7 @@ const char *blasd_remote_in_field(const struct blasd_remote_in *in) {
 static int check_bytes(const struct blasd_remote_in *in, uint64_t bytes, struct blasd_err *err) {
     if (bytes <= in->body.limits->body_bytes) return 0;
     return blasd_fail(err, BLASD_E_body_too_large, in->field,
-                      "the tensor has %llu bytes; the limit body_bytes is %llu",
+                      "%llu bytes of what is at the URL are wanted; the limit body_bytes is %llu",
                       (unsigned long long)bytes, (unsigned long long)in->body.limits->body_bytes);
 }
 
@@ -104,28 +104,31 @@ static int begin_raw(struct blasd_remote_in *in, uint64_t size, uint64_t *at, ui
     return rc == 0 ? check_bytes(in, *end - *at, err) : rc;
 }
 
-int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, uint64_t *at, uint64_t *end,
-                         struct blasd_err *err) {
-    bool file = in->remote->format == BLASD_REMOTE_SAFETENSORS;
-    bool part = file || in->remote->slice.sliced > 0;
-    int rc = 0;
-    in->body.content_length = size;
-    *end = file ? 8 : size;
-    if (file && size < 10)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
-                          "a file of %llu bytes is no safetensors file", (unsigned long long)size);
-    if (!part && size > in->body.limits->body_bytes)
-        return blasd_fail(err, BLASD_E_body_too_large, in->field,
-                          "%llu bytes are at the URL; the limit body_bytes is %llu",
-                          (unsigned long long)size,
-                          (unsigned long long)in->body.limits->body_bytes);
-    if (part && in->remote->format == BLASD_REMOTE_NPY) *end = blasd_npy_wants(&in->npy);
+/* A file that is wanted whole comes whole; of one of which a part is meant first the header. */
+static int begin_npy(const struct blasd_remote_in *in, uint64_t size, uint64_t *end,
+                     struct blasd_err *err) {
+    *end = in->npy.slice.sliced > 0 ? blasd_npy_wants(&in->npy) : size;
     if (*end > size)
         return blasd_fail(err, BLASD_E_malformed_npy, in->field,
                           "a file of %llu bytes is no .npy file", (unsigned long long)size);
-    if (in->remote->format != BLASD_REMOTE_RAW) return 0;
-    rc = begin_raw(in, size, at, end, err);
-    return rc == 0 ? begin_writing(in, err) : rc;
+    return check_bytes(in, *end, err);
+}
+
+int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, uint64_t *at, uint64_t *end,
+                         struct blasd_err *err) {
+    int rc;
+    in->body.content_length = size;
+    switch (in->remote->format) {
+    case BLASD_REMOTE_NPY: return begin_npy(in, size, end, err);
+    case BLASD_REMOTE_RAW:
+        rc = begin_raw(in, size, at, end, err);
+        return rc == 0 ? begin_writing(in, err) : rc;
+    case BLASD_REMOTE_SAFETENSORS: break;
+    }
+    *end = 8;
+    if (size >= 10) return 0;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, in->field,
+                      "a file of %llu bytes is no safetensors file", (unsigned long long)size);
 }
 
 /* The header has come, whole: finds the tensor. */
