@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory_limit.h"
 
 #include <cblas.h>
 #include <malloc.h>
@@ -115,6 +116,7 @@ static double measure_copy(void) {
 
 static int cpu_device_info(struct blasd_device *device, bool measure,
                            struct blasd_device_info *info, struct blasd_err *err) {
+    struct blasd_memory memory = blasd_memory_here();
     struct blasd_blas blas;
     (void)err;
     blasd_blas_describe(&blas);
@@ -129,8 +131,8 @@ static int cpu_device_info(struct blasd_device *device, bool measure,
     memcpy(info->blas_chosen_by, blas.chosen_by, sizeof info->blas_chosen_by);
     info->units = device->threads;
     info->busy_percent = -1;
-    info->memory_bytes = blasd_memory_bytes("MemTotal");
-    info->memory_free_bytes = blasd_memory_bytes("MemAvailable");
+    info->memory_bytes = memory.all;
+    info->memory_free_bytes = memory.left;
     if (measure) {
         info->gflops_float64 = measure_gemm(device, false);
         info->gflops_float32 = measure_gemm(device, true);

@@ -9,7 +9,7 @@
  * was registered would be read as it once was. So whoever maps a file says that it goes before it
  * does either (store/store.h). That may be any thread, hence the lock; it is held while the driver
  * is at work, for what goes must not be registered meanwhile. Read next: transfer.c. */
-#include "base/file.h"
+#include "base/memory_limit.h"
 #include "kernels/cuda/device.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@
 void blasd_cuda_pinned_open(struct blasd_device *device) {
     struct blasd_cuda_pinned *pinned = &device->pinned;
     pinned->most = device->sizes.pinned_bytes > 0 ? device->sizes.pinned_bytes
-                                                  : (size_t)(blasd_memory_bytes("MemTotal") / 4);
+                                                  : (size_t)(blasd_memory_here().all / 4);
     pthread_mutex_init(&pinned->lock, NULL);
 }
 

@@ -29,10 +29,5 @@ int blasd_kept_save(const char *dir, const char *name, const char *key, const ch
 /* The value after "KEY : " in a file of such lines, as /proc/cpuinfo is, or "" where there is none.
  * A key may end in the tab behind it. */
 void blasd_file_value(const char *path, const char *key, char *value, size_t size);
-/* What /proc/meminfo says of `key` ("MemTotal", "MemAvailable"), in bytes; 0 where it does not. */
-uint64_t blasd_memory_bytes(const char *key);
-/* How much memory this machine, or the container we run in, has for a process; 0 where nothing
- * tells. */
-uint64_t blasd_host_memory(void);
 
 #endif

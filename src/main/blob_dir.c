@@ -17,10 +17,11 @@
 
 #define SHARED "/dev/shm"
 #define PREFIX "blasd-"
-#define MARK ".data" /* two lines: the mount namespace, the path of the data directory */
+#define MARK ".data" /* lines: the mount namespace, the data directory's path, its device */
 #define STORE ".store"
 #define POOL ".pool" /* files that wait for their next use: store/store_pool.h */
 #define NAMESPACE_MAX 64
+#define MARK_MAX (PATH_MAX + NAMESPACE_MAX + 32)
 
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]) {
     if (access(SHARED, W_OK | X_OK) == 0)
@@ -56,15 +57,35 @@ void blob_dir_restore(const char *spec, const struct data_dir *dir) {
         blasd_log(BLASD_LOG_WARN, "cannot make %s again: %s", path, strerror(errno));
 }
 
+bool blob_dir_is_gone(const char *spec) {
+    char token[BLOB_SPEC_MAX + 16];
+    snprintf(token, sizeof token, "%s/" STORE, spec + strlen("dir:"));
+    return access(token, F_OK) != 0 && errno == ENOENT;
+}
+
+/* The device of a directory, or of the nearest above it that is there; 0: it cannot be told. */
+static unsigned long long device_at(const char *path) {
+    char at[PATH_MAX];
+    struct stat info;
+    snprintf(at, sizeof at, "%s", path);
+    for (char *slash; stat(at, &info) != 0; *slash = '\0') {
+        if (errno != ENOENT && errno != ENOTDIR) return 0;
+        slash = strrchr(at, '/');
+        if (slash == NULL) return 0;
+        if (slash == at) return stat("/", &info) == 0 ? info.st_dev : 0;
+    }
+    return info.st_dev;
+}
+
 int blob_dir_mark(const char *spec, const struct data_dir *dir) {
-    char path[BLOB_SPEC_MAX + 16], text[PATH_MAX + NAMESPACE_MAX + 4], space[NAMESPACE_MAX];
+    char path[BLOB_SPEC_MAX + 16], text[MARK_MAX], space[NAMESPACE_MAX];
     int len, fd;
     if (read_namespace(space) != 0) return -1;
     snprintf(path, sizeof path, "%s/" STORE, spec + strlen("dir:"));
     snprintf(text, sizeof text, "%s/store", dir->path);
     copy_small(path, text);
     snprintf(path, sizeof path, "%s/" MARK, spec + strlen("dir:"));
-    len = snprintf(text, sizeof text, "%s\n%s\n", space, dir->path);
+    len = snprintf(text, sizeof text, "%s\n%s\n%llu\n", space, dir->path, device_at(dir->path));
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return -1;
     if (flock(fd, LOCK_SH | LOCK_NB) != 0 || ftruncate(fd, 0) != 0 ||
@@ -75,19 +96,27 @@ int blob_dir_mark(const char *spec, const struct data_dir *dir) {
     return fd;
 }
 
-/* Whether the data directory that the mark names is gone, or has become another one. */
+/* Ends the line that begins at `line`; returns what follows it, or NULL where none does. */
+static char *end_line(char *line) {
+    char *end = line == NULL ? NULL : strchr(line, '\n');
+    if (end != NULL) *end++ = '\0';
+    return end;
+}
+
+/* Whether the data directory that the mark names is gone, or has become another one. One on a disk
+ * that is not mounted for now is not gone: what stands in its place is on another device. */
 static bool is_orphan(int mark, const char *instance) {
-    char text[PATH_MAX + NAMESPACE_MAX + 4], space[NAMESPACE_MAX], file[PATH_MAX + 16];
-    char *path, *end, *found;
+    char text[MARK_MAX], space[NAMESPACE_MAX], file[PATH_MAX + 16];
+    char *path, *device, *found;
     ssize_t len = read(mark, text, sizeof text - 1);
     size_t found_len = 0;
     bool other;
     if (len <= 0 || read_namespace(space) != 0) return false;
     text[len] = '\0';
-    path = strchr(text, '\n');
-    if (path == NULL || (end = strchr(path + 1, '\n')) == NULL) return false;
-    *path++ = *end = '\0';
-    if (strcmp(text, space) != 0 || path[0] != '/') return false;
+    path = end_line(text);
+    device = end_line(path);
+    if (device == NULL || strcmp(text, space) != 0 || path[0] != '/') return false;
+    if (strtoull(device, NULL, 10) != device_at(path)) return false;
     snprintf(file, sizeof file, "%s/instance", path);
     found = blasd_file_read(file, 256, &found_len);
     if (found == NULL) return errno == ENOENT || errno == ENOTDIR;

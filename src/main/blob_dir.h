@@ -6,6 +6,8 @@
 
 #include "main/data_dir.h"
 
+#include <stdbool.h>
+
 #define BLOB_SPEC_MAX (PATH_MAX + 16)
 
 /* Writes "dir:…" for --blobs. */
@@ -13,6 +15,9 @@ void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]);
 /* Before the store is opened: where its directory is gone, as after a reboot, makes it again with
  * the token it had, so that a Redis which outlived it still takes it for the deployment's store. */
 void blob_dir_restore(const char *spec, const struct data_dir *dir);
+/* Somebody has removed it, or its token, as systemd does (RemoveIPC) with what a user has in
+ * /dev/shm once that user's last session ends. */
+bool blob_dir_is_gone(const char *spec);
 /* Once the store stands: keeps its token for that, and notes in it whose it is. Returns a
  * descriptor to be held, which tells others that it is in use, or -1. */
 int blob_dir_mark(const char *spec, const struct data_dir *dir);

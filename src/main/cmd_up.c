@@ -267,7 +267,9 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
+    struct supervised_blobs kept = {.mark = -1};
     struct supervisor up = {.common = common,
+                            .blobs = &kept,
                             .listeners = &listeners,
                             .access = &settings->access,
                             .notice = &settings->notice,
@@ -280,7 +282,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                 : cpus >= 32        ? 8
                 : cpus >= 8         ? (int)cpus / 4
                                     : 1;
-    int status = BLASD_EXIT_FAILED, mark = -1;
+    int status = BLASD_EXIT_FAILED;
     const struct private_redis_options how = {.queue = common->queue,
                                               .durable = settings->durable,
                                               .closed = access_closed(&settings->access),
@@ -304,7 +306,9 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         return status;
     if (access_check(&settings->access, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
-    if (own_blobs) mark = blob_dir_mark(blobs, dir);
+    if (own_blobs)
+        kept = (struct supervised_blobs){
+            .spec = blobs, .dir = dir, .mark = blob_dir_mark(blobs, dir)};
     if (!own_redis) {
         struct blasd_queue_options queue = common_queue(common);
         queue.store = up.store;
@@ -323,7 +327,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (own_redis) private_redis_cleanup(&redis);
     if (own_blobs) blob_dir_remove_empty(blobs);
 done:
-    if (mark >= 0) close(mark);
+    if (kept.mark >= 0) close(kept.mark);
     blasd_store_free(up.store);
     listeners_close(&listeners);
     listeners_remove(&listeners);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/file.h"
+#include "base/memory_limit.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
@@ -60,7 +61,7 @@ static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
  * the copy that rewriting the append-only file needs. Redis then refuses writes, which the queue
  * reports as a reason to try again; it drops nothing. */
 static uint64_t memory_share(void) {
-    uint64_t share = blasd_host_memory() / 2;
+    uint64_t share = blasd_memory_here().all / 2;
     return share < 256 * BLASD_MIB ? 256 * BLASD_MIB : share;
 }
 

@@ -20,6 +20,7 @@
 #define CARE_NS (100 * BLASD_MS)
 #define ALIVE_NS (1000 * BLASD_MS) /* between two questions to Redis */
 #define REQUESTS_MS 10000          /* that the workers go on taking jobs for requests under way */
+#define BLOBS_NS (1000 * BLASD_MS) /* between two looks whether the blob directory is there */
 #define HEARD_NS (20 * BLASD_MS)   /* until it is seen again whether Redis has heard of the disk */
 #define ADOPT_NS (1000 * BLASD_MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
@@ -258,6 +259,34 @@ static void care_due(struct blasd_timer *timer) {
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }
 
+/* Where the blob directory is gone it is made anew, and who holds the old one starts again: what
+ * they would write there nobody could find. Jobs whose inputs lay in it fail, and are told why. */
+static void blobs_due(struct blasd_timer *timer) {
+    struct supervised_blobs *blobs = blasd_container_of(timer, struct supervised_blobs, look);
+    struct supervisor *up = blobs->up;
+    if (up->shutdown.begun) return;
+    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + BLOBS_NS);
+    if (!blob_dir_is_gone(blobs->spec)) return;
+    blob_dir_restore(blobs->spec, blobs->dir);
+    if (blob_dir_is_gone(blobs->spec)) return; /* for now, or for ever where --data is gone too */
+    if (blobs->mark >= 0) close(blobs->mark);
+    blobs->mark = blob_dir_mark(blobs->spec, blobs->dir);
+    blasd_log(BLASD_LOG_WARN,
+              "%s was removed, and is made anew; all parts start again. Where systemd does that at "
+              "logout, set RemoveIPC=no or run blasd as a service",
+              blobs->spec + strlen("dir:"));
+    child_signal(&up->api_child, SIGTERM);
+    child_signal(&up->notify_child, SIGTERM);
+    for (int i = 0; i < up->worker_count; i++) child_signal(&up->workers[i].child, SIGTERM);
+}
+
+static void watch_blobs(struct supervisor *up) {
+    if (up->blobs->spec == NULL) return;
+    up->blobs->up = up;
+    up->blobs->look.fire = blobs_due;
+    blasd_loop_timer_set(up->loop, &up->blobs->look, blasd_clock_ns() + BLOBS_NS);
+}
+
 static const struct child_events redis_events = {.on_exit = on_redis_exit};
 static const struct child_events api_events = {
     .on_serving = on_api_serving, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
@@ -366,6 +395,7 @@ int supervisor_run(struct supervisor *up) {
     prepare_api(up);
     prepare_workers(up);
     prepare_notify(up);
+    watch_blobs(up);
     if (up->redis != NULL) {
         private_redis_repair(up->redis);
         child_start(&up->redis_child);

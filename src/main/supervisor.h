@@ -4,6 +4,7 @@
 #define BLASD_MAIN_SUPERVISOR_H
 
 #include "main/access.h"
+#include "main/blob_dir.h"
 #include "main/child.h"
 #include "main/listen.h"
 #include "main/notice.h"
@@ -37,12 +38,25 @@ struct shutdown {
     struct blasd_timer requests_due;
 };
 
+struct supervisor;
+
+/* The blob directory, where `blasd up` chose it. */
+struct supervised_blobs {
+    /* borrowed; NULL: it is somebody else's */
+    const char *spec;
+    const struct data_dir *dir;
+    int mark; /* owned; -1: none */
+    struct blasd_timer look;
+    struct supervisor *up; /* the supervisor's to set */
+};
+
 struct supervisor {
     /* set before supervisor_run; borrowed */
     struct common_options *common;
     struct blasd_store *store;
     struct private_redis *redis; /* NULL: it is somebody else's */
     struct listeners *listeners;
+    struct supervised_blobs *blobs;
     const struct notice_options *notice;
     const struct access_options *access;
     char *const *api_argv;

@@ -4,7 +4,7 @@
  * belongs to one thread at a time. Read next: store_dir.c, and front_blob.c for the kind redis. */
 #include "store/store.h"
 
-#include "base/file.h"
+#include "base/memory_limit.h"
 #include "base/text.h"
 #include "core/wanted.h"
 #include "store/store_dir.h"
@@ -97,7 +97,7 @@ const char *blasd_store_path(const struct blasd_store *store) {
 }
 
 static void free_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes) {
-    uint64_t free_memory, all_memory;
+    struct blasd_memory memory;
     struct statvfs space;
     *free_bytes = *all_bytes = UINT64_MAX;
     if (store->kind == BLASD_STORE_DIR) {
@@ -111,11 +111,9 @@ static void free_space(const struct blasd_store *store, uint64_t *free_bytes, ui
     if (!store->memory) return;
     /* a tmpfs may promise more than the machine has left, and the machine more than a container may
      * have of it */
-    all_memory = blasd_host_memory();
-    free_memory = blasd_memory_bytes("MemAvailable");
-    if (free_memory > all_memory) free_memory = all_memory;
-    if (free_memory < *free_bytes) *free_bytes = free_memory;
-    if (all_memory < *all_bytes) *all_bytes = all_memory;
+    memory = blasd_memory_here();
+    if (memory.left < *free_bytes) *free_bytes = memory.left;
+    if (memory.all < *all_bytes) *all_bytes = memory.all;
 }
 
 void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes) {

@@ -1,7 +1,7 @@
 /* A chain of blocks. A batch that needed several leaves one large block for the next. */
 #include "worker/arena.h"
 
-#include "base/file.h"
+#include "base/memory_limit.h"
 #include "core/tensor.h"
 
 #include <stdio.h>
@@ -37,8 +37,8 @@ void blasd_arena_release(struct blasd_arena *arena) {
 
 /* What the system says it can still give without swapping; all of it where it does not say. */
 static uint64_t available_bytes(void) {
-    uint64_t bytes = blasd_memory_bytes("MemAvailable");
-    return bytes == 0 ? UINT64_MAX : bytes;
+    struct blasd_memory memory = blasd_memory_here();
+    return memory.all == 0 ? UINT64_MAX : memory.left;
 }
 
 static struct blasd_arena_block *new_block(uint64_t size) {

@@ -2,7 +2,7 @@
 #include "worker/heartbeat.h"
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/memory_limit.h"
 #include "queue/worker_queue.h"
 #include "worker/heartbeat_state.h"
 
@@ -44,7 +44,7 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
         heartbeat->active[i].heartbeat = heartbeat;
     }
     heartbeat->options = options;
-    heartbeat->host_memory = blasd_host_memory();
+    heartbeat->host_memory = blasd_memory_here().all;
     heartbeat->started_ns = heartbeat->tally.window_ns = blasd_clock_ns();
     heartbeat->queues = blasd_queue_count(&options->queue);
     pthread_mutex_init(&heartbeat->lock, NULL);

@@ -2,7 +2,9 @@
 import ctypes
 import mmap
 import os
+import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -314,3 +316,52 @@ def test_a_directory_made_for_it_is_closed(make_service):
 
 def test_the_data_directory_is_private(service):
     assert os.stat(service.folder / "data").st_mode & 0o077 == 0
+
+
+# --- the blob directory that it chose itself ----------------------------------------------------------------------
+
+LARGE = {"a": np.arange(90000.0).reshape(300, 300), "b": np.eye(300)}  # travels as blobs
+
+
+def blobs_of(service):
+    return pathlib.Path("/dev/shm") / f"blasd-{(service.folder / 'data' / 'instance').read_text()[:16]}"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm")
+def test_blobs_that_somebody_removed_have_a_new_directory(make_service):
+    """As at the logout of a user whose IPC objects systemd removes: else each larger job failed for ever."""
+    service = make_service()
+    assert service.run("matmul", LARGE)[1]["state"] == "succeeded"
+    blobs, parts = blobs_of(service), {name: service.part(name) for name in ("api", "worker", "redis")}
+    token = (blobs / ".store").read_bytes()
+    shutil.rmtree(blobs)
+    wait_for(lambda: (blobs / ".data").exists())
+    wait_for(lambda: all(service.part(name) not in (None, parts[name]) for name in ("api", "worker")))
+    service.wait_ready()
+    got, job = service.run("matmul", LARGE)
+    assert job["state"] == "succeeded" and np.array_equal(got["c"], LARGE["a"])
+    assert (blobs / ".store").read_bytes() == token and service.part("redis") == parts["redis"]
+    assert service.log_text().count("was removed, and is made anew") == 1
+    service.stop()
+    assert service.start().run("matmul", LARGE)[1]["state"] == "succeeded"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm")
+def test_blobs_of_a_disk_that_is_not_mounted_stay(make_service):
+    """Those of a data directory that was removed go at the next start of any service of this user."""
+    service = make_service()
+    service.post("matmul", LARGE, form="safetensors", wait=0)
+    wait_for(lambda: all(job["state"] == "succeeded" for job in service.list_jobs()))
+    blobs, data = blobs_of(service), service.folder / "data"
+    service.stop()
+    assert blobs.exists()
+    mark = (blobs / ".data").read_text()
+    *lines, device = mark.splitlines()
+    assert int(device) == os.stat(data).st_dev
+    data.rename(data.with_name("away"))
+    (blobs / ".data").write_text("\n".join([*lines, str(int(device) + 1)]) + "\n")
+    make_service().stop()
+    assert blobs.exists()
+    (blobs / ".data").write_text(mark)
+    make_service().stop()
+    assert not blobs.exists()

@@ -77,14 +77,6 @@ static void values_by_key(void **state) {
     assert_string_equal(value, "");
 }
 
-static void memory(void **state) {
-    uint64_t all = blasd_memory_bytes("MemTotal");
-    (void)state;
-    assert_true(all > 1 << 20 && all % 1024 == 0);
-    assert_true(blasd_memory_bytes("MemAvailable") < all);
-    assert_true(blasd_memory_bytes("NoSuchThing") == 0);
-}
-
 static void random_digits(void **state) {
     char a[42], b[42];
     (void)state;
@@ -148,7 +140,6 @@ int main(void) {
         cmocka_unit_test(all_is_written_though_a_call_takes_less),
         cmocka_unit_test(what_cannot_be_written_is_said),
         cmocka_unit_test(values_by_key),
-        cmocka_unit_test(memory),
         cmocka_unit_test(random_digits),
         cmocka_unit_test(a_file_is_replaced_whole),
         cmocka_unit_test(what_is_kept_is_whole_or_not_there),

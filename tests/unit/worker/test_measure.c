@@ -1,6 +1,6 @@
 /* Measuring a device, and keeping what was measured. Says nothing of how fast anything is. */
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/memory_limit.h"
 #include "wire/cost_text.h"
 #include "worker/cost_file.h"
 #include "worker/measure.h"
@@ -314,7 +314,7 @@ static void measuring_that_ends_the_worker(void **state) {
 
 static void memory_of_the_host(void **state) {
     (void)state;
-    assert_true(blasd_host_memory() >= 1 << 20);
+    assert_true(blasd_memory_here().all >= 1 << 20);
 }
 
 int main(void) {
