@@ -118,7 +118,7 @@ static const char *behind_head(struct MHD_Connection *connection, const char *me
 
 /* Reads the head; whether a body follows, and where it ends, is clear if this returns 0. */
 static int read_head(struct http_exchange *exchange, const char *method, const char *version,
-                     struct blasd_err *err) {
+                     const char *authority, struct blasd_err *err) {
     struct http_request *request = &exchange->request;
     struct collecting collecting = {.exchange = exchange, .head.bare_lines = !HTTP_STRICT_LIBRARY};
     const char *behind = behind_head(exchange->connection, method);
@@ -131,6 +131,10 @@ static int read_head(struct http_exchange *exchange, const char *method, const c
         strcmp(version, "HTTP/1.0") != 0)
         blasd_fail(&collecting.err, BLASD_E_malformed_query, "Host",
                    "a request of %.20s has a Host header", version);
+    if (collecting.err.code == BLASD_OK && authority != NULL && request->host != NULL &&
+        !http_head_is_host(authority, request->host))
+        blasd_fail(&collecting.err, BLASD_E_malformed_query, "Host",
+                   "the Host header does not say what the URL in the request's first line says");
     *err = collecting.err;
     if (err->code == BLASD_OK) return 0;
     request->framing.ambiguous = true; /* what comes next may be no request */
@@ -163,14 +167,15 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *probl
 }
 
 /* Finds the route and refuses what can be refused from the headers alone. */
-static void begin(struct http_exchange *exchange, const char *url, const char *method,
+static void begin(struct http_exchange *exchange, const char *target, const char *method,
                   const char *version) {
     struct http_request *request = &exchange->request;
     struct collecting collecting = {.exchange = exchange};
+    const char *authority, *url = http_head_path(target, &authority);
     request->method = http_method_find(method);
     exchange->form.dialect = http_dialect_find(url);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
-    if (read_head(exchange, method, version, &collecting.err) == 0 &&
+    if (read_head(exchange, method, version, authority, &collecting.err) == 0 &&
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
                           &collecting.err) == 0)
         http_authenticate(exchange, &collecting.err);

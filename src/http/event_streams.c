@@ -203,7 +203,6 @@ void http_events_get(struct http_exchange *exchange) {
     if (response == NULL && stream != NULL) stream_free(stream);
     if (response != NULL) {
         http_reply_headers(exchange, response, "text/event-stream");
-        (void)MHD_add_response_header(response, "Cache-Control", "no-store");
         (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx */
     }
     loop->streams.timer.fire = on_look;

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 static int refuse(struct blasd_err *err, const char *why) {
     return blasd_fail(err, BLASD_E_malformed_query, "", "%s", why);
@@ -48,6 +49,22 @@ bool http_head_target(const struct http_head *head, const char *target) {
     version +=
         strlen(version); /* behind it no text follows, as behind one within the target would */
     return version[1] == '\0' || version[1] == '\n';
+}
+
+const char *http_head_path(const char *target, const char **authority) {
+    static const char *const schemes[] = {"http://", "https://"};
+    *authority = NULL;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (strncasecmp(target, schemes[i], strlen(schemes[i])) == 0)
+            *authority = target + strlen(schemes[i]);
+    if (*authority == NULL) return target;
+    target = strchr(*authority, '/');
+    return target == NULL ? "/" : target;
+}
+
+bool http_head_is_host(const char *authority, const char *host) {
+    size_t len = strcspn(authority, "/");
+    return strlen(host) == len && strncasecmp(authority, host, len) == 0;
 }
 
 int http_head_start(struct http_head *head, const char *version, struct blasd_err *err) {

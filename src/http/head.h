@@ -24,6 +24,14 @@ struct http_head {
  * zero byte that the client sent would end it for us alone. Where lines were looked at: true. */
 bool http_head_target(const struct http_head *head, const char *target);
 
+/* A target may be a whole URL, as a client sends it to a proxy and may send it to anyone
+ * (absolute-form). Its path, "/" where it has none; *authority: what stands before it, up to the
+ * path, or NULL where the target is a path. Borrowed from `target`. */
+const char *http_head_path(const char *target, const char **authority);
+/* Whether an authority that ends where the path begins is what the Host header says; else two
+ * readers of this request may disagree on whom it is for. */
+bool http_head_is_host(const char *authority, const char *host);
+
 /* The three are called for each line of a head in their order, and return 0 or malformed_query.
  * The first line, whose version is its last text: */
 int http_head_start(struct http_head *head, const char *version, struct blasd_err *err);

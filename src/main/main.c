@@ -73,6 +73,19 @@ static int cmd_help(int argc, char **argv) {
     return BLASD_EXIT_OK;
 }
 
+/* As a signal ends a program, told by the status as a shell would. */
+static void end_by(int number) {
+    _exit(128 + number);
+}
+
+/* The first process of a container is not ended by a signal that it does nothing about: `docker
+ * stop` would wait for its time to be over. Commands that do something say so later. */
+static void end_as_first(void) {
+    if (getpid() != 1) return;
+    signal(SIGTERM, end_by);
+    signal(SIGINT, end_by);
+}
+
 /* What a program has from whoever starts it, and must not: a blocked signal, SIGCHLD ignored, so
  * that nobody hears of the end of a child, and none of the three descriptors that files would be
  * opened under instead. */
@@ -90,6 +103,7 @@ static void start_usual(void) {
 int main(int argc, char **argv) {
     const struct command *command;
     start_usual();
+    end_as_first();
     if (argc < 2) {
         print_help(stderr);
         return BLASD_EXIT_USAGE;

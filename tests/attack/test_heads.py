@@ -117,6 +117,28 @@ def test_what_is_unusual_and_clear_is_served(service, head):
     assert [one[0] for one in served(service, head + head)] == [200, 200]
 
 
+@pytest.mark.parametrize("target", [b"http://localhost/health/live", b"HTTP://LocalHost/health/live?",
+                                    b"https://localhost/health/live"])
+def test_a_target_may_be_a_whole_url(service, target):
+    """As to a proxy; the standard has every server take it."""
+    head = b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n"
+    assert [(status, b"live" in body) for status, _, body in served(service, head + head)] == [(200, True)] * 2
+
+
+def test_a_whole_url_with_a_query_or_without_a_path(service):
+    jobs, root = served(service, b"".join(
+        b"GET http://localhost" + rest + b" HTTP/1.1\r\n" + HOST + b"\r\n" for rest in (b"/jobs?limit=1", b"")))
+    path, = served(service, b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert jobs[0] == 200 and "jobs" in json.loads(jobs[2])
+    assert (root[0], root[1]["content-type"]) == (path[0], path[1]["content-type"])
+
+
+@pytest.mark.parametrize("authority", [b"evil.example", b"localhost:1", b"localhos", b"localhost.", b"a@localhost", b""])
+def test_a_whole_url_for_another_host_is_refused(service, authority):
+    problem = refused(service, b"GET http://" + authority + b"/health/live HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert problem is None or (problem["code"], problem["field"]) == ("malformed_query", "Host"), problem
+
+
 def test_pages_of_other_sites_read_nothing(service):
     def get(path="/jobs", **headers):
         return service.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()},

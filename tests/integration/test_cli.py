@@ -18,7 +18,7 @@ import time
 import numpy as np
 import pytest
 from pretender import DOCUMENT, Pretender, document, succeeded
-from service import BLASD, safetensors
+from service import BLASD, children, safetensors
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
 NEVER = "s" + "0" * 40
@@ -265,6 +265,27 @@ def test_help_tells_options_and_exit_statuses(command):
     said = subprocess.run([BLASD, "help", command], capture_output=True, text=True, check=True).stdout
     assert said.startswith(f"usage: blasd {command} ") and "--json" in said and "Exit status: 0 " in said
     assert max(map(len, said.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_process_of_a_container_ends_when_told(number):
+    """Which the system itself does not see to: `docker stop` of a client that waits took ten seconds."""
+    if subprocess.run(["unshare", "-rpf", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no namespaces here")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        outer = subprocess.Popen(["unshare", "-rpf", "--kill-child", BLASD, "jobs", "--url", url],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            peer, _ = mute.accept()
+            peer.recv(1)
+            child, = children(outer.pid)
+            os.kill(child, number)
+            assert outer.wait(30) == 128 + number
+            peer.close()
+        finally:
+            outer.kill()
+            outer.wait()
 
 
 def test_nothing_of_the_service_commands_the_terminal(files):

@@ -226,3 +226,12 @@ def test_a_waited_for_answer_and_an_error_compressed(service):
     assert answer.headers["Content-Encoding"] == "gzip" and json.loads(gzip.decompress(answer.body))["state"] == "succeeded"
     short = service.request("GET", "/jobs/x", headers=headers)
     assert short.status == 404 and "Content-Encoding" not in short.headers
+
+
+def test_no_cache_keeps_what_is_read(service):
+    """Documents change, results are for who may read them; the page's own files may be asked for anew."""
+    job = service.run("matmul", {"a": np.eye(2), "b": np.eye(2)})[1]["id"]
+    for path in ("/jobs", f"/jobs/{job}", f"/jobs/{job}/outputs/c", "/devices", "/metrics", "/stats", "/docs", "/ops"):
+        assert service.request("GET", path).headers.get_all("Cache-Control") == ["no-store"], path
+    assert service.request("GET", "/jobs/none").headers["Cache-Control"] == "no-store"
+    assert service.request("GET", "/", headers={"Accept": "text/html"}).headers["Cache-Control"] in ("no-cache", "no-store")

@@ -100,11 +100,35 @@ static void test_zero_in_a_value(void **state) {
     assert_int_equal(http_head_header(&head, "X", 1, "a\0b", 3, NULL), -BLASD_E_malformed_query);
 }
 
+static void path_is(const char *target, const char *path, const char *authority) {
+    const char *found;
+    assert_string_equal(http_head_path(target, &found), path);
+    if (authority == NULL)
+        assert_null(found);
+    else
+        assert_true(http_head_is_host(found, authority));
+}
+
+static void test_whole_urls(void **state) {
+    (void)state;
+    path_is("/jobs", "/jobs", NULL);
+    path_is("*", "*", NULL);
+    path_is("/http://a/jobs", "/http://a/jobs", NULL);
+    path_is("http:/a/jobs", "http:/a/jobs", NULL);
+    path_is("http://a:80/jobs/1", "/jobs/1", "a:80");
+    path_is("hTTps://A", "/", "a");
+    path_is("http:///x", "/x", "");
+    assert_false(http_head_is_host("a:80/jobs", "a"));
+    assert_false(http_head_is_host("a/jobs", "a:80"));
+    assert_false(http_head_is_host("a/jobs", "a/jobs"));
+    assert_false(http_head_is_host("b/jobs", "a"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),           cmocka_unit_test(test_folded),
         cmocka_unit_test(test_target),          cmocka_unit_test(test_names_and_values),
-        cmocka_unit_test(test_zero_in_a_value),
+        cmocka_unit_test(test_zero_in_a_value), cmocka_unit_test(test_whole_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
