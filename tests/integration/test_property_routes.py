@@ -10,6 +10,8 @@ import pytest
 from service import ENDED, ONE_QUEUE, TYPES, npy, safetensors, wait_for
 
 SEED = int(os.environ.get("BLASD_TEST_SEED", "20"))
+DEVICE = os.environ.get("BLASD_TEST_DEVICE")
+WHERE = {"device": DEVICE} if DEVICE else {}  # as tests/gpu/run.sh has it
 SAFETENSORS = {"Content-Type": TYPES["safetensors"], "Accept": TYPES["safetensors"]}
 METRICS = ["euclidean", "sqeuclidean", "cityblock", "chebyshev", "minkowski", "cosine", "correlation", "canberra", "braycurtis",
            "jensenshannon", "seuclidean", "mahalanobis", "hamming", "jaccard", "dice", "rogerstanimoto", "yule"]
@@ -186,7 +188,7 @@ def as_json(service, op, inputs, params):
 def as_step(service, op, inputs, params, expected):
     """All outputs of it, where it is known which there are."""
     step = {"op": op, "inputs": {name: {"input": name} for name in inputs}, "params": params}
-    texts = {"steps": json.dumps({"s": step})}
+    texts = {"steps": json.dumps({"s": step}), **WHERE}
     if isinstance(expected, dict):
         texts["results"] = json.dumps([f"s.{name}" for name in expected])
     return outcome(service, service.request("POST", "/graphs?wait=30", safetensors(inputs, **texts), SAFETENSORS), "s.")
@@ -201,7 +203,7 @@ def kept(service, array):
 def by_tensors(service, op, inputs, params, expected):
     """From tensors into tensors."""
     ids = {name: kept(service, array) for name, array in inputs.items()}
-    body = {"op": op, "params": params, "inputs": {name: {"tensor": one} for name, one in ids.items()}}
+    body = {"op": op, "params": params, "inputs": {name: {"tensor": one} for name, one in ids.items()}, **WHERE}
     if isinstance(expected, dict):
         body["keep"] = list(expected)
     answer = service.request("POST", "/jobs?wait=30", json.dumps(body), {"Content-Type": TYPES["json"]})
@@ -215,7 +217,7 @@ def by_tensors(service, op, inputs, params, expected):
 
 
 def dry(service, op, inputs, params):
-    texts = {"op": op, "params": json.dumps(params)}
+    texts = {"op": op, "params": json.dumps(params), **WHERE}
     answer = service.request("POST", "/jobs?dry_run=1", safetensors(inputs, **texts), SAFETENSORS | {"Accept": TYPES["json"]})
     return of_problem(answer.json()) if answer.status >= 400 else answer.json()["outputs"]
 
@@ -325,7 +327,8 @@ def as_graph(service, steps, results):
                 given[f"{name}{key}"] = value
                 refer[key] = {"input": f"{name}{key}"}
         told[name] = {"op": op, "inputs": refer, "params": params}
-    return service.request("POST", "/graphs?wait=60", safetensors(given, steps=json.dumps(told), results=json.dumps(results)),
+    return service.request("POST", "/graphs?wait=60", safetensors(given, steps=json.dumps(told), results=json.dumps(results),
+                                                                 **WHERE),
                            SAFETENSORS, timeout=120)
 
 
