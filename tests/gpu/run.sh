@@ -96,8 +96,8 @@ sanitize() { # TOOL
 part_conformance() { for program in $names; do beside "${program##*/}" "$program"; done; }
 part_answers() {
     local name
-    for name in property_matmul property_solve property_distance property_regression property_decompositions property_routes numerics \
-        numerics_regression regression_edges solve_edges decompositions; do
+    for name in property_matmul property_solve property_distance property_regression property_decompositions property_routes \
+        numerics numerics_regression regression_edges solve_edges decompositions; do
         beside $name tests/gpu/answers.sh "$carry" tests/integration/test_$name.py
     done
     beside card tests/gpu/answers.sh "$carry" tests/gpu/test_card.py
