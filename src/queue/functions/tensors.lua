@@ -198,6 +198,7 @@ end
 function Tensor.copies(keys, args)
     start(keys, args)
     local worker, others = args[3], false
+    if #args[2] > 64 or find(args[2], '%c') then return redis.error_reply('ERR tensor_copies: no DEVICE') end
     local text = concat({whole(now + L.lease_ms * 1000), worker, args[2]}, ' ')
     for i = 4, #args do
         if call('HEXISTS', K.tensors, args[i]) == 1 then

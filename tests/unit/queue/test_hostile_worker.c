@@ -28,14 +28,14 @@ static void hostile_open(struct hostile *hostile, const char *name, bool guarded
     batch_entry_make(&hostile->entry, BLASD_ID_SYNC, JOBS);
     batch_entry_make(&hostile->other, BLASD_ID_ASYNC, OTHERS);
     id_make(hostile->single, BLASD_ID_ASYNC, 0);
-    assert_string_equal(
-        submit_batch_entry_as(bed, &hostile->entry, "2", COST, options, METERED), "0");
+    assert_string_equal(submit_batch_entry_as(bed, &hostile->entry, "2", COST, options, METERED),
+                        "0");
     drop(fcall(bed, "submit", NEXT_SEQ, hostile->single, "frame", "2", "100", options, METERED,
                NULL));
     hostile->worker = worker_new(bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(hostile->worker, 8, PLENTY, claims), JOBS + 1);
-    assert_string_equal(
-        submit_batch_entry_as(bed, &hostile->other, "2", COST, options, METERED), "0");
+    assert_string_equal(submit_batch_entry_as(bed, &hostile->other, "2", COST, options, METERED),
+                        "0");
     if (guarded) strcat(bed->link.text, " 1");
     hostile->told = 0;
 }
@@ -211,10 +211,63 @@ static void frames_are_of_different_jobs(void **state) {
     }
 }
 
+/* What it says of itself stands among what others say: it is an object, and nothing beside. */
+static void what_it_says_of_itself_is_an_object(void **state) {
+    static const struct {
+        const char *text;
+        size_t len;
+    } bad[] = {{"{}\0,x", 5}, {"[]", 2}, {"{},\"v\":{}", 10}, {"", 0}, {"\n{}", 3}};
+    struct bed bed;
+    redisReply *reply;
+    (void)state;
+    bed_open(&bed, &server, "itself");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        reply =
+            redisCommand(bed.raw, "FCALL %s 1 %s %s v 1 %b %s", BLASD_QUEUE_FN("register"), bed.tag,
+                         bed.link.text, bad[i].text, bad[i].len, blasd_store_identity(bed.store));
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        drop(reply);
+        reply = redisCommand(bed.raw, "FCALL %s 1 %s %s w %s %b", BLASD_QUEUE_FN("renew"), bed.tag,
+                             bed.link.text, worker->lease.epoch, bad[i].text, bad[i].len);
+        assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+        drop(reply);
+        drop(redisCommand(bed.raw, "SET %s:figures:w %b", bed.tag, bad[i].text, bad[i].len));
+        reply = fcall(&bed, "stats", "figures", NULL);
+        assert_non_null(strstr(reply->str, "\"workers\":{\"w\":" INFO_CPU "},\"figures\":{},"));
+        drop(reply);
+    }
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Nor does the name of its device say that another has copies of a tensor. */
+static void copies_are_its_own(void **state) {
+    struct bed bed;
+    char options[BLASD_ID_LEN + 8], id[BLASD_ID_LEN + 1];
+    redisReply *reply;
+    (void)state;
+    bed_open(&bed, &server, "its");
+    put_tensor(&bed, "anonymous", options);
+    snprintf(id, sizeof id, "%.41s", options + 2);
+    reply = redisCommand(bed.raw, "FCALL %s 1 %s %s %s w %s", BLASD_QUEUE_FN("tensor_copies"),
+                         bed.tag, bed.link.text, "cuda:0\t9999999999999999 v cuda:1", id);
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    drop(reply);
+    drop(fcall(&bed, "tensor_copies", "cuda:0", "w", id, NULL));
+    reply = redisCommand(bed.raw, "HGET %s:tensor_copies %s", bed.tag, id);
+    assert_non_null(strstr(reply->str, " w cuda:0"));
+    assert_null(strchr(reply->str, '\t'));
+    drop(reply);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_count_once),
         cmocka_unit_test(frames_are_of_different_jobs),
+        cmocka_unit_test(what_it_says_of_itself_is_an_object),
+        cmocka_unit_test(copies_are_its_own),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
