@@ -4,6 +4,7 @@
 
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "wire/stats_load.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static double count_wanted(double jobs, double waiting_s, double target_s) {
 
 json_t *http_load_document(const struct http_placement *placement, const char *stats, size_t len,
                            double target_s) {
-    json_t *document = json_loadb(stats, len, 0, NULL), *classes = json_object();
+    json_t *document = blasd_stats_load(stats, len), *classes = json_object();
     json_t *workers = json_object_get(document, "workers");
     const json_t *queue = json_object_get(document, "queue");
     int alive[BLASD_DEVICE_CLASS_COUNT] = {0}, open = BLASD_DEVICE_CPU;

@@ -6,6 +6,7 @@
 #include "http/reply.h"
 #include "http/upload.h"
 #include "wire/document.h"
+#include "wire/stats_load.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +163,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
     struct dry_run *run = arg;
     struct http_exchange *exchange = run->exchange;
     if (http_exchange_open(exchange)) {
-        json_t *stats = err == NULL ? json_loadb(text, len, 0, NULL) : NULL;
+        json_t *stats = err == NULL ? blasd_stats_load(text, len) : NULL;
         struct http_loop *loop = exchange->home;
         /* where there is something to choose it is looked each second anyway */
         if (err == NULL &&

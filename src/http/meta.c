@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "wire/stats_load.h"
 
 #include <jansson.h>
 #include <openapi_json.h>
@@ -74,7 +75,7 @@ static json_t *without_work(json_t *info) {
 
 /* {"workers":{NAME:INFO}} becomes {"devices":[INFO with "worker":NAME]}. New reference. */
 static json_t *list_devices(const char *text, size_t len, const char *const *unusable, bool all) {
-    json_t *stats = json_loadb(text, len, 0, NULL);
+    json_t *stats = blasd_stats_load(text, len);
     json_t *devices = json_array(), *document = json_object();
     const char *name;
     json_t *info;

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "http/exchange.h"
 #include "wire/cost_text.h"
+#include "wire/stats_load.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -109,7 +110,7 @@ static void learn_work(struct http_placement_class *class, double left_s, int wo
 
 void http_placement_learn(struct http_placement *placement, const char *text, size_t len, int loops,
                           int64_t now_ns) {
-    json_t *stats = json_loadb(text, len, 0, NULL);
+    json_t *stats = blasd_stats_load(text, len);
     const json_t *queue = json_object_get(stats, "queue");
     if (stats == NULL) return;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {

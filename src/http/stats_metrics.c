@@ -7,6 +7,7 @@
 #include "core/op.h"
 #include "core/record.h"
 #include "http/metric_rows.h"
+#include "wire/stats_load.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -228,7 +229,7 @@ static int put_sent(const json_t *document, const char *field, const char *total
 }
 
 int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
-    json_t *document = json_loadb(stats, len, 0, NULL);
+    json_t *document = blasd_stats_load(stats, len);
     json_t *workers = json_object_get(document, "workers");
     json_t *figures = json_object_get(document, "figures");
     int failed = put_jobs(json_object_get(document, "totals"), out) | put_devices(workers, out) |

@@ -3,13 +3,18 @@
  * from the caller, says that this one is held to it. */
 #include "queue/worker_rules.h"
 
+#include "wire/stats_load.h"
+
 #include <stdio.h>
 #include <string.h>
 
 /* Words with spaces between. In a word %n is the worker's name, %t the queue's tag, %l LIMITS, %s
- * what is recorded of the store, %c the code of the functions; ? is any character, * any that are
- * left; after the last word `...` any words. */
+ * what is recorded of the store, %c the code of the functions; a word %j is an object of JSON,
+ * which front ends read; ? is any character, * any that are left; after the last word `...` any
+ * words. */
 #define CALL(name) "FCALL " BLASD_QUEUE_FN(name) " 1 %t %l "
+
+#define TOLD_MOST BLASD_MIB /* bytes of what a worker says of itself */
 
 static const char *const rows[] = {
     CALL("turn") "%n ...",
@@ -18,10 +23,10 @@ static const char *const rows[] = {
     CALL("begin") "%n * ? *",
     CALL("progress") "%n ...",
     CALL("holds") "%n ...",
-    CALL("register") "%n ? * %s",
-    CALL("renew") "%n * *",
+    CALL("register") "%n ? %j %s",
+    CALL("renew") "%n * %j",
     CALL("release") "%n *",
-    "SET %t:figures:%n * PX *",
+    "SET %t:figures:%n %j PX *",
     CALL("tensor_copies") "* %n ...",
     CALL("refs") "...",
     CALL("blob_write") "%n ...",
@@ -68,6 +73,7 @@ static bool is_word(const struct blasd_worker_rules *rules, const char *row, con
         const char *text = row;
         size_t some = 1;
         if (*row == '*') return true;
+        if (strncmp(row, "%j", 2) == 0) return blasd_stats_is_told(word, len, TOLD_MOST);
         if (*row == '%') {
             text = meaning(rules, *++row);
             some = strlen(text);

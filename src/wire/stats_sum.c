@@ -1,6 +1,8 @@
 /* Sums of JSON documents, member by member. */
 #include "wire/stats_sum.h"
 
+#include "wire/stats_load.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +98,7 @@ int blasd_stats_sum(const char *const *texts, const size_t *lens, int count,
     bool used = false;
     int failed = sum == NULL || rows == NULL;
     for (int i = 0; failed == 0 && i < count; i++) {
-        json_t *one = json_loadb(texts[i], lens[i], 0, NULL), *its = json_object_get(one, "rows");
+        json_t *one = blasd_stats_load(texts[i], lens[i]), *its = json_object_get(one, "rows");
         used |= its != NULL;
         failed |= one == NULL || add_rows(rows, its) != 0;
         if (one != NULL) json_object_del(one, "rows");

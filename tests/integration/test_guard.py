@@ -205,7 +205,8 @@ def other_redis(tmp_path):
 
 FORBIDDEN = [["FLUSHALL"], ["SET", f"{TAG}:idkey", "x"], ["GET", f"{TAG}:idkey"], ["CONFIG", "SET", "dir", "/tmp"], ["EVAL", "return 1", "0"],
              ["FUNCTION", "LOAD", "REPLACE", "#!lua name=blasd_6\n"], ["FCALL", "blasd_6_submit", "1", TAG, "LIMITS", "f", "1"],
-             ["FCALL", "blasd_6_turn", "1", TAG, "1 1 1 1 1 1 1 1", "me", "1", "0", "1", "1", "0", "1", "0"], ["MULTI"], ["PING"], ["AUTH", "x"]]
+             ["FCALL", "blasd_6_turn", "1", TAG, "1 1 1 1 1 1 1 1", "me", "1", "0", "1", "1", "0", "1", "0"], ["MULTI"], ["PING"],
+             ["SET", f"{TAG}:figures:me", '{"ops":NaN}', "PX", "3000"], ["AUTH", "x"]]
 
 
 def test_nothing_else_passes(other_redis):

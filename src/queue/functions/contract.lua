@@ -320,7 +320,7 @@ lease is not theirs any more)
       OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
       "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment; then "\tID BYTES FORM" of
       each output that becomes a tensor, whose blob is there. RECORD_FRAMES may be those of some
-      jobs of the batch entry NAME. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no
+      jobs of the batch entry NAME. What is told twice has ended once, and its second digit is 0. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
   holds NAME EPOCH SEQ ID...
       -> how many names of jobs and batch entries went back: its thread 0 was given in its turn SEQ what it

@@ -204,8 +204,10 @@ local function count_named(names, counts, tenant, own)
     return sum
 end
 
--- Whether a text of a worker about itself can stand in one of ours.
+-- Whether a text of a worker about itself can stand in one of ours: it is one object, and cjson would read
+-- none behind a zero.
 local function info_ok(info)
+    if byte(info) ~= 123 or find(info, '%z') then return false end
     local ok, value = pcall(cjson.decode, info)
     return ok and type(value) == 'table'
 end

@@ -186,6 +186,18 @@ local function recount()
     end
 end
 
+-- Forgets records whose time is over; how many blobs nobody refers to any more. As each second may bring
+-- buckets of very many tenants, more go at a time where more are due, but not so many that others wait long.
+local DUE_LEAST, DUE_MOST = 128, 1000
+local function expire_records()
+    local blobs, second = 0, floor(now / 1000000)
+    local most = min(max(DUE_LEAST, floor(call('ZCOUNT', K.recs, '-inf', second) / 2)), DUE_MOST)
+    for _, bucket in ipairs(call('ZRANGE', K.recs, '-inf', second, 'BYSCORE', 'LIMIT', 0, most)) do
+        blobs = blobs + bucket_drop(bucket)
+    end
+    return blobs
+end
+
 local function housekeeping()
     for _ = 1, 10 do
         if not expire_due() then break end
@@ -199,9 +211,7 @@ local function housekeeping()
             live[class] = (live[class] or 0) + 1
         end
     end
-    local blobs = 0
-    local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
-    for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
+    local blobs = expire_records()
     blobs = blobs + sync_fit() + Tensor.tick()
     Wait.settle()
     recount()

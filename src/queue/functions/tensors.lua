@@ -198,6 +198,7 @@ end
 function Tensor.copies(keys, args)
     start(keys, args)
     local worker, others = args[3], false
+    if #args[2] > 64 or find(args[2], '%c') then return redis.error_reply('ERR tensor_copies: no DEVICE') end
     local text = concat({whole(now + L.lease_ms * 1000), worker, args[2]}, ' ')
     for i = 4, #args do
         if call('HEXISTS', K.tensors, args[i]) == 1 then
@@ -297,12 +298,19 @@ function Tensor.hold(job, blobs)
     end
 end
 
+-- Changes how many pending jobs refer to the blob; what nobody does any more is not kept for them.
+local function refer_held(blob, by)
+    if refer(blob, by) then return end
+    Wait.forget(blob)
+    Tensor.let_go(blob)
+end
+
 -- A batch entry was opened: each of its jobs holds what it held.
 function Tensor.share_out(batch_entry, ids)
     local blobs = call('HGET', K.holds, batch_entry)
     if not blobs then return end
     for blob in gmatch(blobs, '[^,]+') do
-        if not refer(blob, #ids - 1) then Tensor.let_go(blob) end -- its record frames are damaged, all of them
+        refer_held(blob, #ids - 1) -- none where its record frames are damaged, all of them
     end
     for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
     call('HDEL', K.holds, batch_entry)
@@ -314,10 +322,7 @@ function Tensor.release(names)
     if call('EXISTS', K.holds) == 0 then return end
     for _, blobs in ipairs(get_many(K.holds, names)) do
         for blob in gmatch(blobs or '', '[^,]+') do
-            if not refer(blob, -1) then
-                Wait.forget(blob)
-                Tensor.let_go(blob)
-            end
+            refer_held(blob, -1)
             local id = sub(blob, 1, ID)
             local facts = facts_of(id)
             if facts then touch(id, facts) end

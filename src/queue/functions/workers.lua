@@ -51,18 +51,20 @@ local function outputs_of(text)
     return n, bytes, segs, kept
 end
 
--- Whether these are the record frames of that job, or of jobs of that batch entry: a front end gives what
--- one tells to who waits for its id.
-local function frames_are_of(name, record_frames)
-    local at, most = 1, #record_frames
+-- Whether these are the record frames of that job, or of `n` jobs of that batch entry, each of another one: a
+-- front end gives what one tells to who waits for its id.
+local function frames_are_of(name, record_frames, n)
+    local at, most, seen = 1, #record_frames, {}
     if #name ~= ID and not is_batch_entry(name) then return false end
-    while at + RECORD_FRAME_HEAD - 1 <= most do
-        local last = at + RECORD_FRAME_HEAD - 1 + struct.unpack('<I4', record_frames, at)
-        if last > most then return true end -- what is not well formed ends every walk
+    if most == 0 then return true end -- it could not be read
+    while at + RECORD_FRAME_HEAD - 1 <= most and n > 0 do
         if find(record_frames, name, at + 4, true) ~= at + 4 then return false end
-        at = last + 1
+        local rest = sub(record_frames, at + 4 + #name, at + RECORD_FRAME_HEAD - 1)
+        if seen[rest] then return false end
+        seen[rest], n = true, n - 1
+        at = at + RECORD_FRAME_HEAD + struct.unpack('<I4', record_frames, at)
     end
-    return true
+    return n == 0 and at == most + 1
 end
 
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
@@ -74,8 +76,9 @@ local function turn_wrong(args)
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
     end
     for i = 12, #args, 3 do
-        if not outputs_of(args[i]) then return 'OUTPUTS as they are told' end
-        if L.strict and not frames_are_of(args[i - 2], args[i - 1]) then return 'record frames of what ends' end
+        local n = outputs_of(args[i])
+        if not n then return 'OUTPUTS as they are told' end
+        if L.strict and not frames_are_of(args[i - 2], args[i - 1], n) then return 'record frames of what ends' end
     end
 end
 
@@ -118,18 +121,30 @@ local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
+-- What has ended in a turn, `seen`: a job, true; a batch entry, as a whole, or some of its jobs by themselves.
+local WHOLE, APART = 1, 2
+
+-- The meta of a job that ends by itself; false where it is not pending, or this turn has ended it already.
+local function meta_once(seen, id)
+    local entry = sub(id, 1, BATCH_ENTRY)
+    if seen[id] or seen[entry] == WHOLE then return false end
+    seen[id], seen[entry] = true, APART
+    return metas_alone({id})[1]
+end
+
 -- The same for records of a batch entry that does not end as a whole: those of its jobs end that have
 -- not yet. Their records may go at different times, so each tells which segment it refers to; where
 -- one does not, references are counted for all, with the first, and too many go with their bucket.
 -- `yields`: see yields_to; nil: the worker has all. `ended`: names of jobs, appended to.
-local function end_each(e, record_frames, bytes, segs, finder, ended, yields)
+local function end_each(e, record_frames, bytes, segs, finder, ended, yields, seen)
     local digits, ids = {}, {}
     each_record_frame(record_frames, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
     for i, one in ipairs(ids) do
-        local id, meta = one[1], metas_alone({one[1]})[1]
+        local id = one[1]
+        local meta = (not yields or yields(id)) and meta_once(seen, id)
         digits[i] = '0'
         ended[#ended + 1] = id
-        if meta and (not yields or yields(id)) then
+        if meta then
             local its_bytes, its_segs = bytes, segs
             local seg, held = Record.slice(record_frames, one[2])
             if seg then
@@ -175,16 +190,16 @@ end_all = function(worker, args, from, held, plain)
         local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 1]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if record_frames == '' then
-            back[#back + 1] = its and one or nil
+            if its and not back[one] then back[#back + 1], back[one] = one, true end
         elseif not is_batch_entry(one) then
-            meta = not seen[one] and (its or yields(one)) and (meta or metas_alone({one})[1])
+            meta = not seen[one] and (its or yields(one)) and (meta or meta_once(seen, one))
             seen[one], ended[#ended + 1] = true, one
             digits[i] = meta and end_one(e, one, meta, record_frames, bytes, segs, finder, kept) or '0'
-        elseif meta and n == parse(meta).jobs and (its or yields(one)) then
-            ended[#ended + 1] = one
+        elseif meta and not seen[one] and n == parse(meta).jobs and (its or yields(one)) then
+            seen[one], ended[#ended + 1] = WHOLE, one
             digits[i] = end_one(e, one, meta, record_frames, bytes, segs, finder)
         else
-            digits[i] = end_each(e, record_frames, bytes, segs, finder, ended, not its and yields)
+            digits[i] = end_each(e, record_frames, bytes, segs, finder, ended, not its and yields, seen)
         end
         digits[i] = digits[i] or ''
     end
@@ -198,6 +213,7 @@ end_all = function(worker, args, from, held, plain)
     if #back > 0 then -- batch entries opened, for it may be one of damaged record frames that could not be read
         open_batch_entries(back)
         let_go(worker, back)
+        call_many('HDEL', K.claims_of .. worker, (resolve(back))) -- where a job of it has ended just now
         serve(give_back(back))
     end
     return digits, left

@@ -145,6 +145,17 @@ static void memory_that_runs_out_is_told(void **state) {
     blasd_buf_release(&small);
 }
 
+/* A worker that says of itself what is no JSON is not there; the others are. */
+static void one_that_cannot_be_read(void **state) {
+    const char *text = metrics_of(
+        "{\"workers\":{\"one\":{\"device\":\"cpu:0\",\"memory_bytes\":64},\"two\":{\"device\":"
+        "\"cpu:0\",\"memory_bytes\":NaN}},\"figures\":{\"two\":{\"ops\":NaN}},\"queue\":{},"
+        "\"totals\":{\"matmul succeeded\":3}}");
+    (void)state;
+    assert_int_equal(count(text, "\nblasd_device_memory_bytes{"), 1);
+    assert_int_equal(count(text, "op=\"matmul\",state=\"succeeded\"} 3\n"), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_told),
@@ -153,6 +164,7 @@ int main(void) {
         cmocka_unit_test(names_are_escaped),
         cmocka_unit_test(what_workers_count),
         cmocka_unit_test(what_waits),
+        cmocka_unit_test(one_that_cannot_be_read),
         cmocka_unit_test(what_is_not_statistics_adds_nothing),
         cmocka_unit_test(memory_that_runs_out_is_told),
     };

@@ -293,8 +293,34 @@ static void ends_are_counted(void **state) {
     bed_close(&bed);
 }
 
+/* Each second leaves a bucket of records of each tenant: ticks that come once a second keep up. */
+static void records_of_many_tenants_go(void **state) {
+    enum { TENANTS = 600, SECONDS = 5 };
+    struct bed bed;
+    char name[32], id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "many");
+    bed.limits.record_sync_s = 60;
+    bed_limits(&bed);
+    tenant = name;
+    for (int i = 0; i < TENANTS; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        submit_new(&bed, id, "2");
+        drop(fcall(&bed, "cancel", "0", id, NULL));
+    }
+    tenant = "anonymous";
+    redis_forward(&server, 62000);
+    drop(fcall(&bed, "tick", NULL));
+    assert_true(keys_like(&bed, "rec:*") <= TENANTS - 128);
+    for (int i = 1; i < SECONDS; i++) drop(fcall(&bed, "tick", NULL));
+    assert_int_equal(keys_like(&bed, "rec:*"), 0);
+    assert_int_equal(hget(&bed, "recbytes", "s"), 0);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_of_many_tenants_go),
         cmocka_unit_test(what_was_promised_stays),
         cmocka_unit_test(full_of_promises),
         cmocka_unit_test(keys_live_with_their_jobs),

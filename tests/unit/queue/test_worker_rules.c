@@ -74,6 +74,7 @@ static void its_own(void **state) {
         "BLMPOP 3.000 1 {q}:wake:me LEFT COUNT 16400",
         "HSET {q}:claims:me @0 text",
         "SET {q}:figures:me {} PX 3000",
+        "SET {q}:figures:me {\"ops\":{\"a\":[1,2.5e3]}} PX 3000",
         "GET {q}:blob:id.in:0",
         "HSCAN {q}:blobs 0 COUNT 256",
         "SET {q}:sweeping me PX 10000 NX",
@@ -111,6 +112,15 @@ static void nothing_else(void **state) {
         "FCALL " FN "turn 1 {q}x LIMITS me 7 0 1 1 64 1000 0",
         "FCALL " FN "turn 1 {q} 1 me 7 0 1 1 64 1000 0",
         "FCALL " FN "turn 2 {q} LIMITS me 7 0 1 1 64 1000 0",
+        /* what no front end can read */
+        "FCALL " FN "register 1 {q} LIMITS me 1 {\"a\":NaN} STORE",
+        "FCALL " FN "register 1 {q} LIMITS me 1 {\"a\":1}} STORE",
+        "FCALL " FN "register 1 {q} LIMITS me 1 [] STORE",
+        "FCALL " FN "register 1 {q} LIMITS me 1 EMPTY STORE",
+        "FCALL " FN "renew 1 {q} LIMITS me 7 {\"a\":-Infinity}",
+        "FCALL " FN "renew 1 {q} LIMITS me 7 {\"a\":\"\xff\"}",
+        "SET {q}:figures:me {\"a\":1e999} PX 3000",
+        "SET {q}:figures:me text PX 3000",
         /* what it takes, as if it had been given it; the same command with more in it */
         "HSET {q}:claims:me id 0",
         "HSET {q}:claims:me @00 text",

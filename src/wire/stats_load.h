@@ -1,0 +1,18 @@
+/* The texts of the functions `stats` and `usage`, read. In that of `stats` stands what each worker
+ * says of itself, as it said it: where one of these is no JSON, as of a worker that was taken over,
+ * that worker is left out, and not all of them. */
+#ifndef BLASD_WIRE_STATS_LOAD_H
+#define BLASD_WIRE_STATS_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct json_t;
+
+/* New reference; NULL where it is none of these texts, or memory has run out. */
+struct json_t *blasd_stats_load(const char *text, size_t len);
+/* Whether the text is an object, as blasd_stats_load would read it of a worker, of `most` bytes at
+ * the most. */
+bool blasd_stats_is_told(const char *text, size_t len, size_t most);
+
+#endif

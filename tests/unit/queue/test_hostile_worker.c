@@ -1,0 +1,273 @@
+/* What a worker that somebody has taken over says to Redis, behind its guard: it ends what it was
+ * given, once, and what is counted stays right. */
+#include "batch_entry_fixture.h"
+
+#define SEG "aaaaaaaaaaaaaaaa"
+#define METERED " " SEG "\t\tmatmul\tann\t1 0 0 0"
+enum { JOBS = 3, OTHERS = 5, COST = 100 };
+
+/* Jobs of one metered tenant: a batch entry and a job that the worker has, and a batch entry that
+ * nobody was given yet. All refer to a tensor, and their inputs to a segment. */
+struct hostile {
+    struct bed bed;
+    struct blasd_worker_queue *worker;
+    struct entry entry, other;
+    char single[BLASD_ID_LEN + 1];
+    struct words words;
+    struct blasd_buf frames[4];
+    int told;
+};
+
+static void hostile_open(struct hostile *hostile, const char *name, bool guarded) {
+    struct bed *bed = &hostile->bed;
+    struct blasd_claim claims[8];
+    char options[BLASD_ID_LEN + 8];
+    bed_open(bed, &server, name);
+    tenant = "ann";
+    put_tensor(bed, tenant, options);
+    batch_entry_make(&hostile->entry, BLASD_ID_SYNC, JOBS);
+    batch_entry_make(&hostile->other, BLASD_ID_ASYNC, OTHERS);
+    id_make(hostile->single, BLASD_ID_ASYNC, 0);
+    assert_string_equal(submit_batch_entry_as(bed, &hostile->entry, "2", COST, options, METERED),
+                        "0");
+    drop(fcall(bed, "submit", NEXT_SEQ, hostile->single, "frame", "2", "100", options, METERED,
+               NULL));
+    hostile->worker = worker_new(bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(hostile->worker, 8, PLENTY, claims), JOBS + 1);
+    assert_string_equal(submit_batch_entry_as(bed, &hostile->other, "2", COST, options, METERED),
+                        "0");
+    if (guarded) strcat(bed->link.text, " 1");
+    hostile->told = 0;
+}
+
+/* Begins a turn by hand. */
+static void turn_begin(struct hostile *hostile) {
+    static char seq[24];
+    struct words *words = &hostile->words;
+    snprintf(seq, sizeof seq, "%" PRIu64, ++hostile->worker->turns.seq);
+    words_begin(words, &hostile->bed, BLASD_QUEUE_FN("turn"));
+    word(words, "w");
+    word(words, hostile->worker->lease.epoch);
+    word(words, "0");
+    word(words, seq);
+    word(words, "1");
+    word(words, "0");
+    word(words, "0");
+    word(words, "0");
+}
+
+/* That the jobs have ended, in the name of `name`; of none: that it could not be read. */
+static void tell(struct hostile *hostile, const char *name, const char (*ids)[BLASD_ID_LEN + 1],
+                 int count, const char *outputs) {
+    struct blasd_buf *frames = &hostile->frames[hostile->told++];
+    *frames = record_frames_of(ids, count, "record of ");
+    word(&hostile->words, name);
+    word_add(&hostile->words, count == 0 ? "" : frames->data, frames->len);
+    word(&hostile->words, outputs);
+}
+
+/* The digits that the turn is answered with; "" where it is refused. */
+static const char *turn_end(struct hostile *hostile) {
+    static char digits[32];
+    redisReply *reply = redisCommandArgv(hostile->bed.raw, hostile->words.count,
+                                         hostile->words.argv, hostile->words.lens);
+    assert_non_null(reply);
+    snprintf(digits, sizeof digits, "%s",
+             reply->type == REDIS_REPLY_ARRAY ? reply->element[1]->str : "");
+    drop(reply);
+    while (hostile->told > 0) blasd_buf_release(&hostile->frames[--hostile->told]);
+    return digits;
+}
+
+/* Whether so many jobs are pending, by all that counts them. */
+static void expect_pending(struct bed *bed, int jobs) {
+    char text[48];
+    const char *argv[] = {"HGET", text, "bytes ann"};
+    audit(bed);
+    assert_int_equal(pending(bed), jobs);
+    assert_int_equal(refs_of(bed, SEG), jobs);
+    snprintf(text, sizeof text, "%s:used", bed->tag);
+    redisReply *reply = redisCommandArgv(bed->raw, 3, argv, NULL);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    assert_int_equal(atoi(reply->str), jobs * COST);
+    drop(reply);
+}
+
+/* What is left is given to others, and ends. */
+static void hostile_close(struct hostile *hostile, int jobs) {
+    struct bed *bed = &hostile->bed;
+    struct blasd_claim claims[16];
+    expect_pending(bed, jobs);
+    bed_limits(bed);
+    expire_worker(bed, "w");
+    expect_pending(bed, jobs);
+    struct blasd_worker_queue *worker = worker_new(bed, "v", BLASD_DEVICE_CPU);
+    for (int count; jobs > 0; jobs -= count) {
+        count = claim(worker, 16, PLENTY, claims);
+        assert_in_range(count, 1, jobs);
+        assert_int_equal(strspn(finish_claims(worker, claims, count), "1"), count);
+    }
+    blasd_worker_queue_free(worker);
+    blasd_worker_queue_free(hostile->worker);
+    tenant = "anonymous";
+    expect_empty(bed);
+    bed_close(bed);
+}
+
+/* An end that is told twice in one turn is one. */
+static void ends_count_once(void **state) {
+    enum { KINDS = 9 };
+    (void)state;
+    for (int i = 0; i < 2 * KINDS; i++) {
+        struct hostile hostile;
+        const struct entry *entry = &hostile.entry;
+        char name[32];
+        const char *expected = "";
+        int ended = 0;
+        snprintf(name, sizeof name, "once%d", i);
+        hostile_open(&hostile, name, i >= KINDS);
+        turn_begin(&hostile);
+        switch (i % KINDS) {
+        case 0:
+            tell(&hostile, hostile.single, &hostile.single, 1, "1 0");
+            tell(&hostile, hostile.single, &hostile.single, 1, "1 0");
+            expected = "10";
+            ended = 1;
+            break;
+        case 1:
+            tell(&hostile, entry->name, entry->id, JOBS, "3 0");
+            tell(&hostile, entry->name, entry->id, JOBS, "3 0");
+            expected = "111000";
+            ended = JOBS;
+            break;
+        case 2:
+            tell(&hostile, entry->name, entry->id, JOBS, "3 0");
+            tell(&hostile, entry->id[1], &entry->id[1], 1, "1 0");
+            expected = "1110";
+            ended = JOBS;
+            break;
+        case 3:
+            tell(&hostile, entry->id[1], &entry->id[1], 1, "1 0");
+            tell(&hostile, entry->name, entry->id, JOBS, "3 0");
+            expected = "1101";
+            ended = JOBS;
+            break;
+        case 4:
+            tell(&hostile, entry->name, entry->id, 2, "2 0");
+            tell(&hostile, entry->name, entry->id + 1, 2, "2 0");
+            expected = "1101";
+            ended = JOBS;
+            break;
+        case 5: /* what could not be read goes back, once */
+            tell(&hostile, hostile.single, NULL, 0, "1 0");
+            tell(&hostile, entry->name, NULL, 0, "1 0");
+            tell(&hostile, hostile.single, NULL, 0, "1 0");
+            tell(&hostile, entry->name, NULL, 0, "1 0");
+            break;
+        case 6:
+            tell(&hostile, entry->id[0], &entry->id[0], 1, "1 0");
+            tell(&hostile, entry->name, NULL, 0, "1 0");
+            expected = "1";
+            ended = 1;
+            break;
+        case 7:
+            tell(&hostile, entry->name, NULL, 0, "1 0");
+            tell(&hostile, entry->name, entry->id, JOBS, "3 0");
+            expected = "111";
+            ended = JOBS;
+            break;
+        case 8:
+            tell(&hostile, entry->name, entry->id, 1, "1 0");
+            tell(&hostile, entry->id[0], &entry->id[0], 1, "1 0");
+            expected = "10";
+            ended = 1;
+            break;
+        }
+        assert_string_equal(turn_end(&hostile), expected);
+        hostile_close(&hostile, OTHERS + JOBS + 1 - ended);
+    }
+}
+
+/* Nor is a turn taken that tells of a job twice among the record frames of one end: they are as
+ * many as it says, each of another job. */
+static void frames_are_of_different_jobs(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct hostile hostile;
+        char name[32], twice[3][BLASD_ID_LEN + 1];
+        snprintf(name, sizeof name, "frames%d", i);
+        hostile_open(&hostile, name, true);
+        const struct entry *entry = &hostile.entry;
+        memcpy(twice, entry->id, sizeof twice);
+        memcpy(twice[1], twice[0], sizeof twice[0]);
+        turn_begin(&hostile);
+        tell(&hostile, hostile.single, &hostile.single, 1, "1 0");
+        if (i == 0) tell(&hostile, entry->name, twice, 3, "3 0");
+        if (i == 1) tell(&hostile, entry->name, twice, 2, "2 0");
+        if (i == 2) tell(&hostile, entry->id[0], twice, 2, "1 0");
+        if (i == 3) tell(&hostile, entry->name, entry->id, 2, "3 0");
+        assert_string_equal(turn_end(&hostile), "");
+        hostile_close(&hostile, OTHERS + JOBS + 1);
+    }
+}
+
+/* What it says of itself stands among what others say: it is an object, and nothing beside. */
+static void what_it_says_of_itself_is_an_object(void **state) {
+    static const struct {
+        const char *text;
+        size_t len;
+    } bad[] = {{"{}\0,x", 5}, {"[]", 2}, {"{},\"v\":{}", 10}, {"", 0}, {"\n{}", 3}};
+    struct bed bed;
+    redisReply *reply;
+    (void)state;
+    bed_open(&bed, &server, "itself");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        reply =
+            redisCommand(bed.raw, "FCALL %s 1 %s %s v 1 %b %s", BLASD_QUEUE_FN("register"), bed.tag,
+                         bed.link.text, bad[i].text, bad[i].len, blasd_store_identity(bed.store));
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        drop(reply);
+        reply = redisCommand(bed.raw, "FCALL %s 1 %s %s w %s %b", BLASD_QUEUE_FN("renew"), bed.tag,
+                             bed.link.text, worker->lease.epoch, bad[i].text, bad[i].len);
+        assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+        drop(reply);
+        drop(redisCommand(bed.raw, "SET %s:figures:w %b", bed.tag, bad[i].text, bad[i].len));
+        reply = fcall(&bed, "stats", "figures", NULL);
+        assert_non_null(strstr(reply->str, "\"workers\":{\"w\":" INFO_CPU "},\"figures\":{},"));
+        drop(reply);
+    }
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Nor does the name of its device say that another has copies of a tensor. */
+static void copies_are_its_own(void **state) {
+    struct bed bed;
+    char options[BLASD_ID_LEN + 8], id[BLASD_ID_LEN + 1];
+    redisReply *reply;
+    (void)state;
+    bed_open(&bed, &server, "its");
+    put_tensor(&bed, "anonymous", options);
+    snprintf(id, sizeof id, "%.41s", options + 2);
+    reply = redisCommand(bed.raw, "FCALL %s 1 %s %s %s w %s", BLASD_QUEUE_FN("tensor_copies"),
+                         bed.tag, bed.link.text, "cuda:0\t9999999999999999 v cuda:1", id);
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    drop(reply);
+    drop(fcall(&bed, "tensor_copies", "cuda:0", "w", id, NULL));
+    reply = redisCommand(bed.raw, "HGET %s:tensor_copies %s", bed.tag, id);
+    assert_non_null(strstr(reply->str, " w cuda:0"));
+    assert_null(strchr(reply->str, '\t'));
+    drop(reply);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ends_count_once),
+        cmocka_unit_test(frames_are_of_different_jobs),
+        cmocka_unit_test(what_it_says_of_itself_is_an_object),
+        cmocka_unit_test(copies_are_its_own),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
