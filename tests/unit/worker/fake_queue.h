@@ -48,6 +48,7 @@ struct fake {
     bool mixes; /* jobs of different shapes share a call */
     struct blasd_store *store;
     char dir[48];           /* of the store */
+    const char *kept_in;    /* costs that the worker knows, and adds to; NULL: none */
     int finish_unavailable; /* this many calls of finish fail with queue_unavailable */
     int finish_lost;        /* then this many find the lease lost */
     int registers, releases, finishes, claims, told, asked;
