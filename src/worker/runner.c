@@ -511,6 +511,7 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
         blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, batcher->other->members, count);
     return true;
 not_begun:
+    if (before.kernel == NULL) blasd_heartbeat_end(batcher->heartbeat, batcher->slot, 0, 0);
     blasd_arena_reset(&batcher->room->arena);
     return false;
 }

@@ -368,6 +368,20 @@ static void test_a_lost_lease_is_taken_anew(void **state) {
     }
 }
 
+/* Nothing runs when the second lease is taken, so that nothing is watched, told and stopped. */
+static void test_what_could_not_begin_does_not_run(void **state) {
+    struct fake_spec spec = {
+        .n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
+    (void)state;
+    limits.lease_ms = 200;
+    fake.away = true;
+    fake_add(spec);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.registers, 2);
+    assert_non_null(strstr(fake.info, "\"running\":0"));
+    fake_check(&fake.jobs[0], spec);
+}
+
 static void test_an_unwanted_batch_is_stopped(void **state) {
     (void)state;
     fake.slow = fake.unwanted = true;
@@ -466,6 +480,7 @@ int main(void) {
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_finish_is_repeated_while_redis_is_away),
         TEST(test_a_lost_lease_is_taken_anew),
+        TEST(test_what_could_not_begin_does_not_run),
         TEST(test_an_unwanted_batch_is_stopped),
         TEST(test_a_job_teaches_what_it_costs),
         TEST(test_a_job_that_fails_teaches_nothing),
