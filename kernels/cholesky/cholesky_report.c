@@ -8,8 +8,7 @@
 
 void blasd_cholesky_scale(int64_t n, double *a, bool upper, int *d) {
     int64_t done = 0;
-    for (int64_t j = 0; upper && j < n && blasd_wanted_after(&done, 8 * n); j++)
-        for (int64_t i = j + 1; i < n; i++) a[j * n + i] = a[i * n + j];
+    if (upper) blasd_stack_mirror(n, a, true);
     for (int64_t i = 0; i < n; i++) {
         int exponent = 0;
         if (a[i * n + i] > 0) frexp(a[i * n + i], &exponent);

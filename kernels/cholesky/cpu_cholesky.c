@@ -21,11 +21,9 @@ static double residual(const struct blasd_lapack *how, int64_t n, double *a, con
                                                  .lda = (int)n,
                                                  .ldb = (int)n,
                                                  .ldc = (int)n};
-    int64_t done = 0;
     double norm;
     if (n == 0) return 0;
-    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 8 * n); j++)
-        for (int64_t i = 0; i < j; i++) a[j * n + i] = a[i * n + j];
+    blasd_stack_mirror(n, a, false);
     norm = blasd_stack_norm(n * n, a);
     blasd_lapack_multiply(how, &product);
     return blasd_stack_norm(n * n, a) / norm + blasd_stack_slack(n);
@@ -38,6 +36,7 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
     const struct blasd_lapack second = blasd_lapack_part(how, 0.4, 1);
     int64_t n = stack->n, square = n * n;
     double *a = blasd_cpu_alloc(2 * (size_t)square + (size_t)n, sizeof *a), *l;
+    int64_t done = 0;
     int *d, info;
     if (a == NULL) {
         blasd_stack_no_memory(task);
@@ -47,13 +46,13 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
     d = (int *)(void *)(l + square);
     blasd_stack_copy(&task->inputs[BLASD_CHOLESKY_A], item, n, n, false, a);
     blasd_cholesky_scale(n, a, task->job->params[BLASD_CHOLESKY_UPPER].b, d);
-    if (blasd_wanted()) memcpy(l, a, (size_t)square * sizeof *l);
+    blasd_stack_move(square, a, l);
     info = blasd_lapack_cholesky(&first, (int)n, l);
     if (info == BLASD_LAPACK_NO_MEMORY) blasd_stack_no_memory(task);
     if (info > 0) blasd_cholesky_refuse(task, stack, item, info);
     if (info == 0 && blasd_wanted()) {
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < j; i++) l[j * n + i] = 0;
+        for (int64_t j = 0; j < n && blasd_wanted_after(&done, j); j++)
+            memset(l + j * n, 0, (size_t)j * sizeof *l);
         blasd_stack_round(stack, l, square);
         blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, residual(&second, n, a, l));
         blasd_cholesky_answer(task, stack, item, l, d);

@@ -4,16 +4,6 @@
 #include "kernels/eigh/eigh.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* Makes a symmetric by the triangle that is read. */
-static void even_out(int64_t n, double *a, bool upper) {
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = j + 1; i < n; i++) {
-            double *low = &a[j * n + i], *high = &a[i * n + j];
-            *(upper ? low : high) = *(upper ? high : low);
-        }
-}
 
 /* || a v - v diag(w) || / || a ||, where storing w may take `lost` from it; `room` is n x n. */
 static double residual(const struct blasd_lapack *how, int64_t n, const double *a, const double *w,
@@ -30,8 +20,9 @@ static double residual(const struct blasd_lapack *how, int64_t n, const double *
                                                  .ldb = (int)n,
                                                  .ldc = (int)n};
     double norm = blasd_stack_norm(n * n, a);
+    int64_t done = 0;
     if (!(norm > 0)) return 0;
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, n); j++)
         for (int64_t i = 0; i < n; i++) room[j * n + i] = w[j] * v[j * n + i];
     blasd_lapack_multiply(how, &product);
     return (blasd_stack_norm(n * n, room) + lost) / norm + blasd_stack_slack(n);
@@ -80,9 +71,10 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
         b.v = b.copy + square;
     }
     blasd_stack_copy(&task->inputs[BLASD_EIGH_A], item, stack->n, stack->n, false, b.a);
-    even_out(stack->n, b.a, task->job->params[BLASD_EIGH_UPLO].choice == BLASD_EIGH_UPPER);
+    blasd_stack_mirror(stack->n, b.a,
+                       task->job->params[BLASD_EIGH_UPLO].choice == BLASD_EIGH_UPPER);
     e = blasd_stack_scale((int64_t)square, b.a);
-    if (vectors) memcpy(b.copy, b.a, square * sizeof *b.a);
+    if (vectors) blasd_stack_move((int64_t)square, b.a, b.copy);
     info = blasd_lapack_eigh(&part, (int)n, b.a, b.w, b.v);
     if (info == BLASD_LAPACK_NO_MEMORY)
         blasd_stack_no_memory(task);

@@ -131,11 +131,11 @@ static int conquer(const struct blasd_lapack *how, int n, double *d, double *e, 
     for (int i = 0; i < n; i++) work[i] = d[order[i] - 1];
     memcpy(d, work, (size_t)n * sizeof *d);
     /* the vectors in that order, by cycles: no second matrix */
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && blasd_wanted(); i++) {
         int to = i;
         if (order[i] <= 0) continue;
         memcpy(work, at(v, ldv, 0, i), (size_t)n * sizeof *work);
-        for (int next = order[to] - 1; next != i; next = order[to] - 1) {
+        for (int next = order[to] - 1; next != i && blasd_wanted(); next = order[to] - 1) {
             memcpy(at(v, ldv, 0, to), at(v, ldv, 0, next), (size_t)n * sizeof *work);
             order[to] = 0;
             to = next;
@@ -156,13 +156,17 @@ static void swap_columns(double *v, int n, int i, int j) {
 static int divide(const struct blasd_lapack *how, int n, double *d, double *e, double *v) {
     double *work = blasd_cpu_alloc((size_t)n * ((size_t)n + 4) + 1, sizeof *work);
     lapack_int *iwork = malloc(((size_t)n * 5 + 5) * sizeof *iwork);
+    int64_t done = 0;
     int info = 0;
     if (work == NULL || iwork == NULL) {
         info = BLASD_LAPACK_NO_MEMORY;
         goto done;
     }
-    memset(v, 0, (size_t)n * (size_t)n * sizeof *v);
-    for (int i = 0; i < n; i++) *at(v, n, i, i) = 1;
+    for (int i = 0; i < n && blasd_wanted_after(&done, n); i++) {
+        memset(at(v, n, 0, i), 0, (size_t)n * sizeof *v);
+        *at(v, n, i, i) = 1;
+    }
+    if (!blasd_wanted()) goto done;
     for (int from = 0, end; info == 0 && from < n; from = end) {
         double most = 0;
         int size;

@@ -151,6 +151,19 @@ static void sort_values(int n, double *d, double *u, double *vt) {
     }
 }
 
+/* The n x n vectors in `small` into u (m x columns), whose other columns are those of the unit
+ * matrix. */
+static void embed(int m, int n, int columns, const double *small, double *u) {
+    int64_t done = 0;
+    for (int j = 0; j < columns && blasd_wanted_after(&done, m); j++) {
+        memset(at(u, m, 0, j), 0, (size_t)m * sizeof *u);
+        if (j < n)
+            memcpy(at(u, m, 0, j), at(small, n, 0, j), (size_t)n * sizeof *u);
+        else
+            *at(u, m, j, j) = 1;
+    }
+}
+
 /* The upper bidiagonal matrix of d and e = u diag(d) vt, all n x n, as dbdsdc. */
 static int divide(const struct blasd_lapack *how, int n, double *d, double *e, double *u,
                   double *vt) {
@@ -162,9 +175,9 @@ static int divide(const struct blasd_lapack *how, int n, double *d, double *e, d
         info = BLASD_LAPACK_NO_MEMORY;
         goto done;
     }
-    memset(u, 0, (size_t)n * (size_t)n * sizeof *u);
-    memset(vt, 0, (size_t)n * (size_t)n * sizeof *vt);
-    for (int i = 0; i < n; i++) *at(u, n, i, i) = *at(vt, n, i, i) = 1;
+    embed(n, 0, n, NULL, u);
+    embed(n, 0, n, NULL, vt);
+    if (!blasd_wanted()) goto done;
     for (int i = 0; i < n; i++) scale = fmax(scale, fabs(d[i]));
     for (int i = 0; i + 1 < n; i++) scale = fmax(scale, fabs(e[i]));
     if (scale == 0) goto done;
@@ -228,18 +241,6 @@ static int apply_right(const struct blasd_lapack *how, int n, const double *a, i
     return r.info;
 }
 
-/* The n x n vectors in `small` into u (m x columns), whose other columns are those of the unit
- * matrix. */
-static void embed(int m, int n, int columns, const double *small, double *u) {
-    for (int j = 0; j < columns && blasd_wanted(); j++) {
-        memset(at(u, m, 0, j), 0, (size_t)m * sizeof *u);
-        if (j < n)
-            memcpy(at(u, m, 0, j), at(small, n, 0, j), (size_t)n * sizeof *u);
-        else
-            *at(u, m, j, j) = 1;
-    }
-}
-
 /* Of a square matrix, or one not much taller; `a` has the leading dimension lda. */
 static int square(const struct blasd_lapack *how, int m, int n, double *a, int lda, double *s,
                   double *u, int columns, double *vt) {
@@ -279,6 +280,7 @@ int blasd_lapack_svd(const struct blasd_lapack *how, int m, int n, double *a, do
     struct blasd_lapack third = blasd_lapack_part(how, 0.8, 1);
     size_t all = (size_t)n * (size_t)n;
     double *r, *tau, *small;
+    int64_t done = 0;
     int info;
     if (n == 0) {
         if (u != NULL) embed(m, 0, columns, NULL, u);
@@ -291,9 +293,10 @@ int blasd_lapack_svd(const struct blasd_lapack *how, int m, int n, double *a, do
     small = tau + n;
     info = blasd_lapack_qr(&first, m, n, a, m, tau);
     if (info != 0 || !blasd_wanted()) goto done;
-    memset(r, 0, all * sizeof *r);
-    for (int j = 0; j < n; j++)
-        memcpy(r + (int64_t)j * n, at(a, m, 0, j), ((size_t)j + 1) * sizeof *r);
+    for (int j = 0; j < n && blasd_wanted_after(&done, n); j++) {
+        memcpy(at(r, n, 0, j), at(a, m, 0, j), ((size_t)j + 1) * sizeof *r);
+        memset(at(r, n, 0, j) + j + 1, 0, (size_t)(n - j - 1) * sizeof *r);
+    }
     info = square(&second, n, n, r, n, s, u != NULL ? small : NULL, n, vt);
     if (info != 0 || u == NULL || !blasd_wanted()) goto done;
     embed(m, n, columns, small, u);

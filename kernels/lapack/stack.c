@@ -87,14 +87,23 @@ void blasd_stack_figure(struct blasd_plan *plan, int output, const struct blasd_
 
 /* ---- elements ---- */
 
+/* The part of `count` elements that begins at `at`. */
+static int64_t part_of(int64_t count, int64_t at) {
+    return count - at < PART ? count - at : PART;
+}
+
+void blasd_stack_move(int64_t count, const double *from, double *to) {
+    int64_t done = 0;
+    for (int64_t at = 0; at < count && blasd_wanted_after(&done, PART); at += PART)
+        memcpy(to + at, from + at, (size_t)part_of(count, at) * sizeof *to);
+}
+
 void blasd_stack_copy(const struct blasd_tensor *input, int64_t item, int64_t m, int64_t n,
                       bool trans, double *to) {
     const double *from = (const double *)input->data + item * m * n;
     int64_t rows = trans ? n : m, columns = trans ? m : n, done = 0; /* of `to` */
     if ((input->order == BLASD_COLUMN_MAJOR) != trans) {
-        for (int64_t at = 0; at < m * n && blasd_wanted_after(&done, PART); at += PART)
-            memcpy(to + at, from + at,
-                   (size_t)(m * n - at < PART ? m * n - at : PART) * sizeof *to);
+        blasd_stack_move(m * n, from, to);
         return;
     }
     for (int64_t i = 0; i < rows && blasd_wanted_after(&done, BLOCK * columns); i += BLOCK)
@@ -104,14 +113,35 @@ void blasd_stack_copy(const struct blasd_tensor *input, int64_t item, int64_t m,
                     to[q * rows + p] = from[p * columns + q];
 }
 
-int blasd_stack_scale(int64_t count, double *x) {
+void blasd_stack_mirror(int64_t n, double *a, bool upper) {
+    int64_t done = 0;
+    for (int64_t j = 0; j < n && blasd_wanted(); j += BLOCK)
+        for (int64_t i = j; i < n && blasd_wanted_after(&done, 2 * BLOCK * BLOCK); i += BLOCK)
+            for (int64_t q = j; q < n && q < j + BLOCK; q++)
+                for (int64_t p = q < i ? i : q + 1; p < n && p < i + BLOCK; p++) {
+                    double *low = &a[q * n + p], *high = &a[p * n + q];
+                    *(upper ? low : high) = *(upper ? high : low);
+                }
+}
+
+static double largest(int64_t count, const double *x) {
     double most = 0;
+    int64_t done = 0;
+    for (int64_t at = 0; at < count && blasd_wanted_after(&done, PART); at += PART)
+        for (int64_t i = at; i < at + part_of(count, at); i++)
+            most = fabs(x[i]) > most ? fabs(x[i]) : most;
+    return most;
+}
+
+int blasd_stack_scale(int64_t count, double *x) {
+    double most = largest(count, x);
+    int64_t done = 0;
     int e;
-    for (int64_t i = 0; i < count; i++) most = fabs(x[i]) > most ? fabs(x[i]) : most;
     if (most == 0 || (most >= ldexp(1, -FAR) && most <= ldexp(1, FAR))) return 0;
     frexp(most, &e);
     e = most < 1 ? -e : FAR - e;
-    for (int64_t i = 0; i < count; i++) x[i] = ldexp(x[i], e);
+    for (int64_t at = 0; at < count && blasd_wanted_after(&done, PART); at += PART)
+        for (int64_t i = at; i < at + part_of(count, at); i++) x[i] = ldexp(x[i], e);
     return e;
 }
 
@@ -159,8 +189,9 @@ bool blasd_stack_store(const struct blasd_tensor *output, int64_t item, int64_t 
 }
 
 void blasd_stack_store_nan(const struct blasd_tensor *output, int64_t item, int64_t each) {
+    int64_t done = 0;
     if (output->rank < 0) return;
-    for (int64_t i = item * each; i < (item + 1) * each; i++) {
+    for (int64_t i = item * each; i < (item + 1) * each && blasd_wanted_after(&done, 1); i++) {
         if (output->dtype == BLASD_float32)
             ((float *)output->data)[i] = NAN;
         else
@@ -173,8 +204,10 @@ void blasd_stack_put(const struct blasd_tensor *output, int64_t item, double val
 }
 
 void blasd_stack_round(const struct blasd_stack *stack, double *x, int64_t count) {
+    int64_t done = 0;
     if (!stack->single) return;
-    for (int64_t i = 0; i < count; i++) x[i] = (double)(float)x[i];
+    for (int64_t at = 0; at < count && blasd_wanted_after(&done, PART); at += PART)
+        for (int64_t i = at; i < at + part_of(count, at); i++) x[i] = (double)(float)x[i];
 }
 
 /* ---- how good ---- */
@@ -190,7 +223,10 @@ double blasd_stack_lost(const struct blasd_stack *stack, int64_t values, int e) 
 
 double blasd_stack_norm(int64_t count, const double *x) {
     double sum = 0;
-    for (int64_t i = 0; i < count;) { /* in parts, whose sums are rounded less often */
+    int64_t done = 0;
+    for (int64_t i = 0;
+         i < count &&
+         blasd_wanted_after(&done, 256);) { /* in parts, whose sums are rounded less often */
         double part = 0;
         for (int64_t end = i + 256 < count ? i + 256 : count; i < end; i++) part += x[i] * x[i];
         sum += part;

@@ -55,6 +55,12 @@ void blasd_stack_figure(struct blasd_plan *plan, int output, const struct blasd_
 /* Matrix `item` of the input, m x n, into `to`, column-major; or its transpose, n x m. */
 void blasd_stack_copy(const struct blasd_tensor *input, int64_t item, int64_t m, int64_t n,
                       bool trans, double *to);
+/* What follows, up to how good results are, may take seconds of a large matrix, and leaves off
+ * where nobody wants it any more. */
+
+void blasd_stack_move(int64_t count, const double *from, double *to); /* they do not overlap */
+/* Makes a column-major n x n matrix symmetric, by its upper triangle or its lower one. */
+void blasd_stack_mirror(int64_t n, double *a, bool upper);
 /* Makes `count` elements times 2^e and returns e: 0 unless the largest is near an end of the range.
  */
 int blasd_stack_scale(int64_t count, double *x);

@@ -47,18 +47,20 @@ static int decompose(const struct blasd_lstsq *l, const struct blasd_lapack *how
                      const struct bench *b) {
     const struct blasd_lapack first = blasd_lapack_part(how, 0, 0.3);
     const struct blasd_lapack second = blasd_lapack_part(how, 0.3, 0.8);
-    int64_t k = l->k, rows = wide(l) ? l->stack.n : l->stack.m;
+    int64_t k = l->k, rows = wide(l) ? l->stack.n : l->stack.m, done = 0;
     int info = blasd_lapack_qr(&first, (int)rows, (int)k, b->qr, (int)rows, b->tau);
     if (info != 0 || !blasd_wanted()) return info;
-    memset(b->r, 0, (size_t)(k * k) * sizeof *b->r);
-    for (int64_t j = 0; j < k; j++)
+    for (int64_t j = 0; j < k && blasd_wanted_after(&done, k); j++) {
         memcpy(b->r + j * k, b->qr + j * rows, (size_t)(j + 1) * sizeof *b->r);
+        memset(b->r + j * k + j + 1, 0, (size_t)(k - j - 1) * sizeof *b->r);
+    }
     return blasd_lapack_svd(&second, (int)k, (int)k, b->r, b->s, b->u, (int)k, b->vt);
 }
 
 /* The first k of `rows` rows of each column. */
 static void narrow(int64_t rows, int64_t k, int64_t columns, const double *from, double *to) {
-    for (int64_t c = 0; c < columns; c++)
+    int64_t done = 0;
+    for (int64_t c = 0; c < columns && blasd_wanted_after(&done, k); c++)
         memmove(to + c * k, from + c * rows, (size_t)k * sizeof *to);
 }
 
@@ -72,8 +74,9 @@ static int apply(const struct blasd_lstsq *l, const struct blasd_lapack *how, co
     struct blasd_lapack_product back =
         product_of(k, columns, k, wide(l) ? b->u : b->vt, b->d, b->c);
     double *x = b->x, *y = b->y;
+    int64_t done = 0;
     int info = 0;
-    memcpy(y, b->b, (size_t)(l->stack.m * columns) * sizeof *y);
+    blasd_stack_move(l->stack.m * columns, b->b, y);
     if (!wide(l))
         info = blasd_lapack_q(&part, true, (int)rows, (int)columns, (int)k, b->qr, (int)rows,
                               b->tau, y, (int)rows);
@@ -81,15 +84,15 @@ static int apply(const struct blasd_lstsq *l, const struct blasd_lapack *how, co
     narrow(wide(l) ? k : rows, k, columns, y, b->c);
     into.trans_a = !wide(l);
     blasd_lapack_multiply(&part, &into);
-    for (int64_t c = 0; c < columns; c++)
+    for (int64_t c = 0; c < columns && blasd_wanted_after(&done, k); c++)
         for (int64_t i = 0; i < k; i++) b->d[c * k + i] = i < rank ? b->d[c * k + i] / b->s[i] : 0;
     back.trans_a = !wide(l);
     blasd_lapack_multiply(&part, &back);
     if (!wide(l)) {
-        memcpy(x, b->c, (size_t)(k * columns) * sizeof *x);
+        blasd_stack_move(k * columns, b->c, x);
         return 0;
     }
-    for (int64_t c = 0; c < columns; c++) {
+    for (int64_t c = 0; c < columns && blasd_wanted_after(&done, rows); c++) {
         memcpy(x + c * rows, b->c + c * k, (size_t)k * sizeof *x);
         memset(x + c * rows + k, 0, (size_t)(rows - k) * sizeof *x);
     }
@@ -105,7 +108,7 @@ static double measure(const struct blasd_lstsq *l, const struct blasd_lapack *ho
     double norm = blasd_stack_norm(m * n, b->a), most = 0;
     struct blasd_lapack_product left = product_of(m, columns, n, b->a, b->x, b->y);
     struct blasd_lapack_product slope = product_of(n, columns, m, b->a, b->y, b->slope);
-    memcpy(b->y, b->b, (size_t)(m * columns) * sizeof *b->y);
+    blasd_stack_move(m * columns, b->b, b->y);
     left.alpha = -1;
     left.beta = 1;
     blasd_lapack_multiply(&part, &left);

@@ -14,7 +14,8 @@ int64_t blasd_lstsq_rank(const struct blasd_lstsq *l, const double *s) {
 
 void blasd_lstsq_round(const struct blasd_lstsq *l, double *x,
                        const struct blasd_lstsq_scale *scale) {
-    for (int64_t c = 0; c < l->columns; c++)
+    int64_t done = 0;
+    for (int64_t c = 0; c < l->columns && blasd_wanted_after(&done, l->stack.n); c++)
         for (int64_t i = 0; i < l->stack.n; i++) {
             int e = scale->a - scale->b[c];
             double *at = &x[c * l->stack.n + i], sent = ldexp(*at, e);
@@ -30,8 +31,8 @@ static void put_rank(const struct blasd_task *task, int64_t item, int64_t rank) 
 void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item,
                         double *x, const double *r, const double *s, int64_t rank,
                         double optimality, const struct blasd_lstsq_scale *scale) {
-    int64_t m = l->stack.m, n = l->stack.n, columns = l->columns;
-    for (int64_t c = 0; c < columns; c++) {
+    int64_t m = l->stack.m, n = l->stack.n, columns = l->columns, done = 0;
+    for (int64_t c = 0; c < columns && blasd_wanted_after(&done, n); c++) {
         double norm = blasd_stack_norm(m, r + c * m), sum = ldexp(norm * norm, -2 * scale->b[c]);
         blasd_stack_store(&task->outputs[BLASD_LSTSQ_RESIDUALS], item * columns + c, 1, 1, &sum, 1,
                           false, 0);

@@ -49,9 +49,12 @@ static int make_q(const struct blasd_qr *qr, struct blasd_task *task, int64_t it
     const struct blasd_lapack first = blasd_lapack_part(how, 0.4, 0.8);
     const struct blasd_lapack second = blasd_lapack_part(how, 0.8, 0.9);
     int64_t m = qr->stack.m;
+    int64_t done = 0;
     int info;
-    memset(b->q, 0, (size_t)(m * qr->rows) * sizeof *b->q);
-    for (int64_t i = 0; i < qr->rows; i++) b->q[i * m + i] = 1;
+    for (int64_t i = 0; i < qr->rows && blasd_wanted_after(&done, m); i++) {
+        memset(b->q + i * m, 0, (size_t)m * sizeof *b->q);
+        b->q[i * m + i] = 1;
+    }
     info = blasd_lapack_q(&first, false, (int)m, (int)qr->rows, (int)qr->k, b->a, (int)m, b->tau,
                           b->q, (int)m);
     if (info != 0 || !blasd_wanted()) return info;
@@ -63,12 +66,13 @@ static int make_q(const struct blasd_qr *qr, struct blasd_task *task, int64_t it
 
 /* The upper triangle of what the reflectors are in. */
 static void take_r(const struct blasd_qr *qr, const struct bench *b) {
-    int64_t m = qr->stack.m, n = qr->stack.n, all = qr->rows * n;
-    memset(b->r, 0, (size_t)all * sizeof *b->r);
-    for (int64_t j = 0; j < n; j++)
-        memcpy(b->r + j * qr->rows, b->a + j * m,
-               (size_t)(j + 1 < qr->k ? j + 1 : qr->k) * sizeof *b->r);
-    blasd_stack_round(&qr->stack, b->r, all);
+    int64_t m = qr->stack.m, n = qr->stack.n, rows = qr->rows, done = 0;
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, rows); j++) {
+        int64_t own = j + 1 < qr->k ? j + 1 : qr->k;
+        memcpy(b->r + j * rows, b->a + j * m, (size_t)own * sizeof *b->r);
+        memset(b->r + j * rows + own, 0, (size_t)(rows - own) * sizeof *b->r);
+    }
+    blasd_stack_round(&qr->stack, b->r, rows * n);
 }
 
 static int decompose(const struct blasd_qr *qr, struct blasd_task *task, int64_t item,
@@ -110,7 +114,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
     }
     blasd_stack_copy(&task->inputs[BLASD_QR_A], item, qr->stack.m, qr->stack.n, false, b.a);
     blasd_qr_scale(qr, b.a, b.e);
-    if (!alone) memcpy(b.copy, b.a, all * sizeof *b.a);
+    if (!alone) blasd_stack_move((int64_t)all, b.a, b.copy);
     if (decompose(qr, task, item, how, &b) != 0) blasd_stack_no_memory(task);
     free(memory);
 }

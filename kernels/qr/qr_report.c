@@ -1,5 +1,6 @@
 /* What a qr job says of its matrices, the same on every backend. Knows no BLAS.
  * Read next: qr.h. */
+#include "core/wanted.h"
 #include "kernels/qr/qr.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ void blasd_qr_scale(const struct blasd_qr *qr, double *a, int *e) {
 
 void blasd_qr_answer(struct blasd_task *task, const struct blasd_qr *qr, int64_t item, double *r,
                      const int *e) {
-    for (int64_t j = 0; j < qr->stack.n; j++)
+    int64_t done = 0;
+    for (int64_t j = 0; j < qr->stack.n && blasd_wanted_after(&done, e[j] != 0 ? j : 0); j++)
         for (int64_t i = 0; e[j] != 0 && i <= j && i < qr->rows; i++)
             r[j * qr->rows + i] = ldexp(r[j * qr->rows + i], -e[j]);
     blasd_stack_store(&task->outputs[BLASD_QR_R], item, qr->rows, qr->stack.n, r, qr->rows, false,

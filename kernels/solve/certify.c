@@ -34,6 +34,7 @@
 #define U BOUNDS_U
 #define TINY 0x1p-1022 /* more than what underflow takes, however often it happens below */
 #define BLOCK 64       /* terms of a product that are summed at once: gamma grows with them */
+#define TURNED 8       /* columns that are turned at once: about a line of the cache */
 #define LONG_N 512     /* from here on a matrix is inverted piece by piece, so that one can stop */
 #define PANEL 128      /* columns of a piece */
 
@@ -167,8 +168,10 @@ static bool invert_pieces(struct certificate *c) {
                     at(rows, n, 0, j), n);
         LAPACKE_dlaswp_work(LAPACK_COL_MAJOR, width, at(rows, n, 0, j), n, 1, n, c->pivots, -1);
     }
-    for (lapack_int j = 0; j < n; j++)
-        for (lapack_int i = 0; i < n; i++) *at(c->inverse, n, i, j) = *at(rows, n, j, i);
+    for (lapack_int j = 0; j < n && blasd_wanted(); j += TURNED)
+        for (lapack_int i = 0; i < n; i++)
+            for (lapack_int k = j; k < n && k < j + TURNED; k++)
+                *at(c->inverse, n, i, k) = *at(rows, n, k, i);
     return blasd_wanted();
 }
 

@@ -202,8 +202,8 @@ static void narrow(const struct blasd_embedding *e, const struct blasd_task *fro
     const struct blasd_solve *s = &e->solve;
     const struct blasd_tensor *x = &from->outputs[BLASD_SOLVE_X];
     const struct blasd_tensor *bound = &from->outputs[BLASD_SOLVE_ERROR_BOUND];
-    int64_t k = s->columns, elements = s->batch_count * s->n * k;
-    for (int64_t at = 0; at < elements; at++) {
+    int64_t k = s->columns, elements = s->batch_count * s->n * k, done = 0;
+    for (int64_t at = 0; at < elements && blasd_wanted_after(&done, 8); at++) {
         int64_t row = at / k / s->n * s->n + place(e->reversed, s->n, at / k % s->n);
         int64_t re = 2 * row * k + at % k, im = re + k;
         put(&to->outputs[BLASD_SOLVE_X], 2 * at, part(x, re));

@@ -170,7 +170,9 @@ static bool factor_cholesky_panels(struct blasd_engine *e) {
 }
 
 static void copy_matrix(struct blasd_engine *e) {
-    memcpy(e->factors, e->matrix, (size_t)e->n * (size_t)e->n * sizeof(REAL));
+    int64_t n = e->n, done = 0;
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, n); j++)
+        memcpy(at(e->factors, n, 0, j), at(e->matrix, n, 0, j), (size_t)n * sizeof(REAL));
 }
 
 /* Whether to go on once factors are made up to column j. */

@@ -35,11 +35,13 @@ static void load_all(struct blasd_engine *e, const REAL *a) {
 
 /* The elements of op(a) that count, zeros elsewhere. */
 static void load_general(struct blasd_engine *e, const REAL *a) {
-    int64_t n = e->n;
+    bool lower = e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
+    bool upper = e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR;
+    int64_t n = e->n, done = 0;
     load_all(e, a);
-    for (int64_t j = 0; j < n && e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR; j++)
+    for (int64_t j = 0; j < n && lower && blasd_wanted_after(&done, n); j++)
         memset(at(e->matrix, n, 0, j), 0, (size_t)j * sizeof *a);
-    for (int64_t j = 0; j < n && e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR; j++)
+    for (int64_t j = 0; j < n && upper && blasd_wanted_after(&done, n); j++)
         memset(at(e->matrix, n, j + 1, j), 0, (size_t)(n - 1 - j) * sizeof *a);
 }
 

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct work {
     struct blasd_stack_work base; /* first */
@@ -35,8 +34,9 @@ static double residual(const struct blasd_lapack *how, const struct blasd_svd *s
                                                  .ldb = (int)n,
                                                  .ldc = (int)m};
     double norm = blasd_stack_norm(m * n, b->copy);
+    int64_t done = 0;
     if (!(norm > 0)) return 0;
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, m); j++)
         for (int64_t i = 0; i < m; i++) b->a[j * m + i] = b->s[j] * b->u[j * m + i];
     blasd_lapack_multiply(how, &product);
     return (blasd_stack_norm(m * n, b->copy) + lost) / norm + blasd_stack_slack(n) +
@@ -79,7 +79,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
     }
     blasd_stack_copy(&task->inputs[BLASD_SVD_A], item, svd->stack.m, svd->stack.n, svd->wide, b.a);
     e = blasd_stack_scale((int64_t)all, b.a);
-    if (svd->vectors) memcpy(b.copy, b.a, all * sizeof *b.a);
+    if (svd->vectors) blasd_stack_move((int64_t)all, b.a, b.copy);
     info = blasd_lapack_svd(&part, (int)m, (int)n, b.a, b.s, b.u, (int)svd->left, b.vt);
     if (info == BLASD_LAPACK_NO_MEMORY) {
         blasd_stack_no_memory(task);

@@ -12,10 +12,10 @@
 #define MOVE_BYTES (INT64_C(24) << 20) /* beyond the caches that a core has for itself */
 #define WAY_LEAST 1e6                  /* bytes */
 #define MEMORY_MOST (UINT64_C(56) << 20)
-#define RUNS_LEAST 3
+#define RUNS_LEAST 3 /* the first one warms up, another may be in the way of a second */
 #define RUNS_MOST 200
 #define SHORT_NS (BLASD_MS / 2) /* short jobs are run again until this is used up */
-#define LONG_NS (12 * BLASD_MS) /* long ones only once more after it */
+#define LONG_NS (12 * BLASD_MS) /* long ones only as often as it takes to leave a slow run out */
 #define ALONE_MOST (15e-3)      /* seconds: what is expected to take longer is not begun */
 #define TOGETHER_S (2.5e-3)     /* how much work many together are */
 #define TOGETHER_MOST 256
@@ -146,7 +146,7 @@ static void keep_phases(struct blasd_measure *measure) {
         keep_rate(&measure->download_bytes_s, out, (double)measure->task.download_us * 1e-6);
 }
 
-/* Seconds of the prepared job, the best of some runs after one that warms up; 0 where it fails. */
+/* Seconds of the prepared job, the best of some runs; 0 where it fails. */
 static double time_task(struct blasd_measure *measure, const struct blasd_kernel *kernel, int *code,
                         struct blasd_err *err) {
     int64_t used = 0, best = INT64_MAX;
@@ -162,10 +162,11 @@ static double time_task(struct blasd_measure *measure, const struct blasd_kernel
         took = blasd_clock_ns() - began;
         if (*code != 0 || task->err.code != BLASD_OK) return 0;
         keep_phases(measure);
-        if (run > 0 || took > 4 * LONG_NS) best = took < best ? took : best;
+        if (took < best) best = took;
         used += run > 0 ? took : 0;
-        if (took > 4 * LONG_NS && run > 0) break;
-        if (used > LONG_NS || (run >= RUNS_LEAST && used > SHORT_NS)) break;
+        if (best > 4 * LONG_NS && run > 0) break;
+        if (run + 1 >= RUNS_LEAST && used > LONG_NS) break;
+        if (run >= RUNS_LEAST && run * best > SHORT_NS) break;
     }
     return best == INT64_MAX ? 0 : (double)(best < 1 ? 1 : best) * 1e-9;
 }

@@ -356,13 +356,15 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
     return failed;
 }
 
-/* How long such work takes here; what was stopped half-way, or shared the device, says nothing of
- * that. */
+/* How long such work takes here; what was stopped half-way, failed, which may be long before its
+ * end, or shared the device, says nothing of that. */
 static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
     struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
     if (blasd_heartbeat_told(batcher->heartbeat, batcher->slot) != BLASD_GO_ON ||
         (watch->sharers != NULL && watch->sharers(watch) > 1))
         return;
+    for (int i = 0; i < live; i++)
+        if (batcher->room->tasks[i].err.code != BLASD_OK) return;
     blasd_heartbeat_learn(batcher->heartbeat, batcher->room->tasks, live,
                           times->ran_ns - times->mapped_ns);
 }
@@ -509,6 +511,7 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
         blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, batcher->other->members, count);
     return true;
 not_begun:
+    if (before.kernel == NULL) blasd_heartbeat_end(batcher->heartbeat, batcher->slot, 0, 0);
     blasd_arena_reset(&batcher->room->arena);
     return false;
 }

@@ -383,6 +383,57 @@ static void a_matrix_is_copied_while_it_is_wanted(void **state) {
     free(input.data);
 }
 
+/* The same of all else that goes through one. */
+static void a_matrix_is_gone_through_while_it_is_wanted(void **state) {
+    enum { SIDE = 1024, ALL = SIDE * SIDE };
+    static const struct blasd_stack single = {.single = true};
+    struct blasd_tensor nans = {.dtype = BLASD_float64, .rank = 2, .shape = {SIDE, SIDE}};
+    double *x = trial_alloc(ALL * sizeof *x), *to = trial_alloc(ALL * sizeof *to);
+    struct blasd_err err = {0};
+    (void)state;
+    nans.data = to;
+    for (int i = 0; i < ALL; i++) x[i] = 1e300 + i * 1e290;
+    for (int i = 0; i < ALL; i++) to[i] = 1;
+    trial_watch.calls = 0;
+    trial_watch.last = 0;
+    trial_watch.stop_after = 1;
+    blasd_wanted_begin(&trial_watch.base);
+    while (blasd_wanted()) continue;
+    blasd_stack_move(ALL, x, to);
+    blasd_stack_store_nan(&nans, 0, ALL);
+    assert_true(to[ALL - 1] == 1);
+    for (int upper = 0; upper < 2; upper++) {
+        blasd_stack_mirror(SIDE, x, upper);
+        assert_true(x[ALL - 2] > x[ALL - 1 - SIDE]); /* twins */
+    }
+    blasd_stack_round(&single, x, ALL);
+    (void)blasd_stack_scale(ALL, x);
+    assert_true(x[ALL - 1] == 1e300 + (ALL - 1) * 1e290);
+    for (int i = 0; i < ALL; i++) to[i] = 1;
+    assert_true(blasd_stack_norm(ALL, to) < SIDE);
+    assert_int_equal(blasd_wanted_end(0, &err), -(int)BLASD_E_cancelled);
+    trial_watch.stop_after = 0;
+    free(x);
+    free(to);
+}
+
+/* Of sizes that are no multiple of what is turned at once. */
+static void a_matrix_is_mirrored(void **state) {
+    enum { MOST = 70 };
+    double a[MOST * MOST];
+    (void)state;
+    for (int n = 0; n <= MOST; n++)
+        for (int upper = 0; upper < 2; upper++) {
+            for (int i = 0; i < n * n; i++) a[i] = i;
+            blasd_stack_mirror(n, a, upper);
+            for (int j = 0; j < n; j++) /* columns */
+                for (int i = 0; i < n; i++) {
+                    bool kept = upper ? i <= j : i >= j;
+                    assert_true(a[j * n + i] == (kept ? j * n + i : i * n + j));
+                }
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         /* first: their processes are forked before there are threads */
@@ -390,6 +441,8 @@ int main(void) {
         cmocka_unit_test(work_without_data_hears),
         cmocka_unit_test(a_no_is_remembered_by_all_threads),
         cmocka_unit_test(a_matrix_is_copied_while_it_is_wanted),
+        cmocka_unit_test(a_matrix_is_gone_through_while_it_is_wanted),
+        cmocka_unit_test(a_matrix_is_mirrored),
         cmocka_unit_test(plans_count_what_takes_long),
         cmocka_unit_test(outputs_of_nothing_have_their_bytes),
         cmocka_unit_test(degenerate_shapes_are_planned),

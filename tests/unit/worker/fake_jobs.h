@@ -132,6 +132,9 @@ static __attribute__((unused)) int fake_work(struct blasd_limits *limits, struct
     struct blasd_worker_options options = {.queue = {.limits = limits, .store = fake.store},
                                            .backend = &FAKE_BACKEND,
                                            .name = "tester",
+                                           .measure = fake.kept_in != NULL,
+                                           .kept_in = fake.kept_in,
+                                           .version = "1",
                                            .stopping = fake_stopping,
                                            .ready = fake_ready};
     fake.started_ns = blasd_clock_ns();

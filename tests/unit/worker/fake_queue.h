@@ -48,9 +48,11 @@ struct fake {
     bool mixes; /* jobs of different shapes share a call */
     struct blasd_store *store;
     char dir[48];           /* of the store */
+    const char *kept_in;    /* costs that the worker knows, and adds to; NULL: none */
     int finish_unavailable; /* this many calls of finish fail with queue_unavailable */
     int finish_lost;        /* then this many find the lease lost */
     int registers, releases, finishes, claims, told, asked;
+    bool away;       /* blobs cannot be had until the worker, whose lease is lost, has another */
     bool moved;      /* until it is told what the worker holds */
     bool unwanted;   /* progress says that nobody wants the batch */
     double progress; /* last one told, and what it said */
@@ -111,6 +113,7 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
     snprintf(fake.info, sizeof fake.info, "%s", info);
     fake_give_back();
     fake.registers++;
+    if (fake.registers > 1) fake.away = false;
     *epoch = queue->epoch = ++fake.epoch;
     pthread_mutex_unlock(&fake.lock);
     return 0;
@@ -376,8 +379,12 @@ int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_b
 
 int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
                                 struct blasd_blob *blob, struct blasd_err *err) {
-    int code = blasd_blob_open(fake.store, name, bytes, blob, err);
-    (void)queue;
+    int code;
+    pthread_mutex_lock(&fake.lock);
+    if (fake.away && fake.epoch == queue->epoch) fake.epoch++;
+    code = fake.away ? blasd_fail(err, BLASD_E_queue_unavailable, "", "the test says so") : 0;
+    pthread_mutex_unlock(&fake.lock);
+    if (code == 0) code = blasd_blob_open(fake.store, name, bytes, blob, err);
     return code != 0 ? code : blasd_blob_map(blob, err);
 }
 

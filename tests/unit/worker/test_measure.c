@@ -67,6 +67,7 @@ static struct {
     int runs, code;
     enum blasd_code task;
     double upload_bytes_s, download_bytes_s; /* 0: it has no such phases */
+    int slow_run; /* of the least product: others are in its way; 0: none */
 } toy;
 
 static int toy_run(struct blasd_device *device, struct blasd_task *tasks, int count,
@@ -75,6 +76,8 @@ static int toy_run(struct blasd_device *device, struct blasd_task *tasks, int co
     assert_int_equal(count, 1);
     assert_true(watch->go_on(watch, 0.5));
     toy.runs++;
+    if (tasks->plan->flops == 2 * 8 * 8 * 8 && toy.slow_run > 0 && --toy.slow_run == 0)
+        usleep(20000);
     for (int i = 0; i < 2; i++) {
         const struct blasd_tensor *input = &tasks->inputs[i];
         assert_true((uintptr_t)input->data % 64 == 0);
@@ -129,6 +132,20 @@ static void a_device_that_tells_its_phases(void **state) {
     assert_int_equal(measure_all(&toy_backend, NULL, &cost), 0);
     assert_true(fabs(cost.upload_bytes_s - 2e9) < 2e7);
     assert_true(fabs(cost.download_bytes_s - 5e9) < 5e7);
+}
+
+/* A moment in which the machine was busy with other things is not what the device takes: at such a
+ * rate larger products, which are then not measured any more, would take hours. */
+static void one_slow_run(void **state) {
+    struct blasd_cost cost;
+    int matmul = blasd_op_position(blasd_op_find("matmul"));
+    (void)state;
+    for (int run = 1; run <= 4; run++) {
+        toy.slow_run = run;
+        assert_int_equal(measure_all(&toy_backend, NULL, &cost), 0);
+        assert_int_equal(toy.slow_run, 0);
+        assert_true(cost.curves[matmul][BLASD_COST_FLOAT64].count > 1);
+    }
 }
 
 static void a_kernel_that_fails(void **state) {
@@ -323,6 +340,7 @@ int main(void) {
         cmocka_unit_test_setup(the_cpu, setup),
         cmocka_unit_test_setup(a_backend_with_one_operation, setup),
         cmocka_unit_test_setup(a_device_that_tells_its_phases, setup),
+        cmocka_unit_test_setup(one_slow_run, setup),
         cmocka_unit_test_setup(a_kernel_that_fails, setup),
         FILES(kept_and_found),
         FILES(what_was_learnt),

@@ -1,5 +1,6 @@
 /* The worker against a queue in memory and a kernel that fails on demand. */
 #include "fake_jobs.h"
+#include "worker/cost_file.h"
 
 static struct blasd_limits limits;
 static struct blasd_err err;
@@ -367,6 +368,20 @@ static void test_a_lost_lease_is_taken_anew(void **state) {
     }
 }
 
+/* Nothing runs when the second lease is taken, so that nothing is watched, told and stopped. */
+static void test_what_could_not_begin_does_not_run(void **state) {
+    struct fake_spec spec = {
+        .n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
+    (void)state;
+    limits.lease_ms = 200;
+    fake.away = true;
+    fake_add(spec);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.registers, 2);
+    assert_non_null(strstr(fake.info, "\"running\":0"));
+    fake_check(&fake.jobs[0], spec);
+}
+
 static void test_an_unwanted_batch_is_stopped(void **state) {
     (void)state;
     fake.slow = fake.unwanted = true;
@@ -376,6 +391,67 @@ static void test_an_unwanted_batch_is_stopped(void **state) {
     assert_true(fake.remaining_us > 0);
     assert_int_equal(fake.runs, 1);
     assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
+}
+
+/* What costs are known for products of 100 x 100 when the worker has run the jobs there are: as
+ * many points as were measured before, or one that it has learnt beside these. */
+static int points_after_work(void) {
+    static const char *const files[] = {"cpu.7", "cpu.7.learnt"};
+    struct blasd_cost cost = {.copy_bytes_s = 1e14};
+    struct blasd_device_info info;
+    struct blasd_cost_curve *curve =
+        &cost.curves[blasd_op_position(blasd_op_find("matmul"))][BLASD_COST_FLOAT64];
+    char kept[64], path[96];
+    int count;
+    snprintf(kept, sizeof kept, "%s-kept", fake.dir);
+    fake.kept_in = kept;
+    fake_device_info(NULL, false, &info, &err);
+    assert_true(blasd_cost_add(curve, 100, 1e-6, 1e-6));
+    assert_int_equal(blasd_cost_file_save(kept, &info, "1", &cost, &err), 0);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_true(blasd_cost_file_load(kept, &info, "1", &cost));
+    count = curve->count;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", kept, files[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(kept), 0);
+    return count;
+}
+
+static void test_a_job_teaches_what_it_costs(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake_add(spec);
+    assert_int_equal(points_after_work(), 2);
+    fake_check(&fake.jobs[0], spec);
+}
+
+/* It may have ended long before it had computed what its plan says. */
+static void test_a_job_that_fails_teaches_nothing(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.singular = 4;
+    fake_add(spec);
+    assert_int_equal(points_after_work(), 1);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_singular_matrix);
+}
+
+static void test_a_call_that_fails_teaches_nothing(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.poison = 4;
+    fake_add(spec);
+    assert_int_equal(points_after_work(), 1);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_not_converged);
+}
+
+static void test_a_job_that_was_stopped_teaches_nothing(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.slow = fake.unwanted = true;
+    fake_add(spec)->drop = true;
+    assert_int_equal(points_after_work(), 1);
 }
 
 int main(void) {
@@ -404,7 +480,12 @@ int main(void) {
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_finish_is_repeated_while_redis_is_away),
         TEST(test_a_lost_lease_is_taken_anew),
+        TEST(test_what_could_not_begin_does_not_run),
         TEST(test_an_unwanted_batch_is_stopped),
+        TEST(test_a_job_teaches_what_it_costs),
+        TEST(test_a_job_that_fails_teaches_nothing),
+        TEST(test_a_call_that_fails_teaches_nothing),
+        TEST(test_a_job_that_was_stopped_teaches_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
