@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import page_live
 import page_troubles
 import page_usual
 from selenium import webdriver
@@ -101,7 +102,7 @@ class Page:
         pathlib.Path(path).write_bytes(self.driver.get_screenshot_as_png())
 
 
-SCENARIOS = {**page_usual.SCENARIOS, **page_troubles.SCENARIOS}
+SCENARIOS = {**page_usual.SCENARIOS, **page_live.SCENARIOS, **page_troubles.SCENARIOS}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as profile:
