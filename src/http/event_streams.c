@@ -58,6 +58,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max) {
     if (left == 0 && stream->over) return MHD_CONTENT_READER_END_OF_STREAM;
     if (left == 0) {
         http_exchange_suspend(exchange);
+        http_exchange_watch_waiting(exchange); /* who leaves makes room at once */
         return 0;
     }
     if (left > max) left = max;
@@ -207,7 +208,8 @@ void http_events_get(struct http_exchange *exchange) {
         (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx */
     }
     loop->streams.timer.fire = on_look;
-    (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
+    if (loop->streams.timer.slot == 0) /* who comes does not put off those who are there */
+        (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
     http_exchange_answer(exchange, 200, response);
 }
 
