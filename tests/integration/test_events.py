@@ -125,6 +125,9 @@ def test_filters(service):
         assert [(event.kind, event.data["id"]) for event in failures.seen if event.kind in ("job", "batch")] == [("job", bad)]
     for query, status in (("?state=nothing", 400), ("?state=queued&state=failed", 400), ("?wait=1", 400)):
         assert service.request("GET", f"/events{query}").status == status
+    unknown = service.request("GET", "/events?op=matmull")
+    assert unknown.status == 400 and unknown.json()["field"] == "op" and all(op in unknown.json()["detail"] for op in ("'matmull'", "matmul", "graph"))
+    assert service.request("GET", "/events?op=").status == 400
     assert service.request("POST", "/events").status == 405
 
 
