@@ -1,4 +1,5 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
+import json
 import os
 import pathlib
 import re
@@ -112,6 +113,22 @@ def venv():
             pytest.skip(f"the registry of packages cannot be reached, or lacks them: {made.stderr.strip()}")
         return folder
     return make
+
+
+@pytest.fixture(scope="session")
+def browse(venv):
+    """browse(scenario, service, **wanted): what page_driver.py says of it."""
+    for program in ("/usr/bin/chromium", "/usr/bin/chromedriver"):
+        if not pathlib.Path(program).exists():
+            pytest.skip(f"{program} is not installed: Debian has it as a package (deploy/install-packages.sh test), Ubuntu as a snap alone")
+    python = venv("browser") / "bin" / "python"
+
+    def run(scenario, service, **wanted):
+        done = subprocess.run([python, ROOT / "tests/integration/page_driver.py", scenario, f"{service.url}/", json.dumps(wanted)],
+                              capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout)
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 /* Finding operations, ports and parameters by name. */
 #include "core/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Most names differ in the first letter, and every job compares dozens. */
@@ -12,6 +13,15 @@ const struct blasd_op *blasd_op_find(const char *name) {
     for (int i = 0; blasd_ops[i] != NULL; i++)
         if (same(blasd_ops[i]->name, name)) return blasd_ops[i];
     return NULL;
+}
+
+void blasd_op_names(bool composed, char *text, size_t size) {
+    size_t len = 0;
+    text[0] = '\0';
+    for (int i = 0; blasd_ops[i] != NULL && len < size; i++)
+        if (composed || !blasd_ops[i]->composed)
+            len += (size_t)snprintf(text + len, size - len, "%s%s", len == 0 ? "" : ", ",
+                                    blasd_ops[i]->name);
 }
 
 int blasd_op_position(const struct blasd_op *op) {

@@ -92,6 +92,8 @@ extern const struct blasd_op *const blasd_ops[];
 
 /* The operation called `name`, or NULL. */
 const struct blasd_op *blasd_op_find(const char *name);
+/* "distance, matmul, regression, solve", and what is `composed` of them, if wanted. */
+void blasd_op_names(bool composed, char *text, size_t size);
 /* Index of `op` in blasd_ops, or -1. */
 int blasd_op_position(const struct blasd_op *op);
 /* Index of a port or parameter by its name, or -1. */

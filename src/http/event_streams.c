@@ -5,10 +5,12 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "core/op.h"
 #include "http/authenticate.h"
 #include "http/events.h"
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "wire/sanitize.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,6 +26,7 @@
 #define DEVICES_TICKS 5                 /* a second */
 #define TEXT_MOST (16 * BLASD_MIB)      /* of one look */
 #define BLOCK_BYTES 65536
+#define OPS_TEXT 256
 
 struct stream {
     struct blasd_list node;         /* in the loop's */
@@ -58,6 +61,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max) {
     if (left == 0 && stream->over) return MHD_CONTENT_READER_END_OF_STREAM;
     if (left == 0) {
         http_exchange_suspend(exchange);
+        http_exchange_watch_waiting(exchange); /* who leaves makes room at once */
         return 0;
     }
     if (left > max) left = max;
@@ -151,6 +155,17 @@ static uint64_t read_last(const char *text) {
     return http_count_read(text, &number) ? number : UINT64_MAX;
 }
 
+/* Of an operation that there is not nothing would ever be told. */
+static bool is_known(struct http_exchange *exchange) {
+    const char *op = exchange->request.query.op;
+    char known[OPS_TEXT], shown[BLASD_SANITIZED_MAX];
+    if (op == NULL || blasd_op_find(op) != NULL) return true;
+    blasd_op_names(true, known, sizeof known);
+    http_reply_fail(exchange, BLASD_E_malformed_query, "op", "'%s' is not among %s",
+                    blasd_sanitize(shown, op, strlen(op)), known);
+    return false;
+}
+
 static bool may_join(struct http_exchange *exchange) {
     const struct http_server *server = exchange->home->server;
     uint64_t most = server->limits->event_streams, of_one = most;
@@ -188,6 +203,7 @@ void http_events_get(struct http_exchange *exchange) {
         http_reply_fail(exchange, BLASD_E_draining, "", "the service is shutting down");
         return;
     }
+    if (!is_known(exchange)) return;
     if (!may_join(exchange)) {
         http_reply_fail(
             exchange, BLASD_E_too_many_streams, "",
@@ -206,7 +222,8 @@ void http_events_get(struct http_exchange *exchange) {
         (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx */
     }
     loop->streams.timer.fire = on_look;
-    (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
+    if (loop->streams.timer.slot == 0) /* who comes does not put off those who are there */
+        (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
     http_exchange_answer(exchange, 200, response);
 }
 

@@ -363,22 +363,12 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
     return set_deadline(fields, -1, err);
 }
 
-/* "distance, matmul, regression, solve" */
-static void list_ops(char *text, size_t size) {
-    size_t len = 0;
-    text[0] = '\0';
-    for (int i = 0; blasd_ops[i] != NULL && len < size; i++)
-        if (!blasd_ops[i]->composed)
-            len += (size_t)snprintf(text + len, size - len, "%s%s", len == 0 ? "" : ", ",
-                                    blasd_ops[i]->name);
-}
-
 static int find_op(const struct blasd_request_fields *fields, const struct blasd_op **ret,
                    struct blasd_err *err) {
     char known[160];
     *ret = fields->given_in[OP] == BLASD_IN_NOWHERE ? NULL : blasd_op_find(fields->op);
     if (*ret != NULL && !(*ret)->composed) return 0;
-    list_ops(known, sizeof known);
+    blasd_op_names(false, known, sizeof known);
     if (fields->given_in[OP] == BLASD_IN_NOWHERE)
         return blasd_fail(err, BLASD_E_invalid_field, "op",
                           "op is missing: say which operation to run, one of %s", known);

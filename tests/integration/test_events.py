@@ -2,6 +2,7 @@
 import http.client
 import json
 import socket
+import threading
 
 import numpy as np
 import pytest
@@ -124,6 +125,9 @@ def test_filters(service):
         assert [(event.kind, event.data["id"]) for event in failures.seen if event.kind in ("job", "batch")] == [("job", bad)]
     for query, status in (("?state=nothing", 400), ("?state=queued&state=failed", 400), ("?wait=1", 400)):
         assert service.request("GET", f"/events{query}").status == status
+    unknown = service.request("GET", "/events?op=matmull")
+    assert unknown.status == 400 and unknown.json()["field"] == "op" and all(op in unknown.json()["detail"] for op in ("'matmull'", "matmul", "graph"))
+    assert service.request("GET", "/events?op=").status == 400
     assert service.request("POST", "/events").status == 405
 
 
@@ -283,3 +287,27 @@ def test_the_header_alone(service):
         assert connection.getresponse().status == 200
         connection.close()
     wait_for(lambda: readers(service) <= before)
+
+
+def test_who_comes_and_goes_keeps_nobody_from_hearing(make_service):
+    """However quickly newcomers follow each other on the loop of a stream that stays; nor is their place taken once they have left."""
+    service = make_service("--loops", "1")
+    over, answers = threading.Event(), []
+
+    def come_and_go():
+        while not over.is_set():
+            with socket.create_connection(("127.0.0.1", service.port), timeout=30) as one:
+                one.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                answers.append(one.recv(4096).split(b"\r\n")[0])
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        wait_for(lambda: len(answers) > 1000)
+        with EventStream(service, hello=False) as stream:
+            assert stream.status == 200 and stream.take(lambda event: event.kind == "hello", timeout=20)
+            job = service.post("matmul", {"a": A, "b": A}, wait=0).json()["id"]
+            stream.job(job, "succeeded")
+    finally:
+        over.set()
+        thread.join()
+    assert set(answers) == {b"HTTP/1.1 200 OK"}

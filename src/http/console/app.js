@@ -9,8 +9,13 @@ import * as tasks from "./tasks.js";
 const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] };
 const TOLD = 8192; // as many events as a front end keeps
 const PAGES = 10;  // of running jobs, that are asked for
+const FRESH_MS = 5000; // figures are told each second
 const told = new Set();
 let begun = false;
+let link = "connecting";
+let figuresAt = 0;     // when they came last, as performance.now() has it
+let figuresTime = "";  // the same for who reads
+let old = false;       // they do not come any more
 let lost = 0;
 let events = 0;
 
@@ -90,7 +95,7 @@ function onEvent(type, document) {
     if (!isOld(`${document.worker} ${document.op} ${document.started_at}`)) figures.onBatch(document);
   } else if (type === "devices") {
     if (Math.abs(document.time_ms - clock.now()) > 2000) clock.skew = document.time_ms - Date.now(); // one of the clocks was set
-    figures.onDevices(document);
+    onFigures(document);
   } else if (type === "lost") {
     lookAgain = lookAgain || setTimeout(catchUp, 1000);
     lost += document.events || 0;
@@ -98,9 +103,46 @@ function onEvent(type, document) {
   }
 }
 
+// What is shown is said to be old where nothing new comes: the stream may be open while the service does not reach Redis.
+function showLink() {
+  $("link").className = `link ${old ? "old" : link}`;
+  setText($("link-text"), link === "live" ? (old ? "not up to date" : "live") : link === "refused" ? "refused" : "connecting again");
+  $("old").hidden = !old;
+}
+
+function onFigures(document) {
+  figuresAt = performance.now();
+  figuresTime = new Date().toLocaleTimeString();
+  figures.onDevices(document);
+  if (!old) return;
+  old = false;
+  showLink();
+}
+
+async function whyOld() {
+  try {
+    await getJson("/health/ready", { signal: AbortSignal.timeout(3000) });
+    return "the service tells none";
+  } catch (why) {
+    return why.document ? `${why.document.title || "the service has trouble"} (${why.message})` : "the service cannot be reached";
+  }
+}
+
+async function lookWhetherOld() {
+  if (performance.now() - figuresAt > FRESH_MS && !$("console").hidden) {
+    const asked = figuresAt, why = await whyOld();
+    if (asked === figuresAt) { // none came meanwhile
+      old = true;
+      setText($("old"), `${figuresTime ? `Figures and jobs are those of ${figuresTime}` : "There are no figures yet"}: ${why}. They go on by themselves.`);
+      showLink();
+    }
+  }
+  setTimeout(lookWhetherOld, 1000);
+}
+
 function onLink(state, why) {
-  $("link").className = `link ${state}`;
-  setText($("link-text"), state === "live" ? "live" : state === "refused" ? "refused" : "connecting again");
+  link = state;
+  showLink();
   if (state === "live") {
     noteTasks();
     jobs.catchUp();
@@ -109,7 +151,7 @@ function onLink(state, why) {
   if (state === "refused" && why.status === 401) signIn(why.message);
   if (state === "refused" && why.status === 403) {
     setText($("tasks-note"), `This key may not look at jobs: ${why.message}. How the devices fare is shown.`);
-    const poll = async () => { try { figures.onDevices(await getJson("/devices")); } catch { /* the next time */ } };
+    const poll = async () => { try { onFigures(await getJson("/devices")); } catch { /* the next time */ } };
     poll();
     setInterval(poll, 2000);
   }
@@ -158,6 +200,8 @@ async function begin() {
     say(`job sent: ${job.op}`);
   });
   follow(onEvent, onLink);
+  figuresAt = performance.now();
+  lookWhetherOld();
 }
 
 startTheme();
