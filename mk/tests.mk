@@ -73,8 +73,8 @@ test-sanitized:
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd power_iteration)
 # for LD_PRELOAD
-PRELOADED = $(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/alloc_fail.so
-$(BUILD)/hang.so $(BUILD)/inside.so: $(BUILD)/%.so: $(BUILD)/obj/tests/integration/%.c.o
+PRELOADED = $(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/slow_seed.so $(BUILD)/alloc_fail.so
+$(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/slow_seed.so: $(BUILD)/%.so: $(BUILD)/obj/tests/integration/%.c.o
 $(BUILD)/alloc_fail.so: $(BUILD)/obj/tests/attack/alloc_fail.c.o
 $(PRELOADED):
 	$(CC) $(LDFLAGS) -shared -pthread -o $@ $< -ldl

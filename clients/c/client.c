@@ -66,6 +66,9 @@ void blasd_handle_give(struct blasd_client *client, CURL *curl) {
 
 static void global_init(void) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
+    /* jansson would draw it at the first request, and a child that another thread forks meanwhile
+     * would wait for it for ever */
+    json_object_seed(0);
 }
 
 static char *host_of(char *url) {

@@ -218,18 +218,35 @@ static int check_caller(const struct blasd_identity *caller, const struct blasd_
     return rc;
 }
 
+/* Whether the job makes an output that the member `member` names. */
+static int check_made(const struct blasd_job *job, const struct blasd_plan *plan,
+                      const char *member, int output, struct blasd_err *err) {
+    const char *name = job->op->outputs[output].name;
+    char field[BLASD_NAME_MAX + 8];
+    if (plan->outputs[output].rank >= 0) return 0;
+    snprintf(field, sizeof field, "%s.%s", member, name);
+    return blasd_fail(err, BLASD_E_invalid_field, field,
+                      "this job does not make the output '%s'", name);
+}
+
+static int check_kept(const struct blasd_job *job, const struct blasd_plan *plan,
+                      struct blasd_err *err) {
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(&job->keeping, i)) rc = check_made(job, plan, "keep", i, err);
+    return rc;
+}
+
 /* Whether the job makes what is to be put, and the files that are to be can hold it. */
 static int check_puts(const struct http_upload *upload, const struct blasd_job *job,
                       const struct blasd_plan *plan, struct blasd_err *err) {
     for (int i = 0; i < upload->delivery.put_count; i++) {
         const struct blasd_put_order *put = &upload->delivery.puts[i];
         const struct blasd_tensor *tensor = &plan->outputs[put->output];
-        const char *name = job->op->outputs[put->output].name;
         char field[BLASD_NAME_MAX + 8];
-        snprintf(field, sizeof field, "put.%s", name);
-        if (tensor->rank < 0)
-            return blasd_fail(err, BLASD_E_invalid_field, field,
-                              "this job does not make the output '%s'", name);
+        int rc = check_made(job, plan, "put", put->output, err);
+        if (rc != 0) return rc;
+        snprintf(field, sizeof field, "put.%s", job->op->outputs[put->output].name);
         if (tensor->dtype == BLASD_bfloat16 && blasd_format_of_url(put->url) == BLASD_FORMAT_NPY)
             return blasd_fail(err, BLASD_E_invalid_field, field,
                               "the output is bfloat16, which a .npy file cannot hold: let the "
@@ -276,6 +293,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
         __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
         ret->memory = UINT64_MAX;
     if ((rc = check_caller(&exchange->caller, job, err)) != 0) return rc;
+    if ((rc = check_kept(job, plan, err)) != 0) return rc;
     if ((rc = check_puts(exchange->upload, job, plan, err)) != 0) return rc;
     if (plan->items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",

@@ -98,6 +98,27 @@ static int forks(struct blasd_client *client) {
     return 0;
 }
 
+/* A fork while another thread's first request draws the seed of jansson's tables: a moment that
+ * slow_seed.so makes long, and tells by the file `drawing`. The child is ended where it hangs. */
+static int forks_early(struct blasd_client *client, const char *drawing) {
+    struct worker first = {.client = client, .who = 1}, own = {.client = client, .who = 2};
+    int status = 0;
+    pid_t child;
+    alarm(60);
+    if (pthread_create(&first.thread, NULL, work, &first) != 0) return 1;
+    while (access(drawing, F_OK) != 0) usleep(1000);
+    child = fork();
+    if (child == 0) {
+        alarm(30);
+        work(&own);
+        _exit(own.right == EACH ? 0 : 1);
+    }
+    pthread_join(first.thread, NULL);
+    waitpid(child, &status, 0);
+    printf("%d right of %d, child %d\n", first.right, EACH, status);
+    return 0;
+}
+
 /* --- jobs in flight */
 
 struct product {
@@ -339,6 +360,8 @@ int main(int argc, char **argv) {
         code = threads(client, ca == NULL);
     else if (strcmp(what, "forks") == 0)
         code = forks(client);
+    else if (strcmp(what, "forks-early") == 0 && argc > 2)
+        code = forks_early(client, argv[2]);
     else if (strcmp(what, "many") == 0 && argc > 3)
         code = many(client, atoi(argv[2]), atoi(argv[3]));
     else if (strcmp(what, "graph") == 0)

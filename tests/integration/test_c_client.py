@@ -41,6 +41,12 @@ def test_threads_share_a_client_and_a_fork_takes_it_along(service):
     assert run(PROBE, "threads", url=service.url).stdout == "640 right of 640, child 0\n"
 
 
+def test_a_fork_while_another_thread_makes_its_first_request(service, tmp_path):
+    drawing = tmp_path / "drawing"
+    said = run(PROBE, "forks-early", drawing, url=service.url, LD_PRELOAD=str(BLASD.parent / "slow_seed.so"), BLASD_TEST_SEED=str(drawing))
+    assert said.stdout == "40 right of 40, child 0\n"
+
+
 def test_a_graph(service):
     assert run(PROBE, "graph", url=service.url).stdout == "1 1\ninvalid_request\nunknown_step results\n"
 

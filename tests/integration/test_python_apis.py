@@ -4,6 +4,7 @@ import inspect
 import json
 import pickle
 import types
+import warnings
 
 import blasd
 import blasd.linalg
@@ -156,6 +157,21 @@ def test_numpys_decompositions(default):
         blasd.linalg.eigh(np.eye(2), UPLO="X")
 
 
+def test_what_numbers_allow_no_result_is_numpys_error_and_the_jobs(client, default):
+    for call, kind, code in ((lambda: blasd.linalg.solve(np.ones((2, 2)), np.ones(2)), blasd.SingularMatrix, "singular_matrix"),
+                             (lambda: blasd.linalg.inv(np.zeros((2, 2))), blasd.SingularMatrix, "singular_matrix"),
+                             (lambda: blasd.linalg.cholesky(-np.eye(2)), blasd.NotPositiveDefinite, "not_positive_definite"),
+                             (lambda: client.cholesky(-np.eye(2)), blasd.NotPositiveDefinite, "not_positive_definite"),
+                             (lambda: client.solve(np.ones((2, 2)), np.ones(2)), blasd.SingularMatrix, "singular_matrix")):
+        with pytest.raises(np.linalg.LinAlgError) as caught:
+            call()
+        error = caught.value
+        assert type(error) is kind and error.code == code and error.job["state"] == "failed"
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind and str(again) == str(error) and again.code == code
+    assert isinstance(blasd.Error("not_converged", ""), np.linalg.LinAlgError)
+
+
 def test_scipys_signatures(default):
     ours, theirs = blasd.spatial.distance, scipy.spatial.distance
     x, y, w = RNG.standard_normal((7, 3)), RNG.standard_normal((5, 3)), np.array([1.0, 2, 3])
@@ -218,6 +234,25 @@ def test_scikit_learns_own_checks(client, default):
         newest = max(client.jobs(op="distance"), key=lambda job: job.document["created_at"])
         assert newest.document["outputs"]["index"]["shape"] <= [most]
     assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
+
+
+def test_fits_that_did_not_converge_say_so_as_scikit_learns_do(default):
+    pytest.importorskip("sklearn")
+    import blasd.sklearn as ours
+    from sklearn.exceptions import ConvergenceWarning
+    X = RNG.standard_normal((60, 4))
+    y = X @ np.ones(4)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        ours.GradientDescentRegressor(max_iter=3).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="diverged") as caught:
+        ours.GradientDescentRegressor(learning_rate=10, max_iter=50).fit(X, y)
+    assert sum(issubclass(one.category, ConvergenceWarning) for one in caught) == 1
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        ours.Lasso(alpha=1e-6, max_iter=1, tol=0).fit(np.vander(np.linspace(0, 1, 60), 12), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours.GradientDescentRegressor(learning_rate=0.1, max_iter=2000).fit(X, y)
+        ours.Lasso(alpha=0.1).fit(X, y)
 
 
 def test_results_are_shown(client):

@@ -48,14 +48,30 @@ class Options:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device), ("notify", notify)) if value is not None}
         if labels:
-            self.fields["labels"] = labels_text(labels)
-        if keep:
-            self.fields["keep"] = json.dumps(list(keep))
+            self.fields["labels"] = labels_text(_mapping("labels", labels))
+        kept = _names("keep", keep)
+        if kept:
+            self.fields["keep"] = json.dumps(kept)
         if results is not None:
-            self.fields["results"] = json.dumps(list(results))
+            self.fields["results"] = json.dumps(_names("results", results))
         if put:
-            self.fields["put"] = json.dumps(dict(put))
+            self.fields["put"] = json.dumps(dict(_mapping("put", put)))
         self.idempotency_key = None if idempotency_key is None else key_text(idempotency_key)
+
+
+def _names(field: str, names: Iterable[str]) -> list[str]:
+    """Names of outputs; a string is one, not as many as it has letters."""
+    listed = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
+    for name in listed:
+        if not isinstance(name, str):
+            raise InputError(field, f"names of outputs, or one name, not {name!r}", "invalid_field")
+    return listed
+
+
+def _mapping(field: str, given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise InputError(field, f"a mapping by name, not the {type(given).__name__} {given!r}", "invalid_field")
+    return given
 
 
 def key_text(key: str) -> str:

@@ -121,10 +121,11 @@ class Client(Operations):
             put: Mapping[str, str] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result.
 
-        inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: names
-        of outputs that the service keeps as tensors, in `Result.tensors`, in place of sending them. results: names of
-        the outputs that are sent; default: all that are not kept. Arrays: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
-        not. params: dict. timeout: seconds, None for no end; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
+        inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: a
+        name or names of outputs that the service keeps as tensors, in `Result.tensors`, in place of sending them.
+        results: a name or names of the outputs that are sent; default: all that are not kept. Arrays: what np.asarray
+        makes an array of numbers of; InputError (a TypeError) says why it is not. params: dict. timeout: seconds, None
+        for no end; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
         a tqdm bar; a function is called with (state, fraction). out: an array for the first output, or arrays by name,
         which the results are written to. labels: strings by name, to find the job by. notify: a URL
         that is told of its end (docs/webhooks.md). put: URLs by names of outputs, which are put there once the job has

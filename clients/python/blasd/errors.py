@@ -7,6 +7,8 @@ import concurrent.futures
 import copyreg
 from typing import Any
 
+import numpy as np
+
 
 class Error(Exception):
     """Something went wrong, in the service's words: a problem document, or a job that failed.
@@ -87,8 +89,8 @@ class InvalidInput(Error, ValueError):
     statuses = frozenset({400, 413, 415, 422})
 
 
-class NumericalError(Error):
-    """The job could not be computed for what its numbers are."""
+class NumericalError(Error, np.linalg.LinAlgError):
+    """The job could not be computed for what its numbers are. NumPy's LinAlgError, too."""
 
     codes = frozenset({"not_converged"})
 

@@ -1,8 +1,8 @@
 """NumPy's own signatures, computed by the service of `blasd.default`. A matrix for which there is no result raises
-numpy.linalg.LinAlgError; in a stack its own result is NaN, with a JobWarning, and the others are as they should be."""
+blasd.NumericalError, which is a numpy.linalg.LinAlgError; in a stack its own result is NaN, with a JobWarning, and the
+others are as they should be."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Any:
 def solve(a: Any, b: Any) -> Array:
     """As numpy.linalg.solve; numpy.linalg.LinAlgError where a matrix is singular. b is one vector where it has one
     dimension (NumPy 2's rule)."""
-    x: Array = _numpy(client().solve, a, b)
+    x: Array = client().solve(a, b)
     return x
 
 
@@ -38,53 +38,44 @@ def inv(a: Any) -> Array:
                  np.broadcast_to(np.eye(a.shape[-1], dtype=dtype), a.shape))
 
 
-def _numpy(call: Callable[..., Any], *arguments: Any, **params: Any) -> Any:
-    """The call, with NumPy's error where the numbers allow no result."""
-    from .errors import NumericalError
-    try:
-        return call(*arguments, **params)
-    except NumericalError as error:
-        raise np.linalg.LinAlgError(str(error)) from error
-
-
 def eigh(a: Any, UPLO: str = "L") -> EighResult:
     """As numpy.linalg.eigh, for real symmetric matrices or stacks of them."""
-    result: EighResult = _numpy(client().eigh, a, UPLO)
+    result: EighResult = client().eigh(a, UPLO)
     return result
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Array:
     """As numpy.linalg.eigvalsh."""
-    values: Array = _numpy(client().eigvalsh, a, UPLO)
+    values: Array = client().eigvalsh(a, UPLO)
     return values
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> SVDResult | Array:
     """As numpy.linalg.svd; hermitian is there for its signature and changes nothing."""
-    result: SVDResult | Array = _numpy(client().svd, a, full_matrices, compute_uv)
+    result: SVDResult | Array = client().svd(a, full_matrices, compute_uv)
     return result
 
 
 def svdvals(x: Any, /) -> Array:
     """As numpy.linalg.svdvals."""
-    values: Array = _numpy(client().svd, x, False, False)
+    values: Array = client().svd(x, False, False)
     return values
 
 
 def qr(a: Any, mode: str = "reduced") -> QRResult | Array:
     """As numpy.linalg.qr, for the modes reduced, complete and r."""
-    result: QRResult | Array = _numpy(client().qr, a, mode)
+    result: QRResult | Array = client().qr(a, mode)
     return result
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Array:
     """As numpy.linalg.cholesky; numpy.linalg.LinAlgError where a matrix is not positive definite."""
-    factor: Array = _numpy(client().cholesky, a, upper=upper)
+    factor: Array = client().cholesky(a, upper=upper)
     return factor
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     """As numpy.linalg.lstsq: the x of least norm that minimises |b - a x|, the squared residuals (empty where the rank is
     below the columns' number, or there are no more rows than columns), the rank and singular values; for stacks, too."""
-    result: LstsqResult = _numpy(client().lstsq, a, b, rcond)
+    result: LstsqResult = client().lstsq(a, b, rcond)
     return result

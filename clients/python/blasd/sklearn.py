@@ -51,6 +51,9 @@ def _fixed(estimator: Any, **only: tuple[Any, ...]) -> None:
                              f"{' or '.join(map(repr, values))} here. Got {value!r} instead.")
 
 
+_NOT_CONVERGED = ("diverged", "did not reach tol")  # what the service says of it
+
+
 class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fits by a regression job; the subclasses say its parameters."""
 
@@ -80,8 +83,7 @@ class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[
             fit = self._regress(X, y, weight, params)
         for text in caught:
             if issubclass(text.category, JobWarning):
-                kind = ConvergenceWarning if any(word in str(text.message) for word in ("converge", "diverge", "sweeps")) \
-                    else JobWarning
+                kind = ConvergenceWarning if any(words in str(text.message) for words in _NOT_CONVERGED) else JobWarning
                 warnings.warn(str(text.message), kind, stacklevel=2)
             else:
                 warnings.warn_explicit(text.message, text.category, text.filename, text.lineno)
@@ -224,7 +226,8 @@ class Lasso(ElasticNet):
 
 class GradientDescentRegressor(_Linear):
     """Least squares by `max_iter` steps of gradient descent over all rows, from 0: b -= learning_rate * gradient of the
-    mean squared error. Scale X, or choose a small learning_rate. Attributes: coef_, intercept_, n_iter_."""
+    mean squared error. Scale X, or choose a small learning_rate; a ConvergenceWarning tells of a fit that is not at its
+    end. Attributes: coef_, intercept_, n_iter_."""
 
     _method = "gd"
 
@@ -240,6 +243,9 @@ class GradientDescentRegressor(_Linear):
 
     def _learn(self, fit: Result) -> None:
         self.n_iter_ = int(self.max_iter)
+        if not fit["converged"].all() and not any("diverged" in text for text in fit.warnings):
+            warnings.warn("gradient descent did not converge: the gradient is more than 1e-6 of what it was at the start. "
+                          "Raise max_iter or learning_rate, or scale X", ConvergenceWarning, stacklevel=3)
 
 
 _METRICS = {"minkowski", "euclidean", "l2", "l1", "manhattan", "cityblock", "chebyshev", "cosine", "sqeuclidean",

@@ -1,6 +1,7 @@
 """Tensors that the service keeps, and what a job may refer to: nothing of it is sent again."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,21 @@ if TYPE_CHECKING:
 
 
 def bounds(key: Any) -> list[list[int | None]]:
-    """What stands between the brackets of t[:1000] or t[10:20, :], as a job says it."""
-    keys = key if isinstance(key, tuple) else (key,)
-    for one in keys:
-        if not isinstance(one, slice) or one.step not in (None, 1) or (one.start or 0) < 0 or (one.stop or 0) < 0:
-            raise InputError("slice", f"{one!r} is no slice of step 1 whose bounds count from the begin", "invalid_reference")
-    return [[one.start, one.stop] for one in keys]
+    """What stands between the brackets of t[:1000] or t[10:20, :], as a job says it. Its bounds are integers of any kind."""
+    return [_bound(one) for one in (key if isinstance(key, tuple) else (key,))]
+
+
+def _bound(one: Any) -> list[int | None]:
+    wrong = InputError("slice", f"{one!r} is no slice of step 1 whose bounds count from the begin", "invalid_reference")
+    if not isinstance(one, slice):
+        raise wrong
+    try:
+        start, stop, step = (None if n is None else operator.index(n) for n in (one.start, one.stop, one.step))
+    except TypeError as error:
+        raise wrong from error
+    if step not in (None, 1) or (start or 0) < 0 or (stop or 0) < 0:
+        raise wrong
+    return [start, stop]
 
 
 class Reference:
@@ -56,7 +66,7 @@ class URL(Reference):
 
     def __init__(self, url: str, *, tensor: str | None = None, dtype: str | None = None,
                  shape: Sequence[int] | None = None) -> None:
-        said = {"url": url, "tensor": tensor, "dtype": dtype, "shape": None if shape is None else list(shape)}
+        said = {"url": url, "tensor": tensor, "dtype": dtype, "shape": None if shape is None else [operator.index(n) for n in shape]}
         super().__init__({name: value for name, value in said.items() if value is not None})
 
     def __getitem__(self, key: Any) -> URL:
