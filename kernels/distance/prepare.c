@@ -38,37 +38,55 @@ static long double weight(const struct distance_problem *problem, int64_t d) {
     return (long double)element(problem->shape->arithmetic, problem->args.w, d);
 }
 
-/* Scales what lies in `to` (a row less `mean`, weighted) to length 1; NaN where it has none. */
+/* A mean in two parts. One number would be rounded by as much as the mean is large, which may be
+ * more than the points lie apart; from an origin among them nothing is lost. */
+struct mean {
+    long double origin, rest;
+};
+
+static long double deviation(double x, struct mean mean) {
+    return ((long double)x - mean.origin) - mean.rest;
+}
+
+/* Writes a row to `to`, less `mean`, weighted and scaled to length 1; NaN where it has none. */
 static void unit_row(const struct distance_problem *problem, const void *from, int64_t at,
-                     long double mean, void *to) {
+                     struct mean mean, void *to) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k;
     long double squares = 0, length;
     for (int64_t d = 0; d < k; d++) {
-        long double x = (long double)element(dtype, from, at + d) - mean;
+        long double x = deviation(element(dtype, from, at + d), mean);
         squares += weight(problem, d) * x * x;
     }
     length = sqrtl(squares);
     for (int64_t d = 0; d < k; d++) {
-        long double x = (long double)element(dtype, from, at + d) - mean;
+        long double x = deviation(element(dtype, from, at + d), mean);
         set_element(dtype, to, at + d, x * sqrtl(weight(problem, d)) / length);
     }
 }
 
 /* The weighted mean of a row; a constant row's mean is that constant, exactly. */
-static long double row_mean(const struct distance_problem *problem, const void *from, int64_t at) {
+static struct mean row_mean(const struct distance_problem *problem, const void *from, int64_t at) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k;
-    long double sum = 0, total = 0, first = 0;
+    long double sum = 0, total = 0;
+    struct mean mean = {0, 0};
     bool constant = true;
     for (int64_t d = 0; d < k; d++) {
-        long double x = (long double)element(dtype, from, at + d), w = weight(problem, d);
-        if (d == 0) first = x;
-        if (x != first) constant = false;
-        sum += w * x;
+        double x = element(dtype, from, at + d);
+        long double w = weight(problem, d);
+        if (d == 0) mean.origin = (long double)x;
+        if ((long double)x != mean.origin) constant = false;
+        sum += w * (long double)x;
         total += w;
     }
-    return constant ? first : sum / total;
+    if (constant) return mean;
+    mean.origin = (long double)(double)(sum / total); /* so that differences are exact nearby */
+    sum = 0;
+    for (int64_t d = 0; d < k; d++)
+        sum += weight(problem, d) * ((long double)element(dtype, from, at + d) - mean.origin);
+    mean.rest = sum / total;
+    return mean;
 }
 
 static void share_row(const struct distance_problem *problem, const void *from, int64_t at,
@@ -95,7 +113,7 @@ static void make_rows(const struct distance_problem *problem, const void *from, 
     for (int64_t i = 0; i < count && blasd_wanted_after(&worked, 8 * k); i++) {
         switch (blasd_distance_metrics[problem->shape->metric].rows) {
         case ROWS_PLAIN: break;
-        case ROWS_UNIT: unit_row(problem, from, i * k, 0, to); break;
+        case ROWS_UNIT: unit_row(problem, from, i * k, (struct mean){0, 0}, to); break;
         case ROWS_CENTRED:
             unit_row(problem, from, i * k, row_mean(problem, from, i * k), to);
             break;
@@ -152,28 +170,29 @@ static long double coordinate_sum(const struct distance_shape *shape, const void
 
 /* Mean of coordinate `d` over the points of x and y, of which there are some. From the first one
  * on: where all are the same it is that, however many they are. */
-static long double coordinate_mean(const struct distance_shape *shape, const void *x, const void *y,
+static struct mean coordinate_mean(const struct distance_shape *shape, const void *x, const void *y,
                                    int64_t d) {
-    long double origin = (long double)element(shape->arithmetic, x, d);
-    long double sum = coordinate_sum(shape, x, shape->m, d, origin);
-    if (shape->alone) return origin + sum / (long double)shape->m;
-    sum += coordinate_sum(shape, y, shape->n, d, origin);
-    return origin + sum / (long double)(shape->m + shape->n);
+    struct mean mean = {(long double)element(shape->arithmetic, x, d), 0};
+    long double sum = coordinate_sum(shape, x, shape->m, d, mean.origin);
+    int64_t count = shape->alone ? shape->m : shape->m + shape->n;
+    if (!shape->alone) sum += coordinate_sum(shape, y, shape->n, d, mean.origin);
+    mean.rest = sum / (long double)count;
+    return mean;
 }
 
 /* Sum over one set of points of (a - mean a)(b - mean b) for coordinates a and b. */
 static long double co_sum(const struct distance_shape *shape, const void *points, int64_t count,
-                          int64_t a, long double mean_a, int64_t b, long double mean_b) {
+                          int64_t a, struct mean mean_a, int64_t b, struct mean mean_b) {
     long double sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += ((long double)element(shape->arithmetic, points, i * shape->k + a) - mean_a) *
-               ((long double)element(shape->arithmetic, points, i * shape->k + b) - mean_b);
+        sum += deviation(element(shape->arithmetic, points, i * shape->k + a), mean_a) *
+               deviation(element(shape->arithmetic, points, i * shape->k + b), mean_b);
     return sum;
 }
 
 /* Covariance of two coordinates over x and y together, with ddof 1 as in NumPy's cov. */
 static long double covariance(const struct distance_shape *shape, const void *x, const void *y,
-                              int64_t a, long double mean_a, int64_t b, long double mean_b) {
+                              int64_t a, struct mean mean_a, int64_t b, struct mean mean_b) {
     long double sum = co_sum(shape, x, shape->m, a, mean_a, b, mean_b);
     int64_t count = shape->alone ? shape->m : shape->m + shape->n;
     if (!shape->alone) sum += co_sum(shape, y, shape->n, a, mean_a, b, mean_b);
@@ -195,10 +214,13 @@ static void load_variances(struct distance_problem *problem, const void *x, cons
                            const void *v) {
     const struct distance_shape *shape = problem->shape;
     for (int64_t d = 0; d < shape->k && blasd_wanted(); d++) {
-        long double mean = v == NULL ? coordinate_mean(shape, x, y, d) : 0;
-        long double variance = v != NULL ? (long double)element(shape->arithmetic, v, d)
-                                         : covariance(shape, x, y, d, mean, d, mean);
-        set_weight(problem, d, 1 / variance);
+        struct mean mean;
+        if (v != NULL) {
+            set_weight(problem, d, 1 / (long double)element(shape->arithmetic, v, d));
+            continue;
+        }
+        mean = coordinate_mean(shape, x, y, d);
+        set_weight(problem, d, 1 / covariance(shape, x, y, d, mean, d, mean));
     }
     problem->args.w = problem->extra;
 }
@@ -229,7 +251,7 @@ static int scale_points(struct distance_problem *problem, const void **x, const 
 /* The covariance matrix of all points, its lower triangle, with each coordinate divided by 2^shift
  * so that the diagonal is near 1: a matrix of any scale has an inverse then. */
 static void scaled_covariance(const struct distance_shape *shape, const void *x, const void *y,
-                              long double *means, int *shift, double *matrix) {
+                              struct mean *means, int *shift, double *matrix) {
     int64_t k = shape->k, worked = 0;
     /* beside the distances, of which each takes k^2 operations too; of one of many: not told */
     double points = (double)shape->m + (double)shape->n,
@@ -294,17 +316,18 @@ static int load_inverse_covariance(struct distance_problem *problem, const void 
     const struct distance_shape *shape = problem->shape;
     int64_t k = shape->k;
     double *matrix = blasd_cpu_alloc((size_t)k * (size_t)k, sizeof *matrix);
-    long double *means = blasd_cpu_alloc((size_t)k, sizeof *means);
+    struct mean *means = blasd_cpu_alloc((size_t)k, sizeof *means);
+    long double *diagonal = blasd_cpu_alloc((size_t)k, sizeof *diagonal);
     int *shift = blasd_cpu_alloc((size_t)k, sizeof *shift);
     bool extreme = false;
     int code = 0, info = 0;
-    if (matrix == NULL || means == NULL || shift == NULL || k > INT32_MAX) {
+    if (matrix == NULL || means == NULL || diagonal == NULL || shift == NULL || k > INT32_MAX) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
         goto done;
     }
     scaled_covariance(shape, *x, *y, means, shift, matrix);
     if (!blasd_wanted()) goto done;
-    info = invert((int)k, matrix, means);
+    info = invert((int)k, matrix, diagonal);
     if (!blasd_wanted()) goto done;
     if (info == BLASD_LAPACK_NO_MEMORY) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
@@ -326,6 +349,7 @@ static int load_inverse_covariance(struct distance_problem *problem, const void 
 done:
     free(matrix);
     free(means);
+    free(diagonal);
     free(shift);
     return code;
 }

@@ -272,6 +272,30 @@ static void scales_of_coordinates_cancel(void **state) {
     }
 }
 
+/* Points of small whole numbers, all moved by as much as their type can add without rounding: what
+ * is measured from a mean does not change, though the mean is 1e14 times the spread. */
+static void origins_cancel(void **state) {
+    static const char *const metrics[] = {"correlation", "seuclidean", "mahalanobis"};
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        enum blasd_dtype dtype = round % 4 == 3 ? BLASD_float32 : BLASD_float64;
+        double most = dtype == BLASD_float32 ? 0x1p24 - 50 : 0x1p53 - 50, by[K];
+        struct numbers a, b;
+        draw(&a, metrics[round % 3], dtype);
+        a.weighted = round % 3 == 0 && round % 2;
+        for (int i = 0; i < M * K; i++) a.x[i] = (double)trial_between(-40, 40);
+        for (int i = 0; i < N * K; i++) a.y[i] = (double)trial_between(-40, 40);
+        for (int d = 0; d < K; d++) {
+            by[d] = floor(most * trial_uniform());
+            if (round % 3 == 0) by[d] = by[0]; /* its mean is a row's */
+        }
+        b = a;
+        for (int i = 0; i < M * K; i++) b.x[i] += by[i % K];
+        for (int i = 0; i < N * K; i++) b.y[i] += by[i % K];
+        compare(&a, &b, 0);
+    }
+}
+
 /* Those that are ratios. */
 static void ratios_do_not_scale(void **state) {
     static const char *const metrics[] = {"cosine", "correlation", "canberra", "braycurtis",
@@ -472,6 +496,7 @@ int main(void) {
         cmocka_unit_test(weights_scale),
         cmocka_unit_test(weights_far_apart),
         cmocka_unit_test(scales_of_coordinates_cancel),
+        cmocka_unit_test(origins_cancel),
         cmocka_unit_test(ratios_do_not_scale),
         cmocka_unit_test(what_the_edges_mean),
         cmocka_unit_test(rows_that_nearly_agree),
