@@ -12,6 +12,7 @@
 #include "http/timeouts.h"
 #include "http/tls.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -100,12 +101,21 @@ struct collecting {
     struct blasd_err err;
 };
 
+/* Space behind a value is no part of it, and libmicrohttpd 0.9 leaves it there. The text lies in the
+ * connection's memory, where it is read from once more. */
+static size_t trim(const char *value, size_t len) {
+    while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t')) len--;
+    ((char *)(uintptr_t)value)[len] = '\0';
+    return len;
+}
+
 static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_len, const char *value, size_t len) {
     struct collecting *collecting = cls;
     (void)kind;
     if (http_head_header(&collecting->head, name, name_len, value, len, &collecting->err) == 0)
-        http_request_header(&collecting->exchange->request, name, value, len, &collecting->err);
+        http_request_header(&collecting->exchange->request, name, value, trim(value, len),
+                            &collecting->err);
     return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
 }
 

@@ -117,6 +117,15 @@ def test_what_is_unusual_and_clear_is_served(service, head):
     assert [one[0] for one in served(service, head + head)] == [200, 200]
 
 
+def test_space_behind_a_value_is_no_part_of_it(service):
+    """One proxy strips it and another does not: the same key is the same job."""
+    def post(key, host=b"localhost"):
+        return b"POST /jobs?wait=20 HTTP/1.1\r\nHost: " + host + b"\r\nIdempotency-Key: " + key + \
+            b"\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+    jobs = [json.loads(body) for status, _, body in served(service, post(b"spaces") + post(b"spaces \t", b"localhost \t"))]
+    assert len(jobs) == 2 and jobs[0]["state"] == "succeeded" and jobs[0]["id"] == jobs[1]["id"]
+
+
 @pytest.mark.parametrize("target", [b"http://localhost/health/live", b"HTTP://LocalHost/health/live?",
                                     b"https://localhost/health/live"])
 def test_a_target_may_be_a_whole_url(service, target):
