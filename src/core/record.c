@@ -29,13 +29,18 @@ enum blasd_device_class blasd_record_class(const struct blasd_record *record) {
     return record->device;
 }
 
+double blasd_told(double value, double most) {
+    return !(value > 0) ? 0 : value < most ? value : most;
+}
+
 struct blasd_usage blasd_record_usage(const struct blasd_record *record) {
     const struct blasd_execution *e = &record->execution;
     const struct blasd_timing *t = &record->timing;
     double share = 1.0 / (e->batch_size > 1 ? e->batch_size : 1);
     struct blasd_usage usage = {.device = blasd_record_class(record)};
-    usage.device_s = (double)(t->upload_us + t->compute_us + t->download_us) * 1e-6 * share;
-    if (e->energy_joules > 0) usage.energy_joules = e->energy_joules * share;
+    double us = (double)t->upload_us + (double)t->compute_us + (double)t->download_us;
+    usage.device_s = blasd_told(us * share, BLASD_TOLD_MOST) * 1e-6;
+    usage.energy_joules = blasd_told(e->energy_joules * share * 1e3, BLASD_TOLD_MOST) * 1e-3;
     return usage;
 }
 

@@ -121,6 +121,11 @@ enum blasd_device_class blasd_record_class(const struct blasd_record *record);
  * reference_not_found for one that was neither sent nor kept. */
 int blasd_record_output(const struct blasd_record *record, const struct blasd_reference *reference,
                         const char *field, struct blasd_err *err);
+/* A worker that was taken over writes into a record what it likes: a time in us, an energy in mJ, a
+ * number of bytes counts for this at the most (12 days, 1 TiB), so that sums of some million stay
+ * what they are. NaN and what is less than 0 count for nothing. */
+#define BLASD_TOLD_MOST 0x1p40
+double blasd_told(double value, double most);
 /* Its share of what its batch took. */
 struct blasd_usage blasd_record_usage(const struct blasd_record *record);
 

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "core/op.h"
 #include "queue/queue_link.h"
 #include "queue/record_frame.h"
 #include "redis/route.h"
@@ -23,7 +24,10 @@
 #define AT_ONCE_MOST 100       /* entries, of at most a batch entry each */
 #define SUMS_KEPT_S 7948800    /* 92 days */
 #define HOUR_S 3600
-#define SUMS_MOST 4096 /* of a step; a day of a tenant has hours x operations of them */
+#define HOURS 3                                     /* an entry's own, and its neighbours */
+#define OPS_MOST 54                                 /* more than there are */
+#define SUMS_MOST (AT_ONCE_MOST * HOURS * OPS_MOST) /* of a step: an entry is of one tenant */
+#define FLOPS_MOST 0x1p80
 
 /* What jobs of one tenant, hour and operation used. */
 struct sum {
@@ -181,36 +185,6 @@ void blasd_usage_free(struct blasd_usage_stream *usage) {
     free(usage);
 }
 
-static struct sum *sum_of(struct blasd_usage_stream *usage, const char *tenant,
-                          const struct blasd_record *record) {
-    int64_t hour = record->finished_us / 1000000 / HOUR_S;
-    struct sum *sum = usage->sums + usage->sum_count - 1;
-    for (; sum >= usage->sums; sum--)
-        if (sum->hour == hour && strcmp(sum->op, record->op) == 0 &&
-            strcmp(sum->tenant, tenant) == 0)
-            return sum;
-    if (usage->sum_count == SUMS_MOST) return NULL;
-    sum = &usage->sums[usage->sum_count++];
-    *sum = (struct sum){.hour = hour};
-    snprintf(sum->tenant, sizeof sum->tenant, "%s", tenant);
-    memcpy(sum->op, record->op, sizeof sum->op);
-    return sum;
-}
-
-static bool add_up(struct blasd_usage_stream *usage, const char *tenant,
-                   const struct blasd_record *record) {
-    struct sum *sum = sum_of(usage, tenant, record);
-    struct blasd_usage used = blasd_record_usage(record);
-    if (sum == NULL) return false;
-    sum->jobs++;
-    sum->failed += record->state == BLASD_SUCCEEDED ? 0 : 1;
-    sum->device_us += (uint64_t)llround(used.device_s * 1e6);
-    sum->energy_mj += (uint64_t)llround(used.energy_joules * 1e3);
-    sum->bytes += record->execution.bytes;
-    sum->flops += record->execution.flops;
-    return true;
-}
-
 /* An entry of the stream, whose fields are names and values in turn. */
 struct entry {
     uint64_t ms, n; /* its id */
@@ -219,6 +193,44 @@ struct entry {
     size_t count;
     int jobs; /* that were read of it */
 };
+
+/* When it ended, as it says, unless it was noted at quite another time. */
+static int64_t hour_of(const struct entry *entry, const struct blasd_record *record) {
+    int64_t noted = (int64_t)(entry->ms / 1000 / HOUR_S);
+    int64_t hour = record->finished_us / 1000000 / HOUR_S;
+    return hour < noted - 1 || hour > noted + 1 ? noted : hour;
+}
+
+static struct sum *sum_of(struct blasd_usage_stream *usage, const struct entry *entry,
+                          const struct blasd_record *record) {
+    int64_t hour = hour_of(entry, record);
+    const char *op = blasd_op_find(record->op) == NULL ? "unknown" : record->op;
+    struct sum *sum = usage->sums + usage->sum_count - 1;
+    for (; sum >= usage->sums; sum--)
+        if (sum->hour == hour && strcmp(sum->op, op) == 0 &&
+            strcmp(sum->tenant, entry->tenant) == 0)
+            return sum;
+    if (usage->sum_count == SUMS_MOST) return NULL;
+    sum = &usage->sums[usage->sum_count++];
+    *sum = (struct sum){.hour = hour};
+    snprintf(sum->tenant, sizeof sum->tenant, "%s", entry->tenant);
+    snprintf(sum->op, sizeof sum->op, "%s", op);
+    return sum;
+}
+
+static bool add_up(struct blasd_usage_stream *usage, const struct entry *entry,
+                   const struct blasd_record *record) {
+    struct sum *sum = sum_of(usage, entry, record);
+    struct blasd_usage used = blasd_record_usage(record);
+    if (sum == NULL) return false;
+    sum->jobs++;
+    sum->failed += record->state == BLASD_SUCCEEDED ? 0 : 1;
+    sum->device_us += (uint64_t)llround(used.device_s * 1e6);
+    sum->energy_mj += (uint64_t)llround(used.energy_joules * 1e3);
+    sum->bytes += (uint64_t)blasd_told((double)record->execution.bytes, BLASD_TOLD_MOST);
+    sum->flops += blasd_told(record->execution.flops, FLOPS_MOST);
+    return true;
+}
 
 /* False where it is none of ours. */
 static bool open_entry(const redisReply *reply, struct entry *entry) {
@@ -256,7 +268,7 @@ static int read_frames(struct blasd_usage_stream *usage, struct entry *entry,
         if (blasd_record_decode_bare(frames->str + at, len, &record, &size, &broken) != 0) continue;
         snprintf(sequence, sizeof sequence, "%015" PRIu64 "%010" PRIu64 "%06d", entry->ms, entry->n,
                  entry->jobs++);
-        if (!add_up(usage, entry->tenant, &record))
+        if (!add_up(usage, entry, &record))
             return blasd_fail(err, BLASD_E_internal_error, "", "too many sums at once");
         code = to->each(to->arg, &job, err);
         if (code != 0) return code;

@@ -3,6 +3,8 @@
 
 #include "queue/usage_stream.h"
 
+#include <math.h>
+
 #define JOBS_MOST 2048
 
 /* What was read: the jobs' ids in their order, and whether sequences grew. */
@@ -43,6 +45,8 @@ static void record_make(const char *id, struct blasd_buf *out) {
     if (blasd_record_encode(&record, out, &err) != 0) fail_msg("%s", err.detail);
 }
 
+static void (*lie)(struct blasd_buf *record); /* what becomes of records, or NULL */
+
 /* Submits so many jobs, and ends them in one step; their ids. */
 static void end_jobs(struct bed *bed, struct blasd_worker_queue *worker, int count,
                      char ids[][BLASD_ID_LEN + 1]) {
@@ -57,6 +61,7 @@ static void end_jobs(struct bed *bed, struct blasd_worker_queue *worker, int cou
     while (claimed < count) claimed += claim(worker, count - claimed, PLENTY, claims + claimed);
     for (int i = 0; i < count; i++) {
         record_make(ids[i], &records[i]);
+        if (lie != NULL) lie(&records[i]);
         completions[i] = (struct blasd_completion){
             .id = ids[i], .record = records[i].data, .record_len = records[i].len};
     }
@@ -81,17 +86,21 @@ static void settle(struct blasd_usage_stream *usage) {
     if (blasd_usage_settle(usage, NULL, 0, &err) != 0) fail_msg("%s", err.detail);
 }
 
-/* The jobs among the sums of their hour. */
-static long long jobs_counted(struct bed *bed) {
+/* One of the sums of their hour. */
+static double counted_of(struct bed *bed, const char *what) {
     long long hour = ended_us / 1000000 / 3600;
     char key[96], field[48];
     const char *argv[] = {"HGET", key, field};
     snprintf(key, sizeof key, "%s:usage:%s:%lld", bed->tag, tenant, hour / 24);
-    snprintf(field, sizeof field, "%lld matmul jobs", hour);
+    snprintf(field, sizeof field, "%lld %s", hour, what);
     redisReply *reply = redisCommandArgv(bed->raw, 3, argv, NULL);
-    long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
+    double n = reply->type == REDIS_REPLY_STRING ? strtod(reply->str, NULL) : 0;
     drop(reply);
     return n;
+}
+
+static int jobs_counted(struct bed *bed) {
+    return (int)counted_of(bed, "matmul jobs");
 }
 
 static void test_each_job_until_it_is_settled(void **state) {
@@ -194,6 +203,90 @@ static void test_stopped(void **state) {
     bed_close(&bed);
 }
 
+/* Places in a record's head. */
+enum { FINISHED = 32, UPLOAD = 72, COMPUTE = 80, FLOPS = 112, BYTES = 120, ENERGY = 128 };
+
+static void claim_much(struct blasd_buf *record) {
+    static const int64_t most = INT64_MAX;
+    static const double flops = 1e308, energy = 1e300;
+    memcpy(record->data + FINISHED, &most, sizeof most);
+    memcpy(record->data + UPLOAD, &most, sizeof most);
+    memcpy(record->data + COMPUTE, &most, sizeof most);
+    memcpy(record->data + BYTES, &most, sizeof most);
+    memcpy(record->data + FLOPS, &flops, sizeof flops);
+    memcpy(record->data + ENERGY, &energy, sizeof energy);
+}
+
+static void claim_nothing(struct blasd_buf *record) {
+    static const int64_t least = INT64_MIN;
+    static const double nan = (double)NAN;
+    memcpy(record->data + FINISHED, &least, sizeof least);
+    memcpy(record->data + UPLOAD, &least, sizeof least);
+    memcpy(record->data + COMPUTE, &least, sizeof least);
+    memcpy(record->data + FLOPS, &nan, sizeof nan);
+}
+
+/* What a worker that was taken over claims that a job used: other jobs' figures stay what they are,
+ * and are added to. */
+static void test_figures_beyond_belief(void **state) {
+    static char ids[3][BLASD_ID_LEN + 1];
+    static const char *const figures[] = {"matmul device_us", "matmul energy_mj", "matmul bytes"};
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &server, "beyond");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_usage_stream *usage = usage_new(&bed);
+    ended_us = blasd_clock_wall_us();
+    for (int i = 0; i < 3; i++) {
+        lie = i == 0 ? claim_much : i == 1 ? claim_nothing : NULL;
+        end_jobs(&bed, worker, 3, ids);
+    }
+    expect_read(usage, 9, false);
+    settle(usage);
+    assert_int_equal(jobs_counted(&bed), 9);
+    for (int i = 0; i < 3; i++) assert_true(counted_of(&bed, figures[i]) == 3 * BLASD_TOLD_MOST);
+    assert_true(counted_of(&bed, "matmul flops") == 3 * 0x1p80 + 3);
+    blasd_usage_free(usage);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Nor is there an hour, or an operation, for each of its records. */
+static char other_op;
+static void claim_another_op(struct blasd_buf *record) {
+    claim_much(record);
+    record->data[224] = ++other_op;
+}
+
+static int see_any(void *arg, const struct blasd_usage_job *job, struct blasd_err *err) {
+    (void)job;
+    (void)err;
+    ++*(int *)arg;
+    return 0;
+}
+
+static void test_sums_are_bounded(void **state) {
+    static char ids[100][BLASD_ID_LEN + 1];
+    struct blasd_err err;
+    struct bed bed;
+    int seen = 0;
+    (void)state;
+    bed_open(&bed, &server, "sums");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_usage_stream *usage = usage_new(&bed);
+    ended_us = blasd_clock_wall_us();
+    lie = claim_another_op;
+    end_jobs(&bed, worker, 100, ids);
+    lie = NULL;
+    assert_int_equal(blasd_usage_read(usage, see_any, &seen, &err), 100);
+    assert_int_equal(seen, 100);
+    settle(usage);
+    assert_int_equal(counted_of(&bed, "unknown jobs"), 100);
+    blasd_usage_free(usage);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_job_until_it_is_settled),
@@ -201,6 +294,8 @@ int main(void) {
         cmocka_unit_test(test_more_than_one_read),
         cmocka_unit_test(test_one_takes_it),
         cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_figures_beyond_belief),
+        cmocka_unit_test(test_sums_are_bounded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
