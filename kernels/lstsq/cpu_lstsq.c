@@ -123,7 +123,8 @@ static double measure(const struct blasd_lstsq *l, const struct blasd_lapack *ho
         double below =
             norm * (norm * blasd_stack_norm(n, b->x + c * n) + blasd_stack_norm(m, b->b + c * m));
         double above = blasd_stack_norm(n, b->slope + c * n);
-        if (below > 0) most = fmax(most, above / below);
+        if (below != 0 && !(above / below <= most)) most = above / below;
+        if (isnan(most)) break;
     }
     return norm > 0 ? most + blasd_stack_slack(m + n) + (l->stack.single ? 0x1p-24 : 0) : 0;
 }

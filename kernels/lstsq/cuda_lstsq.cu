@@ -123,14 +123,15 @@ static __global__ void __launch_bounds__(THREADS)
         double sum = block_squares(z.m, z.r + c * z.m, own), below = norm * (norm * size + right);
         if (threadIdx.x != 0) continue;
         residuals[c] = (T)ldexp(sum, -2 * z.of_b[c]);
-        z.ratios[c] = below > 0 ? above / below : 0;
+        z.ratios[c] = below > 0 ? above / below : below == 0 ? 0 : NAN;
     }
 }
 
 static __global__ void __launch_bounds__(1)
     lstsq_worst(int64_t columns, const double *ratios, double slack, double *ret) {
     double most = 0;
-    for (int64_t c = 0; c < columns; c++) most = ratios[c] > most ? ratios[c] : most;
+    for (int64_t c = 0; c < columns && most == most; c++)
+        most = ratios[c] <= most ? most : ratios[c];
     *ret = most + slack;
 }
 

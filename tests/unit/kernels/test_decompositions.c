@@ -383,6 +383,26 @@ static void lstsq_at_the_ends_of_the_range(void **state) {
     }
 }
 
+/* An infinity of x times 0 is NaN: in its other elements, and in what is said of it. */
+static void lstsq_beyond_the_range_in_part(void **state) {
+    static const double a[4] = {1, 0, 0, 1e-310};
+    struct trial *t = job_of("lstsq", a, 2, 2, false);
+    double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){2, 2});
+    (void)state;
+    for (int i = 0; i < 4; i += 2) b[i] = 1;
+    trial_set_float(t, "rcond", 0);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    assert_int_equal((int)value(t, "rank", 0), 2);
+    assert_false(isfinite((double)value(t, "x", 0)) || isfinite((double)value(t, "x", 2)));
+    assert_true(value(t, "x", 1) == 0 && value(t, "x", 3) == 0);
+    assert_true(isnan((double)value(t, "optimality", 0)));
+    assert_int_equal(t->task.warning_count, 2);
+    assert_string_equal(t->task.warnings[0], "2 elements of x are beyond the range of float64");
+    assert_string_equal(t->task.warnings[1],
+                        "1 elements of residuals are beyond the range of float64");
+    trial_free(t);
+}
+
 /* ---- below the range ---- */
 
 /* left (m x k) right (k x n), what is between times by[i] (NULL: 1), against a. */
@@ -594,6 +614,7 @@ int main(void) {
         cmocka_unit_test(lstsq_residuals_are_of_x_as_it_is_sent),
         cmocka_unit_test(lstsq_residuals_of_nearly_exact_fits),
         cmocka_unit_test(lstsq_at_the_ends_of_the_range),
+        cmocka_unit_test(lstsq_beyond_the_range_in_part),
         cmocka_unit_test(below_the_range),
         cmocka_unit_test(the_other_triangle_is_not_read),
         cmocka_unit_test(values_beyond_the_range),
