@@ -255,8 +255,8 @@ void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
                         (long long)bad);
 }
 
-void blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack *stack, int output,
-                            int64_t each, const char *what) {
+int64_t blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack *stack, int output,
+                               int64_t each, const char *what) {
     int64_t lost = 0, done = 0;
     for (int64_t i = 0; each > 0 && i < stack->count && blasd_wanted_after(&done, 10); i++)
         lost += isnan(element(&task->outputs[output], i * each));
@@ -265,6 +265,7 @@ void blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack *s
     else if (lost > 0)
         blasd_task_warn(task, "%lld of %lld matrices have no result: the %s did not converge",
                         (long long)lost, (long long)stack->count, what);
+    return lost;
 }
 
 static bool is_symmetric(const double *a, int64_t n) {
@@ -292,11 +293,11 @@ void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stac
                         upper ? "upper" : "lower");
 }
 
-void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name) {
+void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name, int64_t lost) {
     const struct blasd_tensor *out = &task->outputs[output];
-    int64_t count = out->rank < 0 ? 0 : blasd_tensor_elements(out), done = 0, beyond = 0;
+    int64_t count = out->rank < 0 ? 0 : blasd_tensor_elements(out), done = 0, beyond = -lost;
     for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++)
-        beyond += fabs(element(out, i)) > DBL_MAX; /* isinf may have a sign */
+        beyond += !(fabs(element(out, i)) <= DBL_MAX);
     if (beyond > 0)
         blasd_task_warn(task, "%lld elements of %s are beyond the range of %s", (long long)beyond,
                         name, blasd_dtype_name(out->dtype));

@@ -97,16 +97,17 @@ double blasd_stack_orthogonality(const struct blasd_lapack *how, int64_t m, int6
 void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
                        const int *figures);
 /* Items whose `each` elements of an output begin with NaN: `what` did not converge, which fails a
- * job of one matrix. */
-void blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack *stack, int output,
-                            int64_t each, const char *what);
+ * job of one matrix. Returns how many there are. */
+int64_t blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack *stack, int output,
+                               int64_t each, const char *what);
 /* How many matrices of input 0, which lies on the host, are not symmetric. */
 int64_t blasd_stack_uneven(const struct blasd_task *task, const struct blasd_stack *stack);
 /* Warns of so many: their upper triangles were used, or their lower ones. */
 void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stack *stack,
                                 int64_t uneven, bool upper);
-/* Warns where elements of an output are beyond the range of its dtype. */
-void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name);
+/* Warns where elements of an output are beyond the range of its dtype, or NaN, which is what sums
+ * of such are; `lost` NaN are those of items without a result. */
+void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name, int64_t lost);
 
 /* ---- the CPU's walk over a batch ---- */
 

@@ -8,6 +8,7 @@ extern "C" {
 }
 
 #define THREADS 256
+#define COLUMNS 4 /* of right-hand sides for which an element of a is read once */
 
 struct lstsq_state {
     struct stack_gpu gpu;
@@ -53,6 +54,41 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* r = b - a x, each product and sum without error but in the last digit of what is left over:
+ * otherwise rounding is all that is left of what x nearly meets. Roundings are written out, so that
+ * nothing is contracted. By threads that have a row each, which COLUMNS columns of x share. */
+static __global__ void __launch_bounds__(THREADS)
+    lstsq_left(int64_t m, int64_t n, int64_t columns, const double *a, const double *x,
+               const double *b, double *r) {
+    int64_t groups = (columns + COLUMNS - 1) / COLUMNS;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < m * groups;
+         at += (int64_t)gridDim.x * blockDim.x) {
+        int64_t i = at % m, first = at / m * COLUMNS;
+        double sum[COLUMNS], rest[COLUMNS];
+        BLASD_UNROLL
+        for (int c = 0; c < COLUMNS; c++) {
+            sum[c] = first + c < columns ? b[(first + c) * m + i] : 0;
+            rest[c] = 0;
+        }
+        for (int64_t j = 0; j < n; j++) {
+            double by = -a[j * m + i];
+            BLASD_UNROLL
+            for (int c = 0; c < COLUMNS; c++) {
+                double factor = first + c < columns ? x[(first + c) * n + j] : 0;
+                double product = __dmul_rn(by, factor), low = __fma_rn(by, factor, -product);
+                double next = __dadd_rn(sum[c], product), part = __dsub_rn(next, sum[c]);
+                double lost =
+                    __dadd_rn(__dsub_rn(sum[c], __dsub_rn(next, part)), __dsub_rn(product, part));
+                rest[c] = __dadd_rn(rest[c], __dadd_rn(lost, low));
+                sum[c] = next;
+            }
+        }
+        BLASD_UNROLL
+        for (int c = 0; c < COLUMNS; c++)
+            if (first + c < columns) r[(first + c) * m + i] = sum[c] + rest[c];
+    }
+}
+
 /* The sum of squares of `count` numbers, by a block, in an order that is always the same. */
 static __device__ double block_squares(int64_t count, const double *x, double *own) {
     double sum = 0;
@@ -87,14 +123,15 @@ static __global__ void __launch_bounds__(THREADS)
         double sum = block_squares(z.m, z.r + c * z.m, own), below = norm * (norm * size + right);
         if (threadIdx.x != 0) continue;
         residuals[c] = (T)ldexp(sum, -2 * z.of_b[c]);
-        z.ratios[c] = below > 0 ? above / below : 0;
+        z.ratios[c] = below > 0 ? above / below : below == 0 ? 0 : NAN;
     }
 }
 
 static __global__ void __launch_bounds__(1)
     lstsq_worst(int64_t columns, const double *ratios, double slack, double *ret) {
     double most = 0;
-    for (int64_t c = 0; c < columns; c++) most = ratios[c] > most ? ratios[c] : most;
+    for (int64_t c = 0; c < columns && most == most; c++)
+        most = ratios[c] <= most ? most : ratios[c];
     *ret = most + slack;
 }
 
@@ -225,7 +262,6 @@ static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *
     struct blasd_cuda_job *job = gpu->job;
     const struct blasd_lstsq *l = &s->l;
     int64_t m = l->stack.m, n = l->stack.n, columns = l->columns;
-    struct blasd_lapack_product left = product_of(m, columns, n, s->a, s->x, s->y);
     struct blasd_lapack_product slope = product_of(n, columns, m, s->a, s->y, s->slope);
     const struct lstsq_sizes sizes = {m,    n,    columns, s->y,    s->slope,
                                       s->x, s->b, s->a,    s->of_b, s->ratios};
@@ -234,16 +270,15 @@ static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *
     double slack = blasd_stack_slack(m + n) + (l->stack.single ? 0x1p-24 : 0);
     void *residuals = blasd_cuda_out(job, t, BLASD_LSTSQ_RESIDUALS);
     dim3 blocks((unsigned)(columns < 1 ? 1 : columns < 2048 ? columns : 2048));
-    left.alpha = -1;
-    left.beta = 1;
     slope.trans_a = true;
     slope.lda = (int)m;
     STACK_TRY(blasd_launch(lstsq_exponents, blocks_of(columns), dim3(THREADS), 0, job->stream, err,
                            columns, gpu->exponents, s->of_b, s->of_x));
     STACK_TRY(blasd_launch(lstsq_round, blocks_of(n * columns), dim3(THREADS), 0, job->stream, err,
                            n, columns, (const int *)s->of_x, l->stack.single, s->x));
-    STACK_TRY(stack_gpu_copy(gpu, m * columns, s->b, s->y, err));
-    STACK_TRY(stack_gpu_multiply(gpu, &left, err));
+    STACK_TRY(blasd_launch(lstsq_left, blocks_of(m * ((columns + COLUMNS - 1) / COLUMNS)),
+                           dim3(THREADS), 0, job->stream, err, m, n, columns, (const double *)s->a,
+                           (const double *)s->x, (const double *)s->b, s->y));
     STACK_TRY(stack_gpu_multiply(gpu, &slope, err));
     if (l->stack.single)
         STACK_TRY(blasd_launch(lstsq_columns<float>, blocks, dim3(THREADS), 0, job->stream, err,

@@ -57,14 +57,14 @@ void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bo
     const double *optimality = task->outputs[BLASD_LSTSQ_OPTIMALITY].data;
     double u = l->stack.single ? 0x1p-24 : 0x1p-53;
     double most = 16 * (double)(l->stack.m + l->stack.n + 1) * u + l->rcond;
-    int64_t deficient = 0, least = l->k, poor = 0, done = 0;
+    int64_t deficient = 0, least = l->k, poor = 0, done = 0, lost;
     snprintf(task->method, sizeof task->method, "svd");
     for (int64_t i = 0; i < l->stack.count && blasd_wanted_after(&done, 10); i++) {
         deficient += rank[i] >= 0 && rank[i] < l->k;
         if (rank[i] >= 0 && rank[i] < least) least = rank[i];
         poor += optimality[i] > most;
     }
-    blasd_stack_judge_lost(task, &l->stack, BLASD_LSTSQ_S, l->k, "singular values");
+    lost = blasd_stack_judge_lost(task, &l->stack, BLASD_LSTSQ_S, l->k, "singular values");
     if (deficient > 0 && l->stack.rank == 0)
         blasd_task_warn(task,
                         "a is rank-deficient: %lld of %lld singular values are above rcond (%.2g) "
@@ -77,7 +77,8 @@ void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bo
     if (poor > 0)
         blasd_task_warn(task, "%lld results are less exact than they should be: see optimality",
                         (long long)poor);
-    if (look_at_x) blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x");
-    blasd_stack_judge_range(task, BLASD_LSTSQ_S, "s");
-    blasd_stack_judge_range(task, BLASD_LSTSQ_RESIDUALS, "residuals");
+    if (look_at_x)
+        blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x", lost * l->stack.n * l->columns);
+    blasd_stack_judge_range(task, BLASD_LSTSQ_S, "s", lost * l->k);
+    blasd_stack_judge_range(task, BLASD_LSTSQ_RESIDUALS, "residuals", lost * l->columns);
 }

@@ -25,5 +25,5 @@ void blasd_qr_finish(struct blasd_task *task, const struct blasd_qr *qr, bool lo
     static const int figures[] = {BLASD_QR_RESIDUAL, BLASD_QR_ORTHOGONALITY, -1};
     snprintf(task->method, sizeof task->method, "householder");
     if (qr->mode != BLASD_QR_R_ALONE) blasd_stack_judge(task, &qr->stack, figures);
-    if (look_at_r) blasd_stack_judge_range(task, BLASD_QR_R, "R");
+    if (look_at_r) blasd_stack_judge_range(task, BLASD_QR_R, "R", 0);
 }

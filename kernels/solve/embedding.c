@@ -214,6 +214,17 @@ static void narrow(const struct blasd_embedding *e, const struct blasd_task *fro
     }
 }
 
+/* Of the real matrix it was said that it is not symmetric: a Hermitian one would be, and the
+ * complex one may be. */
+static void name_hermitian(const struct blasd_solve *s, struct blasd_task *task) {
+    static const char symmetric[] = "not symmetric", hermitian[] = "not Hermitian";
+    if (s->assume == BLASD_ASSUME_SYMMETRIC) return;
+    for (int i = 0; i < task->warning_count; i++) {
+        char *at = strstr(task->warnings[i], symmetric);
+        if (at != NULL) memcpy(at, hermitian, sizeof hermitian - 1);
+    }
+}
+
 void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *tasks) {
     for (int t = 0; t < e->count; t++) {
         const struct blasd_task *from = &e->tasks[t];
@@ -229,6 +240,7 @@ void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *ta
         memcpy(to->method, from->method, sizeof to->method);
         memcpy(to->warnings, from->warnings, sizeof to->warnings);
         to->warning_count = from->warning_count;
+        name_hermitian(&e->solve, to);
         to->upload_us = from->upload_us;
         to->download_us = from->download_us;
         to->compute_us = from->compute_us;

@@ -28,8 +28,9 @@ void blasd_svd_refuse(struct blasd_task *task, const struct blasd_svd *svd, int6
 
 void blasd_svd_finish(struct blasd_task *task, const struct blasd_svd *svd) {
     static const int figures[] = {BLASD_SVD_RESIDUAL, BLASD_SVD_ORTHOGONALITY, -1};
+    int64_t lost;
     snprintf(task->method, sizeof task->method, svd->vectors ? "divide and conquer" : "dqds");
-    blasd_stack_judge_lost(task, &svd->stack, BLASD_SVD_S, svd->columns, "singular values");
+    lost = blasd_stack_judge_lost(task, &svd->stack, BLASD_SVD_S, svd->columns, "singular values");
     if (svd->vectors) blasd_stack_judge(task, &svd->stack, figures);
-    blasd_stack_judge_range(task, BLASD_SVD_S, "S");
+    blasd_stack_judge_range(task, BLASD_SVD_S, "S", lost * svd->columns);
 }
