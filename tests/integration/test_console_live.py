@@ -1,4 +1,5 @@
 """The page at `/`, in a real Chromium: what it says while things come and go."""
+from page_standins import Told, document_of
 
 
 def test_it_says_that_redis_is_away(make_service, browse):
@@ -8,3 +9,11 @@ def test_it_says_that_redis_is_away(make_service, browse):
     assert not said["at_first"] and not said["at_last"]
     assert said["link"] == "not up to date" and "by themselves" in said["old"]
     assert said["axe"] == []
+
+
+def test_what_runs_already_is_shown(service, browse):
+    """Bars and states of jobs that had begun before anybody looked on: of more than a page of newer ones, too."""
+    running = [document_of(number, "running", finished_at=None, progress=0.25) for number in (1, 200)]
+    with Told(service, [document_of(number) for number in range(2, 150)] + running) as told:
+        said = browse("runs_already", told, running=running)
+    assert said["states"] == [None, "running 25 %"] and said["card"] == "runs 1 job: matmul" and said["complaints"] == []

@@ -19,15 +19,16 @@ let open = null;         // id
 let drawn = "";          // the document of it that is shown
 let retold = new Map();  // id -> tensors' documents that the opened job was asked for
 
-// `asked`: when, of one that is not told of just now; what was told since is newer.
+// `asked`: when, of one that is not told of just now; what was told since is newer. Whether it is made use of.
 export function onJob(job, asked = performance.now()) {
   const was = jobs.get(job.id);
-  if (forgotten.has(job.id) || (was && !FINAL.has(job.state) && (FINAL.has(was.state) || heard.get(was) > asked))) return; // it came late
+  if (forgotten.has(job.id) || (was && !FINAL.has(job.state) && (FINAL.has(was.state) || heard.get(was) > asked))) return false; // it came late
   heard.set(job, asked);
   jobs.set(job.id, job);
   if (jobs.size > MOST + 100) letGo();
   dirty = true;
   if (job.id === open) show();
+  return true;
 }
 
 export function noteSent(id, request) {
