@@ -43,4 +43,45 @@ def runs_already(page, wanted):
     return said
 
 
-SCENARIOS = {one.__name__: one for one in (redis_away, runs_already)}
+def selects(page, wanted):
+    """What is selected in a row, a device's card and a job's document while each of them is drawn anew."""
+    job = wanted["job"]
+    page.live()
+    page.until(lambda: state_of(page, job["id"]), "its row is there")
+
+    def select(selector, begin=0, end=None):
+        page.run("const one = document.querySelector(arguments[0]), text = one.firstChild, range = document.createRange();"
+                 " range.setStart(text, arguments[1]); range.setEnd(text, arguments[2] ?? text.data.length);"
+                 " getSelection().removeAllRanges(); getSelection().addRange(range)", selector, begin, end)
+        return selected()
+
+    def selected():
+        return page.run("return getSelection().toString()")
+    said = {"row": [select(f"#jobs tr[data-id='{job['id']}'] td:nth-child(2)")]}
+    control(page, tell=["job", document_of(job, 9, "queued")])
+    page.until(lambda: page.rows()[0][2] == "queued", "another one's row comes before it")
+    control(page, tell=["job", {**job, "progress": 0.5}], jobs=[{**job, "progress": 0.5}])
+    page.until(lambda: state_of(page, job["id"]) == "running 50 %", "its own is drawn anew")
+    said["row"].append(selected())
+    said["card"] = [select(".device h3")]
+    events = page.counts()["events"]
+    page.until(lambda: page.counts()["events"] >= events + 3, "the devices are told of again")
+    said["card"].append(selected())
+    page.run("document.querySelector(`#jobs button[data-id='${arguments[0]}']`).click()", job["id"])
+    page.until(lambda: '"progress": 0.5' in page.text("#job-document"), "it opens")
+    said["document"] = [select("#job-document", 11, 52)]
+    for number in (6, 7, 8):
+        control(page, tell=["job", {**job, "progress": number / 10}])
+        page.until(lambda: f'"progress": 0.{number}' in page.text("#job-document"), "it is drawn anew")
+    said["document"].append(selected())
+    control(page, tell=["job", {**job, "state": "succeeded", "progress": 1}])
+    page.until(lambda: "succeeded" in page.text("#job-title"), "it ends")
+    page.until(lambda: page.visible("#job [data-part=forget]") and not page.visible("#job-cancel"), "what can be done is of a job that has ended")
+    return said
+
+
+def document_of(job, number, state):
+    return {**job, "id": "s" + "9" * 39 + str(number), "op": "solve", "state": state, "created_at": job["created_at"].replace("2026", "2027"), "progress": 0}
+
+
+SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects)}

@@ -17,3 +17,12 @@ def test_what_runs_already_is_shown(service, browse):
     with Told(service, [document_of(number) for number in range(2, 150)] + running) as told:
         said = browse("runs_already", told, running=running)
     assert said["states"] == [None, "running 25 %"] and said["card"] == "runs 1 job: matmul" and said["complaints"] == []
+
+
+def test_what_is_selected_stays_selected(service, browse):
+    """Whoever is about to copy an id does not lose it because something else is drawn."""
+    job = document_of(5, "running", finished_at=None, progress=0.25)
+    with Told(service, [document_of(1), job]) as told:
+        said = browse("selects", told, job=job)
+    assert said["row"] == ["matmul"] * 2 and said["card"] == ["cpu"] * 2
+    assert said["document"] == [job["id"]] * 2 and said["complaints"] == []

@@ -1,6 +1,6 @@
 // The list of jobs, and one of them opened.
 import { fetchGood, getJson, key } from "./api.js";
-import { $, FINAL, clock, make, ms, say, setText } from "./page.js";
+import { $, FINAL, clock, make, ms, renew, renewRows, say, setText } from "./page.js";
 import { sample } from "./send.js";
 
 const MOST = 1000; // jobs that are kept here
@@ -109,10 +109,10 @@ function time(job) {
   return "";
 }
 
-function newRow() {
-  const id = make("button", { type: "button", class: "plain" });
-  id.addEventListener("click", () => openJob(id.dataset.id));
-  return make("tr", {}, make("td", {}, id), make("td"), make("td", {}, make("span", { class: "state" })), make("td"), make("td"), make("td"));
+function newRow(id) {
+  const button = make("button", { type: "button", class: "plain", "data-id": id, title: id, "aria-label": `job ${id}`, onclick: () => openJob(id) },
+    `${id.slice(0, 9)}…${id.slice(-4)}`);
+  return make("tr", {}, make("td", {}, button), make("td"), make("td", {}, make("span", { class: "state" })), make("td"), make("td"), make("td"));
 }
 
 function frozen() {
@@ -124,19 +124,12 @@ function showRows() {
   const fits = wanted();
   const list = [...jobs.values()].filter(fits).sort((a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.id < b.id ? 1 : -1)).slice(0, rows);
   const body = $("jobs").tBodies[0];
-  while (body.rows.length > list.length) body.deleteRow(-1);
+  renewRows(body, "id", list.map((job) => job.id), newRow);
   list.forEach((job, i) => {
-    if (!body.rows[i]) body.append(newRow());
-    const [id, op, state, device, batch, took] = body.rows[i].cells;
-    body.rows[i].dataset.id = job.id;
-    id.firstChild.dataset.id = job.id;
-    id.firstChild.title = job.id;
-    setText(id.firstChild, `${job.id.slice(0, 9)}…${job.id.slice(-4)}`);
-    id.firstChild.setAttribute("aria-label", `job ${job.id}`);
+    const [, op, state, device, batch, took] = body.rows[i].cells;
     setText(op, job.op);
-    setText(state.firstChild, job.state);
+    setText(state.firstChild, job.state === "running" && job.progress > 0 ? `running ${Math.round(job.progress * 100)} %` : job.state);
     state.firstChild.className = `state ${job.state}`;
-    if (job.state === "running" && job.progress > 0) setText(state.firstChild, `running ${Math.round(job.progress * 100)} %`);
     state.firstChild.title = job.remaining_ms >= 0 ? `some ${ms(job.remaining_ms)} to go` : "";
     setText(device, job.execution.device || "");
     setText(batch, job.execution.batch_size > 1 ? String(job.execution.batch_size) : "");
@@ -268,15 +261,14 @@ function show() {
   parts.push(actions);
   if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", { "data-part": "outputs" }, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
   if (request) {
-    const command = curl(request);
-    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => command)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, command),
+    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => $("job-curl").textContent)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, curl(request)),
       sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")));
   }
-  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => text)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
+  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => $("job-document").textContent)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
   const scroll = $("job").scrollTop;
-  $("job-body").replaceChildren(...parts);
+  renew($("job-body"), parts);
   $("job").scrollTop = scroll;
-  if (focus) $("job-body").querySelector(`[data-part="${CSS.escape(focus)}"]`)?.focus();
+  if (focus && document.activeElement?.dataset?.part !== focus) $("job-body").querySelector(`[data-part="${CSS.escape(focus)}"]`)?.focus();
 }
 
 export async function openJob(id) {
