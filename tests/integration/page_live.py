@@ -4,6 +4,7 @@ import os
 import signal
 import urllib.request
 
+from selenium.webdriver.common.action_chains import ActionChains
 
 def control(page, **what):
     """Tells the stand-in (page_standins.Told) what there is now."""
@@ -80,8 +81,28 @@ def selects(page, wanted):
     return said
 
 
+def stands_still(page, wanted):
+    """The list under a hand, and while the stream is away: whether it says that it stands still."""
+    page.live()
+    page.until(lambda: state_of(page, wanted["job"]["id"]), "its row is there")
+    said = {"at_first": page.text("#jobs-still")}
+    ActionChains(page.driver).move_to_element(page.one("#jobs tbody td:nth-child(2)")).perform()
+    control(page, tell=["job", document_of(wanted["job"], 1, "queued")])
+    said["pointed"] = page.until(lambda: page.text("#jobs-still"), "it says so")
+    said["rows"] = len(page.rows())
+    ActionChains(page.driver).move_to_element(page.one("header")).perform()
+    page.until(lambda: len(page.rows()) == 2 and not page.text("#jobs-still"), "it goes on")
+    control(page, deaf=True)
+    said["away"] = page.until(lambda: page.text("#jobs-still"), "it says so again")
+    said["axe"] = page.axe()
+    control(page, deaf=False)
+    page.live()
+    page.until(lambda: not page.text("#jobs-still"), "it goes on once more")
+    return said
+
+
 def document_of(job, number, state):
     return {**job, "id": "s" + "9" * 39 + str(number), "op": "solve", "state": state, "created_at": job["created_at"].replace("2026", "2027"), "progress": 0}
 
 
-SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects)}
+SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still)}

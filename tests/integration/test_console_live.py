@@ -26,3 +26,12 @@ def test_what_is_selected_stays_selected(service, browse):
         said = browse("selects", told, job=job)
     assert said["row"] == ["matmul"] * 2 and said["card"] == ["cpu"] * 2
     assert said["document"] == [job["id"]] * 2 and said["complaints"] == []
+
+
+def test_a_list_that_stands_still_says_so(service, browse):
+    """It does under a hand, and where nothing is told; nobody is to take it for what there is now."""
+    job = document_of(5)
+    with Told(service, [job]) as told:
+        said = browse("stands_still", told, job=job)
+    assert said["at_first"] == "" and said["rows"] == 1
+    assert "point" in said["pointed"] and "told" in said["away"] and said["axe"] == []

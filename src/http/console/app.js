@@ -113,6 +113,7 @@ function showLink() {
   $("link").className = `link ${old ? "old" : link}`;
   setText($("link-text"), link === "live" ? (old ? "not up to date" : "live") : link === "refused" ? "refused" : "connecting again");
   $("old").hidden = !old;
+  jobs.setLive(link === "live" && !old);
 }
 
 function onFigures(document) {

@@ -15,6 +15,7 @@ let lists = 0;           // that were asked for
 let rows = PAGE;
 let cursor = null;       // where the service's list goes on; "" at its end
 let dirty = true;
+let live = false;        // whether jobs are told of
 let open = null;         // id
 let drawn = "";          // the document of it that is shown
 let retold = new Map();  // id -> tensors' documents that the opened job was asked for
@@ -139,8 +140,20 @@ function showRows() {
   setText($("jobs-note"), list.length === 0 ? "No job fits." : all > list.length ? `${list.length} of ${all} that are at hand` : `${list.length} jobs`);
 }
 
+function showStill() {
+  setText($("jobs-still"), !live ? "The list stands still: nothing is told of jobs for now." :
+    dirty && frozen() ? "The list stands still while you point at it, or the focus is in it: there is news." : "");
+}
+
+export function setLive(whether) {
+  live = whether;
+  showStill();
+}
+
 setInterval(() => {
-  if (document.hidden || !dirty || frozen()) return;
+  if (document.hidden) return;
+  showStill();
+  if (!dirty || frozen()) return;
   dirty = false;
   showRows();
 }, 400);
