@@ -101,8 +101,19 @@ def stands_still(page, wanted):
     return said
 
 
+def numbers(page, wanted):
+    """Sends numbers that JavaScript has no equals of: what travels, and what the command says."""
+    page.live()
+    page.set("#send-op", wanted["op"])
+    for field, text in wanted["fields"].items():
+        page.set(f"#send-{field}", text)
+    page.run("document.querySelector('#send button[type=submit]').click()")
+    page.until(lambda: page.visible("#job-curl"), "it is sent, and opens")
+    return {"posted": control(page)["posted"], "curl": page.text("#job-curl")}
+
+
 def document_of(job, number, state):
     return {**job, "id": "s" + "9" * 39 + str(number), "op": "solve", "state": state, "created_at": job["created_at"].replace("2026", "2027"), "progress": 0}
 
 
-SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still)}
+SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still, numbers)}

@@ -322,7 +322,9 @@ class Told(Liar):
                     self.control(json.loads(body))
                 else:
                     told.posted.append(body)
-                    self.send(202, document_of(10**6, "queued"))
+                    job = document_of(10**6, "queued")
+                    told.jobs[job["id"]] = job
+                    self.send(202, job)
 
             def control(self, what):
                 for job in what.get("jobs", ()):

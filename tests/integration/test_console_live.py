@@ -1,4 +1,6 @@
 """The page at `/`, in a real Chromium: what it says while things come and go."""
+import json
+
 from page_standins import Told, document_of
 
 
@@ -35,3 +37,17 @@ def test_a_list_that_stands_still_says_so(service, browse):
         said = browse("stands_still", told, job=job)
     assert said["at_first"] == "" and said["rows"] == 1
     assert "point" in said["pointed"] and "told" in said["away"] and said["axe"] == []
+
+
+def test_numbers_travel_as_they_were_typed(service, browse):
+    """JavaScript's own would change integers beyond 2^53, 1e400 and the sign of 0 before the service could say anything of them."""
+    fields = {"input-x": '{"dtype": "int64", "data": [[9007199254740993, -0.0], [1e400, 2]]}', "input-y": "[1.10,  2]",
+              "param-alpha": "9007199254740993", "param-l1_ratio": ".5", "param-tol": "Infinity"}
+    with Told(service) as told:
+        said = browse("numbers", told, op="regression", fields=fields)
+    (posted,) = said["posted"]
+    assert json.loads(posted)["op"] == "regression" and said["complaints"] == []
+    for text in (fields["input-x"], fields["input-y"], '"alpha":9007199254740993', '"l1_ratio":0.5', '"tol":"Infinity"'):
+        assert text in posted, posted
+    assert posted in said["curl"]
+

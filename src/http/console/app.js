@@ -196,8 +196,8 @@ async function begin() {
   tasks.start(jobs.openJob);
   figures.start();
   jobs.start();
-  send.start(list, (job, request, asked) => {
-    jobs.noteSent(job.id, request);
+  send.start(list, (job, body, asked) => {
+    jobs.noteSent(job.id, body);
     jobs.onJob(job, asked);
     if (!$("job").open && !$("console").hidden) jobs.openJob(job.id); // in the place of no other, under whose buttons somebody's hand is
     say(`job sent: ${job.op}`);

@@ -8,7 +8,7 @@ const PAGE = 50;
 const PHASES = [["receive", "receive"], ["queue", "queue"], ["batch_wait", "batch"], ["upload", "upload"], ["compute", "compute"], ["download", "download"]];
 
 const jobs = new Map();  // id -> document, in the order in which they came
-const sent = new Map();  // id -> the request, of those sent from this page
+const sent = new Map();  // id -> the body of the request, of those sent from this page
 const forgotten = new Set(); // ids; a list that was asked for before that still has them
 const heard = new WeakMap(); // document -> when it was told of, or asked for
 let lists = 0;           // that were asked for
@@ -32,8 +32,8 @@ export function onJob(job, asked = performance.now()) {
   return true;
 }
 
-export function noteSent(id, request) {
-  sent.set(id, request);
+export function noteSent(id, body) {
+  sent.set(id, body);
   if (sent.size > 50) sent.delete(sent.keys().next().value);
 }
 
@@ -167,13 +167,13 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 function again(job) {
   if (sent.has(job.id)) return sent.get(job.id);
   const more = { ...(job.priority !== "normal" && { priority: job.priority }), ...(job.labels && { labels: job.labels }) };
-  if (job.op !== "graph") return { op: job.op, inputs: sample(job.op), ...more };
-  return job.steps && { steps: Object.fromEntries(Object.entries(job.steps).map(([name, { op }]) => [name, { op, inputs: sample(op) }])), ...more };
+  if (job.op !== "graph") return JSON.stringify({ op: job.op, inputs: sample(job.op), ...more });
+  return job.steps && JSON.stringify({ steps: Object.fromEntries(Object.entries(job.steps).map(([name, { op }]) => [name, { op, inputs: sample(op) }])), ...more });
 }
 
-function curl(request) {
-  return [`curl -sS ${quoted(`${location.origin}/${request.steps ? "graphs" : "jobs"}?wait=10`)} -H 'Content-Type: application/json'`,
-    ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []), `-d ${quoted(JSON.stringify(request))}`].join(" \\\n  ");
+function curl(job, body) {
+  return [`curl -sS ${quoted(`${location.origin}/${job.op === "graph" ? "graphs" : "jobs"}?wait=10`)} -H 'Content-Type: application/json'`,
+    ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []), `-d ${quoted(body)}`].join(" \\\n  ");
 }
 
 function timeline(job) {
@@ -270,11 +270,11 @@ function show() {
   else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
   const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
     make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch((why) => complain(job.id, why)) }, `Save ${name}`));
-  const request = again(job);
+  const body = again(job);
   parts.push(actions);
   if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", { "data-part": "outputs" }, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
-  if (request) {
-    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => $("job-curl").textContent)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, curl(request)),
+  if (body) {
+    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => $("job-curl").textContent)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, curl(job, body)),
       sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")));
   }
   parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => $("job-document").textContent)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
