@@ -112,8 +112,39 @@ def numbers(page, wanted):
     return {"posted": control(page)["posted"], "curl": page.text("#job-curl")}
 
 
+def linked(page, wanted):
+    """One job by its link: at first, while the page is open, and with a way back; and the link of one that is opened otherwise."""
+    first, second = wanted["jobs"]
+
+    def shown(job):
+        return page.visible("#job-document") and job in page.text("#job-document")
+
+    def at():
+        return page.run("return location.hash")
+    page.driver.get("about:blank")
+    page.driver.get(f"{page.url}#job={first}")
+    page.until(lambda: shown(first), "it opens")
+    page.run("location.hash = arguments[0]", f"job={second}")
+    page.until(lambda: shown(second), "the other one opens")
+    page.driver.back()
+    page.until(lambda: shown(first), "the first one is open again")
+    page.click("#job-close")
+    said = {"closed": at()}
+    page.until(lambda: page.rows(), "the list is there")
+    page.run("document.querySelector(`#jobs button[data-id='${arguments[0]}']`).click()", second)
+    page.until(lambda: shown(second), "it opens by its row")
+    said["opened"] = at()
+    said["link"] = page.run("return document.querySelector('#job-body a')?.href")
+    page.run("location.hash = ''")
+    page.until(lambda: not page.visible("#job"), "without a job in the address none is open")
+    page.run("location.hash = 'job=nonsense'")
+    page.run("location.hash = arguments[0]", "job=s" + "a" * 40)
+    said["unknown"] = page.until(lambda: page.text("#job .problem"), "it says that there is no such job")
+    return said
+
+
 def document_of(job, number, state):
     return {**job, "id": "s" + "9" * 39 + str(number), "op": "solve", "state": state, "created_at": job["created_at"].replace("2026", "2027"), "progress": 0}
 
 
-SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still, numbers)}
+SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still, numbers, linked)}

@@ -51,3 +51,12 @@ def test_numbers_travel_as_they_were_typed(service, browse):
         assert text in posted, posted
     assert posted in said["curl"]
 
+
+
+def test_a_link_to_one_job(service, browse):
+    jobs = [document_of(number) for number in range(1, 200)]
+    first, second = jobs[0]["id"], jobs[-1]["id"]  # one that is not in the list, and one that is
+    with Told(service, jobs) as told:
+        said = browse("linked", told, jobs=[first, second])
+        assert said["link"] == f"{told.url}/#job={second}"
+    assert said["closed"] == "" and said["opened"] == f"#job={second}" and "not there" in said["unknown"]

@@ -256,7 +256,7 @@ function show() {
   const fact = (name, value) => (value ? [make("p", {}, make("span", {}, name), String(value))] : []);
   const run = job.execution;
   const parts = [
-    make("p", { class: "id" }, job.id),
+    make("p", { class: "id" }, make("a", { href: `#job=${job.id}`, "data-part": "link" }, job.id)),
     make("div", { class: "facts" }, make("p", {}, make("span", { class: `state ${job.state}` }, job.state)), ...fact("priority", job.priority),
       ...fact("device", run.device || job.device), ...fact("", run.device_name), ...fact("method", run.method), ...fact("batch of", run.batch_size > 1 && run.batch_size),
       ...fact("attempts", run.attempts > 1 && run.attempts), ...fact("submitted", job.created_at && new Date(job.created_at).toLocaleString())),
@@ -284,8 +284,23 @@ function show() {
   if (focus && document.activeElement?.dataset?.part !== focus) $("job-body").querySelector(`[data-part="${CSS.escape(focus)}"]`)?.focus();
 }
 
+const ID = /^[a-z][0-9a-f]{40}$/;
+
+// The address says which job is open: #job=ID.
+function note(id) {
+  const hash = id ? `#job=${id}` : "";
+  if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
+}
+
+function openAddressed() {
+  const [, id] = location.hash.match(/^#job=(.*)$/) || [];
+  if (ID.test(id) && id !== open) openJob(id);
+  if (!id && $("job").open) $("job").close();
+}
+
 export async function openJob(id) {
   open = id;
+  note(id);
   drawn = "";
   setText($("job-title"), "Job"); // no other one's is shown, whatever comes
   $("job-body").replaceChildren();
@@ -312,13 +327,16 @@ export function start() {
   $("job").addEventListener("close", () => {
     if ($("job").open) return; // it was opened again before this was told
     open = null;
+    note(null);
     retold = new Map();
   });
+  window.addEventListener("hashchange", openAddressed);
+  openAddressed();
   $("job").addEventListener("click", (event) => { if (event.target === $("job")) $("job").close(); });
   $("filter").addEventListener("submit", (event) => { // an id opens its job, also one that is not at hand
     event.preventDefault();
     const id = $("filter-text").value.trim();
-    if (/^[a-z][0-9a-f]{40}$/.test(id)) openJob(id);
+    if (ID.test(id)) openJob(id);
   });
   $("filter-text").addEventListener("input", () => { dirty = true; });
   for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; rows = PAGE; dirty = true; fetchJobs(false); });
