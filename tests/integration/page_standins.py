@@ -269,3 +269,92 @@ class Late(Liar):
         super(Liar, self).__init__(("127.0.0.1", 0), Handler)
         self.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+def document_of(number, state="succeeded", **more):
+    """A job's; the higher the number, the newer."""
+    at = (datetime.datetime(2026, 1, 31, tzinfo=datetime.timezone.utc) + datetime.timedelta(milliseconds=number)).isoformat(timespec="microseconds")
+    at = at.replace("+00:00", "Z")
+    return {"id": f"s{number:040x}", "op": "matmul", "state": state, "priority": "normal", "created_at": at, "started_at": at, "finished_at": at,
+            "timing": {**phases_of(1.0), "total_ms": 6.0}, "execution": {"device": "cpu", "batch_size": 1, "attempts": 1}, **more}
+
+
+class Told(Liar):
+    """Serves the page, and is told what else by the scenario: POST /control {"jobs": […], "tell": [KIND, DOCUMENT], "deaf": BOOL}, which answers
+    what was posted and asked. Its list has the jobs in pages, by state and op, before a time or behind a cursor, as the service has them."""
+
+    def __init__(self, service, jobs=()):
+        page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
+        self.jobs, self.posted, self.asked, self.streams, self.deaf = {job["id"]: job for job in jobs}, [], [], [], False
+        told = self
+
+        def listed(query):
+            key = lambda job: (job["created_at"], job["id"])
+            fits = [job for job in told.jobs.values() if all(job[name] == query.get(name, job[name]) for name in ("state", "op"))]
+            fits = sorted((job for job in fits if job["created_at"] < query.get("before", "9")), key=key, reverse=True)
+            if "cursor" in query:
+                fits = [job for job in fits if key(job) < tuple(query["cursor"].split(" "))]
+            many = int(query.get("limit", 100))
+            return {"jobs": fits[:many], **({"cursor": " ".join(key(fits[many - 1]))} if len(fits) > many else {})}
+
+        class Handler(Answering):
+            def do_GET(self):
+                path, _, query = self.path.partition("?")
+                told.asked.append(self.path)
+                if path == "/":
+                    self.send_page(page)
+                elif told.deaf:
+                    self.send(503, {"title": "Away", "detail": "it is away"})
+                elif path == "/ops":
+                    self.send(200, ops.body)
+                elif path == "/events":
+                    self.stream()
+                elif path == "/jobs":
+                    self.send(200, listed(dict(urllib.parse.parse_qsl(query))))
+                elif path.removeprefix("/jobs/") in told.jobs:
+                    self.send(200, told.jobs[path.removeprefix("/jobs/")])
+                else:
+                    self.send(404, {"detail": "it is not there"})
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                if self.path == "/control":
+                    self.control(json.loads(body))
+                else:
+                    told.posted.append(body)
+                    job = document_of(10**6, "queued")
+                    told.jobs[job["id"]] = job
+                    self.send(202, job)
+
+            def control(self, what):
+                for job in what.get("jobs", ()):
+                    told.jobs[job["id"]] = job
+                if "tell" in what:
+                    for stream in told.streams:
+                        stream.put(what["tell"])
+                told.deaf = what.get("deaf", told.deaf)
+                if told.deaf:
+                    for stream in told.streams:
+                        stream.put(None)
+                self.send(200, {"posted": told.posted, "asked": told.asked})
+
+            def stream(self):
+                said = queue.Queue()
+                now = time.time() * 1000
+                said.put(["hello", {"version": "1", "time_ms": now}])
+                told.streams.append(said)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    while True:
+                        try:
+                            event = said.get(timeout=1)
+                        except queue.Empty:
+                            event = ["devices", {"devices": [{"device": "cpu", "worker": "w", "running": 1}], "unusable": [], "time_ms": time.time() * 1000}]
+                        if event is None:
+                            return
+                        self.wfile.write(f"event: {event[0]}\nid: 1\ndata: {json.dumps(event[1])}\n\n".encode())
+        super(Liar, self).__init__(("127.0.0.1", 0), Handler)
+        self.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server_port}"

@@ -9,6 +9,7 @@ import pytest
 from event_stream import EventStream
 from service import API, ENDED, wait_for
 from test_auth import bearer, keys
+from test_progress import send
 
 A = np.arange(4.0).reshape(2, 2) + np.eye(2)
 
@@ -51,6 +52,20 @@ def test_a_long_job_is_told_of_while_it_runs(make_service):
         progress = [document["progress"] for document in told]
         assert progress == sorted(progress) and progress[-1] == 1
         assert all(document["started_at"] for document in told[1:])
+
+
+def test_what_a_worker_gives_back_is_told_of(make_service):
+    """It is queued again: who looks on would have it run on a worker that is no more."""
+    service = make_service("--workers", "1")
+    with EventStream(service) as stream:
+        job = send(service)
+        stream.job(job, "running")
+        service.kill("worker")
+        again = stream.job(job, "queued").data
+        assert again["started_at"] is None and again["execution"]["device"] is None
+        assert stream.job(job, "running").data["execution"]["attempts"] == 2
+        service.request("DELETE", f"/jobs/{job}")
+        stream.job(job, "cancelled")
 
 
 def test_a_hundred_readers(make_service):

@@ -47,7 +47,7 @@ function startTheme() {
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 }
 
-// What was not told of is looked up.
+// What was not told of is looked up: what is at hand, and what runs.
 let lookAgain = 0;
 async function catchUp() {
   lookAgain = 0;
@@ -57,8 +57,12 @@ async function catchUp() {
     const ids = new Set();
     let page = {};
     for (let i = 0; i < PAGES && (i === 0 || page.cursor); i++) {
+      const asked = performance.now();
       page = await getJson(`/jobs?state=running${page.cursor ? `&cursor=${page.cursor}` : ""}`);
-      for (const job of page.jobs) ids.add(job.id);
+      for (const job of page.jobs) {
+        ids.add(job.id);
+        if (!told.has(job.id) && jobs.onJob(job, asked)) tasks.add(job);
+      }
     }
     if (!page.cursor) tasks.noLonger(before.filter((id) => !ids.has(id)));
   } catch { /* the next time */ }
@@ -89,6 +93,7 @@ function onEvent(type, document) {
   if (type === "hello") {
     clock.skew = document.time_ms - Date.now();
     setText($("version"), document.version ? `version ${document.version}` : "");
+    catchUp(); // from here on all is told
   } else if (type === "job") {
     onJob(document);
   } else if (type === "batch") {
@@ -108,6 +113,7 @@ function showLink() {
   $("link").className = `link ${old ? "old" : link}`;
   setText($("link-text"), link === "live" ? (old ? "not up to date" : "live") : link === "refused" ? "refused" : "connecting again");
   $("old").hidden = !old;
+  jobs.setLive(link === "live" && !old);
 }
 
 function onFigures(document) {
@@ -143,10 +149,7 @@ async function lookWhetherOld() {
 function onLink(state, why) {
   link = state;
   showLink();
-  if (state === "live") {
-    noteTasks();
-    jobs.catchUp();
-  }
+  if (state === "live") noteTasks();
   if (state === "connecting" && why?.status) setText($("tasks-note"), `Nothing is told of jobs: ${why.message}.`);
   if (state === "refused" && why.status === 401) signIn(why.message);
   if (state === "refused" && why.status === 403) {
@@ -193,8 +196,8 @@ async function begin() {
   tasks.start(jobs.openJob);
   figures.start();
   jobs.start();
-  send.start(list, (job, request, asked) => {
-    jobs.noteSent(job.id, request);
+  send.start(list, (job, body, asked) => {
+    jobs.noteSent(job.id, body);
     jobs.onJob(job, asked);
     if (!$("job").open && !$("console").hidden) jobs.openJob(job.id); // in the place of no other, under whose buttons somebody's hand is
     say(`job sent: ${job.op}`);

@@ -1,6 +1,6 @@
 // Rates, totals, the queue, batch sizes and devices: from the `devices` event of each second, and where the key may
 // not know everybody's, from its own jobs' events.
-import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, make, ms, opColour, rate, setText } from "./page.js";
+import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, make, ms, opColour, rate, renew, renewRows, setText } from "./page.js";
 import { opsOn } from "./tasks.js";
 
 const SECONDS = 120;
@@ -77,14 +77,10 @@ function ended(within, keep_) {
 function showTotals(of) {
   const body = $("totals").tBodies[0];
   const ops = Object.keys(of).sort();
-  while (body.rows.length > ops.length) body.deleteRow(-1);
+  renewRows(body, "op", ops, () => make("tr", {}, make("th", { scope: "row" }, make("i", { class: "swatch" }), make("span")),
+    ...Array.from({ length: 5 }, () => make("td"))));
   ops.forEach((op, i) => {
-    let row = body.rows[i];
-    if (!row) {
-      row = body.insertRow();
-      row.append(make("th", { scope: "row" }, make("i", { class: "swatch" }), make("span")), ...Array.from({ length: 5 }, () => make("td")));
-    }
-    row.dataset.op = op;
+    const row = body.rows[i];
     row.cells[0].firstChild.style.backgroundColor = opColour(op);
     setText(row.cells[0].lastChild, op);
     setText(row.cells[1], rate(ended(5000, (name) => name.startsWith(`${op} `)).rate));
@@ -169,7 +165,7 @@ function showDevices(document) {
     if (many) $("left").before($("devices-panel"));
     else $("right").prepend($("devices-panel"));
   }
-  $("devices").replaceChildren(...cards);
+  renew($("devices"), cards);
 }
 
 function showBatches() {

@@ -1,6 +1,6 @@
 // The list of jobs, and one of them opened.
 import { fetchGood, getJson, key } from "./api.js";
-import { $, FINAL, clock, make, ms, say, setText } from "./page.js";
+import { $, FINAL, clock, make, ms, renew, renewRows, say, setText } from "./page.js";
 import { sample } from "./send.js";
 
 const MOST = 1000; // jobs that are kept here
@@ -8,30 +8,32 @@ const PAGE = 50;
 const PHASES = [["receive", "receive"], ["queue", "queue"], ["batch_wait", "batch"], ["upload", "upload"], ["compute", "compute"], ["download", "download"]];
 
 const jobs = new Map();  // id -> document, in the order in which they came
-const sent = new Map();  // id -> the request, of those sent from this page
+const sent = new Map();  // id -> the body of the request, of those sent from this page
 const forgotten = new Set(); // ids; a list that was asked for before that still has them
 const heard = new WeakMap(); // document -> when it was told of, or asked for
 let lists = 0;           // that were asked for
 let rows = PAGE;
 let cursor = null;       // where the service's list goes on; "" at its end
 let dirty = true;
+let live = false;        // whether jobs are told of
 let open = null;         // id
 let drawn = "";          // the document of it that is shown
 let retold = new Map();  // id -> tensors' documents that the opened job was asked for
 
-// `asked`: when, of one that is not told of just now; what was told since is newer.
+// `asked`: when, of one that is not told of just now; what was told since is newer. Whether it is made use of.
 export function onJob(job, asked = performance.now()) {
   const was = jobs.get(job.id);
-  if (forgotten.has(job.id) || (was && !FINAL.has(job.state) && (FINAL.has(was.state) || heard.get(was) > asked))) return; // it came late
+  if (forgotten.has(job.id) || (was && !FINAL.has(job.state) && (FINAL.has(was.state) || heard.get(was) > asked))) return false; // it came late
   heard.set(job, asked);
   jobs.set(job.id, job);
   if (jobs.size > MOST + 100) letGo();
   dirty = true;
   if (job.id === open) show();
+  return true;
 }
 
-export function noteSent(id, request) {
-  sent.set(id, request);
+export function noteSent(id, body) {
+  sent.set(id, body);
   if (sent.size > 50) sent.delete(sent.keys().next().value);
 }
 
@@ -108,10 +110,10 @@ function time(job) {
   return "";
 }
 
-function newRow() {
-  const id = make("button", { type: "button", class: "plain" });
-  id.addEventListener("click", () => openJob(id.dataset.id));
-  return make("tr", {}, make("td", {}, id), make("td"), make("td", {}, make("span", { class: "state" })), make("td"), make("td"), make("td"));
+function newRow(id) {
+  const button = make("button", { type: "button", class: "plain", "data-id": id, title: id, "aria-label": `job ${id}`, onclick: () => openJob(id) },
+    `${id.slice(0, 9)}…${id.slice(-4)}`);
+  return make("tr", {}, make("td", {}, button), make("td"), make("td", {}, make("span", { class: "state" })), make("td"), make("td"), make("td"));
 }
 
 function frozen() {
@@ -123,19 +125,12 @@ function showRows() {
   const fits = wanted();
   const list = [...jobs.values()].filter(fits).sort((a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.id < b.id ? 1 : -1)).slice(0, rows);
   const body = $("jobs").tBodies[0];
-  while (body.rows.length > list.length) body.deleteRow(-1);
+  renewRows(body, "id", list.map((job) => job.id), newRow);
   list.forEach((job, i) => {
-    if (!body.rows[i]) body.append(newRow());
-    const [id, op, state, device, batch, took] = body.rows[i].cells;
-    body.rows[i].dataset.id = job.id;
-    id.firstChild.dataset.id = job.id;
-    id.firstChild.title = job.id;
-    setText(id.firstChild, `${job.id.slice(0, 9)}…${job.id.slice(-4)}`);
-    id.firstChild.setAttribute("aria-label", `job ${job.id}`);
+    const [, op, state, device, batch, took] = body.rows[i].cells;
     setText(op, job.op);
-    setText(state.firstChild, job.state);
+    setText(state.firstChild, job.state === "running" && job.progress > 0 ? `running ${Math.round(job.progress * 100)} %` : job.state);
     state.firstChild.className = `state ${job.state}`;
-    if (job.state === "running" && job.progress > 0) setText(state.firstChild, `running ${Math.round(job.progress * 100)} %`);
     state.firstChild.title = job.remaining_ms >= 0 ? `some ${ms(job.remaining_ms)} to go` : "";
     setText(device, job.execution.device || "");
     setText(batch, job.execution.batch_size > 1 ? String(job.execution.batch_size) : "");
@@ -145,8 +140,20 @@ function showRows() {
   setText($("jobs-note"), list.length === 0 ? "No job fits." : all > list.length ? `${list.length} of ${all} that are at hand` : `${list.length} jobs`);
 }
 
+function showStill() {
+  setText($("jobs-still"), !live ? "The list stands still: nothing is told of jobs for now." :
+    dirty && frozen() ? "The list stands still while you point at it, or the focus is in it: there is news." : "");
+}
+
+export function setLive(whether) {
+  live = whether;
+  showStill();
+}
+
 setInterval(() => {
-  if (document.hidden || !dirty || frozen()) return;
+  if (document.hidden) return;
+  showStill();
+  if (!dirty || frozen()) return;
   dirty = false;
   showRows();
 }, 400);
@@ -160,13 +167,13 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 function again(job) {
   if (sent.has(job.id)) return sent.get(job.id);
   const more = { ...(job.priority !== "normal" && { priority: job.priority }), ...(job.labels && { labels: job.labels }) };
-  if (job.op !== "graph") return { op: job.op, inputs: sample(job.op), ...more };
-  return job.steps && { steps: Object.fromEntries(Object.entries(job.steps).map(([name, { op }]) => [name, { op, inputs: sample(op) }])), ...more };
+  if (job.op !== "graph") return JSON.stringify({ op: job.op, inputs: sample(job.op), ...more });
+  return job.steps && JSON.stringify({ steps: Object.fromEntries(Object.entries(job.steps).map(([name, { op }]) => [name, { op, inputs: sample(op) }])), ...more });
 }
 
-function curl(request) {
-  return [`curl -sS ${quoted(`${location.origin}/${request.steps ? "graphs" : "jobs"}?wait=10`)} -H 'Content-Type: application/json'`,
-    ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []), `-d ${quoted(JSON.stringify(request))}`].join(" \\\n  ");
+function curl(job, body) {
+  return [`curl -sS ${quoted(`${location.origin}/${job.op === "graph" ? "graphs" : "jobs"}?wait=10`)} -H 'Content-Type: application/json'`,
+    ...(key.get() ? ['-H "Authorization: Bearer $BLASD_API_KEY"'] : []), `-d ${quoted(body)}`].join(" \\\n  ");
 }
 
 function timeline(job) {
@@ -249,7 +256,7 @@ function show() {
   const fact = (name, value) => (value ? [make("p", {}, make("span", {}, name), String(value))] : []);
   const run = job.execution;
   const parts = [
-    make("p", { class: "id" }, job.id),
+    make("p", { class: "id" }, make("a", { href: `#job=${job.id}`, "data-part": "link" }, job.id)),
     make("div", { class: "facts" }, make("p", {}, make("span", { class: `state ${job.state}` }, job.state)), ...fact("priority", job.priority),
       ...fact("device", run.device || job.device), ...fact("", run.device_name), ...fact("method", run.method), ...fact("batch of", run.batch_size > 1 && run.batch_size),
       ...fact("attempts", run.attempts > 1 && run.attempts), ...fact("submitted", job.created_at && new Date(job.created_at).toLocaleString())),
@@ -263,23 +270,37 @@ function show() {
   else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
   const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
     make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch((why) => complain(job.id, why)) }, `Save ${name}`));
-  const request = again(job);
+  const body = again(job);
   parts.push(actions);
   if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", { "data-part": "outputs" }, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
-  if (request) {
-    const command = curl(request);
-    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => command)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, command),
+  if (body) {
+    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => $("job-curl").textContent)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, curl(job, body)),
       sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")));
   }
-  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => text)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
+  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => $("job-document").textContent)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
   const scroll = $("job").scrollTop;
-  $("job-body").replaceChildren(...parts);
+  renew($("job-body"), parts);
   $("job").scrollTop = scroll;
-  if (focus) $("job-body").querySelector(`[data-part="${CSS.escape(focus)}"]`)?.focus();
+  if (focus && document.activeElement?.dataset?.part !== focus) $("job-body").querySelector(`[data-part="${CSS.escape(focus)}"]`)?.focus();
+}
+
+const ID = /^[a-z][0-9a-f]{40}$/;
+
+// The address says which job is open: #job=ID.
+function note(id) {
+  const hash = id ? `#job=${id}` : "";
+  if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
+}
+
+function openAddressed() {
+  const [, id] = location.hash.match(/^#job=(.*)$/) || [];
+  if (ID.test(id) && id !== open) openJob(id);
+  if (!id && $("job").open) $("job").close();
 }
 
 export async function openJob(id) {
   open = id;
+  note(id);
   drawn = "";
   setText($("job-title"), "Job"); // no other one's is shown, whatever comes
   $("job-body").replaceChildren();
@@ -306,13 +327,16 @@ export function start() {
   $("job").addEventListener("close", () => {
     if ($("job").open) return; // it was opened again before this was told
     open = null;
+    note(null);
     retold = new Map();
   });
+  window.addEventListener("hashchange", openAddressed);
+  openAddressed();
   $("job").addEventListener("click", (event) => { if (event.target === $("job")) $("job").close(); });
   $("filter").addEventListener("submit", (event) => { // an id opens its job, also one that is not at hand
     event.preventDefault();
     const id = $("filter-text").value.trim();
-    if (/^[a-z][0-9a-f]{40}$/.test(id)) openJob(id);
+    if (ID.test(id)) openJob(id);
   });
   $("filter-text").addEventListener("input", () => { dirty = true; });
   for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; rows = PAGE; dirty = true; fetchJobs(false); });

@@ -12,8 +12,63 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
+// Of a text node only what differs is put in another one's place: what is selected beside it stays so.
+function setData(node, text) {
+  const was = node.data;
+  const least = Math.min(was.length, text.length);
+  let from = 0;
+  let behind = 0;
+  while (from < least && was[from] === text[from]) from++;
+  while (behind < least - from && was.at(-1 - behind) === text.at(-1 - behind)) behind++;
+  if (was !== text) node.replaceData(from, was.length - from - behind, text.slice(from, text.length - behind));
+}
+
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  if (element.childNodes.length === 1 && element.firstChild.nodeType === Node.TEXT_NODE) setData(element.firstChild, text);
+  else if (element.textContent !== text) element.textContent = text;
+}
+
+function isSame(one, other) {
+  return one.nodeName === other.nodeName && one.id === other.id && one.dataset?.part === other.dataset?.part &&
+    one.dataset?.worker === other.dataset?.worker;
+}
+
+// Has an element hold what these new nodes are: where it does already nothing is touched, so that selections, the focus and what
+// somebody has folded out stay. A node of another kind, id or part comes itself, with its listeners.
+export function renew(element, nodes) {
+  nodes.forEach((node, i) => {
+    const old = element.childNodes[i];
+    if (!old) {
+      element.append(node);
+    } else if (!isSame(old, node)) {
+      old.replaceWith(node);
+    } else if (node.nodeType === Node.TEXT_NODE) {
+      setData(old, node.data);
+    } else {
+      const names = new Set([...old.getAttributeNames(), ...node.getAttributeNames()]);
+      for (const name of names) {
+        if (name === "open" || name === "style" || old.getAttribute(name) === node.getAttribute(name)) continue;
+        if (node.hasAttribute(name)) old.setAttribute(name, node.getAttribute(name));
+        else old.removeAttribute(name);
+      }
+      if (old.style.cssText !== node.style.cssText) old.style.cssText = node.style.cssText; // the policy lets no attribute set it
+      renew(old, [...node.childNodes]);
+    }
+  });
+  while (element.childNodes.length > nodes.length) element.lastChild.remove();
+}
+
+// The rows of a table's body, one for each key in this order, which those that stay have already; `key` names it in their dataset.
+export function renewRows(body, key, keys, fresh) {
+  const wanted = new Set(keys);
+  for (const row of [...body.rows]) if (!wanted.has(row.dataset[key])) row.remove();
+  keys.forEach((one, i) => {
+    if (body.rows[i]?.dataset[key] === one) return;
+    const row = fresh(one);
+    row.dataset[key] = one;
+    body.insertBefore(row, body.rows[i] || null);
+  });
+  while (body.rows.length > keys.length) body.deleteRow(-1);
 }
 
 // For those who hear the page.

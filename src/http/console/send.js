@@ -64,36 +64,41 @@ function choose() {
   $("send-params").replaceChildren(...op.params.map(paramField));
 }
 
+// JSON, of a parameter as of an input in the words that were typed: JavaScript's numbers have no 2^53 + 1, and no 1e400.
 function readParam(field) {
-  if (field.dataset.type === "bool") return field.value === "true";
-  if (field.dataset.type === "choice") return field.value;
-  const number = Number(field.value);
-  return Number.isFinite(number) ? number : field.value.trim(); // "Infinity" travels as text, and nonsense the service explains
+  const text = field.value.trim().replace(/^(-?)\./, "$10.").replace(/\.$/, "");
+  if (field.dataset.type === "bool" || (field.dataset.type !== "choice" && /^-?(0|[1-9]\d*)(\.\d+)?(e[-+]?\d+)?$/i.test(text))) return text;
+  return JSON.stringify(field.value.trim()); // "Infinity" travels as text, and nonsense the service explains
 }
 
+function readInput(field) {
+  try {
+    JSON.parse(field.value);
+    return field.value.trim();
+  } catch (why) {
+    field.focus();
+    throw new Error(`${field.dataset.input} is not JSON: ${why.message}`);
+  }
+}
+
+function objectOf(members) {
+  return `{${members.map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(",")}}`;
+}
+
+// The body of the request.
 function request() {
-  const job = { op: $("send-op").value, inputs: {} };
-  for (const field of $("send-inputs").querySelectorAll("textarea")) {
-    if (field.value.trim() === "") continue;
-    try {
-      job.inputs[field.dataset.input] = JSON.parse(field.value);
-    } catch (why) {
-      field.focus();
-      throw new Error(`${field.dataset.input} is not JSON: ${why.message}`);
-    }
-  }
-  const params = {};
-  for (const field of $("send-params").querySelectorAll("[data-param]")) {
-    if (field.value !== "") params[field.dataset.param] = readParam(field);
-  }
-  if (Object.keys(params).length > 0) job.params = params;
-  if ($("send-priority").value !== "normal") job.priority = $("send-priority").value;
-  if ($("send-device").value !== "auto") job.device = $("send-device").value;
-  return job;
+  const given = (selector) => [...$("send").querySelectorAll(selector)].filter((field) => field.value.trim() !== "");
+  const inputs = given("[data-input]").map((field) => [field.dataset.input, readInput(field)]);
+  const params = given("[data-param]").map((field) => [field.dataset.param, readParam(field)]);
+  const job = [["op", JSON.stringify($("send-op").value)], ["inputs", objectOf(inputs)]];
+  if (params.length > 0) job.push(["params", objectOf(params)]);
+  if ($("send-priority").value !== "normal") job.push(["priority", JSON.stringify($("send-priority").value)]);
+  if ($("send-device").value !== "auto") job.push(["device", JSON.stringify($("send-device").value)]);
+  return objectOf(job);
 }
 
-async function submit(job) {
-  return getJson("/jobs", { method: "POST", body: JSON.stringify(job), headers: { "Content-Type": "application/json" } });
+async function submit(body) {
+  return getJson("/jobs", { method: "POST", body, headers: { "Content-Type": "application/json" } });
 }
 
 export function start(list, onSent) {
@@ -109,9 +114,9 @@ export function start(list, onSent) {
     const error = $("send-error");
     error.hidden = true;
     try {
-      const job = request();
+      const body = request();
       const asked = performance.now();
-      onSent(await submit(job), job, asked);
+      onSent(await submit(body), body, asked);
     } catch (why) {
       const { document } = why;
       error.textContent = [document?.code, why.message, document?.field && `(${document.field})`, document?.advice].filter(Boolean).join(" ");

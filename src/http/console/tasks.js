@@ -66,10 +66,9 @@ export function add(job) {
     dirty = true;
     return;
   }
-  if (!FINAL.has(job.state)) return;
   const was = running.get(job.id);
-  running.delete(job.id);
-  if (!device) return; // it never ran
+  if (running.delete(job.id)) dirty = true; // it has ended, or its worker gave it back
+  if (!FINAL.has(job.state) || !device) return; // it never ran
   const timing = job.timing;
   const begun = Date.parse(job.created_at) - timing.receive_ms;
   const waited = timing.receive_ms + timing.queue_ms + timing.batch_wait_ms;

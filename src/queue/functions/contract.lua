@@ -334,7 +334,7 @@ lease is not theirs any more)
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`
 
 EVENTS. While anybody is subscribed to {q}:events, what becomes of jobs is published there: when they
-are queued, when a worker that knows of it begins them, when it reports progress, when they end. A
+are queued, or given back, when a worker that knows of it begins them, when it reports progress, when they end. A
 message is "TENANT SKIPPED WORKER\n" and a RECORD_FRAME for each job with its record as it then stands, one
 that is long without its tensors. SKIPPED > 0: that is how many jobs are not told of, for their
 tenant had more than 4,000 in this second. WORKER: it has begun these jobs, as one batch; else "-".

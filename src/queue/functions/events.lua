@@ -50,6 +50,11 @@ function events.queued(name, meta, frames)
     tell(job.tenant, '-', job.jobs, function() return pending(name, job, frames) end)
 end
 
+function events.given_back(name, meta)
+    if not events.watched() then return end
+    events.queued(name, meta, is_batch_entry(name) and call('HGET', K.frames, name) or '')
+end
+
 -- Those of the names that the worker holds.
 function Record.held(worker, names)
     local its = {}

@@ -51,6 +51,7 @@ local function give_back(names, keep)
             local list, class = lists[job.line] or {jobs = 0}, CLASS_OF[job.si]
             lists[job.line], list[#list + 1], count[class] = list, found[i], count[class] + 1
             list.jobs = list.jobs + job.jobs
+            Record.events.given_back(found[i], metas[i])
         end
     end
     for line, list in pairs(lists) do
