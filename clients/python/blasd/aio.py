@@ -558,11 +558,11 @@ class AsyncClient(AsyncOperations):
 
     async def ops(self) -> list[dict[str, Any]]:
         """What can be asked: the operations with their inputs, parameters and outputs."""
-        return list((await self._do(self._calls.json("GET", "/ops")))["ops"])
+        return list((await self._do(self._calls.json("GET", "/ops", ops=list)))["ops"])
 
     async def devices(self) -> list[dict[str, Any]]:
         """The workers that are alive and their devices."""
-        return list((await self._do(self._calls.json("GET", "/devices")))["devices"])
+        return list((await self._do(self._calls.json("GET", "/devices", devices=list)))["devices"])
 
     async def ready(self) -> bool:
         """Whether the service accepts and runs jobs."""
