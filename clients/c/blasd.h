@@ -185,7 +185,7 @@ int blasd_client_run_watched(struct blasd_client *client, const struct blasd_req
 int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
                         double wait_seconds, struct blasd_reply **ret,
                         struct blasd_problem *problem);
-/* The job as it stands, after waiting up to `wait_seconds` for its end; no arrays. */
+/* The job as it stands, after waiting up to `wait_seconds`, however long, for its end; no arrays. */
 int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
                      struct blasd_reply **ret, struct blasd_problem *problem);
 /* The job with its arrays; a problem where it has none (yet). */
@@ -248,7 +248,8 @@ struct blasd_put {
  * over. */
 int blasd_tensor_put(struct blasd_client *client, const struct blasd_put *put,
                      struct blasd_tensor_info *ret, struct blasd_problem *problem);
-/* What is known of it now. tensor_not_found, tensor_expired. */
+/* What is known of it now, such as its dtype and shape, without its elements; `id` may be that in
+ * `ret`, here and in the next. tensor_not_found, tensor_expired. */
 int blasd_tensor_look(struct blasd_client *client, const char *id, struct blasd_tensor_info *ret,
                       struct blasd_problem *problem);
 /* From now on it lives so long from each use on. */
@@ -360,8 +361,9 @@ const char *blasd_reply_document(const struct blasd_reply *reply); /* the job do
 /* Whether the job failed, was cancelled or has expired: then `problem` says why. */
 bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *problem);
 int blasd_reply_array_count(const struct blasd_reply *reply);
-/* In the operation's order: the first is its main output. */
+/* In the operation's order: the first is its main output. NULL: there is none of that number. */
 const struct blasd_array *blasd_reply_array_at(const struct blasd_reply *reply, int i);
+/* NULL: there is none of that name. */
 const struct blasd_array *blasd_reply_array(const struct blasd_reply *reply, const char *name);
 /* The elements of one, to be written to; NULL: there is none of that name. */
 void *blasd_reply_data(struct blasd_reply *reply, const char *name);

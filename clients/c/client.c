@@ -76,8 +76,7 @@ static char *host_of(char *url) {
     return scheme == NULL ? url : scheme + 3;
 }
 
-/* Takes user and password out of the URL; false: there are none. */
-static bool hide_user(char *url) {
+bool blasd_hide_user(char *url) {
     char *host = host_of(url), *at = NULL;
     size_t len = strcspn(host, "/?#");
     for (size_t i = 0; i < len; i++)
@@ -119,7 +118,7 @@ static bool take_url(struct blasd_client *client, const char *url) {
     if (client->shown == NULL) return false;
     len = strlen(client->base);
     while (len > 0 && client->base[len - 1] == '/') client->base[--len] = '\0';
-    client->has_user = hide_user(client->shown);
+    client->has_user = blasd_hide_user(client->shown);
     client->bad_url = !is_service_url(client->shown);
     client->is_loopback = is_loopback(client->shown);
     return true;

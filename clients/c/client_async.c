@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LONGEST_WAIT 20.0 /* one request holds the connection no longer */
 #define CROWDED_WAIT 1.0  /* nor so long where others wait for it */
 #define CONNECTIONS 64
 #define MOST_CONNECTIONS 4096
@@ -188,7 +187,7 @@ static void launch(struct blasd_async *async, struct flight *flight) {
         move(async, flight, ENDED);
         return;
     }
-    errand->step = async->count <= async->most ? LONGEST_WAIT : CROWDED_WAIT;
+    errand->step = async->count <= async->most ? BLASD_LONGEST_WAIT : CROWDED_WAIT;
     if (!blasd_errand_prepare(errand, &flight->exchange, curl)) {
         put_back(async, curl);
         move(async, flight, ENDED);
@@ -287,7 +286,7 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
     if (flight == NULL)
         return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
     if (blasd_errand_begin(&flight->errand, async->client, request,
-                           timeout_seconds > 0 ? timeout_seconds : 0, LONGEST_WAIT, problem) != 0) {
+                           timeout_seconds > 0 ? timeout_seconds : 0, BLASD_LONGEST_WAIT, problem) != 0) {
         free(flight);
         return -1;
     }

@@ -46,7 +46,8 @@ int blasd_errand_begin(struct blasd_errand *errand, struct blasd_client *client,
         .client = client,
         .waits = timeout >= 0,
         .end = timeout >= 0 ? blasd_now_seconds() + least(timeout, LONGEST) : NO_END,
-        .step = least(step, LONGEST)};
+        .linger = blasd_now_seconds() + least(step, LONGEST),
+        .step = least(step, BLASD_LONGEST_WAIT)};
     if (blasd_client_check(client, problem) != 0) return -1;
     if (blasd_request_copy(&errand->request, request, problem) != 0) return -1;
     if (client->retries == 0 || errand->request.idempotency_key != NULL) return 0;
@@ -90,7 +91,8 @@ static bool prepare_submit(struct blasd_errand *errand, struct blasd_exchange *e
 static bool prepare_of_job(struct blasd_errand *errand, struct blasd_exchange *exchange,
                            CURL *curl) {
     char path[BLASD_PATH], rest[48] = "", seconds[32];
-    double left = errand->end - blasd_now_seconds(), wait = 0, limit = 0;
+    double left = (errand->waits ? errand->end : errand->linger) - blasd_now_seconds();
+    double wait = 0, limit = 0;
     const char *method = "GET", *accept = "application/json";
     if (errand->phase == BLASD_LOOK) {
         wait = left > 0 ? least(left, errand->step) : 0;
@@ -186,8 +188,9 @@ static enum blasd_step settle(struct blasd_errand *errand) {
     const char *directory = blasd_client_directory(errand->client);
     if (errand->stopped) return blasd_errand_stop(errand);
     if (!blasd_reply_ended(reply)) {
-        if (!errand->waits) return BLASD_DONE;
-        return blasd_now_seconds() >= errand->end ? time_out(errand) : go_on(errand, BLASD_LOOK);
+        double now = blasd_now_seconds();
+        if (now < (errand->waits ? errand->end : errand->linger)) return go_on(errand, BLASD_LOOK);
+        return errand->waits ? time_out(errand) : BLASD_DONE;
     }
     if (strcmp(blasd_reply_state(reply), "succeeded") == 0) {
         if (reply->complete || (directory != NULL && blasd_reply_map(reply, directory)))
@@ -248,6 +251,10 @@ static enum blasd_step ask_again(struct blasd_errand *errand) {
     double now = blasd_now_seconds();
     if (errand->retry_end == 0) errand->retry_end = now + RETRY_S;
     if (errand->waits && now >= errand->end && errand->phase == BLASD_LOOK) return time_out(errand);
+    /* who was not to wait for its end has what the service last said of it */
+    if (!errand->waits && errand->phase == BLASD_LOOK &&
+        (!errand->problem.retry || now + RETRY_PAUSE >= least(errand->retry_end, errand->linger)))
+        return BLASD_DONE;
     if (!errand->problem.retry) return fail(errand);
     if (now + RETRY_PAUSE >= errand->retry_end) {
         say_id(errand);
@@ -264,6 +271,10 @@ enum blasd_step blasd_errand_take(struct blasd_errand *errand, struct blasd_exch
     bool cancel = errand->phase == BLASD_CANCEL, sent = exchange->sent;
     int got = blasd_exchange_reply(exchange, code, &reply, cancel ? &ignored : &errand->problem);
     blasd_exchange_close(exchange);
+    if (got == 0 && !cancel && (got = blasd_reply_check_job(reply, &errand->problem)) != 0) {
+        blasd_reply_free(reply);
+        reply = NULL;
+    }
     if (cancel) { /* whatever came of it */
         blasd_reply_free(reply);
         return fail(errand);

@@ -367,6 +367,23 @@ static int close_file(struct blasd_exchange *exchange, bool good, struct blasd_p
     return -1;
 }
 
+/* Whether it sends the client elsewhere, where no key is to go. */
+static bool say_redirected(const struct blasd_exchange *exchange, long status,
+                           struct blasd_problem *problem) {
+    char *to = NULL, *shown;
+    curl_easy_getinfo(exchange->curl, CURLINFO_REDIRECT_URL, &to);
+    if (status < 300 || status > 399 || to == NULL || (shown = strdup(to)) == NULL) return false;
+    shown[strcspn(shown, "?#")] = '\0';
+    blasd_hide_user(shown);
+    blasd_problem_set(problem, "bad_answer",
+                      "HTTP %ld: %s leads to %.300s, and redirections are not followed. If the "
+                      "service is there, give the client its URL",
+                      status, exchange->client->shown, shown);
+    problem->status = (int)status;
+    free(shown);
+    return true;
+}
+
 int blasd_exchange_end(struct blasd_exchange *exchange, CURLcode code,
                        struct blasd_problem *problem) {
     long status = 0;
@@ -376,8 +393,10 @@ int blasd_exchange_end(struct blasd_exchange *exchange, CURLcode code,
     if (code != CURLE_OK) return say_lost(exchange, code, problem);
     curl_easy_getinfo(exchange->curl, CURLINFO_RESPONSE_CODE, &status);
     if (exchange->path != NULL && status == 200 && !wrote)
-        return blasd_problem_set(problem, "bad_answer", "the service's answer is empty");
+        return blasd_problem_set(problem, "bad_answer",
+                                 "the answer is empty, as of a proxy before the service");
     if (status == 200 || status == 201 || status == 202) return 0;
+    if (say_redirected(exchange, status, problem)) return -1;
     blasd_problem_parse(problem, status, exchange->data, exchange->len);
     if (curl_easy_getinfo(exchange->curl, CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK)
         problem->retry_after = (double)seconds;

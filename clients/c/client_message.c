@@ -44,6 +44,8 @@ static void trim(char *text, size_t room) {
     if (at > 0 && (unsigned char)text[at - 1] >= 0xc0) text[at - 1] = '\0';
 }
 
+#define SHOWN(len) ((int)((len) < 200 ? (len) : 200)) /* of an answer that is not the service's */
+
 int blasd_problem_set(struct blasd_problem *problem, const char *code, const char *fmt, ...) {
     va_list args;
     memset(problem, 0, sizeof *problem);
@@ -80,8 +82,13 @@ void blasd_problem_parse(struct blasd_problem *problem, long status, const void 
     if (json_is_string(json_object_get(document, "code"))) {
         blasd_problem_from(problem, document);
     } else { /* of a proxy before the service, which may be busy */
-        blasd_problem_set(problem, "bad_answer", "HTTP %ld: %.*s", status,
-                          (int)(len < 200 ? len : 200), body == NULL ? "" : (const char *)body);
+        if (body == NULL || len == 0)
+            blasd_problem_set(problem, "bad_answer",
+                              "HTTP %ld and nothing more, as of a proxy before the service",
+                              status);
+        else
+            blasd_problem_set(problem, "bad_answer", "HTTP %ld, and not in the service's words: %.*s",
+                              status, SHOWN(len), (const char *)body);
         problem->retry = status == 429 || (status >= 502 && status <= 504);
     }
     problem->status = (int)status;
@@ -259,6 +266,29 @@ static void order_arrays(struct blasd_reply *reply) {
     }
 }
 
+/* Of a good answer; `reply` has it. */
+static void say_unread(struct blasd_problem *problem, const struct blasd_reply *reply,
+                       bool safetensors) {
+    if (reply->len == 0)
+        blasd_problem_set(problem, "bad_answer",
+                          "the answer is empty, as of a proxy before the service");
+    else if (safetensors)
+        blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
+    else
+        blasd_refuse_document(problem, (const char *)reply->body, reply->len);
+}
+
+int blasd_refuse_document(struct blasd_problem *problem, const char *text, size_t len) {
+    return blasd_problem_set(problem, "bad_answer",
+                             "the answer is not the service's, but begins with: %.*s", SHOWN(len),
+                             text);
+}
+
+int blasd_reply_check_job(const struct blasd_reply *reply, struct blasd_problem *problem) {
+    if (*blasd_reply_id(reply) != '\0' && *blasd_reply_state(reply) != '\0') return 0;
+    return blasd_refuse_document(problem, reply->text, strlen(reply->text));
+}
+
 struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safetensors,
                                       struct blasd_problem *problem) {
     struct blasd_reply *reply = calloc(1, sizeof *reply);
@@ -278,7 +308,7 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
     order_arrays(reply);
     return reply;
 bad:
-    blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
+    say_unread(problem, reply, safetensors);
     blasd_reply_free(reply);
     return NULL;
 }
@@ -343,7 +373,7 @@ const struct blasd_array *blasd_reply_array_at(const struct blasd_reply *reply, 
 }
 
 const struct blasd_array *blasd_reply_array(const struct blasd_reply *reply, const char *name) {
-    for (int i = 0; i < reply->array_count; i++)
+    for (int i = 0; name != NULL && i < reply->array_count; i++)
         if (strcmp(reply->arrays[i].name, name) == 0) return &reply->arrays[i];
     return NULL;
 }

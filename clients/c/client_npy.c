@@ -117,7 +117,9 @@ int blasd_reply_save(const struct blasd_reply *reply, const char *output, const 
     FILE *file;
     bool good;
     if (array == NULL)
-        return blasd_problem_set(problem, "unknown_output", "the job has no output '%s'", output);
+        return blasd_problem_set(problem, "unknown_output", "the job has no output '%s'",
+                                 output == NULL ? "" : output);
+    if (path == NULL) return blasd_refuse_no_path(problem);
     for (size_t i = 0; i < DESCRS; i++)
         if (strcmp(descrs[i][1], array->dtype) == 0) descr = descrs[i][0];
     if (descr == NULL)

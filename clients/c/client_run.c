@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LONGEST_WAIT 20.0 /* one request holds the connection no longer */
 #define PROGRESS_STEP 0.5 /* between two calls of `progress` */
 #define LATE_S 2.0        /* beyond the wait that was asked for */
+#define EARLY_S 0.1       /* before which a service answers that shuts down; then pauses */
 
 static int no_handle(struct blasd_problem *problem) {
     return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
@@ -81,14 +81,35 @@ static int fetch(struct blasd_client *client, const char *id, struct blasd_reply
     return blasd_client_ask(client, &question, ret, problem);
 }
 
+static int look_at_job(struct blasd_client *client, const char *id, double wait,
+                       struct blasd_reply **ret, struct blasd_problem *problem) {
+    char path[BLASD_PATH], rest[48] = "", seconds[32];
+    blasd_wait_text(seconds, wait);
+    if (wait > 0) snprintf(rest, sizeof rest, "?wait=%s", seconds);
+    if (blasd_id_path(path, BLASD_OF_JOB, id, rest, problem) != 0) return -1;
+    if (look(client, "GET", path, wait, ret, problem) != 0) return -1;
+    if (blasd_reply_check_job(*ret, problem) == 0) return 0;
+    blasd_reply_free(*ret);
+    *ret = NULL;
+    return -1;
+}
+
+/* In turns, for the service refuses a wait that is too long for one request. */
 int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
                      struct blasd_reply **ret, struct blasd_problem *problem) {
-    char path[BLASD_PATH], rest[48] = "", seconds[32];
+    double end = blasd_now_seconds() + wait_seconds, left = wait_seconds, asked;
     *ret = NULL;
-    blasd_wait_text(seconds, wait_seconds);
-    if (wait_seconds > 0) snprintf(rest, sizeof rest, "?wait=%s", seconds);
-    if (blasd_id_path(path, BLASD_OF_JOB, id, rest, problem) != 0) return -1;
-    return look(client, "GET", path, wait_seconds, ret, problem);
+    for (;;) {
+        asked = blasd_now_seconds();
+        if (look_at_job(client, id, left < BLASD_LONGEST_WAIT ? left : BLASD_LONGEST_WAIT, ret,
+                        problem) != 0)
+            return -1;
+        left = end - blasd_now_seconds();
+        if (!(left > 0) || blasd_reply_ended(*ret)) return 0;
+        if (blasd_now_seconds() < asked + EARLY_S) sleep_seconds(left < EARLY_S ? left : EARLY_S);
+        blasd_reply_free(*ret);
+        *ret = NULL;
+    }
 }
 
 int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
@@ -167,6 +188,10 @@ int blasd_client_ready(struct blasd_client *client, struct blasd_problem *proble
     return code;
 }
 
+int blasd_refuse_no_path(struct blasd_problem *problem) {
+    return blasd_problem_set(problem, "file_not_writable", "there is no path of a file to write");
+}
+
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem) {
     char rest[96], url_path[BLASD_PATH];
@@ -178,6 +203,7 @@ int blasd_client_save(struct blasd_client *client, const char *id, const char *o
     if (len == 0 || len > 64)
         return blasd_problem_set(problem, "unknown_output", "'%.80s' is not the name of an output",
                                  output == NULL ? "" : output);
+    if (path == NULL) return blasd_refuse_no_path(problem);
     snprintf(rest, sizeof rest, "/outputs/%s", output);
     if (blasd_id_path(url_path, BLASD_OF_JOB, id, rest, problem) != 0) return -1;
     return blasd_client_ask(client, &question, NULL, problem);
@@ -318,7 +344,7 @@ int blasd_client_run(struct blasd_client *client, const struct blasd_request *re
                      struct blasd_reply **ret, struct blasd_problem *problem) {
     const struct audience audience = {.progress = progress, .arg = arg};
     return run(client, request, timeout_seconds > 0 ? timeout_seconds : 0,
-               progress != NULL ? PROGRESS_STEP : LONGEST_WAIT, &audience, ret, problem);
+               progress != NULL ? PROGRESS_STEP : BLASD_LONGEST_WAIT, &audience, ret, problem);
 }
 
 int blasd_client_run_watched(struct blasd_client *client, const struct blasd_request *request,

@@ -149,7 +149,7 @@ done:
 }
 
 const struct blasd_array *blasd_shared_array(const struct blasd_shared *shared, const char *name) {
-    for (int i = 0; i < shared->array_count; i++)
+    for (int i = 0; name != NULL && i < shared->array_count; i++)
         if (strcmp(shared->arrays[i].name, name) == 0) return &shared->arrays[i];
     return NULL;
 }

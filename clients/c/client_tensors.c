@@ -52,7 +52,7 @@ static int ask_tensor(struct blasd_client *client, const struct blasd_question *
     if (code != 0) return code;
     document = json_object_get(json_object_get(reply->document, "tensors"), NAME);
     if (!read_tensor(document != NULL ? document : reply->document, ret))
-        code = blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
+        code = blasd_refuse_document(problem, reply->text, strlen(reply->text));
     blasd_reply_free(reply);
     return code;
 }
@@ -100,8 +100,9 @@ static int ask_of(struct blasd_client *client, const char *method, const char *i
                   const char *query, struct blasd_tensor_info *ret, struct blasd_problem *problem) {
     char path[BLASD_PATH];
     struct blasd_question question = {.method = method, .path = path};
-    memset(ret, 0, sizeof *ret);
-    if (blasd_id_path(path, BLASD_OF_TENSOR, id, query, problem) != 0) return -1;
+    int code = blasd_id_path(path, BLASD_OF_TENSOR, id, query, problem);
+    memset(ret, 0, sizeof *ret); /* now that the id, which may lie there, is in the path */
+    if (code != 0) return code;
     return ask_tensor(client, &question, ret, problem);
 }
 
@@ -138,6 +139,7 @@ int blasd_tensor_save(struct blasd_client *client, const char *id, const char *p
     char url_path[BLASD_PATH];
     struct blasd_question question = {
         .method = "GET", .path = url_path, .accept = "application/x-npy", .to = path};
+    if (path == NULL) return blasd_refuse_no_path(problem);
     if (blasd_id_path(url_path, BLASD_OF_TENSOR, id, "", problem) != 0) return -1;
     return blasd_client_ask(client, &question, NULL, problem);
 }

@@ -69,6 +69,10 @@ void blasd_problem_from(struct blasd_problem *problem, const json_t *document);
 static inline bool blasd_was_refused(const struct blasd_problem *problem) {
     return problem->status == 429 || problem->status == 503;
 }
+/* Of a good answer whose text is none of the service's. */
+int blasd_refuse_document(struct blasd_problem *problem, const char *text, size_t len);
+/* Whether the reply is of a job: it has an id and a state. */
+int blasd_reply_check_job(const struct blasd_reply *reply, struct blasd_problem *problem);
 int blasd_problem_set(struct blasd_problem *problem, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -149,6 +153,8 @@ const struct blasd_share *blasd_client_sharing(struct blasd_client *client);
 const char *blasd_client_directory(struct blasd_client *client);
 /* From now on they are shared there; -1: no memory. */
 int blasd_client_share_in(struct blasd_client *client, const char *directory, const char *prefix);
+/* Takes user and password out of the URL; false: there are none. */
+bool blasd_hide_user(char *url);
 /* Whether it can be spoken with: it has a URL, and a key that can be sent. */
 int blasd_client_check(const struct blasd_client *client, struct blasd_problem *problem);
 double blasd_now_seconds(void); /* of a clock that only goes on */
@@ -220,8 +226,9 @@ struct blasd_errand {
     bool waits;                   /* for the end, and tries again where there is no room */
     bool stopped;                 /* nobody wants it any more */
     enum { BLASD_SUBMIT, BLASD_LOOK, BLASD_FETCH, BLASD_CANCEL } phase;
-    double end;  /* of the caller's timeout, by blasd_now_seconds */
-    double step; /* longest wait of one request */
+    double end;    /* of the caller's timeout, by blasd_now_seconds */
+    double linger; /* one that does not wait for the end looks for it until then */
+    double step;   /* longest wait of one request */
     double pause;
     double retry_end; /* of a service that is away; 0: it answers */
     int retries;
@@ -230,8 +237,10 @@ struct blasd_errand {
     struct blasd_problem problem;
 };
 
+#define BLASD_LONGEST_WAIT 20.0 /* one request holds the connection no longer */
+
 /* Begins one: BLASD_SEND comes next. `timeout` < 0: it ends with the submission, after a wait of
- * `step`. -1 and `problem` where the request cannot be sent. */
+ * `step`, however long. -1 and `problem` where the request cannot be sent. */
 int blasd_errand_begin(struct blasd_errand *errand, struct blasd_client *client,
                        const struct blasd_request *request, double timeout, double step,
                        struct blasd_problem *problem);
@@ -268,6 +277,7 @@ struct blasd_question {
  * unless a file does. */
 int blasd_client_ask(struct blasd_client *client, const struct blasd_question *question,
                      struct blasd_reply **ret, struct blasd_problem *problem);
+int blasd_refuse_no_path(struct blasd_problem *problem);
 /* A list; `query` narrows it, and may be NULL. */
 int blasd_client_list(struct blasd_client *client, const char *path, const char *query,
                       struct blasd_reply **ret, struct blasd_problem *problem);

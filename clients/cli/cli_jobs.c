@@ -85,28 +85,13 @@ static int parse_job(struct job_order *order, bool has_outputs, int argc, char *
     return -1;
 }
 
-#define LONGEST_WAIT 20.0
-#define PAUSE_S 0.1 /* after one that was answered early, as by a service that shuts down */
-
 /* The job after its end, or after `wait` seconds; NULL and a complaint where it cannot be read. */
 static struct blasd_reply *look(const struct job_order *order, struct blasd_client *client) {
-    static const struct timespec pause = {.tv_nsec = (long)(PAUSE_S * 1e9)};
-    struct blasd_reply *reply = NULL, *next;
+    struct blasd_reply *reply;
     struct blasd_problem problem;
-    double begin = cli_seconds(), left = order->wait;
-    for (;;) {
-        double asked = cli_seconds(), step = left < LONGEST_WAIT ? left : LONGEST_WAIT;
-        if (blasd_client_get(client, order->id, step, &next, &problem) != 0) {
-            cli_complain(&order->cli, &problem);
-            blasd_reply_free(reply);
-            return NULL;
-        }
-        blasd_reply_free(reply);
-        reply = next;
-        left = order->wait - (cli_seconds() - begin);
-        if (left <= 0 || blasd_reply_ended(reply)) return reply;
-        if (cli_seconds() < asked + PAUSE_S && left > PAUSE_S) nanosleep(&pause, NULL);
-    }
+    if (blasd_client_get(client, order->id, order->wait, &reply, &problem) != 0)
+        cli_complain(&order->cli, &problem);
+    return reply;
 }
 
 static int status_of(const struct blasd_reply *reply) {

@@ -226,6 +226,24 @@ static int once(struct blasd_client *client, const char *timeout) {
     return 0;
 }
 
+/* A job that is waited for longer than one request may wait. */
+static int waits(struct blasd_client *client, const char *wait) {
+    double two = 2;
+    struct blasd_array inputs[2] = {scalar("a", &two), scalar("b", &two)};
+    struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    if (blasd_client_get(client, "x", atof(wait), &reply, &problem) != 0) return complain(&problem);
+    printf("%s\n", blasd_reply_state(reply));
+    blasd_reply_free(reply);
+    if (blasd_client_submit(client, &request, atof(wait), &reply, &problem) != 0)
+        return complain(&problem);
+    printf("%s %g\n", blasd_reply_state(reply),
+           *(const double *)blasd_reply_array(reply, "c")->data);
+    blasd_reply_free(reply);
+    return 0;
+}
+
 /* --- a graph */
 
 static int graph(struct blasd_client *client) {
@@ -328,6 +346,11 @@ static int tensors(struct blasd_client *client, const char *path) {
         blasd_tensor_get(client, tensor.id, &reply, &problem) != 0)
         return complain(&problem);
     print_tensor("look", &other);
+    other = tensor; /* its own id may be what is asked for */
+    if (blasd_tensor_look(client, other.id, &other, &problem) != 0 ||
+        blasd_tensor_prolong(client, other.id, 78, &other, &problem) != 0)
+        return complain(&problem);
+    print_tensor("again", &other);
     printf("%d %d\n", blasd_reply_array_count(reply),
            memcmp(blasd_reply_array_at(reply, 0)->data, a, sizeof a));
     blasd_reply_free(reply);
@@ -370,6 +393,8 @@ int main(int argc, char **argv) {
         code = tensors(client, argv[2]);
     else if (strcmp(what, "ends") == 0)
         code = ends(client);
+    else if (strcmp(what, "waits") == 0 && argc > 2)
+        code = waits(client, argv[2]);
     else if (strcmp(what, "once") == 0 && argc > 2)
         code = once(client, argv[2]);
     blasd_client_free(client);

@@ -55,7 +55,7 @@ def tensors_said(path):
     a = np.arange(1.0, 9).reshape(4, 2)
     summed = hashlib.sha256(a.tobytes()).hexdigest()
     return [f"put float64 2 4 64 3600 {summed}", "kept float64 2 2 32 0 -", "15 15 23 23", "1", "reference_not_found inputs.a",
-            f"look float64 2 4 64 77 {summed}", "1 0", "file float64 2 4 64 5 -", "1", "tensor_expired 410"]
+            f"look float64 2 4 64 77 {summed}", f"again float64 2 4 64 78 {summed}", "1 0", "file float64 2 4 64 5 -", "1", "tensor_expired 410"]
 
 
 def test_tensors_references_rules_and_dry_runs(service, tmp_path):

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import math
 import os
 import ssl
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -300,6 +302,13 @@ async def _within(seconds: float | None, work: Coroutine[Any, Any, T], undo: Cal
         raise
 
 
+def _abandon(process: int, loop: asyncio.AbstractEventLoop, idle: collections.deque[_Connection]) -> None:
+    """Ends the connections of a pool that is garbage, in its loop, where that goes on. A fork's own loop is the parent's."""
+    if idle and process == os.getpid() and not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # it was closed just now
+            loop.call_soon_threadsafe(lambda: [connection.transport.abort() for connection in idle])
+
+
 class AsyncPool:
     """Idle connections of one event loop in one process, at most `most` in all. Made within that loop."""
 
@@ -310,6 +319,7 @@ class AsyncPool:
         self._tls: ssl.SSLContext | None = None
         self._unsent: list[tuple[Any, bytes]] = []
         self._process, self._loop = os.getpid(), asyncio.get_running_loop()
+        weakref.finalize(self, _abandon, self._process, self._loop, self._idle).atexit = False
 
     def is_mine(self) -> bool:
         """Whether the caller is in that loop and process: a fork's own end of a connection is the parent's."""
@@ -558,11 +568,11 @@ class AsyncClient(AsyncOperations):
 
     async def ops(self) -> list[dict[str, Any]]:
         """What can be asked: the operations with their inputs, parameters and outputs."""
-        return list((await self._do(self._calls.json("GET", "/ops")))["ops"])
+        return list((await self._do(self._calls.json("GET", "/ops", ops=list)))["ops"])
 
     async def devices(self) -> list[dict[str, Any]]:
         """The workers that are alive and their devices."""
-        return list((await self._do(self._calls.json("GET", "/devices")))["devices"])
+        return list((await self._do(self._calls.json("GET", "/devices", devices=list)))["devices"])
 
     async def ready(self) -> bool:
         """Whether the service accepts and runs jobs."""

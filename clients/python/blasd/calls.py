@@ -35,6 +35,7 @@ Watch = Callable[[Document], None]
 Labels = Mapping[str, str]
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
+_JOB: dict[str, Any] = {"id": str, "state": str}  # what a job's document has, if nothing else
 LONGEST_WAIT = 20.0  # seconds that one request holds its connection
 RETRY_S = 10.0  # seconds in which a front end that restarts is back
 
@@ -127,12 +128,13 @@ class Calls:
                 yield Sleep(pause)
                 attempt += 1
 
-    def json(self, method: str, path: str, wait: float = 0.0, end: float = math.inf) -> Talk[Any]:
+    def json(self, method: str, path: str, wait: float = 0.0, end: float = math.inf, **needs: type) -> Talk[Any]:
+        """The document of the answer, which has what it needs: members of these names and kinds."""
         headers = {"Accept": "application/json"}
         if self.share is not None:
             headers["Prefer"] = "share"
         answer = yield from self.ask(Request(method, path, headers, wait=wait, end=end))
-        return answer.json()
+        return answer.json(**needs)
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
@@ -235,7 +237,7 @@ class Calls:
                 file.close()
         if answer.binary:
             return _result(answer, params or {})
-        document: Document = answer.json()
+        document: Document = answer.json(**_JOB)
         log.debug("%s %s %s", op, document["id"], document["state"])
         if wait > 0 and document["state"] in FINAL and (file is not None or document["state"] != "succeeded"):
             result = yield from self.result(document, params or {})
@@ -277,8 +279,20 @@ class Calls:
 
     def refresh(self, job_id: str, wait: float = 0.0, end: float = math.inf) -> Talk[Document]:
         query = f"?wait={wait:.3f}" if wait > 0 else ""
-        document: Document = yield from self.json("GET", f"/jobs/{checked_id(job_id)}{query}", wait, end)
+        document: Document = yield from self.json("GET", f"/jobs/{checked_id(job_id)}{query}", wait, end, **_JOB)
         return document
+
+    def refresh_after(self, job_id: str, wait: float) -> Talk[Document]:
+        """The job after its end or `wait` seconds, in turns: the service refuses a wait that is too long for one request."""
+        end = time.monotonic() + wait
+        while True:
+            asked = time.monotonic()
+            document = yield from self.refresh(job_id, min(max(0.0, end - asked), LONGEST_WAIT))
+            now = time.monotonic()
+            if document["state"] in FINAL or now >= end:
+                return document
+            if now < asked + 0.1:  # as a service answers that shuts down
+                yield Sleep(min(0.1, end - now))
 
     def result(self, document: Document, params: Mapping[str, Any] | None = None) -> Talk[Result]:
         """The outputs of a job that has ended: mapped where they can be, else fetched. Raises what it failed with. params: those
@@ -301,7 +315,7 @@ class Calls:
     def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
         try:
-            document: Document = yield from self.json("DELETE", f"/jobs/{checked_id(job_id)}")
+            document: Document = yield from self.json("DELETE", f"/jobs/{checked_id(job_id)}", **_JOB)
             return document
         except Error as error:
             if error.code != "job_ended":
@@ -321,10 +335,12 @@ class Calls:
         path = "/tensors" + ("?" + urllib.parse.urlencode(said) if said else "")
         answer = yield from self.ask(Request("POST", path, {"Content-Type": BINARY, "Accept": "application/json"},
                                              list(pieces)))
-        return Tensor(answer.json()["tensors"]["tensor"] if "tensors" in answer.json() else answer.json())
+        with _reading(answer):
+            document = answer.json()
+            return Tensor(document["tensors"]["tensor"] if "tensors" in document else document)
 
     def of_tensor(self, method: str, tensor_id: str, query: str) -> Talk[Document]:
-        document: Document = yield from self.json(method, f"/tensors/{checked_id(tensor_id)}{query}")
+        document: Document = yield from self.json(method, f"/tensors/{checked_id(tensor_id)}{query}", id=str)
         return document
 
     def get_tensor(self, tensor_id: str) -> Talk[Array]:
@@ -339,7 +355,7 @@ class Calls:
         while limit is None or len(listed) < limit:
             query = {"cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
             page = yield from self.json("GET", "/tensors?" + urllib.parse.urlencode(
-                {name: value for name, value in query.items() if value is not None}))
+                {name: value for name, value in query.items() if value is not None}), tensors=list)
             listed += map(Tensor, page["tensors"])
             cursor = page.get("cursor")
             if cursor is None:
@@ -352,7 +368,7 @@ class Calls:
         while limit is None or len(listed) < limit:
             query = {**filters, "cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
             text = urllib.parse.urlencode({k: v for k, v in query.items() if v is not None})
-            page = yield from self.json("GET", f"/jobs?{text}")
+            page = yield from self.json("GET", f"/jobs?{text}", jobs=list)
             listed += page["jobs"]
             cursor = page.get("cursor")
             if cursor is None:
@@ -370,7 +386,7 @@ class Calls:
 
     def find_directory(self) -> Talk[None]:
         from . import shared  # needs what only Unix has
-        told = yield from self.json("GET", "/share")
+        told = yield from self.json("GET", "/share", directory=str)
         path = told["directory"]
         # with the mark of a blob store in it: the service's word alone would let it choose any directory of ours
         mark = os.path.join(path, ".store")

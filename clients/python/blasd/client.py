@@ -213,11 +213,11 @@ class Client(Operations):
 
     def ops(self) -> list[dict[str, Any]]:
         """What can be asked: a list of operations with their inputs, parameters and outputs."""
-        return list(self._do(self._calls.json("GET", "/ops"))["ops"])
+        return list(self._do(self._calls.json("GET", "/ops", ops=list))["ops"])
 
     def devices(self) -> list[dict[str, Any]]:
         """The workers that are alive and their devices."""
-        return list(self._do(self._calls.json("GET", "/devices"))["devices"])
+        return list(self._do(self._calls.json("GET", "/devices", devices=list))["devices"])
 
     def ready(self) -> bool:
         """Whether the service accepts and runs jobs."""

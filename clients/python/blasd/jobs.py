@@ -102,8 +102,8 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         return Job, (self._client, self.document, self._params)
 
     def refresh(self, wait: float = 0.0) -> Job:
-        """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
-        return self._told(self._client._do(self._client._calls.refresh(self.id, wait)))
+        """Asks for the job as it stands, after waiting up to `wait` seconds, however many, for its end. Returns the job."""
+        return self._told(self._client._do(self._client._calls.refresh_after(self.id, wait)))
 
     def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
         """Waits for the end, `timeout` seconds at most (None: as long as it takes; 0: asks once). Returns whether it has ended.
@@ -207,8 +207,8 @@ class AsyncJob(_Said):
         return self.result().__await__()
 
     async def refresh(self, wait: float = 0.0) -> AsyncJob:
-        """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
-        self.document = await self._client._do(self._client._calls.refresh(self.id, wait))
+        """Asks for the job as it stands, after waiting up to `wait` seconds, however many, for its end. Returns the job."""
+        self.document = await self._client._do(self._client._calls.refresh_after(self.id, wait))
         return self
 
     async def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:

@@ -63,13 +63,13 @@ class Answer:
     headers: Mapping[str, str]
     body: memoryview
 
-    def json(self) -> dict[str, Any]:
-        """The document that it is; Error where it is none, but a page of something before the service."""
+    def json(self, **needs: type) -> dict[str, Any]:
+        """The document that it is; Error where it is none that has what it needs, but of something before the service."""
         try:
             document = json.loads(bytes(self.body))
         except ValueError:
             document = None
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or not all(isinstance(document.get(name), kind) for name, kind in needs.items()):
             raise bad_answer(self)
         return document
 
@@ -221,8 +221,17 @@ def _proxy_for(scheme: str, host: str, port: int) -> tuple[tuple[str, int] | Non
 
 def bad_answer(answer: Answer) -> Error:
     """Of an answer that cannot be read."""
-    shown = "" if answer.binary else bytes(answer.body[:200]).decode("utf-8", "replace")
-    return Error("bad_answer", f"the service's answer could not be read: {shown}".rstrip(": "), status=answer.status)
+    if len(answer.body) == 0:
+        detail = "the answer is empty, as of a proxy before the service"
+    elif answer.binary:
+        detail = "the service's answer could not be read"
+    else:
+        detail = f"the answer is not the service's, but begins with: {_shown(answer.body)}"
+    return Error("bad_answer", detail, status=answer.status)
+
+
+def _shown(body: bytes | memoryview) -> str:
+    return bytes(body[:200]).decode("utf-8", "replace")
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
@@ -232,9 +241,29 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
         problem["code"] = str(problem["code"])
         problem.setdefault("status", status)
     except (ValueError, TypeError, KeyError):
-        problem = {"code": "bad_answer", "status": status, "detail": body[:200].decode("utf-8", "replace"),
+        problem = {"code": "bad_answer", "status": status, "detail": _not_ours(status, headers, body),
                    "retry": status in (429, 502, 503, 504)}
     return Error.from_problem(problem, _seconds(headers.get("retry-after", "")))
+
+
+def _not_ours(status: int, headers: Mapping[str, str], body: bytes) -> str:
+    """What is said of an answer of something before the service."""
+    to = headers.get("location", "")
+    if 300 <= status < 400 and to:  # where no key is to go
+        return f"HTTP {status} leads to {_without_secrets(to)}, and redirections are not followed. If the service is there, give the " \
+               "client its URL"
+    if not body:
+        return f"HTTP {status} and nothing more, as of a proxy before the service"
+    return f"HTTP {status}, and not in the service's words: {_shown(body)}"
+
+
+def _without_secrets(url: str) -> str:
+    """Without a user, and without a query, which may be a signature."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return "what is no URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _seconds(after: str) -> float | None:

@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import ssl
+import weakref
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,11 @@ class _TlsConnection(http.client.HTTPSConnection):
             self._tunnel_host = host
 
 
+_Idle = collections.deque[tuple[int, http.client.HTTPConnection]]  # with the process that made it
+
+
 class Pool:
-    """Idle connections, each used by one request at a time.
+    """Idle connections, each used by one request at a time. They end with it, where nobody closes it.
 
     A deque's append and pop need no lock, which a fork might find taken for good. A connection that a fork brought
     along is the parent's: the child closes its end and makes its own.
@@ -63,15 +67,16 @@ class Pool:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._idle: collections.deque[tuple[int, http.client.HTTPConnection]] = collections.deque()
+        self._process = os.getpid()
+        self._idle: _Idle = collections.deque()
         self._tls: ssl.SSLContext | None = None
+        weakref.finalize(self, _close_all, self._idle)
 
     def __reduce__(self) -> Any:
         return Pool, (self.settings,)
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop()[1].close()
+        _close_all(self._idle)
 
     def _new(self) -> http.client.HTTPConnection:
         connection = self._made()
@@ -93,6 +98,9 @@ class Pool:
 
     def _take(self) -> http.client.HTTPConnection:
         """A connection to use. One that has something to say before it was asked has been closed by the service."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            _close_all(self._idle)
         while True:
             try:
                 owner, connection = self._idle.pop()
@@ -168,6 +176,14 @@ class Pool:
                 view = memoryview(piece)
                 while len(view) > 0:  # sendall would have the timeout be that of all of it
                     view = view[sock.send(view[:_MOST_SENT]):]
+
+
+def _close_all(idle: _Idle) -> None:
+    while True:
+        try:
+            idle.pop()[1].close()
+        except IndexError:
+            return
 
 
 def readable(sock: Any) -> bool:

@@ -267,6 +267,10 @@ static void test_ids_and_names_that_are_none(void **state) {
     }
     assert_int_equal(blasd_client_jobs(client, "state=a b", &reply, &problem), -1);
     assert_string_equal(problem.code, "invalid_request");
+    assert_int_equal(blasd_client_save(client, "x", "c", NULL, &problem), -1);
+    assert_string_equal(problem.code, "file_not_writable");
+    assert_int_equal(blasd_tensor_save(client, "x", NULL, &problem), -1);
+    assert_string_equal(problem.code, "file_not_writable");
     blasd_client_free(client);
 }
 
@@ -435,12 +439,31 @@ static void test_problems_read_as_sentences(void **state) {
         {"{\"code\":\"c\",\"detail\":\"d\"}", "d"},
         {"{\"code\":\"c\",\"title\":\"T\",\"advice\":\"A.\"}", "T. A."},
         {"{\"code\":\"c\"}", ""},
-        {"{\"message\":\"busy\"}", "HTTP 422: {\"message\":\"busy\"}"}}; /* a gateway's own */
+        /* a gateway's own */
+        {"{\"message\":\"busy\"}", "HTTP 422, and not in the service's words: {\"message\":\"busy\"}"},
+        {"", "HTTP 422 and nothing more, as of a proxy before the service"}};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct blasd_problem problem;
         blasd_problem_parse(&problem, 422, texts[i][0], strlen(texts[i][0]));
         assert_string_equal(problem.message, texts[i][1]);
+    }
+}
+
+/* A proxy's 200. */
+static void test_good_answers_that_say_nothing(void **state) {
+    static const char *const texts[][2] = {{"", "is empty"},
+                                           {"<html>", "not the service's, but begins with: <html>"},
+                                           {"[1]", "begins with: [1]"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct blasd_problem problem;
+        size_t len = strlen(texts[i][0]);
+        unsigned char *body = len == 0 ? NULL : malloc(len);
+        if (body != NULL) memcpy(body, texts[i][0], len);
+        assert_null(blasd_reply_parse(body, len, false, &problem));
+        assert_string_equal(problem.code, "bad_answer");
+        if (strstr(problem.message, texts[i][1]) == NULL) fail_msg("%s", problem.message);
     }
 }
 
@@ -455,6 +478,7 @@ static void test_arrays_come_in_the_order_of_the_operation(void **state) {
     static const char *const names[] = {"x", "info", "more"};
     size_t len = sizeof header - 1;
     unsigned char *body = calloc(1, 8 + len + 20);
+    struct blasd_tensor_info tensor;
     struct blasd_problem problem;
     struct blasd_reply *reply;
     (void)state;
@@ -465,6 +489,14 @@ static void test_arrays_come_in_the_order_of_the_operation(void **state) {
     reply = blasd_reply_parse(body, 8 + len + 20, true, &problem);
     assert_non_null(reply);
     for (int i = 0; i < 3; i++) assert_string_equal(blasd_reply_array_at(reply, i)->name, names[i]);
+    /* no name is the name of none */
+    assert_null(blasd_reply_array(reply, NULL));
+    assert_null(blasd_reply_data(reply, NULL));
+    assert_false(blasd_reply_tensor(reply, NULL, &tensor));
+    assert_int_equal(blasd_reply_save(reply, NULL, "/dev/null", &problem), -1);
+    assert_string_equal(problem.code, "unknown_output");
+    assert_int_equal(blasd_reply_save(reply, "x", NULL, &problem), -1);
+    assert_string_equal(problem.code, "file_not_writable");
     blasd_reply_free(reply);
 }
 
@@ -494,6 +526,7 @@ int main(void) {
         cmocka_unit_test(test_a_job_without_a_key_is_sent_once),
         cmocka_unit_test(test_passwords_are_in_no_message),
         cmocka_unit_test(test_problems_read_as_sentences),
+        cmocka_unit_test(test_good_answers_that_say_nothing),
         cmocka_unit_test(test_arrays_come_in_the_order_of_the_operation),
         cmocka_unit_test(test_the_least_of_a_parameter_is_told),
     };
