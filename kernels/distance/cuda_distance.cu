@@ -99,7 +99,6 @@ static struct pair_args some_rows(const struct pair_state *state, int64_t number
     args.y.base += task * args.y.task_step + pair_item(args, args.y, item) * args.y.item_bytes;
     if (args.w != nullptr) args.w += task * args.w_task + item * args.w_item;
     if (args.v != nullptr) args.v += task * args.v_task + item * args.v_item;
-    args.totals += task;
     args.rank = 0;
     args.problems = 1;
     args.first_row = row;
@@ -339,10 +338,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 /* What may have gone wrong with one task, in the order in which the CPU finds it. */
 static int check_task(const struct pair_state *state, int t, struct blasd_task *task) {
     const struct distance_shape *shape = &state->shape;
-    double total;
-    int code = 0;
-    if (task->inputs[IN_W].data != NULL)
-        code = blasd_distance_weigh(shape, task->inputs[IN_W].data, &total, &task->err);
+    int code = blasd_distance_check_weights(shape, task->inputs[IN_W].data, &task->err);
     for (int64_t p = 0; code == 0 && state->covariances && p < shape->problems; p++)
         if (state->info[2 * (t * shape->problems + p)] != 0)
             code = blasd_fail(&task->err, BLASD_E_singular_matrix, "inputs.VI",

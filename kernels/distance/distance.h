@@ -104,9 +104,9 @@ static inline bool blasd_distance_by_squares(const struct distance_shape *shape)
     return shape->metric == METRIC_sqeuclidean &&
            (shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK);
 }
-/* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */
-int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
-                         struct blasd_err *err);
+/* Refuses weights of the arithmetic's type (k of them, or NULL) that are negative or NaN. */
+int blasd_distance_check_weights(const struct distance_shape *shape, const void *w,
+                                 struct blasd_err *err);
 /* Whether the square of the distance of two points says too little to put them in order: it has no
  * end, or is so small that parts of it may have vanished. w (NULL: ones), x and y are rows of the
  * arithmetic's type, in which the square is judged: `square` may be of a shorter one. */

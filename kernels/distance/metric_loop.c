@@ -32,22 +32,16 @@ void blasd_distance_choose(const struct distance_shape *shape, struct distance_a
     args->scale = 1 / log(shape->base);
 }
 
-int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
-                         struct blasd_err *err) {
-    long double sum = 0;
-    for (int64_t d = 0; d < shape->k; d++) {
-        double value = 1;
-        if (w != NULL && shape->arithmetic == BLASD_float64)
-            value = ((const double *)w)[d];
-        else if (w != NULL)
-            value = (double)((const float *)w)[d];
+int blasd_distance_check_weights(const struct distance_shape *shape, const void *w,
+                                 struct blasd_err *err) {
+    for (int64_t d = 0; w != NULL && d < shape->k; d++) {
+        double value = shape->arithmetic == BLASD_float64 ? ((const double *)w)[d]
+                                                          : (double)((const float *)w)[d];
         if (!(value >= 0))
             return blasd_fail(err, BLASD_E_out_of_range, "inputs.w",
                               "weight %lld is %g: weights must not be negative", (long long)d,
                               value);
-        sum += (long double)value;
     }
-    *total = (double)sum;
     return 0;
 }
 

@@ -101,23 +101,6 @@ static int prepare_points(struct blasd_cuda_job *job, struct pair_state *state,
     return code;
 }
 
-/* The sum of each task's weights; one that is negative is its task's error, in finish. */
-static int prepare_totals(struct blasd_cuda_job *job, struct pair_state *state,
-                          struct blasd_err *err) {
-    void *host, *device;
-    int code = blasd_cuda_table(job, (size_t)job->count * sizeof(double), &host, &device, err);
-    if (code != 0) return code;
-    for (int t = 0; t < job->count; t++) {
-        struct blasd_err ignored;
-        double *total = (double *)host + t;
-        if (blasd_distance_weigh(&state->shape, job->tasks[t].inputs[IN_W].data, total, &ignored) !=
-            0)
-            *total = NAN;
-    }
-    state->args.totals = (const double *)device;
-    return 0;
-}
-
 /* Weights: as given, or 1 / V, or 1 / variance of the points. */
 static int prepare_weights(struct blasd_cuda_job *job, struct pair_state *state,
                            struct blasd_err *err) {
@@ -441,8 +424,7 @@ int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
                           "a CUDA device takes at most 2^32 - 2 points");
     for (int t = 0; t < job->count; t++)
         state->on_host |= pair_on_host(&job->tasks[t], shape, state->loop.loop);
-    code = prepare_totals(job, state, err);
-    if (code == 0) code = prepare_points(job, state, err);
+    code = prepare_points(job, state, err);
     if (code == 0) code = prepare_weights(job, state, err);
     if (code == 0) code = prepare_inverse(job, state, err);
     if (code != 0) return code;

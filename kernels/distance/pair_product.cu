@@ -67,7 +67,9 @@ int pair_product_points(struct blasd_cuda_job *job, enum blasd_dtype dtype,
 
 /* What a root or a half makes of a squared distance; float64, so that no float32 range is left. */
 template <class T> static __device__ __forceinline__ T end_square(int finish, double s) {
-    return (T)(finish == FINISH_HALF ? 0.5 * s : finish == FINISH_ROOT ? __dsqrt_rn(s) : s);
+    return (T)(finish == FINISH_HALF   ? pair_half(s)
+               : finish == FINISH_ROOT ? __dsqrt_rn(s)
+                                       : s);
 }
 
 /* The distance of two points by a warp, from differences; the same for (b, a). */
@@ -86,7 +88,7 @@ static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w
         sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
         largest = other > largest ? other : largest;
     }
-    if (finish == FINISH_HALF) return sum * (T)0.5;
+    if (finish == FINISH_HALF) return pair_half(sum);
     if (finish != FINISH_ROOT) return sum;
     /* the range of squares; largest is 0 for equal points, and infinite for those that are
      * infinitely far */

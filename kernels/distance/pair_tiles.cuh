@@ -59,8 +59,7 @@ struct pair_args {
     int64_t w_task, w_item;
     const char *v; /* k x k, of mahalanobis */
     int64_t v_task, v_item;
-    const double *totals; /* of the weights, for each task */
-    int64_t problems;     /* of a task */
+    int64_t problems; /* of a task */
     int64_t m, n, k;
     int64_t first_row; /* of the whole matrix: what row 0 of x is */
     int finish, alone;
@@ -70,7 +69,6 @@ struct pair_args {
 
 template <class T> struct pair_problem {
     const T *x, *y, *w, *v;
-    double total;
 };
 
 static __host__ __device__ inline int64_t pair_item(const struct pair_args &args,
@@ -97,7 +95,6 @@ static __device__ pair_problem<T> pair_locate(const struct pair_args &args, int6
     ret.v = args.v == nullptr
                 ? nullptr
                 : reinterpret_cast<const T *>(args.v + task * args.v_task + at * args.v_item);
-    ret.total = args.totals == nullptr ? 0 : args.totals[task];
     return ret;
 }
 
@@ -267,23 +264,29 @@ static __device__ __noinline__ T pair_careful_power(const T *a, const T *b, cons
     return largest * (T)(pair_power((double)heaviest, 1 / p) * pair_power((double)sum, 1 / p));
 }
 
+/* Of rows of length 1: 2 where they are opposite, which rounding does not exceed. */
+template <class T> static __device__ __forceinline__ T pair_half(T s) {
+    T half = s * (T)0.5;
+    return half > 2 ? (T)2 : half;
+}
+
 /* From a pair's sum of squares to its distance. *odd: that takes more care. */
 template <class T, bool WEIGHTED>
 static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
     T root;
-    if (finish == FINISH_HALF) return s * (T)0.5;
+    if (finish == FINISH_HALF) return pair_half(s);
     if (finish != FINISH_ROOT && !WEIGHTED) return s;
     root = pair_root_within(s);
     *odd |= !(root <= pair_most<T> && root >= pair_least<T>);
     return finish == FINISH_ROOT ? root : s;
 }
 
-template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T v, T total) {
+template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T v) {
     T both = t + u, others = both + v;
     double cross = __dmul_rn((double)t, (double)u);
     switch (finish) {
     case FINISH_KULCZYNSKI1: return s / both;
-    case FINISH_ROGERSTANIMOTO: return 2 * both / (total + both);
+    case FINISH_ROGERSTANIMOTO: return 2 * both / ((s + v) + 2 * both);
     case FINISH_RUSSELLRAO: return others / (s + others);
     case FINISH_SOKALSNEATH: return 2 * both / (s + 2 * both);
     case FINISH_YULE:
@@ -314,7 +317,7 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
     else if constexpr (LOOP == LOOP_DICE)
         return s / (2 * t + s);
     else if constexpr (LOOP == LOOP_BOOLEAN)
-        return pair_boolean<T>(args.finish, s, t, u, v, total);
+        return pair_boolean<T>(args.finish, s, t, u, v);
     else if constexpr (LOOP == LOOP_MAHALANOBIS)
         return pair_root(s);
     else
@@ -464,7 +467,7 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
                                                  struct pair_shared<T> &sh,
                                                  T (&out)[PAIR_EACH][PAIR_EACH]) {
     T s[PAIR_EACH][PAIR_EACH] = {}, t[PAIR_EACH][PAIR_EACH] = {}, u[PAIR_EACH][PAIR_EACH] = {};
-    T v[PAIR_EACH][PAIR_EACH] = {};
+    T v[PAIR_EACH][PAIR_EACH] = {}, total = 0; /* of the weights, in the order of the sums */
     if constexpr (LOOP == LOOP_MAHALANOBIS) {
         pair_quadratic<T>(args, problem, row, column, sh, s);
     } else {
@@ -485,6 +488,7 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
                 /* a weight of 0 drops its coordinate, NaN and all; in sums of products it
                  * multiplies */
                 if (LOOP > LOOP_ABSOLUTE_W && w == 0) continue;
+                if constexpr (LOOP == LOOP_HAMMING) total += w;
                 PAIR_ENTRIES(r, c)
                 pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c],
                                    v[r][c]);
@@ -493,8 +497,7 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
     }
     bool odd = false;
     PAIR_ENTRIES(r, c)
-    out[r][c] =
-        pair_finish<T, LOOP>(args, (T)problem.total, s[r][c], t[r][c], u[r][c], v[r][c], &odd);
+    out[r][c] = pair_finish<T, LOOP>(args, total, s[r][c], t[r][c], u[r][c], v[r][c], &odd);
     if constexpr (LOOP <= LOOP_SQUARES_W || LOOP == LOOP_POWER)
         if (odd) pair_repair<T, LOOP>(args, problem, row, column, out);
 }

@@ -363,18 +363,12 @@ static bool only_ratios(enum distance_loop loop) {
 
 static int load_weights(struct distance_problem *problem, const void *w, struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    int code = blasd_distance_weigh(shape, w, &problem->args.total, err), shift = 0;
+    int code = blasd_distance_check_weights(shape, w, err), shift = 0;
     double largest = 0;
     if (code != 0) return code;
     for (int64_t d = 0; w != NULL && d < shape->k; d++)
         largest = fmax(largest, element(shape->arithmetic, w, d));
-    if (only_ratios(problem->args.loop) && largest > 0) {
-        long double total = 0;
-        frexp(largest, &shift);
-        for (int64_t d = 0; d < shape->k; d++)
-            total += ldexpl((long double)element(shape->arithmetic, w, d), -shift);
-        problem->args.total = (double)total;
-    }
+    if (only_ratios(problem->args.loop) && largest > 0) frexp(largest, &shift);
     for (int64_t d = 0; d < shape->k; d++)
         set_weight(problem, d,
                    w == NULL ? 1 : ldexpl((long double)element(shape->arithmetic, w, d), -shift));

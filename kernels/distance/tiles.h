@@ -66,7 +66,6 @@ struct distance_args {
     const void *v;           /* k x k, of mahalanobis */
     void *scratch;           /* k blocks' rows, of mahalanobis; each thread has its own */
     double p;                /* of minkowski */
-    double total;            /* sum of the weights */
     double scale;            /* of jensenshannon: 1 / ln(base) */
 };
 

@@ -119,7 +119,10 @@ static inline __attribute__((always_inline)) void finish_block(const struct dist
     int odd = 0;
     if (squares && args->finish == FINISH_HALF) {
         for (int r = 0; r < R; r++)
-            for (int l = 0; l < W; l++) acc[r][l] = acc[r][l] * (T)0.5;
+            for (int l = 0; l < W; l++) {
+                T half = acc[r][l] * (T)0.5;
+                acc[r][l] = half > 2 ? 2 : half; /* of opposite rows, but for rounding */
+            }
         return;
     }
     if (!root && !weighted) return;
@@ -199,6 +202,14 @@ static inline __attribute__((always_inline)) void repair(const struct distance_a
     if (odd != 0) repair_all(args, a, block, acc);
 }
 
+/* Of the weights, in the order in which the loops add up parts of them: no part is more. */
+static T sum_of(const struct distance_args *args) {
+    const T *w = args->w;
+    T sum = 0;
+    for (int64_t d = 0; d < args->k; d++) sum += w[d];
+    return sum;
+}
+
 /* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. One
  * row at a time: the sums of a block's lanes then are few enough to stay in registers. */
 #ifdef __clang__
@@ -213,7 +224,7 @@ static inline __attribute__((always_inline)) void repair(const struct distance_a
     static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
                            int64_t n, T *const *out) {                                             \
         const T *restrict w = args->w;                                                             \
-        const T p = (T)args->p, total = (T)args->total, scale = (T)args->scale;                    \
+        const T p = (T)args->p, total = sum_of(args), scale = (T)args->scale;                      \
         const int64_t k = args->k;                                                                 \
         for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
             T acc[R][W];                                                                           \
@@ -315,10 +326,13 @@ PLAIN_LOOP(
     }
 PLAIN_LOOP(dice, BOOLEAN_STEP, S = (U + V) / (2 * S + (U + V));)
 PLAIN_LOOP(kulczynski1, BOOLEAN_STEP, S = S / (U + V);)
-PLAIN_LOOP(rogerstanimoto, BOOLEAN_STEP, S = 2 * (U + V) / (total + (U + V));)
 PLAIN_LOOP(sokalsneath, BOOLEAN_STEP, S = 2 * (U + V) / (S + 2 * (U + V));)
 /* What is 0 in both has a sum of its own: less the others, a total would leave rounding of it. */
 #define FOURFOLD_STEP BOOLEAN_STEP NEITHER += (wd * (1 - x)) * (1 - y);
+PLAIN_LOOP(rogerstanimoto, {FOURFOLD_STEP}, {
+    T others = 2 * (U + V);
+    S = others / ((S + NEITHER) + others);
+})
 PLAIN_LOOP(russellrao, {FOURFOLD_STEP}, {
     T others = (U + V) + NEITHER;
     S = others / (S + others);

@@ -147,6 +147,28 @@ static void what_cancels_is_computed_again(void **state) {
     blasd_distance_limits = kept;
 }
 
+/* Rows of opposite directions are 2 apart by way of a product, too, and not more. */
+static void products_of_opposite_rows(void **state) {
+    const int64_t m = 70, k = 64;
+    struct blasd_distance_limits kept = blasd_distance_limits;
+    (void)state;
+    blasd_distance_limits.product_pairs = 1;
+    blasd_distance_limits.product_deep_f64 = 64;
+    for (int round = 0; round < 8; round++) {
+        struct trial *t =
+            make(round % 2 ? "cosine" : "correlation", floats[round / 2 % 2], m, m, k, false);
+        const struct blasd_tensor x = {.dtype = floats[round / 2 % 2], .data = t->given[IN_X]};
+        for (int64_t i = 0; i < m * k; i++) set_point(t, IN_Y, i, -trial_value(&x, i));
+        assert_non_null(strstr(method_of(t), "dgemm"));
+        for (int64_t i = 0; i < m; i++) {
+            double d = trial_value(trial_output(t, "d"), i * m + i);
+            assert_true(d <= 2 && d > 1.999999);
+        }
+        trial_free(t);
+    }
+    blasd_distance_limits = kept;
+}
+
 static void products_of_odd_numbers(void **state) {
     static const double odd[] = {NAN, INFINITY, -INFINITY, 1e200, 1e-200, 1e300};
     struct blasd_distance_limits kept = blasd_distance_limits;
@@ -459,6 +481,7 @@ int main(void) {
         cmocka_unit_test(products_keep_what_differences_have),
         cmocka_unit_test(what_cancels_is_computed_again),
         cmocka_unit_test(products_of_odd_numbers),
+        cmocka_unit_test(products_of_opposite_rows),
         cmocka_unit_test(what_does_not_fit_goes_down_in_rows),
         cmocka_unit_test(neighbours_of_every_number),
         cmocka_unit_test(whole_tiles_of_every_metric),

@@ -296,6 +296,36 @@ static void origins_cancel(void **state) {
     }
 }
 
+/* Rows that point in opposite directions, and rows that differ wherever they can: no rounding of
+ * sums or weights brings them further apart than is possible. */
+static void no_more_than_the_most(void **state) {
+    static const struct {
+        const char *metric;
+        double most;
+    } cases[] = {{"cosine", 2},         {"correlation", 2}, {"hamming", 1},     {"rogerstanimoto", 1},
+                 {"sokalmichener", 1},  {"russellrao", 1},  {"sokalsneath", 1}, {"jaccard", 1},
+                 {"jaccard_legacy", 1}, {"dice_legacy", 1}, {"yule", 2}};
+    enum { CASES = sizeof cases / sizeof *cases };
+    (void)state;
+    for (int round = 0; round < 60 * CASES; round++) {
+        double most = cases[round % CASES].most;
+        struct numbers s;
+        struct trial *t;
+        draw(&s, cases[round % CASES].metric, round / CASES % 2 ? BLASD_float32 : BLASD_float64);
+        s.weighted = round / CASES % 4 > 1 || round % CASES > 1;
+        for (int i = 0; i < M * K && round % CASES > 1; i++)
+            s.x[i] = (double)(s.metric[0] != 'y' ? i / K % 2 : i % 2);
+        for (int i = 0; i < N * K; i++) s.y[i] = round % CASES < 2 ? -s.x[i] : 1 - s.x[i];
+        t = job_of(&s, "full");
+        for (int i = 0; i < N; i++) {
+            double d = trial_value(trial_output(t, "d"), i * N + i);
+            if (!(d <= most && d >= most * (1 - 1e-6)))
+                fail_msg("%s %s: %.17g", s.metric, blasd_dtype_name(s.dtype), d);
+        }
+        trial_free(t);
+    }
+}
+
 /* Those that are ratios. */
 static void ratios_do_not_scale(void **state) {
     static const char *const metrics[] = {"cosine", "correlation", "canberra", "braycurtis",
@@ -497,6 +527,7 @@ int main(void) {
         cmocka_unit_test(weights_far_apart),
         cmocka_unit_test(scales_of_coordinates_cancel),
         cmocka_unit_test(origins_cancel),
+        cmocka_unit_test(no_more_than_the_most),
         cmocka_unit_test(ratios_do_not_scale),
         cmocka_unit_test(what_the_edges_mean),
         cmocka_unit_test(rows_that_nearly_agree),
