@@ -101,8 +101,8 @@ struct collecting {
     struct blasd_err err;
 };
 
-/* Space behind a value is no part of it, and libmicrohttpd 0.9 leaves it there. The text lies in the
- * connection's memory, where it is read from once more. */
+/* Space behind a value is no part of it, and libmicrohttpd 0.9 leaves it there. The text lies in
+ * the connection's memory, where it is read from once more. */
 static size_t trim(const char *value, size_t len) {
     while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t')) len--;
     ((char *)(uintptr_t)value)[len] = '\0';

@@ -67,7 +67,8 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
     if (type != NULL && strcmp(type, HTTP_TYPE_HTML) == 0) add(response, PAGE_POLICY);
-    /* what is read by GET changes, and is for who may read it: no cache on the way keeps any of it */
+    /* what is read by GET changes, and is for who may read it: no cache on the way keeps any of it
+     */
     if (type != NULL && (exchange->request.method & (HTTP_GET | HTTP_HEAD)) != 0)
         add(response, "Cache-Control", "no-store");
     if (exchange->home->stopping.draining || exchange->request.framing.ambiguous)

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/file.h"
-#include "base/memory_limit.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "main/aof_tail.h"
 
 #include <dirent.h>
