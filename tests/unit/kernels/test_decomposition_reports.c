@@ -122,6 +122,13 @@ static void matrices_without_a_result(void **state) {
         assert_int_equal(t->task.err.code, BLASD_OK);
         assert_int_equal(t->task.warning_count, 1);
         assert_string_equal(t->task.warnings[0], words[op]);
+        for (int o = 0; t->job.op->outputs[o].name != NULL; o++) { /* all of it, and no more */
+            const struct blasd_tensor *out = &t->task.outputs[o];
+            int64_t each = blasd_tensor_elements(out) / 2;
+            if (out->dtype != BLASD_float64) continue;
+            for (int64_t i = 0; i < 2 * each; i++)
+                assert_int_equal(isnan(trial_value(out, i)) != 0, i < each);
+        }
         trial_free(t);
         t = done((enum op)op, false);
         refuse((enum op)op, t);
@@ -132,10 +139,32 @@ static void matrices_without_a_result(void **state) {
     }
 }
 
+/* Nothing is left of a matrix of zeros, and nothing is beside it. */
+static void zeros_are_exact(void **state) {
+    static const char *const figures[] = {NULL, "residual", "optimality", "residual", "residual"};
+    static const double zeros[N * N];
+    (void)state;
+    for (int op = 0; op < OPS; op++) {
+        struct trial *t;
+        if (figures[op] == NULL) continue;
+        t = job_of(names[op], zeros, N, N, false);
+        if (op == LSTSQ) {
+            double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){N});
+            for (int i = 0; i < N; i++) b[i] = i + 1;
+        }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(value(t, figures[op], 0) == 0);
+        assert_int_equal(t->task.warning_count, op == LSTSQ); /* of the rank */
+        if (op == LSTSQ) assert_true(value(t, "residuals", 0) == 14 && value(t, "x", 0) == 0);
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_above_what_is_promised),
         cmocka_unit_test(matrices_without_a_result),
+        cmocka_unit_test(zeros_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
