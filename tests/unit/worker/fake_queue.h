@@ -65,7 +65,8 @@ struct fake {
     double endless;        /* a call with this first element goes on until it is told to stop */
     double singular;       /* a task with this first element fails alone; 0: none */
     bool device_fails, slow;
-    int more_units; /* of the device, beside the one it has */
+    bool tells_phases; /* what moving and computing took; it waited for the rest of 2 ms */
+    int more_units;    /* of the device, beside the one it has */
     bool misaligned, converted;
     char info[8192];        /* what the worker told when it registered */
     void (*renewing)(void); /* called while a renewal is on its way; NULL: nothing */

@@ -63,12 +63,42 @@ static void test_late_news_of_a_lease_does_not_undo_giving_up(void **state) {
     assert_true(is_second_lost());
 }
 
+/* What GET /devices says of a worker: parts that are to be run again are no jobs that ended. */
+static void test_what_ended_is_counted(void **state) {
+    struct blasd_worker_options options = {.queue = {.limits = &limits, .store = fake.store},
+                                           .backend = &FAKE_BACKEND,
+                                           .name = "w",
+                                           .stopping = stopping};
+    struct blasd_claim claim = {.queue = 0};
+    struct blasd_item item = {.claim = &claim}, *jobs[3] = {&item, &item, &item};
+    char *info;
+    (void)state;
+    assert_int_equal(blasd_heartbeat_start(&options, &heartbeat, &err), 0);
+    blasd_heartbeat_begin(heartbeat, BLASD_SLOT_MAIN, jobs, 3);
+    blasd_heartbeat_end(heartbeat, BLASD_SLOT_MAIN, 3, 1);
+    blasd_heartbeat_begin(heartbeat, BLASD_SLOT_SLOW, jobs, 2);
+    blasd_heartbeat_end(heartbeat, BLASD_SLOT_SLOW, 0, 0);
+    blasd_heartbeat_begin(heartbeat, BLASD_SLOT_MAIN, jobs, 1);
+    blasd_heartbeat_begin(heartbeat, BLASD_SLOT_SLOW, jobs, 2);
+    info = blasd_heartbeat_info(heartbeat);
+    assert_non_null(info);
+    assert_non_null(strstr(info, "\"jobs\":3,"));
+    assert_non_null(strstr(info, "\"failed\":1,"));
+    assert_non_null(strstr(info, "\"batches\":1,"));
+    assert_non_null(strstr(info, "\"running\":3,"));
+    free(info);
+    blasd_heartbeat_end(heartbeat, BLASD_SLOT_MAIN, 1, 0);
+    blasd_heartbeat_end(heartbeat, BLASD_SLOT_SLOW, 2, 0);
+    blasd_heartbeat_stop(heartbeat);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fake_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_late_news_of_a_lease_says_nothing_of_the_next),
         TEST(test_late_news_of_a_lease_does_not_undo_giving_up),
+        TEST(test_what_ended_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,6 +78,23 @@ static void test_record_says_where_time_went(void **state) {
     assert_string_equal(record->op, "matmul");
 }
 
+/* Of a device that copies, computes and waits by itself. */
+static void test_record_says_what_the_device_did(void **state) {
+    const struct blasd_timing *timing;
+    (void)state;
+    fake.tells_phases = true;
+    fake_add(small);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    timing = &fake.jobs[0].result.timing;
+    assert_int_equal(timing->compute_us, 100);
+    assert_true(timing->upload_us >= 300);
+    assert_true(timing->download_us >= 200);
+    assert_true(timing->batch_wait_us >= 2000 - 600);
+    assert_int_equal(timing->total_us, timing->receive_us + timing->queue_us +
+                                           timing->batch_wait_us + timing->upload_us +
+                                           timing->compute_us + timing->download_us);
+}
+
 static void test_inputs_are_converted(void **state) {
     struct fake_spec spec = {.n = 3,
                              .dtype = BLASD_int32,
@@ -460,6 +477,7 @@ int main(void) {
         TEST(test_equal_jobs_run_as_one_call),
         TEST(test_no_call_is_two_tenants),
         TEST(test_record_says_where_time_went),
+        TEST(test_record_says_what_the_device_did),
         TEST(test_inputs_are_converted),
         TEST(test_large_tensors_stay_in_blobs),
         TEST(test_result_of_a_cancelled_job_is_removed),
