@@ -185,7 +185,8 @@ int blasd_client_run_watched(struct blasd_client *client, const struct blasd_req
 int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
                         double wait_seconds, struct blasd_reply **ret,
                         struct blasd_problem *problem);
-/* The job as it stands, after waiting up to `wait_seconds`, however long, for its end; no arrays. */
+/* The job as it stands, after waiting up to `wait_seconds`, however long, for its end; no arrays.
+ */
 int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
                      struct blasd_reply **ret, struct blasd_problem *problem);
 /* The job with its arrays; a problem where it has none (yet). */

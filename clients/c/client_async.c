@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CROWDED_WAIT 1.0  /* nor so long where others wait for it */
+#define CROWDED_WAIT 1.0 /* nor so long where others wait for it */
 #define CONNECTIONS 64
 #define MOST_CONNECTIONS 4096
 #define EVENTS 64
@@ -286,7 +286,8 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
     if (flight == NULL)
         return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
     if (blasd_errand_begin(&flight->errand, async->client, request,
-                           timeout_seconds > 0 ? timeout_seconds : 0, BLASD_LONGEST_WAIT, problem) != 0) {
+                           timeout_seconds > 0 ? timeout_seconds : 0, BLASD_LONGEST_WAIT,
+                           problem) != 0) {
         free(flight);
         return -1;
     }

@@ -87,8 +87,9 @@ void blasd_problem_parse(struct blasd_problem *problem, long status, const void 
                               "HTTP %ld and nothing more, as of a proxy before the service",
                               status);
         else
-            blasd_problem_set(problem, "bad_answer", "HTTP %ld, and not in the service's words: %.*s",
-                              status, SHOWN(len), (const char *)body);
+            blasd_problem_set(problem, "bad_answer",
+                              "HTTP %ld, and not in the service's words: %.*s", status, SHOWN(len),
+                              (const char *)body);
         problem->retry = status == 429 || (status >= 502 && status <= 504);
     }
     problem->status = (int)status;

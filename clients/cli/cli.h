@@ -118,7 +118,7 @@ typedef int (*cli_page_fn)(struct blasd_client *client, const char *query, struc
 /* Page after page of `member` into `list`, up to `most`; `filters` go before each page's own query,
  * with & behind each. The exit status, after a complaint where one cannot be read. */
 int cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
-                    const char *member, const char *filters, int most, json_t *list);
+                   const char *member, const char *filters, int most, json_t *list);
 
 /* --- cli_inputs.c: inputs that are no files */
 

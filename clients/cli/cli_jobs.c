@@ -159,7 +159,7 @@ int blasd_cli_result(int argc, char **argv) {
 
 /* Adds what became of a job to `list`. The exit status: whether it was cancelled. */
 static int cancel_one(const struct cli *cli, struct blasd_client *client, const char *id,
-                       bool forget, json_t *list) {
+                      bool forget, json_t *list) {
     struct blasd_reply *reply = NULL;
     struct blasd_problem problem;
     const struct cli quiet = {.name = cli->name};
@@ -256,14 +256,14 @@ static int parse_list(struct list_order *order, int argc, char **argv) {
 
 /* Of a good answer that is none of the service's. */
 static int refuse_answer(const struct cli *cli) {
-    struct blasd_problem problem = {
-        .code = "bad_answer",
-        .message = "the answer is not the service's, as of a proxy before it"};
+    struct blasd_problem problem = {.code = "bad_answer",
+                                    .message =
+                                        "the answer is not the service's, as of a proxy before it"};
     return cli_complain(cli, &problem);
 }
 
 int cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
-                    const char *member, const char *filters, int most, json_t *list) {
+                   const char *member, const char *filters, int most, json_t *list) {
     char cursor[128] = "", query[1000], limit[16];
     struct blasd_reply *reply;
     struct blasd_problem problem;

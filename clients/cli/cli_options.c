@@ -24,7 +24,8 @@ static const char common[] =
 static const char statuses[] =
     "\n"
     "Exit status: 0 done; 1 the job failed or was refused; 2 the command line is wrong; 3 the job\n"
-    "has not ended; 4 the service could not be reached, or takes nothing now; 128+N ended by signal "
+    "has not ended; 4 the service could not be reached, or takes nothing now; 128+N ended by "
+    "signal "
     "N.\n";
 
 /* The usage has a line "%" where the common options go. */

@@ -225,8 +225,8 @@ static int check_made(const struct blasd_job *job, const struct blasd_plan *plan
     char field[BLASD_NAME_MAX + 8];
     if (plan->outputs[output].rank >= 0) return 0;
     snprintf(field, sizeof field, "%s.%s", member, name);
-    return blasd_fail(err, BLASD_E_invalid_field, field,
-                      "this job does not make the output '%s'", name);
+    return blasd_fail(err, BLASD_E_invalid_field, field, "this job does not make the output '%s'",
+                      name);
 }
 
 static int check_kept(const struct blasd_job *job, const struct blasd_plan *plan,

@@ -60,7 +60,7 @@ class Options:
         self.idempotency_key = None if idempotency_key is None else key_text(idempotency_key)
 
 
-def _names(field: str, names: Iterable[str]) -> list[str]:
+def _names(field: str, names: Any) -> list[str]:
     """Names of outputs; a string is one, not as many as it has letters."""
     listed = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
     for name in listed:

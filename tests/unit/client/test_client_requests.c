@@ -440,7 +440,8 @@ static void test_problems_read_as_sentences(void **state) {
         {"{\"code\":\"c\",\"title\":\"T\",\"advice\":\"A.\"}", "T. A."},
         {"{\"code\":\"c\"}", ""},
         /* a gateway's own */
-        {"{\"message\":\"busy\"}", "HTTP 422, and not in the service's words: {\"message\":\"busy\"}"},
+        {"{\"message\":\"busy\"}",
+         "HTTP 422, and not in the service's words: {\"message\":\"busy\"}"},
         {"", "HTTP 422 and nothing more, as of a proxy before the service"}};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
