@@ -25,7 +25,7 @@ int blasd_cli_tensors(int argc, char **argv);
 int blasd_cli_top(int argc, char **argv);
 
 /* Exit statuses; by a signal it is 128 and its number. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NOT_ENDED = 3 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NOT_ENDED = 3, CLI_AWAY = 4 };
 
 /* --- cli_options.c: what all of them are told in the same words */
 
@@ -69,17 +69,18 @@ void cli_say(const struct cli *cli, const char *fmt, ...) __attribute__((format(
 /* A number above 0, and a whole one from 1 to 10^9; false, and says so, where it is none. */
 bool cli_number(const struct cli *cli, const char *text, const char *unit, double *value);
 bool cli_whole(const struct cli *cli, const char *text, const char *unit, double *value);
-/* The exit status, which is CLI_FAILED where not all could be written to standard output. */
+/* The exit status, which is another one where not all could be written to standard output: that of
+ * SIGPIPE, without a word, where nobody reads it any more. */
 int cli_end(const struct cli *cli, int status);
 double cli_seconds(void); /* of a clock that only goes on */
-/* A client set up as the options say; NULL, with what is wrong said. */
+/* A client set up as the options say; NULL, with what is wrong said: CLI_USAGE. */
 struct blasd_client *cli_connect(const struct cli *cli);
 
 /* --- cli_print.c: for people, and for programs */
 
 /* What went wrong, for people on standard error and, with --json, for programs on standard output.
- */
-void cli_complain(const struct cli *cli, const struct blasd_problem *problem);
+ * Returns the exit status. */
+int cli_complain(const struct cli *cli, const struct blasd_problem *problem);
 /* The same as a document. New reference. */
 json_t *cli_problem(const struct blasd_problem *problem);
 /* Text of the service's, without what a terminal would take for a command; in `out`, cut to it. */
@@ -115,9 +116,9 @@ json_t *cli_document(const struct blasd_reply *reply);
 typedef int (*cli_page_fn)(struct blasd_client *client, const char *query, struct blasd_reply **ret,
                            struct blasd_problem *problem);
 /* Page after page of `member` into `list`, up to `most`; `filters` go before each page's own query,
- * with & behind each. False, and a complaint, where one cannot be read. */
-bool cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
-                    const char *member, const char *filters, int most, json_t *list);
+ * with & behind each. The exit status, after a complaint where one cannot be read. */
+int cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
+                   const char *member, const char *filters, int most, json_t *list);
 
 /* --- cli_inputs.c: inputs that are no files */
 

@@ -85,19 +85,17 @@ static int parse_job(struct job_order *order, bool has_outputs, int argc, char *
     return -1;
 }
 
-/* The job after its end, or after `wait` seconds; NULL and a complaint where it cannot be read. */
-static struct blasd_reply *look(const struct job_order *order, struct blasd_client *client) {
-    struct blasd_reply *reply;
+/* The job after its end, or after `wait` seconds, and the exit status of its state; NULL, and that
+ * of a complaint, where it cannot be read. */
+static int look(const struct job_order *order, struct blasd_client *client,
+                struct blasd_reply **ret) {
     struct blasd_problem problem;
-    if (blasd_client_get(client, order->id, order->wait, &reply, &problem) != 0)
-        cli_complain(&order->cli, &problem);
-    return reply;
-}
-
-static int status_of(const struct blasd_reply *reply) {
-    struct blasd_problem problem;
-    if (!blasd_reply_ended(reply)) return CLI_NOT_ENDED;
-    return blasd_reply_failed(reply, &problem) ? CLI_FAILED : CLI_OK;
+    *ret = NULL;
+    if (client == NULL) return CLI_USAGE;
+    if (blasd_client_get(client, order->id, order->wait, ret, &problem) != 0)
+        return cli_complain(&order->cli, &problem);
+    if (!blasd_reply_ended(*ret)) return CLI_NOT_ENDED;
+    return blasd_reply_failed(*ret, &problem) ? CLI_FAILED : CLI_OK;
 }
 
 int blasd_cli_get(int argc, char **argv) {
@@ -107,8 +105,7 @@ int blasd_cli_get(int argc, char **argv) {
     struct blasd_reply *reply;
     if (status >= 0) return status;
     client = cli_connect(&order.cli);
-    reply = client == NULL ? NULL : look(&order, client);
-    status = reply == NULL ? CLI_FAILED : status_of(reply);
+    status = look(&order, client, &reply);
     if (reply != NULL && order.cli.json)
         puts(blasd_reply_document(reply));
     else if (reply != NULL) {
@@ -125,14 +122,12 @@ int blasd_cli_get(int argc, char **argv) {
 static int show_result(const struct job_order *order, struct blasd_client *client) {
     struct blasd_reply *reply = NULL;
     struct blasd_problem problem;
-    int status = CLI_FAILED;
+    int status = CLI_OK;
     if (blasd_client_result(client, order->id, &reply, &problem) != 0 ||
         cli_save_outputs(&order->saves, reply, &problem) != 0)
-        cli_complain(&order->cli, &problem);
-    else {
+        status = cli_complain(&order->cli, &problem);
+    else
         cli_report(&order->cli, &order->saves, order->quiet, reply);
-        status = CLI_OK;
-    }
     blasd_reply_free(reply);
     return status;
 }
@@ -146,8 +141,7 @@ int blasd_cli_result(int argc, char **argv) {
     char state[32];
     if (status >= 0) return status;
     client = cli_connect(&order.cli);
-    reply = client == NULL ? NULL : look(&order, client);
-    status = reply == NULL ? CLI_FAILED : status_of(reply);
+    status = look(&order, client, &reply);
     if (status == CLI_OK)
         status = show_result(&order, client);
     else if (status == CLI_NOT_ENDED) {
@@ -163,9 +157,9 @@ int blasd_cli_result(int argc, char **argv) {
 
 /* --- many */
 
-/* Adds what became of a job to `list`; false: it was not cancelled. */
-static bool cancel_one(const struct cli *cli, struct blasd_client *client, const char *id,
-                       bool forget, json_t *list) {
+/* Adds what became of a job to `list`. The exit status: whether it was cancelled. */
+static int cancel_one(const struct cli *cli, struct blasd_client *client, const char *id,
+                      bool forget, json_t *list) {
     struct blasd_reply *reply = NULL;
     struct blasd_problem problem;
     const struct cli quiet = {.name = cli->name};
@@ -173,16 +167,15 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
     int code = forget ? blasd_client_forget(client, id, &reply, &problem)
                       : blasd_client_cancel(client, id, &reply, &problem);
     if (code != 0) {
-        cli_complain(&quiet, &problem);
         json_array_append_new(list, json_pack("{s:o, s:{s:s, s:i}}", "id", cli_string(id), "error",
                                               "code", problem.code, "status", problem.status));
-        return false;
+        return cli_complain(&quiet, &problem);
     }
     if (!cli->json)
         printf("%s  %s\n", id, cli_plain(blasd_reply_state(reply), state, sizeof state));
     json_array_append_new(list, cli_document(reply));
     blasd_reply_free(reply);
-    return true;
+    return CLI_OK;
 }
 
 int blasd_cli_cancel(int argc, char **argv) {
@@ -202,11 +195,13 @@ int blasd_cli_cancel(int argc, char **argv) {
         return CLI_USAGE;
     }
     client = cli_connect(&cli);
-    if (client == NULL) return CLI_FAILED;
+    if (client == NULL) return CLI_USAGE;
     status = CLI_OK;
     list = json_array();
-    for (; optind < argc; optind++)
-        if (!cancel_one(&cli, client, argv[optind], forget, list)) status = CLI_FAILED;
+    for (; optind < argc; optind++) {
+        int one = cancel_one(&cli, client, argv[optind], forget, list);
+        if (one > status) status = one;
+    }
     list = json_pack("{s:o}", "jobs", list);
     if (cli.json) cli_print_json(list);
     json_decref(list);
@@ -259,8 +254,16 @@ static int parse_list(struct list_order *order, int argc, char **argv) {
     return CLI_USAGE;
 }
 
-bool cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
-                    const char *member, const char *filters, int most, json_t *list) {
+/* Of a good answer that is none of the service's. */
+static int refuse_answer(const struct cli *cli) {
+    struct blasd_problem problem = {.code = "bad_answer",
+                                    .message =
+                                        "the answer is not the service's, as of a proxy before it"};
+    return cli_complain(cli, &problem);
+}
+
+int cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,
+                   const char *member, const char *filters, int most, json_t *list) {
     char cursor[128] = "", query[1000], limit[16];
     struct blasd_reply *reply;
     struct blasd_problem problem;
@@ -272,20 +275,20 @@ bool cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page
         snprintf(limit, sizeof limit, "%d", left < 100 ? left : 100);
         if (!add_filter(query, sizeof query, "limit", limit) ||
             (cursor[0] != '\0' && !add_filter(query, sizeof query, "cursor", cursor)))
-            return false;
+            return CLI_USAGE;
         query[strlen(query) - 1] = '\0';
-        if (page(client, query, &reply, &problem) != 0) {
-            cli_complain(cli, &problem);
-            return false;
-        }
+        if (page(client, query, &reply, &problem) != 0) return cli_complain(cli, &problem);
         document = cli_document(reply);
         blasd_reply_free(reply);
-        json_array_extend(list, json_object_get(document, member));
+        if (json_array_extend(list, json_object_get(document, member)) != 0) {
+            json_decref(document);
+            return refuse_answer(cli);
+        }
         next = json_string_value(json_object_get(document, "cursor"));
         snprintf(cursor, sizeof cursor, "%s", next == NULL ? "" : next);
         json_decref(document);
     } while (cursor[0] != '\0' && (int)json_array_size(list) < most);
-    return true;
+    return CLI_OK;
 }
 
 int blasd_cli_jobs(int argc, char **argv) {
@@ -297,12 +300,10 @@ int blasd_cli_jobs(int argc, char **argv) {
     size_t i;
     if (status >= 0) return status;
     client = cli_connect(&order.cli);
-    if (client == NULL) return CLI_FAILED;
+    if (client == NULL) return CLI_USAGE;
     jobs = json_array();
     status = cli_read_pages(&order.cli, client, blasd_client_jobs, "jobs", order.query, order.count,
-                            jobs)
-                 ? CLI_OK
-                 : CLI_FAILED;
+                            jobs);
     if (status == CLI_OK && !order.cli.json) {
         puts(cli_job_heads);
         json_array_foreach(jobs, i, job) {
@@ -338,12 +339,11 @@ int blasd_cli_devices(int argc, char **argv) {
         return CLI_USAGE;
     }
     client = cli_connect(&cli);
-    if (client == NULL) return CLI_FAILED;
+    if (client == NULL) return CLI_USAGE;
     status = CLI_OK;
-    if (blasd_client_devices(client, &reply, &problem) != 0) {
-        cli_complain(&cli, &problem);
-        status = CLI_FAILED;
-    } else if (cli.json)
+    if (blasd_client_devices(client, &reply, &problem) != 0)
+        status = cli_complain(&cli, &problem);
+    else if (cli.json)
         puts(blasd_reply_document(reply));
     else {
         json_t *document = cli_document(reply);

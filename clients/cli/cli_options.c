@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char common[] =
     "  -u, --url URL              the service: http://HOST:PORT, https://…, unix:/PATH (default:\n"
@@ -21,8 +23,10 @@ static const char common[] =
     "      --json                 one JSON document on standard output, errors too\n";
 static const char statuses[] =
     "\n"
-    "Exit status: 0 done; 1 the job failed or was refused, or the service could not be reached; 2\n"
-    "the command line is wrong; 3 the job has not ended; 128+N ended by signal N.\n";
+    "Exit status: 0 done; 1 the job failed or was refused; 2 the command line is wrong; 3 the job\n"
+    "has not ended; 4 the service could not be reached, or takes nothing now; 128+N ended by "
+    "signal "
+    "N.\n";
 
 /* The usage has a line "%" where the common options go. */
 void cli_print_usage(const struct cli *cli, FILE *out) {
@@ -69,9 +73,16 @@ bool cli_whole(const struct cli *cli, const char *text, const char *unit, double
     return false;
 }
 
+/* As of `blasd jobs | head`: it may have been any write that failed, so errno does not tell. */
+static bool is_read_no_more(void) {
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
 int cli_end(const struct cli *cli, int status) {
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     int why = cli->lost != 0 ? cli->lost : errno;
+    if (lost && is_read_no_more()) return 128 + SIGPIPE;
     if (lost) cli_say(cli, "standard output cannot be written: %s", strerror(why));
     return lost && status == CLI_OK ? CLI_FAILED : status;
 }

@@ -66,16 +66,33 @@ json_t *cli_problem(const struct blasd_problem *problem) {
                      (json_int_t)problem->least);
 }
 
-void cli_complain(const struct cli *cli, const struct blasd_problem *problem) {
+/* Of a service that is away, or at its limits, another time may be a better one; of a job that
+ * failed or was refused not. The library's own refusals come before anything is sent. */
+static int status_of(const struct blasd_problem *problem) {
+    static const char *const away[] = {"connection_failed", "bad_answer", "timeout"};
+    static const char *const unsent[] = {"invalid_url", "invalid_request", "invalid_tensor",
+                                         "file_not_readable"};
+    for (size_t i = 0; i < sizeof away / sizeof *away; i++)
+        if (strcmp(problem->code, away[i]) == 0) return CLI_AWAY;
+    for (size_t i = 0; problem->status == 0 && i < sizeof unsent / sizeof *unsent; i++)
+        if (strcmp(problem->code, unsent[i]) == 0) return CLI_USAGE;
+    /* a job that needed more memory than there was failed */
+    if (strcmp(problem->code, "out_of_memory") == 0) return CLI_FAILED;
+    return problem->status == 429 || problem->status == 503 ? CLI_AWAY : CLI_FAILED;
+}
+
+int cli_complain(const struct cli *cli, const struct blasd_problem *problem) {
     bool has_field = problem->field[0] != '\0';
     char message[sizeof problem->message], field[sizeof problem->field];
     cli_say(cli, "%s%s%s%s", cli_plain(problem->message, message, sizeof message),
             has_field ? " (" : "", cli_plain(problem->field, field, sizeof field),
             has_field ? ")" : "");
-    if (!cli->json) return;
-    json_t *document = json_pack("{s:o}", "error", cli_problem(problem));
-    cli_print_json(document);
-    json_decref(document);
+    if (cli->json) {
+        json_t *document = json_pack("{s:o}", "error", cli_problem(problem));
+        cli_print_json(document);
+        json_decref(document);
+    }
+    return status_of(problem);
 }
 
 /* --- arrays */

@@ -259,20 +259,20 @@ static bool has_outputs(const struct order *order, struct blasd_client *client) 
     return has;
 }
 
-static void complain(const struct order *order, const struct blasd_problem *problem) {
-    cli_complain(&order->cli, problem);
+/* Returns the exit status. */
+static int complain(const struct order *order, const struct blasd_problem *problem) {
+    int status = cli_complain(&order->cli, problem);
     if (order->share && strcmp(problem->code, "sharing_off") == 0)
         cli_say(&order->cli, "without --share the arrays are sent");
+    return status;
 }
 
 static int dry_run(const struct order *order, struct blasd_client *client) {
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
     json_t *document;
-    if (blasd_client_dry_run(client, &order->request, &reply, &problem) != 0) {
-        complain(order, &problem);
-        return CLI_FAILED;
-    }
+    if (blasd_client_dry_run(client, &order->request, &reply, &problem) != 0)
+        return complain(order, &problem);
     document = cli_document(reply);
     if (order->cli.json)
         puts(blasd_reply_document(reply));
@@ -288,20 +288,20 @@ static int run(const struct order *order, struct blasd_client *client) {
     bool bar = isatty(STDERR_FILENO) && !order->quiet;
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
-    int status = CLI_FAILED;
+    int status = CLI_OK;
     char id[96];
     if (!has_outputs(order, client)) return CLI_USAGE;
     if (order->dry) return dry_run(order, client);
     cli_catch_signals();
     if (blasd_client_run_watched(client, &order->request, order->timeout, show_progress, &bar,
-                                 &reply, &problem) == 0 &&
-        cli_save_outputs(&order->saves, reply, &problem) == 0)
-        status = CLI_OK;
+                                 &reply, &problem) != 0 ||
+        cli_save_outputs(&order->saves, reply, &problem) != 0)
+        status = CLI_FAILED;
     if (bar) fputs("\r\033[K", stderr);
     if (status == CLI_OK)
         cli_report(&order->cli, &order->saves, order->quiet, reply);
     else
-        complain(order, &problem);
+        status = complain(order, &problem);
     if (status != CLI_OK && reply != NULL)
         cli_say(&order->cli, "the results are kept for a while: blasd result %s",
                 cli_plain(blasd_reply_id(reply), id, sizeof id));
@@ -313,10 +313,8 @@ static int submit(const struct order *order, struct blasd_client *client) {
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
     char id[96];
-    if (blasd_client_submit(client, &order->request, 0, &reply, &problem) != 0) {
-        complain(order, &problem);
-        return CLI_FAILED;
-    }
+    if (blasd_client_submit(client, &order->request, 0, &reply, &problem) != 0)
+        return complain(order, &problem);
     puts(order->cli.json ? blasd_reply_document(reply)
                          : cli_plain(blasd_reply_id(reply), id, sizeof id));
     blasd_reply_free(reply);
@@ -334,11 +332,11 @@ static int begin(struct order *order, const char *letters, int argc, char **argv
     order->put = json_object();
     status = parse(order, letters, argc, argv);
     if (status >= 0) goto done;
-    status = CLI_FAILED;
     client = cli_connect(&order->cli);
-    if (client == NULL) goto done;
-    if (order->share && blasd_client_share(client, &problem) != 0)
-        complain(order, &problem);
+    if (client == NULL)
+        status = CLI_USAGE;
+    else if (order->share && blasd_client_share(client, &problem) != 0)
+        status = complain(order, &problem);
     else
         status = act(order, client);
 done:

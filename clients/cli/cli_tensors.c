@@ -34,8 +34,7 @@ struct order {
 };
 
 static int fail(const struct order *order, const struct blasd_problem *problem) {
-    cli_complain(&order->cli, problem);
-    return CLI_FAILED;
+    return cli_complain(&order->cli, problem);
 }
 
 /* Stops at the first that is not kept; those before it are, and are told. */
@@ -53,9 +52,8 @@ static int put(const struct order *order, struct blasd_client *client) {
         char id[sizeof tensor.id];
         one.path = order->names[i];
         if (blasd_tensor_put(client, &one, &tensor, &problem) != 0) {
-            cli_complain(&quiet, &problem);
+            status = cli_complain(&quiet, &problem);
             error = cli_problem(&problem);
-            status = CLI_FAILED;
         } else if (order->cli.json)
             json_array_append_new(list, cli_tensor(&tensor));
         else
@@ -86,12 +84,10 @@ static void print_row(const json_t *tensor) {
 
 static int list(const struct order *order, struct blasd_client *client) {
     json_t *tensors = json_array(), *tensor;
-    int status = CLI_OK;
+    int status = cli_read_pages(&order->cli, client, blasd_client_tensors, "tensors", "",
+                                order->most, tensors);
     size_t i;
-    if (!cli_read_pages(&order->cli, client, blasd_client_tensors, "tensors", "", order->most,
-                        tensors))
-        status = CLI_FAILED;
-    else if (!order->cli.json) {
+    if (status == CLI_OK && !order->cli.json) {
         puts("ID                                        DTYPE         BYTES  UNTIL                "
              " SHAPE");
         json_array_foreach(tensors, i, tensor) print_row(tensor);
@@ -133,11 +129,11 @@ static int rm(const struct order *order, struct blasd_client *client) {
         const char *id = order->names[i];
         json_t *one = json_pack("{s:o}", "id", cli_string(id));
         if (blasd_tensor_delete(client, id, &problem) != 0) {
-            cli_complain(&quiet, &problem);
+            int why = cli_complain(&quiet, &problem);
             json_object_set_new(
                 one, "error",
                 json_pack("{s:o,s:i}", "code", cli_string(problem.code), "status", problem.status));
-            status = CLI_FAILED;
+            if (why > status) status = why;
         }
         json_array_append_new(gone, one);
     }
@@ -203,7 +199,7 @@ int blasd_cli_tensors(int argc, char **argv) {
         return CLI_USAGE;
     }
     client = cli_connect(&order.cli);
-    status = client == NULL ? CLI_FAILED : verb->act(&order, client);
+    status = client == NULL ? CLI_USAGE : verb->act(&order, client);
     blasd_client_free(client);
     return cli_end(&order.cli, status);
 }

@@ -263,13 +263,67 @@ static void live(struct top *top) {
     } while (wait_for_key(top, end, &now));
 }
 
-/* The terminal gives keys as they come, and is afterwards what it was. */
+/* What signals have to know of it. */
+static struct termios old, raw;
+
+/* The terminal gives keys as they come. */
+static void take_terminal(void) {
+    static const char screen[] = "\033[?1049h\033[?25l";
+    tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    if (write(STDOUT_FILENO, screen, sizeof screen - 1) < 0) return; /* draw tells of it */
+}
+
+/* It is what it was. */
+static void leave_terminal(void) {
+    static const char screen[] = "\033[?25h\033[?1049l";
+    ssize_t written = write(STDOUT_FILENO, screen, sizeof screen - 1);
+    tcsetattr(STDIN_FILENO, TCSAFLUSH, &old);
+    (void)written;
+}
+
+/* Ctrl-Z: the shell has the terminal as it gave it, while this process stands still. */
+static void on_stop(int signum) {
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    struct sigaction ours;
+    sigset_t stop;
+    int before = errno;
+    leave_terminal();
+    sigaction(signum, &usual, &ours);
+    sigemptyset(&stop);
+    sigaddset(&stop, signum);
+    raise(signum);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here it stops, unless it has no shell that waits */
+    sigaction(signum, &ours, NULL);
+    take_terminal();
+    errno = before;
+}
+
+/* After a stop that no handler saw, too. */
+static void on_continue(int signum) {
+    int before = errno;
+    (void)signum;
+    take_terminal();
+    errno = before;
+}
+
+static void catch_stops(void) {
+    struct sigaction stop = {.sa_handler = on_stop}, go_on = {.sa_handler = on_continue}, now;
+    sigaction(SIGCONT, &go_on, NULL);
+    /* who ignores it for us has no control of jobs */
+    if (sigaction(SIGTSTP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        sigaction(SIGTSTP, &stop, NULL);
+}
+
+static void catch_no_stops(void) {
+    signal(SIGTSTP, SIG_DFL);
+    signal(SIGCONT, SIG_DFL);
+}
+
 static int show_live(struct top *top) {
     struct sigaction resize = {.sa_handler = on_resize};
-    struct termios old, raw;
     if (tcgetattr(STDIN_FILENO, &old) != 0) {
         cli_say(&top->cli, "standard input is no terminal; --once needs none");
-        return CLI_FAILED;
+        return CLI_USAGE;
     }
     raw = old;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
@@ -277,12 +331,11 @@ static int show_live(struct top *top) {
     raw.c_cc[VTIME] = 0;
     cli_catch_signals();
     sigaction(SIGWINCH, &resize, NULL);
-    tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
-    fputs("\033[?1049h\033[?25l", top->out);
+    catch_stops();
+    take_terminal();
     live(top);
-    fputs("\033[?25h\033[?1049l", top->out);
-    fflush(top->out);
-    tcsetattr(STDIN_FILENO, TCSAFLUSH, &old);
+    catch_no_stops();
+    leave_terminal();
     return cli_interrupted != 0 ? 128 + cli_interrupted : CLI_OK;
 }
 
@@ -291,8 +344,7 @@ static int show_once(struct top *top) {
     top->rows = 1000;
     top->columns = 1000;
     if (!look(top, &problem)) {
-        cli_complain(&top->cli, &problem);
-        return CLI_FAILED;
+        return cli_complain(&top->cli, &problem);
     }
     if (top->cli.json) {
         json_t *document = json_pack("{s:O, s:O}", "devices", top->devices, "jobs", top->jobs);
@@ -324,7 +376,7 @@ int blasd_cli_top(int argc, char **argv) {
     if (top.interval > 86400) top.interval = 86400;
     if (top.interval < 0.05) top.interval = 0.05;
     top.client = cli_connect(&top.cli);
-    if (top.client == NULL) return CLI_FAILED;
+    if (top.client == NULL) return CLI_USAGE;
     blasd_client_set_silence(top.client, SILENCE_S, &problem);
     top.once = top.once || top.cli.json || !isatty(STDOUT_FILENO);
     status = top.once ? show_once(&top) : show_live(&top);

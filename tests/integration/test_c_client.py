@@ -233,7 +233,7 @@ def test_the_key_is_sent(tmp_path):
         sent = [headers.get_all("Authorization") for _, _, headers, _ in pretender.seen]
         assert sent == [None, ["Bearer s3cret"], ["Bearer from-a-file"], ["Basic bWU6cHc="]]
         assert all(headers["User-Agent"].startswith("blasd-c/") for _, _, headers, _ in pretender.seen)
-        done = blasd("jobs", "--url", pretender.url, BLASD_API_KEY="two\nlines", status=1)
+        done = blasd("jobs", "--url", pretender.url, BLASD_API_KEY="two\nlines", status=2)
         assert "BLASD_API_KEY" in done.stderr and "two" not in done.stderr
         assert len(pretender.seen) == 4
 
@@ -241,7 +241,7 @@ def test_the_key_is_sent(tmp_path):
 def test_a_key_goes_to_no_other_host():
     """Redirections are not followed."""
     with Pretender(jobs) as other, Pretender(lambda request, number: (307, {"Location": other.url + "/jobs"}, b"")) as first:
-        done = blasd("jobs", "--url", first.url, BLASD_API_KEY="s3cret", status=1)
+        done = blasd("jobs", "--url", first.url, BLASD_API_KEY="s3cret", status=4)
         assert "307" in done.stderr and not other.seen
 
 
@@ -251,19 +251,19 @@ def test_https_is_verified(authority, shown):
         assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url, *good).stdout
         assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url, "--insecure").stdout
         before = len(pretender.seen)
-        done = blasd("jobs", "--url", pretender.url, "--json", status=1)
+        done = blasd("jobs", "--url", pretender.url, "--json", status=4)
         assert "certificate" in done.stderr and '"retry":false' in done.stdout
-        assert "certificate" in blasd("jobs", "--url", pretender.url, "--ca", shown[1], status=1).stderr
+        assert "certificate" in blasd("jobs", "--url", pretender.url, "--ca", shown[1], status=4).stderr
         assert len(pretender.seen) == before
-        assert "No such file" in blasd("jobs", "--url", pretender.url, "--ca", "/nonexistent", status=1).stderr
+        assert "No such file" in blasd("jobs", "--url", pretender.url, "--ca", "/nonexistent", status=2).stderr
     with Pretender(jobs, context=context_of(shown), host="127.0.0.2") as pretender:  # which it is not for
-        assert "127.0.0.2" in blasd("jobs", "--url", pretender.url, *good, status=1).stderr and not pretender.seen
+        assert "127.0.0.2" in blasd("jobs", "--url", pretender.url, *good, status=4).stderr and not pretender.seen
 
 
 def test_https_with_a_client_certificate(authority, shown):
     with Pretender(jobs, context=context_of(shown, asks=authority.cert)) as pretender:
         arguments = ["jobs", "--url", pretender.url, "--ca", authority.cert]
-        blasd(*arguments, status=1)
+        blasd(*arguments, status=4)
         assert not pretender.seen
         certificate, key = authority.sign("client", usage="clientAuth")
         assert DOCUMENT["id"] in blasd(*arguments, "--cert", certificate, "--cert-key", key).stdout
@@ -289,7 +289,7 @@ def test_a_connection_of_tls_that_breaks_while_it_is_written_to(authority, shown
                 talk.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         threading.Thread(target=serve, daemon=True).start()
         done = blasd("run", "--url", f"https://127.0.0.1:{listener.getsockname()[1]}", "--ca", authority.cert, "matmul",
-                     f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", status=1)
+                     f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", status=4)
     assert "may have taken the job" in done.stderr
 
 
@@ -325,7 +325,7 @@ def test_a_socket_of_this_machine(tmp_path):
     with Pretender(jobs, path=tmp_path / "socket") as pretender:
         assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url).stdout
         assert pretender.seen[0][1].startswith("/jobs")
-    assert "unix:" in blasd("jobs", "--url", f"unix:{tmp_path}/none", status=1).stderr
+    assert "unix:" in blasd("jobs", "--url", f"unix:{tmp_path}/none", status=4).stderr
 
 
 def test_proxies_come_from_the_environment():
@@ -339,7 +339,7 @@ def test_proxies_come_from_the_environment():
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "nonsense://x", "file:///etc/passwd", "http://", "http://:80", "unix:",
                                  "http://127.0.0.1:9?x", "http://127.0.0.1:99999", "http://127.0.0.1:x"])
 def test_what_is_no_url_of_a_service(url):
-    assert "URL" in blasd("jobs", "--url", url, status=1).stderr
+    assert "URL" in blasd("jobs", "--url", url, status=2).stderr
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def test_what_is_not_http_is_not_blamed_on_the_url():
                 connection.recv(65536)
                 connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
         threading.Thread(target=serve, daemon=True).start()
-        said = run(f"http://127.0.0.1:{listener.getsockname()[1]}", "jobs", "--json", status=1)
+        said = run(f"http://127.0.0.1:{listener.getsockname()[1]}", "jobs", "--json", status=4)
     assert json.loads(said.stdout)["error"]["code"] == "connection_failed" and "is not a URL" not in said.stderr
 
 
@@ -243,11 +243,11 @@ def test_lists_have_pages_and_filters():
 def test_errors_are_one_line_and_one_document(service, files):
     for arguments in (["get", NEVER], ["result", NEVER], ["get", "../ops"], ["run", "nonsense", *files],
                       ["submit", "nonsense", *files], ["jobs", "--state", "nonsense"]):
-        done = run(service.url, *arguments, "--json", status=1)
+        done = run(service.url, *arguments, "--json", status=2 if "../ops" in arguments else 1)
         error = json.loads(done.stdout)["error"]
         assert error["code"] and error["message"] and done.stderr.count("\n") == 1, done
     for arguments in (["get", NEVER], ["jobs"], ["devices"], ["top", "--once"], ["cancel", NEVER], ["submit", "matmul", *files]):
-        done = run("http://127.0.0.1:9", *arguments, status=1)
+        done = run("http://127.0.0.1:9", *arguments, status=4)
         assert done.stdout == "" and done.stderr.count("\n") == 1 and "127.0.0.1:9" in done.stderr
 
 

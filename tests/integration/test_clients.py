@@ -166,7 +166,7 @@ def test_blasd_run_explains_what_went_wrong(service, tmp_path):
     assert "cannot be read" in run(service, "matmul", "a=/nonexistent.npy", status=2).stderr
     assert "usage" in run(service, status=2).stderr
     done = subprocess.run([BLASD, "run", "--url", "http://127.0.0.1:9", "matmul", file], capture_output=True, text=True)
-    assert done.returncode == 1 and "127.0.0.1:9" in done.stderr
+    assert done.returncode == 4 and "127.0.0.1:9" in done.stderr
 
 
 def test_blasd_run_waits_out_a_full_queue(make_service, tmp_path):
@@ -176,7 +176,7 @@ def test_blasd_run_waits_out_a_full_queue(make_service, tmp_path):
     np.save(tmp_path / "a.npy", np.array([[3.0]]))
     arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "-q"]
     with service.worker_held():  # no time at all to wait: the queue's answer is the client's
-        assert "queue is full" in run(service, *arguments, "-t", "0.5", status=1).stderr
+        assert "queue is full" in run(service, *arguments, "-t", "0.5", status=4).stderr
     running = [subprocess.Popen([BLASD, "run", "--url", service.url, *arguments], stdout=subprocess.PIPE, text=True)
                for _ in range(8)]
     for one in running:

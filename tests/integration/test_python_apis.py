@@ -236,6 +236,32 @@ def test_scikit_learns_own_checks(client, default):
     assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
 
 
+def test_pairwise_distances_by_either_name_for_finite(default):
+    """force_all_finite before scikit-learn 1.6, ensure_all_finite from then on: both with any version, as it reads them."""
+    pytest.importorskip("sklearn")
+    import blasd.sklearn as ours
+    import sklearn.metrics
+    X, nan, inf = RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3))
+    nan[2, 1], inf[1, 1] = np.nan, np.inf
+    wish = sklearn.metrics.pairwise_distances(X)
+    for name in ("force_all_finite", "ensure_all_finite"):
+        for value in (True, False, "allow-nan"):
+            assert np.allclose(ours.pairwise_distances(X, **{name: value}), wish, atol=1e-12)
+        for value, bad in ((True, nan), (True, inf), ("allow-nan", inf)):
+            for points in ((bad, None), (X, bad)):
+                with pytest.raises(ValueError, match="Input.* contains|NaN or infinity|[Ii]nfinity"):
+                    ours.pairwise_distances(*points, **{name: value})
+        for value, bad, row in ((False, nan, 2), ("allow-nan", nan, 2), (False, inf, 1)):
+            distances = ours.pairwise_distances(bad, **{name: value})
+            others = np.delete(np.arange(6), row)
+            assert not np.isfinite(distances[row, others]).any() and not np.isfinite(distances[others, row]).any()
+            assert np.allclose(distances[np.ix_(others, others)], sklearn.metrics.pairwise_distances(bad[others]), atol=1e-12)
+        with pytest.raises(ValueError, match="allow-nan"):
+            ours.pairwise_distances(X, **{name: "allow-inf"})
+    with pytest.raises(ValueError, match="both"):
+        ours.pairwise_distances(X, force_all_finite=True, ensure_all_finite=True)
+
+
 def test_fits_that_did_not_converge_say_so_as_scikit_learns_do(default):
     pytest.importorskip("sklearn")
     import blasd.sklearn as ours

@@ -6,6 +6,7 @@ scikit-learn's. Needs scikit-learn 1.2 or later (`pip install blasd[sklearn]`).
 """
 from __future__ import annotations
 
+import inspect
 import warnings
 from numbers import Integral, Real
 from typing import Any
@@ -381,12 +382,27 @@ def _mode(mode: Any) -> None:
         raise ValueError(f"mode must be 'connectivity' or 'distance', not {mode!r}")
 
 
+def _finite_option(given: dict[str, Any]) -> dict[str, Any]:
+    """What force_all_finite or, as scikit-learn calls it from 1.6 on, ensure_all_finite says, in the words of check_array here."""
+    from sklearn.utils import check_array
+    named = {name: given.pop(name) for name in ("force_all_finite", "ensure_all_finite") if name in given}
+    if len(named) > 1:
+        raise ValueError("force_all_finite and ensure_all_finite are one parameter: give one of them, not both")
+    value = next(iter(named.values()), True)
+    if not (isinstance(value, (bool, np.bool_)) or value == "allow-nan"):
+        raise ValueError(f"{next(iter(named))} must be True, False or 'allow-nan', not {value!r}")
+    ours = "ensure_all_finite" if "ensure_all_finite" in inspect.signature(check_array).parameters else "force_all_finite"
+    return {ours: value}
+
+
 def pairwise_distances(X: Any, Y: Any = None, metric: str = "euclidean", *, n_jobs: int | None = None, **kwds: Any) -> Array:
     """As sklearn.metrics.pairwise_distances, for metrics by name: (n, n) of X alone, or (n, m) from X to Y. n_jobs changes
-    nothing; a NaN is refused."""
+    nothing. ensure_all_finite, or as it was called before force_all_finite: True refuses NaN and infinities, "allow-nan"
+    infinities alone, False nothing."""
     from sklearn.utils import check_array
+    finite = _finite_option(kwds)
     inputs, params = _metric(metric, kwds)
-    X = check_array(X, dtype=[np.float64, np.float32])
-    Y = None if Y is None else check_array(Y, dtype=[np.float64, np.float32])
+    X = check_array(X, dtype=[np.float64, np.float32], **finite)
+    Y = None if Y is None else check_array(Y, dtype=[np.float64, np.float32], **finite)
     distances: Array = client().distance(X, Y, **inputs, **params)
     return distances
