@@ -317,7 +317,7 @@ lease is not theirs any more)
       its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what
       it asks for now counts. An older SEQ is refused. So each reply is seen before the next turn.
-      OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
+      OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else, 2^40 at the most, in the blob ID.out, or
       "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment; then "\tID BYTES FORM" of
       each output that becomes a tensor, whose blob is there. RECORD_FRAMES may be those of some
       jobs of the batch entry NAME. What is told twice has ended once, and its second digit is 0. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no
