@@ -144,6 +144,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        is kept as long as those of kind a, and says what has become of each
   {q}:put_lane:LANE, {q}:put_due, {q}:put_holds, {q}:put_counts
                        what the same of webhooks are
+  {q}:clock            when, in us, a tick came last, by about a second: where the clock is behind that it has
+                       gone back, see clock.lua
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
