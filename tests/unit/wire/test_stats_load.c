@@ -58,8 +58,7 @@ static void test_what_is_no_text_of_ours(void **state) {
         "{\"workers\":{\"a\":NaN},\"queue\":{\"jobs\":NaN}}",
     };
     (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        check(texts[i], NULL);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check(texts[i], NULL);
     check("{\"workers\":{},\"rows\":[]}", "{\"workers\":{},\"rows\":[]}");
 }
 
