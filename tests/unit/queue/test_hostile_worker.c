@@ -81,7 +81,7 @@ static const char *turn_end(struct hostile *hostile) {
     return digits;
 }
 
-/* Whether so many jobs are pending, by all that counts them. */
+/* Whether so many jobs are pending, by all that counts them, and none has a blob of outputs. */
 static void expect_pending(struct bed *bed, int jobs) {
     char text[48];
     const char *argv[] = {"HGET", text, "bytes ann"};
@@ -92,6 +92,9 @@ static void expect_pending(struct bed *bed, int jobs) {
     redisReply *reply = redisCommandArgv(bed->raw, 3, argv, NULL);
     assert_int_equal(reply->type, REDIS_REPLY_STRING);
     assert_int_equal(atoi(reply->str), jobs * COST);
+    drop(reply);
+    reply = redisCommand(bed->raw, "KEYS %s:out:*", bed->tag);
+    assert_int_equal(reply->elements, 0);
     drop(reply);
 }
 
