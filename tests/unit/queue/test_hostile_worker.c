@@ -360,12 +360,57 @@ static void records_are_bounded(void **state) {
     hostile_close(&hostile, OTHERS);
 }
 
+/* Under a lease that has gone to another process of its name it does nothing to what that one has.
+ */
+static void nothing_without_a_lease(void **state) {
+    struct hostile hostile;
+    struct bed *bed = &hostile.bed;
+    char old[24];
+    (void)state;
+    hostile_open(&hostile, "lease", true);
+    const char *id = hostile.single;
+    const struct {
+        const char *function, *words[8];
+    } calls[] = {
+        {BLASD_QUEUE_FN("holds"), {"0"}},
+        {BLASD_QUEUE_FN("begin"), {"0", "1\n1"}},
+        {BLASD_QUEUE_FN("progress"), {"0.5", id}},
+        {BLASD_QUEUE_FN("renew"), {"{}"}},
+        {BLASD_QUEUE_FN("release"), {NULL}},
+        {BLASD_QUEUE_FN("turn"), {"0", "1", "1", "16", "100000", "0"}},
+        {BLASD_QUEUE_FN("blob_write"), {"x.out", "1", "0", "b"}},
+    };
+    snprintf(old, sizeof old, "%s", hostile.worker->lease.epoch);
+    blasd_worker_queue_free(hostile.worker);
+    bed_limits(bed);
+    hostile.worker = worker_new(bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_claim claims[16];
+    assert_int_equal(claim(hostile.worker, 16, PLENTY, claims), OTHERS + JOBS + 1);
+    strcat(bed->link.text, " 1");
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct words *words = &hostile.words;
+        words_begin(words, bed, calls[i].function);
+        word(words, "w");
+        word(words, old);
+        for (int k = 0; calls[i].words[k] != NULL; k++) word(words, calls[i].words[k]);
+        redisReply *reply = redisCommandArgv(bed->raw, words->count, words->argv, words->lens);
+        if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "LOST ", 5) != 0)
+            fail_msg("%s was heard", calls[i].function);
+        drop(reply);
+        reply = redisCommand(bed->raw, "HLEN %s:claims:w", bed->tag);
+        assert_int_equal(reply->integer, 4); /* two batch entries, a job, and where it stands */
+        drop(reply);
+    }
+    hostile_close(&hostile, OTHERS + JOBS + 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_count_once),
         cmocka_unit_test(frames_are_of_different_jobs),
         cmocka_unit_test(what_it_says_of_itself_is_an_object),
         cmocka_unit_test(copies_are_its_own),
+        cmocka_unit_test(nothing_without_a_lease),
         cmocka_unit_test(claims_are_bounded),
         cmocka_unit_test(records_are_bounded),
     };
