@@ -121,12 +121,15 @@ static int put_waiting(const json_t *queue, struct blasd_buf *out) {
            http_metric_one(out, METRIC(blasd_results_bytes), number_of(queue, "records_bytes"));
 }
 
+static uint64_t count_at(const json_t *numbers, size_t i) {
+    return (uint64_t)blasd_told(json_number_value(json_array_get(numbers, i)), 0x1p53);
+}
+
 /* BLASD_BUCKETS + 1 counts and the sum; false where that is not what it is. */
 static bool read_histogram(const json_t *numbers, struct blasd_histogram_sum *ret) {
     if (json_array_size(numbers) != BLASD_BUCKETS + 2) return false;
-    for (size_t i = 0; i <= BLASD_BUCKETS; i++)
-        ret->buckets[i] = (uint64_t)json_number_value(json_array_get(numbers, i));
-    ret->sum = (uint64_t)json_number_value(json_array_get(numbers, BLASD_BUCKETS + 1));
+    for (size_t i = 0; i <= BLASD_BUCKETS; i++) ret->buckets[i] = count_at(numbers, i);
+    ret->sum = count_at(numbers, BLASD_BUCKETS + 1);
     return true;
 }
 

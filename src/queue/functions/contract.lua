@@ -144,6 +144,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        is kept as long as those of kind a, and says what has become of each
   {q}:put_lane:LANE, {q}:put_due, {q}:put_holds, {q}:put_counts
                        what the same of webhooks are
+  {q}:clock            when, in us, a tick came last, by about a second: where the clock is behind that it has
+                       gone back, see clock.lua
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -317,7 +319,7 @@ lease is not theirs any more)
       its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what
       it asks for now counts. An older SEQ is refused. So each reply is seen before the next turn.
-      OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
+      OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else, 2^40 at the most, in the blob ID.out, or
       "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment; then "\tID BYTES FORM" of
       each output that becomes a tensor, whose blob is there. RECORD_FRAMES may be those of some
       jobs of the batch entry NAME. What is told twice has ended once, and its second digit is 0. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no

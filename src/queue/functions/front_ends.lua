@@ -162,7 +162,7 @@ local function forget(id, record_frame, bucket, record_frames)
         refer(seg, -1)
         bytes = bytes + held
     end
-    weigh(bucket, -bytes)
+    weigh(bucket, -min(bytes, tonumber(call('HGET', K.recbytes, bucket) or 0))) -- it says itself what it takes
 end
 
 local function cancel(keys, args)
@@ -414,7 +414,7 @@ function Blob.write(keys, args)
     if lost then return lost end
     local id, kind = match(blob, '^([sat]%x+)%.(%a+)$')
     local last = last_chunk(count_of(bytes))
-    if not id or #id ~= ID or not count_of(bytes) or not count_of(chunk) or not data or #data > CHUNK or
+    if not id or #id ~= ID or not count_of(bytes, Record.BYTES_MOST) or not count_of(chunk) or not data or #data > CHUNK or
        tonumber(chunk) > last then
         return redis.error_reply('ERR blob_write: no blob, or no chunk of it')
     end

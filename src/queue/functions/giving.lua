@@ -1,5 +1,5 @@
 -- Giving jobs to a worker: what its turn and its demand's being met share; whose turn it is, where
--- jobs of more than one tenant wait. Read next: recovery.lua.
+-- jobs of more than one tenant wait. Read next: clock.lua.
 
 -- Puts names back at the head of their line, in order; wakes nobody.
 local function put_back(line, names)

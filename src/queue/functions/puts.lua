@@ -46,13 +46,15 @@ function Put.promise(id, tenant, puts)
     for _, url in ipairs(puts.urls) do Lane.promise(KIND, tenant, url) end
 end
 
--- The job has ended: its one record frame, as it is to be kept.
+function Put.is_promised(id) return call('HEXISTS', K.putting, id) == 1 end
+
+-- The job has ended: its one record frame, as it is to be kept. Of one that succeeded it is whole.
 function Put.ended(id, tenant, record_frame)
     local asked = call('HGET', K.putting, id)
     if not asked then return record_frame end
     local good = Record.state(record_frame, RECORD_FRAME_HEAD + 1) == 'succeeded'
     call('HDEL', K.putting, id)
-    if good then record_frame = Record.with_puts(record_frame) end
+    if good then record_frame = Record.with_puts(Record.not_later(record_frame)) end
     for at, url in gmatch(asked, '(%d+) (%S+)') do
         if good then
             record_frame = Record.put_is(record_frame, tonumber(at), PENDING, 0, 0)

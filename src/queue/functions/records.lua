@@ -18,6 +18,8 @@ local TRACED_AT, PUTS, PUTS_BYTES = 159, 2, 192
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5,
                  waiting = 6}
+-- What a worker may say that one job's outputs take: so sums of very many remain what Redis, and a double, hold.
+Record.BYTES_MOST = 1099511627776
 local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
 
 function Record.ended(state) return (Record.STATES[state] or 0) > 1 and state ~= 'waiting' end
@@ -45,7 +47,7 @@ end
 
 -- When its job was made, in us; where it does not say, when its id was.
 function Record.made(text, at, id)
-    if is_record(text, at) then return (struct.unpack('<i8', text, at + CREATED_AT)) end
+    if is_record(text, at) then return max(0, min(struct.unpack('<i8', text, at + CREATED_AT), 9e15)) end
     return tonumber(sub(id, 2, 9), 16) * 1000000
 end
 
@@ -54,13 +56,21 @@ function Record.finished(text, at)
     return is_record(text, at) and (struct.unpack('<i8', text, at + FINISHED_AT)) or 0
 end
 
+-- The record frame, of a job that ended now at the latest, for as long as is counted from then it will be tried
+-- to tell of it.
+function Record.not_later(record_frame)
+    local at = RECORD_FRAME_HEAD + 1
+    if Record.finished(record_frame, at) <= now then return record_frame end
+    return sub(record_frame, 1, at + FINISHED_AT - 1) .. struct.pack('<i8', now) .. sub(record_frame, at + FINISHED_AT + 8)
+end
+
 -- In which segment the outputs of the record at `at` lie, '' where in none, and how many bytes of it
 -- they are; nil where that is no record.
 function Record.slice(text, at)
     if not is_record(text, at) then return nil end
     if byte(text, at + PLACE_AT) ~= IN_SEGMENT then return '', 0 end
     return match(sub(text, at + SEGMENT_AT, at + SEGMENT_AT + 15), '^%x*'),
-           (struct.unpack('<I8', text, at + BYTES_AT))
+           min(struct.unpack('<I8', text, at + BYTES_AT), Record.BYTES_MOST)
 end
 
 -- The name of the error in it.
@@ -79,6 +89,14 @@ end
 
 -- The record frame of that job.
 function Record.framed(id, record) return struct.pack('<I4', #record) .. id .. record end
+
+-- Whether that is one record frame, and of the record in it there is as much as it says.
+function Record.is_whole(record_frame)
+    local at, length = RECORD_FRAME_HEAD + 1, #record_frame - RECORD_FRAME_HEAD
+    if not is_record(record_frame, at) or struct.unpack('<I4', record_frame) ~= length then return false end
+    local size = struct.unpack('<I4', record_frame, at + 8)
+    return size >= HEAD and size <= length
+end
 
 local AS_IS = 1024 -- bytes of a record that is told as it stands: a longer one without its tensors
 
@@ -213,6 +231,7 @@ local function summary(id, job, state, code, finder, why)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
     local progress, remaining, device = 0, nil, ''
     local trace = Record.trace_of(id, job)
+    started = count_of(started)
     if worker then
         if state ~= 'failed' then attempts = attempts + 1 end
         progress, remaining = Record.report(worker, id)
@@ -222,7 +241,7 @@ local function summary(id, job, state, code, finder, why)
     return Record.pack({state = state or is, why = why, id = id, op = job.op,
                         labels = job.labels,
                         priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
-                        created = tonumber(job.us), started = tonumber(started or 0),
+                        created = tonumber(job.us), started = started or 0,
                         finished = state and now or 0, progress = progress,
                         remaining = remaining, trace = trace, attempts = attempts,
                         code = code or '', device = sub(device, 1, 15)}), trace

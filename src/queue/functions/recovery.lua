@@ -200,6 +200,7 @@ local function expire_records()
 end
 
 local function housekeeping()
+    mind_clock()
     for _ = 1, 10 do
         if not expire_due() then break end
     end

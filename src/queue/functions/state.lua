@@ -37,7 +37,7 @@ local function key_table(q)
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
                            'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
-                           'left', 'apart', 'passed'}) do
+                           'left', 'apart', 'passed', 'clock', 'sweeping', 'meter'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
@@ -86,10 +86,11 @@ local function start(keys, args)
     now = tonumber(now_text)
 end
 
--- A whole number from 0 that a double holds, or nil: arguments are texts, and 1e999 is one.
-local function count_of(text)
+-- A whole number from 0 to `most`, at the most what a double holds, or nil: arguments are texts, and 1e999 is
+-- one.
+local function count_of(text, most)
     local n = text and #text <= 16 and find(text, '^%d+$') and tonumber(text)
-    return n and n <= 9007199254740992 and n or nil
+    return n and n <= (most or 9007199254740992) and n or nil
 end
 
 -- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again

@@ -21,7 +21,7 @@ function Hook.ended(id, tenant, record_frame)
     local url = call('HGET', K.notify, id)
     if not url then return end
     call('HDEL', K.notify, id)
-    Lane.add(KIND, tenant, url, id, url .. '\n' .. Record.frame(record_frame, RECORD_FRAME_HEAD + 1))
+    Lane.add(KIND, tenant, url, id, url .. '\n' .. Record.frame(Record.not_later(record_frame), RECORD_FRAME_HEAD + 1))
 end
 
 function Hook.take(keys, args) return Lane.take(KIND, keys, args) end

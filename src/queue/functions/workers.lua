@@ -38,15 +38,20 @@ local function release(keys, args)
     return 0
 end
 
+local SEGMENT = 16 -- characters of a segment's name
+
 -- What N OUTPUTS say: how many records, bytes, where these lie, as completion_add takes it, and which
 -- outputs became tensors; nil where they are malformed.
 local function outputs_of(text)
     if text == '1 0' then return 1, 0, '', '' end
     local n, bytes, segs, kept = match(text, '^(%d+) (%d+) ?([%x ]*)(.*)$')
-    n, bytes = count_of(n), count_of(bytes)
+    n, bytes = count_of(n), count_of(bytes, Record.BYTES_MOST)
     if not n or not bytes or not find(kept, '^\t') and kept ~= '' then return nil end
-    for jobs in gmatch(segs, '%x+ (%d+)') do
-        if not count_of(jobs) then return nil end
+    for seg, jobs in gmatch(segs, '(%x*) ?(%x*) ?') do
+        if seg ~= '' and (#seg ~= SEGMENT or not count_of(jobs, n)) then return nil end
+    end
+    for id, its_bytes in gmatch(kept, '\t(%w*) ?(%w*)') do
+        if #id ~= ID or byte(id) ~= 116 or not count_of(its_bytes, Record.BYTES_MOST) then return nil end
     end
     return n, bytes, segs, kept
 end
@@ -72,7 +77,7 @@ end
 local function turn_wrong(args)
     if #args % 3 ~= 0 then return 'three arguments for each completion' end
     if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
-       not tonumber(args[8]) or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
+       not find(args[8], '^%d+$') or #args[8] > 20 or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
     end
     for i = 12, #args, 3 do
@@ -111,6 +116,11 @@ local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
         completion_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
+        return '0'
+    end
+    if e.tells and not Record.is_whole(record_frames) and Put.is_promised(name) then
+        completion_add_summary(e, name, job, 'failed', 'internal_error', finder,
+                               {field = '', detail = 'its worker told of it what is no record'})
         return '0'
     end
     completion_add(e, name, job, record_frames, bytes, segs)

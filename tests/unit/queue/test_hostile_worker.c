@@ -72,6 +72,8 @@ static const char *turn_end(struct hostile *hostile) {
     redisReply *reply = redisCommandArgv(hostile->bed.raw, hostile->words.count,
                                          hostile->words.argv, hostile->words.lens);
     assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "turn takes") == NULL)
+        fail_msg("%s", reply->str);
     snprintf(digits, sizeof digits, "%s",
              reply->type == REDIS_REPLY_ARRAY ? reply->element[1]->str : "");
     drop(reply);
@@ -79,7 +81,7 @@ static const char *turn_end(struct hostile *hostile) {
     return digits;
 }
 
-/* Whether so many jobs are pending, by all that counts them. */
+/* Whether so many jobs are pending, by all that counts them, and none has a blob of outputs. */
 static void expect_pending(struct bed *bed, int jobs) {
     char text[48];
     const char *argv[] = {"HGET", text, "bytes ann"};
@@ -90,6 +92,9 @@ static void expect_pending(struct bed *bed, int jobs) {
     redisReply *reply = redisCommandArgv(bed->raw, 3, argv, NULL);
     assert_int_equal(reply->type, REDIS_REPLY_STRING);
     assert_int_equal(atoi(reply->str), jobs * COST);
+    drop(reply);
+    reply = redisCommand(bed->raw, "KEYS %s:out:*", bed->tag);
+    assert_int_equal(reply->elements, 0);
     drop(reply);
 }
 
@@ -262,12 +267,152 @@ static void copies_are_its_own(void **state) {
     bed_close(&bed);
 }
 
+static long long kept_bytes(struct bed *bed, const char *field) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:recbytes %s", bed->tag, field);
+    long long bytes = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
+    drop(reply);
+    return bytes;
+}
+
+#define TENSOR "t0123456789abcdef0123456789abcdef01234567"
+#define NINES "99999999999999999999999999999999999999999999"
+
+/* More than any job can have made is not taken from it: sums of it would stop all ends. */
+static void claims_are_bounded(void **state) {
+    static const char *const refused[] = {
+        "1 1099511627777",
+        "1 9007199254740992",
+        "1 " NINES,
+        "1 5 " SEG " 2",
+        "1 5 " SEG " " NINES,
+        "1 5 " SEG " 1 aaaa 1",
+        "1 5 " SEG " 1 " SEG,
+        "1 5\t" TENSOR " 1099511627777 float64 0 4",
+        "1 5\t" TENSOR " " NINES " float64 0 4",
+        "1 5\ts" TENSOR " 5 float64 0 4",
+        "1 5\t" TENSOR " float64 0 4",
+        "1 5\tt1 5 float64 0 4",
+    };
+    struct hostile hostile;
+    (void)state;
+    hostile_open(&hostile, "bounds", true);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        turn_begin(&hostile);
+        tell(&hostile, hostile.single, &hostile.single, 1, refused[i]);
+        if (strcmp(turn_end(&hostile), "") != 0) fail_msg("taken: %s", refused[i]);
+    }
+    turn_begin(&hostile);
+    tell(&hostile, hostile.single, &hostile.single, 1, "1 1099511627776");
+    assert_string_equal(turn_end(&hostile), "1");
+    assert_true(kept_bytes(&hostile.bed, "a") > 1099511627776);
+    drop(fcall(&hostile.bed, "cancel", "1", hostile.single, NULL));
+    assert_int_equal(kept_bytes(&hostile.bed, "a"), 0);
+    hostile_close(&hostile, OTHERS + JOBS);
+}
+
+/* Record frames of some jobs of the batch entry, whose outputs are, as they say, in a segment, and
+ * of so many bytes. */
+static void tell_slices(struct hostile *hostile, const char (*ids)[BLASD_ID_LEN + 1], int count,
+                        const char *name) {
+    static const char *const outputs[] = {"", "1 0", "2 0"};
+    char record[320] = "BLRF\2";
+    struct blasd_buf *frames = &hostile->frames[hostile->told++];
+    blasd_buf_init(frames, BLASD_MIB);
+    record[8] = 64; /* 320 bytes, as it says */
+    record[9] = 1;
+    record[12] = BLASD_SUCCEEDED;
+    record[15] = 2;                /* in a segment */
+    memset(record + 16, 0xff, 48); /* times, and progress */
+    memset(record + 136, 0xff, 8); /* bytes of outputs */
+    memset(record + 160, 'b', 16);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(blasd_record_frame_add(frames, ids[i], record, sizeof record), 0);
+    word(&hostile->words, name);
+    word_add(&hostile->words, frames->data, frames->len);
+    word(&hostile->words, outputs[count]);
+}
+
+/* Nor does a record that says so stop anything: not the ends of others in its turn, nor what waits
+ * for it, nor lists. */
+static void records_are_bounded(void **state) {
+    struct hostile hostile;
+    struct bed *bed = &hostile.bed;
+    char waiting[BLASD_ID_LEN + 1], options[BLASD_ID_LEN + 8];
+    (void)state;
+    hostile_open(&hostile, "much", true);
+    const struct entry *entry = &hostile.entry;
+    id_make(waiting, BLASD_ID_ASYNC, 0);
+    snprintf(options, sizeof options, "w=%s:a", entry->id[0]);
+    redisReply *reply =
+        fcall(bed, "submit", NEXT_SEQ, waiting, "frame", "2", "100", options, METERED, NULL);
+    assert_int_equal(reply->element[3]->integer, 0);
+    drop(reply);
+    turn_begin(&hostile);
+    tell_slices(&hostile, entry->id, 1, entry->name);
+    tell_slices(&hostile, entry->id + 1, JOBS - 1, entry->name);
+    tell(&hostile, hostile.single, &hostile.single, 1, "1 0");
+    assert_string_equal(turn_end(&hostile), "1111");
+    assert_int_equal(list_all(bed, "any", "1", NULL, NULL), OTHERS + JOBS + 2);
+    drop(fcall(bed, "cancel", "1", waiting, entry->id[0], entry->id[1], entry->id[2], NULL));
+    assert_int_equal(refs_of(bed, "bbbbbbbbbbbbbbbb"), 0);
+    assert_int_equal(kept_bytes(bed, "s"), 0);
+    assert_true(kept_bytes(bed, "a") < 2000);
+    hostile_close(&hostile, OTHERS);
+}
+
+/* Under a lease that has gone to another process of its name it does nothing to what that one has.
+ */
+static void nothing_without_a_lease(void **state) {
+    struct hostile hostile;
+    struct bed *bed = &hostile.bed;
+    char old[24];
+    (void)state;
+    hostile_open(&hostile, "lease", true);
+    const char *id = hostile.single;
+    const struct {
+        const char *function, *words[8];
+    } calls[] = {
+        {BLASD_QUEUE_FN("holds"), {"0"}},
+        {BLASD_QUEUE_FN("begin"), {"0", "1\n1"}},
+        {BLASD_QUEUE_FN("progress"), {"0.5", id}},
+        {BLASD_QUEUE_FN("renew"), {"{}"}},
+        {BLASD_QUEUE_FN("release"), {NULL}},
+        {BLASD_QUEUE_FN("turn"), {"0", "1", "1", "16", "100000", "0"}},
+        {BLASD_QUEUE_FN("blob_write"), {"x.out", "1", "0", "b"}},
+    };
+    snprintf(old, sizeof old, "%s", hostile.worker->lease.epoch);
+    blasd_worker_queue_free(hostile.worker);
+    bed_limits(bed);
+    hostile.worker = worker_new(bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_claim claims[16];
+    assert_int_equal(claim(hostile.worker, 16, PLENTY, claims), OTHERS + JOBS + 1);
+    strcat(bed->link.text, " 1");
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct words *words = &hostile.words;
+        words_begin(words, bed, calls[i].function);
+        word(words, "w");
+        word(words, old);
+        for (int k = 0; calls[i].words[k] != NULL; k++) word(words, calls[i].words[k]);
+        redisReply *reply = redisCommandArgv(bed->raw, words->count, words->argv, words->lens);
+        if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "LOST ", 5) != 0)
+            fail_msg("%s was heard", calls[i].function);
+        drop(reply);
+        reply = redisCommand(bed->raw, "HLEN %s:claims:w", bed->tag);
+        assert_int_equal(reply->integer, 4); /* two batch entries, a job, and where it stands */
+        drop(reply);
+    }
+    hostile_close(&hostile, OTHERS + JOBS + 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_count_once),
         cmocka_unit_test(frames_are_of_different_jobs),
         cmocka_unit_test(what_it_says_of_itself_is_an_object),
         cmocka_unit_test(copies_are_its_own),
+        cmocka_unit_test(nothing_without_a_lease),
+        cmocka_unit_test(claims_are_bounded),
+        cmocka_unit_test(records_are_bounded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -89,15 +89,12 @@ static long long submit(struct table *table, char id[BLASD_ID_LEN + 1], enum bla
     return code;
 }
 
-/* Its worker ends it, with one output of one element beside the record. */
-static void end_as(struct table *table, const char *id, enum blasd_state state, double value) {
+/* Its record, with one output of one element beside it. */
+static void write_record(struct blasd_buf *bytes, const char *id, enum blasd_state state,
+                         double value) {
     const int64_t shape[] = {1};
     struct blasd_record record = {.state = state, .op = "matmul"};
-    struct blasd_completion completion = {.id = id};
-    struct blasd_claim claims[8];
-    struct blasd_buf bytes;
     struct blasd_err err;
-    bool lost;
     snprintf(record.id, sizeof record.id, "%s", id);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
     record.finished_us = blasd_clock_wall_us() + redis_ahead_us;
@@ -105,9 +102,19 @@ static void end_as(struct table *table, const char *id, enum blasd_state state, 
     record.payload_bytes = sizeof value;
     record.outputs[0] = (struct blasd_output){.tensor = blasd_tensor_make(BLASD_float64, 1, shape),
                                               .bytes = sizeof value};
-    blasd_buf_init(&bytes, BLASD_MIB);
-    assert_int_equal(blasd_record_encode(&record, &bytes, &err), 0);
-    assert_int_equal(blasd_buf_add(&bytes, &value, sizeof value), 0);
+    blasd_buf_init(bytes, BLASD_MIB);
+    assert_int_equal(blasd_record_encode(&record, bytes, &err), 0);
+    assert_int_equal(blasd_buf_add(bytes, &value, sizeof value), 0);
+}
+
+/* Its worker ends it so. */
+static void end_as(struct table *table, const char *id, enum blasd_state state, double value) {
+    struct blasd_completion completion = {.id = id};
+    struct blasd_claim claims[8];
+    struct blasd_buf bytes;
+    struct blasd_err err;
+    bool lost;
+    write_record(&bytes, id, state, value);
     assert_true(claim(table->worker, 8, PLENTY, claims) > 0);
     completion.record = bytes.data;
     completion.record_len = bytes.len;
@@ -235,6 +242,92 @@ static void put_again(void **state) {
     clear(&table);
 }
 
+/* Ends three jobs in one turn, the first with `bytes`, the others as a worker does; their digits.
+ */
+static const char *end_three(struct table *table, char id[3][BLASD_ID_LEN + 1],
+                             const struct blasd_buf *bytes, size_t len) {
+    static char digits[4];
+    struct blasd_completion completions[3] = {
+        {.id = id[0], .record = bytes->data, .record_len = len}};
+    struct blasd_claim claims[4];
+    struct blasd_buf good[3];
+    struct blasd_err err;
+    bool lost;
+    assert_int_equal(claim(table->worker, 4, PLENTY, claims), 3);
+    for (int i = 1; i < 3; i++) {
+        write_record(&good[i], id[i], BLASD_SUCCEEDED, 3);
+        completions[i] = (struct blasd_completion){
+            .id = id[i], .record = good[i].data, .record_len = good[i].len};
+    }
+    if (blasd_worker_queue_finish(table->worker, completions, 3, &lost, &err) != 0)
+        fail_msg("%s", err.detail);
+    for (int i = 0; i < 3; i++) digits[i] = completions[i].accepted ? '1' : '0';
+    for (int i = 1; i < 3; i++) blasd_buf_release(&good[i]);
+    return digits;
+}
+
+/* What is no record of a job whose outputs are to be put ends that job alone, which has failed. */
+static void no_record(void **state) {
+    static const uint32_t sizes[] = {0, 1, 255, 400000, UINT32_MAX};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    (void)state;
+    for (int i = 0; i < SIZES + 2; i++) {
+        struct table table;
+        struct taken taken;
+        struct blasd_buf bytes;
+        char id[3][BLASD_ID_LEN + 1], name[16];
+        snprintf(name, sizeof name, "norecord%d", i);
+        lay(&table, name);
+        assert_int_equal(submit(&table, id[0], BLASD_ID_ASYNC, "P=90 p=0:" A "/ p=39:" A "/39"), 0);
+        assert_int_equal(submit(&table, id[1], BLASD_ID_ASYNC, "P=90 p=0:" A "/"), 0);
+        assert_int_equal(submit(&table, id[2], BLASD_ID_ASYNC, ""), 0);
+        write_record(&bytes, id[0], BLASD_SUCCEEDED, 3);
+        if (i < SIZES) memcpy(bytes.data + 8, &sizes[i], 4);
+        assert_string_equal(end_three(&table, id, &bytes,
+                                      i == SIZES       ? 300
+                                      : i == SIZES + 1 ? 0
+                                                       : bytes.len),
+                            "011");
+        blasd_buf_release(&bytes);
+        assert_string_equal(record_line(&table.bed, id[0], LINE_STATE), "failed");
+        assert_string_equal(record_line(&table.bed, id[0], LINE_ERROR), "internal_error");
+        assert_string_equal(record_line(&table.bed, id[2], LINE_STATE), "succeeded");
+        taken = take(table.puts, 4);
+        assert_int_equal(taken.puts, 1);
+        assert_int_equal(settle(table.puts, &taken, "delivered"), 0);
+        expect_put(&table, id[1], 0, BLASD_PUT_DONE, 1, 0);
+        assert_int_equal(keys_left(&table), 0);
+        assert_int_equal(pending(&table.bed), 0);
+        clear(&table);
+    }
+}
+
+/* Nor is one tried for ever that says of itself that it ended, or will, at the end of time. */
+static void finished_later(void **state) {
+    static const int64_t later = INT64_MAX;
+    struct table table;
+    struct taken taken = {.lanes = 0};
+    struct blasd_buf bytes;
+    char id[3][BLASD_ID_LEN + 1];
+    int given_up = 0;
+    (void)state;
+    lay(&table, "later");
+    assert_int_equal(submit(&table, id[0], BLASD_ID_ASYNC, "P=90 p=0:" A "/"), 0);
+    for (int i = 1; i < 3; i++) assert_int_equal(submit(&table, id[i], BLASD_ID_ASYNC, ""), 0);
+    write_record(&bytes, id[0], BLASD_SUCCEEDED, 3);
+    memcpy(bytes.data + 32, &later, sizeof later);
+    assert_string_equal(end_three(&table, id, &bytes, bytes.len), "111");
+    blasd_buf_release(&bytes);
+    for (int i = 0; i < LIFE_S && given_up == 0; i++) {
+        taken = take(table.puts, 4);
+        if (taken.lanes == 1) given_up = settle(table.puts, &taken, "0 4");
+        redis_forward(&server, 2000);
+    }
+    assert_int_equal(given_up, 1);
+    assert_int_equal(keys_left(&table), 0);
+    clear(&table);
+}
+
 /* A lane is its holder's for as long as that says so; one whose holder has died is given again. */
 static void held(void **state) {
     struct table table;
@@ -350,8 +443,9 @@ static void outputs_are_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(put_once), cmocka_unit_test(put_again),
-        cmocka_unit_test(held),     cmocka_unit_test(forgotten),
-        cmocka_unit_test(room),     cmocka_unit_test(outputs_are_found)};
+        cmocka_unit_test(put_once),  cmocka_unit_test(put_again),
+        cmocka_unit_test(held),      cmocka_unit_test(forgotten),
+        cmocka_unit_test(no_record), cmocka_unit_test(finished_later),
+        cmocka_unit_test(room),      cmocka_unit_test(outputs_are_found)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -162,6 +162,7 @@ static void test_idempotency(void **state) {
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdeffedcba9876543211:new", ""),
                      2);
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdee:new", ""), 2);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdef:new", ""), -1);
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abc:new", ""), 2);
     /* both in one call */
     char c[BLASD_ID_LEN + 1], d[BLASD_ID_LEN + 1];

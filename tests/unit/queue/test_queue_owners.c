@@ -426,7 +426,15 @@ static void test_a_submission_after_a_leap(void **state) {
     bed_close(&bed);
 }
 
-/* The same where there was not room for all. */
+/* From now on the queue has room for so many jobs. */
+static void call_room(struct call *call, struct bed *bed, uint64_t jobs) {
+    bed->limits.queue_jobs = jobs;
+    bed_limits(bed);
+    call->argv[4] = bed->link.text;
+    call->lens[4] = strlen(bed->link.text);
+}
+
+/* The same where there was not room for all: it is answered as it was, until that is forgotten. */
 static void test_a_submission_in_part_after_a_leap(void **state) {
     struct bed bed;
     struct call call;
@@ -444,15 +452,14 @@ static void test_a_submission_in_part_after_a_leap(void **state) {
     call_add(&call, name, frames, len, "100 3");
     call_add(&call, other, other, BLASD_ID_LEN, "100");
     assert_string_equal(call_send(&call, &bed), " 0 001 1");
+    call_room(&call, &bed, 100);
     assert_string_equal(call_send(&call, &bed), " 0 001 1");
+    call_room(&call, &bed, 3);
     redis_forward(&server, LEAP_MS);
     assert_string_equal(call_send(&call, &bed), " 0 001 1");
     assert_int_equal(names_in_line(&bed), 3);
     assert_int_equal(pending(&bed), 3);
-    bed.limits.queue_jobs = 100;
-    bed_limits(&bed);
-    call.argv[4] = bed.link.text;
-    call.lens[4] = strlen(bed.link.text);
+    call_room(&call, &bed, 100);
     assert_string_equal(call_send(&call, &bed), " 0 001 0");
     assert_int_equal(names_in_line(&bed), 4);
     assert_int_equal(pending(&bed), 4);

@@ -191,10 +191,30 @@ static void an_id_of_nothing(void **state) {
     bed_close(&bed);
 }
 
+/* Whoever asks for more than there may be, or than it may have itself, is told which. */
+static void more_than_may_be(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "more");
+    bed.limits.tensor_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    tenant = "one";
+    assert_int_equal(put(&bed, tenant, "0", "1048577", id), 1);
+    assert_int_equal(put(&bed, tenant, "2048", "1048577", id), 1);
+    assert_int_equal(put(&bed, tenant, "2048", "2049", id), 2);
+    assert_int_equal(hget(&bed, "tensor_bytes", tenant), 0);
+    assert_int_equal(put(&bed, tenant, "2048", "2048", id), 0);
+    assert_int_equal(put(&bed, tenant, "0", "1048576", id), 0);
+    assert_int_equal(hget(&bed, "tensor_bytes", tenant), BLASD_MIB);
+    tenant = "anonymous";
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_id_of_nothing), cmocka_unit_test(deleted_under_a_job),
-        cmocka_unit_test(forgotten_under_a_job), cmocka_unit_test(many_small_ones),
-        cmocka_unit_test(refused_takes_nothing_away)};
+        cmocka_unit_test(more_than_may_be),    cmocka_unit_test(an_id_of_nothing),
+        cmocka_unit_test(deleted_under_a_job), cmocka_unit_test(forgotten_under_a_job),
+        cmocka_unit_test(many_small_ones),     cmocka_unit_test(refused_takes_nothing_away)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,208 @@
+/* Redis' clock goes back, as when NTP sets it: nothing waits for it to come where it was. */
+#include "batch_entry_fixture.h"
+
+#include "queue/webhooks.h"
+
+#define HOUR_MS INT64_C(3600000)
+#define URL "http://a.example"
+
+static void tick(struct bed *bed) {
+    drop(fcall(bed, "tick", NULL));
+}
+
+/* A second after the last tick, as it were. */
+static void step_back(struct bed *bed) {
+    tick(bed);
+    redis_forward(&server, -HOUR_MS);
+    tick(bed);
+}
+
+static void pass(struct bed *bed, int64_t ms) {
+    redis_forward(&server, ms);
+    tick(bed);
+}
+
+static void deadlines_pass(void **state) {
+    struct bed bed;
+    char id[2][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "deadline");
+    for (int i = 0; i < 2; i++) {
+        id_make(id[i], BLASD_ID_ASYNC, 0);
+        assert_int_equal(submit_as(&bed, id[i], "2", "100", i == 0 ? "d=60000" : "d=600000", ""),
+                         0);
+    }
+    step_back(&bed);
+    assert_string_equal(record_line(&bed, id[0], LINE_STATE), "queued");
+    pass(&bed, 61000);
+    assert_string_equal(record_line(&bed, id[0], LINE_STATE), "expired");
+    assert_string_equal(record_line(&bed, id[1], LINE_STATE), "queued");
+    bed_close(&bed);
+}
+
+/* What a worker held that has died meanwhile goes back; one that lives is none of those. */
+static void leases_lapse(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[2];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    bool lost;
+    (void)state;
+    bed_open(&bed, &server, "lease");
+    bed.limits.lease_ms = 60000;
+    bed_limits(&bed);
+    struct blasd_worker_queue *dead = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(dead, 1, PLENTY, claims), 1);
+    step_back(&bed);
+    pass(&bed, 50000);
+    assert_int_equal(blasd_worker_queue_renew(other, INFO_CPU, &lost, &err), 0);
+    assert_false(lost);
+    assert_int_equal(claim(other, 1, PLENTY, claims), 0);
+    pass(&bed, 11000);
+    assert_int_equal(claim(other, 1, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    blasd_worker_queue_free(other);
+    blasd_worker_queue_free(dead);
+    bed_close(&bed);
+}
+
+/* A job for a class of which there is no worker goes to another, where it may. */
+static void stranded_jobs_move(void **state) {
+    static const char frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, 0};
+    struct bed bed;
+    struct words words;
+    struct blasd_claim claims[1];
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "strand");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(id, BLASD_ID_ASYNC, 0);
+    words_begin(&words, &bed, BLASD_QUEUE_FN("submit"));
+    word(&words, "test");
+    word(&words, submit_seq(false));
+    word(&words, id);
+    word_add(&words, frame, sizeof frame);
+    word(&words, "8");
+    word(&words, "100");
+    word(&words, "");
+    word(&words, "\t\tmatmul\tanonymous");
+    drop(words_call(&bed, &words));
+    step_back(&bed);
+    pass(&bed, 6000);
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void records_go(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[1];
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "records");
+    bed.limits.record_sync_s = 60;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    step_back(&bed);
+    assert_string_equal(record_line(&bed, id, 0), "r");
+    pass(&bed, 62000);
+    assert_string_equal(record_line(&bed, id, 0), "410");
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+struct lanes {
+    int count;
+    char lane[BLASD_WEBHOOK_LANE];
+    struct blasd_webhook_outcome outcome;
+};
+
+static void note(void *arg, const char *lane, const struct blasd_webhook *hooks, int count) {
+    struct lanes *lanes = arg;
+    assert_int_equal(count, 1);
+    lanes->count++;
+    snprintf(lanes->lane, sizeof lanes->lane, "%s", lane);
+    memcpy(lanes->outcome.id, hooks[0].id, sizeof lanes->outcome.id);
+    snprintf(lanes->outcome.text, sizeof lanes->outcome.text, "0");
+}
+
+static int take(struct blasd_webhooks *hooks, struct lanes *lanes) {
+    struct blasd_err err;
+    lanes->count = 0;
+    if (blasd_webhooks_take(hooks, 8, 8, 20, note, lanes, &err) < 0) fail_msg("%s", err.detail);
+    return lanes->count;
+}
+
+/* Webhooks are due when they were: a new one at once, one that has failed after its pause, and one
+ * whose holder has died after its lease. */
+static void webhooks_go_on(void **state) {
+    struct bed bed;
+    struct blasd_webhooks *hooks;
+    struct blasd_err err;
+    struct lanes lanes;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        bed_open(&bed, &server, (const char *[]){"new", "failed", "died"}[round]);
+        assert_int_equal(blasd_webhooks_open(&bed.options, BLASD_WEBHOOKS, &hooks, &err), 0);
+        id_make(id, BLASD_ID_ASYNC, 0);
+        assert_int_equal(submit_as(&bed, id, "2", "100", "n=90:" URL "/", ""), 0);
+        drop(fcall(&bed, "cancel", "0", id, NULL));
+        if (round > 0) assert_int_equal(take(hooks, &lanes), 1);
+        if (round == 1)
+            assert_int_equal(blasd_webhooks_done(hooks, lanes.lane, 1800, &lanes.outcome, 1, &err),
+                             0);
+        step_back(&bed);
+        assert_int_equal(take(hooks, &lanes), round == 0 ? 1 : 0);
+        pass(&bed, round == 1 ? 3000 : 22000);
+        assert_int_equal(take(hooks, &lanes), 1);
+        blasd_webhooks_free(hooks);
+        bed_close(&bed);
+    }
+}
+
+static long long field(struct bed *bed, const char *key, const char *name) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:%s %s", bed->tag, key, name);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    long long n = strtoll(reply->str, NULL, 10);
+    drop(reply);
+    return n;
+}
+
+/* Since when a job is left to others, and when those of several tenants waited; until when the
+ * store is not swept. */
+static void what_else_has_a_time(void **state) {
+    static const char *const keys[] = {"sweeping", "sweeping:at_work", "meter", "apart"};
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &server, "else");
+    long long now = blasd_clock_wall_us() + redis_ahead_us;
+    drop(redisCommand(bed.raw, "HSET %s:passed job %lld", bed.tag, now));
+    drop(redisCommand(bed.raw, "HSET %s:count shared %lld", bed.tag, now));
+    drop(redisCommand(bed.raw, "HSET %s:pending job meta", bed.tag)); /* or no count is kept */
+    for (int i = 0; i < 4; i++)
+        drop(redisCommand(bed.raw, "SET %s:%s w PX 10000", bed.tag, keys[i]));
+    step_back(&bed);
+    assert_in_range(now - field(&bed, "passed", "job"), 3590 * 1000000LL, HOUR_MS * 1000);
+    assert_in_range(now - field(&bed, "count", "shared"), 3590 * 1000000LL, HOUR_MS * 1000);
+    for (int i = 0; i < 4; i++) {
+        redisReply *reply = redisCommand(bed.raw, "PTTL %s:%s", bed.tag, keys[i]);
+        assert_true(reply->integer <= 600000);
+        drop(reply);
+    }
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deadlines_pass),     cmocka_unit_test(leases_lapse),
+        cmocka_unit_test(stranded_jobs_move), cmocka_unit_test(records_go),
+        cmocka_unit_test(webhooks_go_on),     cmocka_unit_test(what_else_has_a_time),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
