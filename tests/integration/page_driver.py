@@ -12,6 +12,7 @@ import tempfile
 import time
 
 import page_live
+import page_looks
 import page_troubles
 import page_usual
 from selenium import webdriver
@@ -34,10 +35,11 @@ class Page:
         self.url = url
         self.driver.get(url)
 
-    def size(self, width, height, theme="light"):
+    def size(self, width, height, theme="light", forced="none"):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1,
                                                                            "mobile": False})
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme},
+                                                                                     {"name": "forced-colors", "value": forced}]})
 
     def run(self, script, *words):
         return self.driver.execute_script(script, *words)
@@ -102,7 +104,7 @@ class Page:
         pathlib.Path(path).write_bytes(self.driver.get_screenshot_as_png())
 
 
-SCENARIOS = {**page_usual.SCENARIOS, **page_live.SCENARIOS, **page_troubles.SCENARIOS}
+SCENARIOS = {**page_usual.SCENARIOS, **page_live.SCENARIOS, **page_looks.SCENARIOS, **page_troubles.SCENARIOS}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as profile:

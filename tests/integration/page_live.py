@@ -143,8 +143,27 @@ def linked(page, wanted):
     return said
 
 
+def pages_back(page, wanted):
+    """Older jobs again and again, while others come; which rows there are at last."""
+    page.live()
+    page.until(lambda: page.counts()["rows"] == 50, "the newest are there")
+    for i, job in enumerate(wanted["new"]):
+        page.run("document.querySelector('#older').click()")
+        page.until(lambda: page.counts()["rows"] == 100 + 50 * i, f"older ones are there: {page.counts()} {i}")
+        control(page, tell=["job", job], jobs=[job])
+        page.until(lambda: page.rows()[0][0] == job["id"], "a new one is there")
+    said = {"rows": [row[0] for row in page.rows()], "kept": page.counts()["kept"]}
+    # a stream that begins anew has all of these again
+    control(page, deaf=True)
+    page.until(lambda: page.text("#link-text") != "live", "the stream is away")
+    control(page, jobs=wanted["missed"], deaf=False)
+    page.until(lambda: page.rows()[0][0] == wanted["missed"][-1]["id"], "what was missed is there")
+    page.until(lambda: page.counts()["rows"] == len(said["rows"]), "so are the others")
+    return {**said, "again": [row[0] for row in page.rows()]}
+
+
 def document_of(job, number, state):
     return {**job, "id": "s" + "9" * 39 + str(number), "op": "solve", "state": state, "created_at": job["created_at"].replace("2026", "2027"), "progress": 0}
 
 
-SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still, numbers, linked)}
+SCENARIOS = {one.__name__: one for one in (redis_away, runs_already, selects, stands_still, numbers, linked, pages_back)}

@@ -280,12 +280,13 @@ def document_of(number, state="succeeded", **more):
 
 
 class Told(Liar):
-    """Serves the page, and is told what else by the scenario: POST /control {"jobs": […], "tell": [KIND, DOCUMENT], "deaf": BOOL}, which answers
-    what was posted and asked. Its list has the jobs in pages, by state and op, before a time or behind a cursor, as the service has them."""
+    """Serves the page, and is told what else by the scenario: POST /control {"jobs": […], "tell": [KIND, DOCUMENT], "deaf": BOOL,
+    "devices": DOCUMENT}, which answers what was posted and asked. Its list has the jobs in pages, by state and op, before a time or behind a cursor, as the service has them."""
 
     def __init__(self, service, jobs=()):
         page, ops = service.request("GET", "/", headers={"Accept": "*/*"}), service.request("GET", "/ops")
         self.jobs, self.posted, self.asked, self.streams, self.deaf = {job["id"]: job for job in jobs}, [], [], [], False
+        self.devices = {"devices": [{"device": "cpu", "worker": "w", "running": 1}], "unusable": []}
         told = self
 
         def listed(query):
@@ -332,7 +333,7 @@ class Told(Liar):
                 if "tell" in what:
                     for stream in told.streams:
                         stream.put(what["tell"])
-                told.deaf = what.get("deaf", told.deaf)
+                told.deaf, told.devices = what.get("deaf", told.deaf), what.get("devices", told.devices)
                 if told.deaf:
                     for stream in told.streams:
                         stream.put(None)
@@ -351,7 +352,7 @@ class Told(Liar):
                         try:
                             event = said.get(timeout=1)
                         except queue.Empty:
-                            event = ["devices", {"devices": [{"device": "cpu", "worker": "w", "running": 1}], "unusable": [], "time_ms": time.time() * 1000}]
+                            event = ["devices", {**told.devices, "time_ms": time.time() * 1000}]
                         if event is None:
                             return
                         self.wfile.write(f"event: {event[0]}\nid: 1\ndata: {json.dumps(event[1])}\n\n".encode())

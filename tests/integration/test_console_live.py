@@ -60,3 +60,14 @@ def test_a_link_to_one_job(service, browse):
         said = browse("linked", told, jobs=[first, second])
         assert said["link"] == f"{told.url}/#job={second}"
     assert said["closed"] == "" and said["opened"] == f"#job={second}" and "not there" in said["unknown"]
+
+
+def test_older_jobs_have_no_gap(service, browse):
+    """However many somebody looks back on, and more than the page would keep by itself; also where more were missed than a page of the list has."""
+    old, new = [document_of(number) for number in range(1, 1501)], [document_of(number) for number in range(2001, 2025)]
+    missed = [document_of(number) for number in range(3001, 3151)]
+    with Told(service, old) as told:
+        said = browse("pages_back", told, new=new, missed=missed)
+    newest = [job["id"] for job in [*old, *new, *missed]][::-1]
+    assert said["rows"] == newest[150:150 + 1250] and said["kept"] <= 1500
+    assert said["again"] == newest[:1250]

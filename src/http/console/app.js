@@ -44,7 +44,7 @@ function startTheme() {
     localStorage.setItem("blasd-theme", name);
     setTheme(name);
   });
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  for (const wish of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) window.matchMedia(wish).addEventListener("change", repaint);
 }
 
 // What was not told of is looked up: what is at hand, and what runs.

@@ -1,6 +1,6 @@
 // Rates, totals, the queue, batch sizes and devices: from the `devices` event of each second, and where the key may
 // not know everybody's, from its own jobs' events.
-import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, make, ms, opColour, rate, renew, renewRows, setText } from "./page.js";
+import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, drawBar, make, ms, opColour, rate, renew, renewRows, setText } from "./page.js";
 import { opsOn } from "./tasks.js";
 
 const SECONDS = 120;
@@ -250,7 +250,7 @@ function drawRates() {
     for (const name of names) {
       const tall = (sums[name] || 0) / top * (height - 4);
       pen.fillStyle = byOp ? opColour(name) : STATE_COLOURS[name];
-      pen.fillRect(x, y - tall, Math.max(1, step - 1), tall);
+      if (tall > 0) drawBar(pen, look, x, y - tall, Math.max(1, step - 1), tall);
       y -= tall;
     }
   });

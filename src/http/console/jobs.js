@@ -3,8 +3,9 @@ import { fetchGood, getJson, key } from "./api.js";
 import { $, FINAL, clock, make, ms, renew, renewRows, say, setText } from "./page.js";
 import { sample } from "./send.js";
 
-const MOST = 1000; // jobs that are kept here
+const MOST = 1000; // jobs that are kept here, unless somebody looks further back
 const PAGE = 50;
+const LIST = 100;  // jobs that the service lists at once
 const PHASES = [["receive", "receive"], ["queue", "queue"], ["batch_wait", "batch"], ["upload", "upload"], ["compute", "compute"], ["download", "download"]];
 
 const jobs = new Map();  // id -> document, in the order in which they came
@@ -13,7 +14,8 @@ const forgotten = new Set(); // ids; a list that was asked for before that still
 const heard = new WeakMap(); // document -> when it was told of, or asked for
 let lists = 0;           // that were asked for
 let rows = PAGE;
-let cursor = null;       // where the service's list goes on; "" at its end
+let cursor = null;       // where the service's list goes on; "" at its end, null: behind those of the floor
+let floor = "";          // what was made since then is at hand without a gap, as far as state and operation fit; "": all
 let dirty = true;
 let live = false;        // whether jobs are told of
 let open = null;         // id
@@ -26,7 +28,7 @@ export function onJob(job, asked = performance.now()) {
   if (forgotten.has(job.id) || (was && !FINAL.has(job.state) && (FINAL.has(was.state) || heard.get(was) > asked))) return false; // it came late
   heard.set(job, asked);
   jobs.set(job.id, job);
-  if (jobs.size > MOST + 100) letGo();
+  if (jobs.size > room() + LIST) letGo();
   dirty = true;
   if (job.id === open) show();
   return true;
@@ -37,28 +39,47 @@ export function noteSent(id, body) {
   if (sent.size > 50) sent.delete(sent.keys().next().value);
 }
 
-function wanted() {
+// Whether a job is one of those that are looked for; of those whose list the service is asked for, where no text counts.
+function wanted(text = $("filter-text").value.trim().toLowerCase()) {
   const state = $("filter-state").value;
   const op = $("filter-op").value;
-  const text = $("filter-text").value.trim().toLowerCase();
   return (job) => (!state || job.state === state) && (!op || job.op === op) &&
     (!text || [job.id, job.op, job.execution.device, job.execution.device_name, job.execution.method, job.error?.code, job.error?.detail,
       ...Object.entries(job.labels || {}).map((label) => label.join("="))]
       .some((part) => part && part.toLowerCase().includes(text)));
 }
 
-// Of too many the oldest go, those first that are not looked for.
-function letGo() {
+function newestFirst(a, b) {
+  return a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.id < b.id ? 1 : -1;
+}
+
+// What is looked for. In what a text is found there are gaps anyway.
+function found() {
+  const whole = $("filter-text").value.trim() ? "" : floor;
   const fits = wanted();
-  const list = [...jobs.values()].filter((job) => job.id !== open);
-  const order = [...list.filter((job) => !fits(job)), ...list.filter(fits)];
-  for (const job of order.slice(0, jobs.size - MOST)) jobs.delete(job.id);
+  return [...jobs.values()].filter((job) => job.created_at >= whole && fits(job)).sort(newestFirst);
+}
+
+function room() { return Math.max(MOST, rows + LIST); }
+
+// Of too many the oldest go, those first that are not looked for; the list is without a gap as far as it then goes.
+function letGo() {
+  const fits = wanted(), listed = wanted("");
+  const list = [...jobs.values()].filter((job) => job.id !== open).sort(newestFirst).reverse();
+  const gone = [...list.filter((job) => !fits(job)), ...list.filter(fits)].slice(0, jobs.size - room());
+  const cut = gone.filter(listed).map((job) => job.created_at).sort().at(-1);
+  for (const job of gone) jobs.delete(job.id);
+  if (!(cut >= floor)) return;
+  for (const job of list) if (job.created_at === cut) jobs.delete(job.id); // the list goes on before a time
+  floor = list.find((job) => job.created_at > cut && jobs.has(job.id) && listed(job))?.created_at || "";
+  cursor = null;
 }
 
 // Fetches the newest, and asks for those that go on as far as was told and are not among these: their end may have been missed.
 export async function catchUp() {
   const listed = await fetchJobs(false);
   if (!listed) return;
+  await fetchOlder();
   for (const { id } of [...jobs.values()].filter((job) => !FINAL.has(job.state) && !listed.has(job.id)).slice(-PAGE)) {
     const asked = performance.now();
     try {
@@ -71,17 +92,26 @@ export async function catchUp() {
   }
 }
 
+// Fetches as many as there are rows for.
+async function fetchOlder() {
+  for (let i = 0; i <= rows / LIST && cursor !== "" && found().length < rows; i++) if (!await fetchJobs(true)) return;
+}
+
 // Gives the ids of those that the service listed; nothing where it did not.
 async function fetchJobs(more) {
-  const query = new URLSearchParams({ limit: 100 });
+  const query = new URLSearchParams({ limit: LIST });
   if ($("filter-state").value) query.set("state", $("filter-state").value);
   if ($("filter-op").value) query.set("op", $("filter-op").value);
   if (more && cursor) query.set("cursor", cursor);
+  else if (more && floor) query.set("before", floor);
   const number = ++lists;
   const asked = performance.now();
   try {
     const page = await getJson(`/jobs?${query}`);
-    if (number === lists) cursor = page.cursor || ""; // another filter's list ends elsewhere
+    if (number === lists) { // another filter's list ends elsewhere
+      cursor = page.cursor || "";
+      floor = cursor ? page.jobs.at(-1)?.created_at || floor : "";
+    }
     const known = [...jobs.values()];
     jobs.clear();
     for (const job of page.jobs.reverse()) {
@@ -122,8 +152,8 @@ function frozen() {
 }
 
 function showRows() {
-  const fits = wanted();
-  const list = [...jobs.values()].filter(fits).sort((a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.id < b.id ? 1 : -1)).slice(0, rows);
+  const all = found();
+  const list = all.slice(0, rows);
   const body = $("jobs").tBodies[0];
   renewRows(body, "id", list.map((job) => job.id), newRow);
   list.forEach((job, i) => {
@@ -136,8 +166,7 @@ function showRows() {
     setText(batch, job.execution.batch_size > 1 ? String(job.execution.batch_size) : "");
     setText(took, time(job));
   });
-  const all = [...jobs.values()].filter(fits).length;
-  setText($("jobs-note"), list.length === 0 ? "No job fits." : all > list.length ? `${list.length} of ${all} that are at hand` : `${list.length} jobs`);
+  setText($("jobs-note"), list.length === 0 ? "No job fits." : all.length > list.length ? `${list.length} of ${all.length} that are at hand` : `${list.length} jobs`);
 }
 
 function showStill() {
@@ -339,10 +368,10 @@ export function start() {
     if (ID.test(id)) openJob(id);
   });
   $("filter-text").addEventListener("input", () => { dirty = true; });
-  for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; rows = PAGE; dirty = true; fetchJobs(false); });
+  for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; floor = ""; rows = PAGE; dirty = true; fetchJobs(false); });
   $("older").addEventListener("click", async () => {
     rows += PAGE;
     dirty = true;
-    if (cursor !== "") await fetchJobs(true);
+    await fetchOlder();
   });
 }

@@ -128,8 +128,17 @@ export function colours() {
   const body = getComputedStyle(document.body);
   theme = { ink: body.color, muted: getComputedStyle($("version")).color, line: getComputedStyle($("theme")).borderTopColor,
     panel: of(".bar"), phases: ["receive", "queue", "batch", "upload", "compute", "download"].map((name) => of(`.phase-${name}`)),
-    bad: of(".phase-bad") };
+    bad: of(".phase-bad"), edge: window.matchMedia("(forced-colors: active)").matches ? body.color : null };
   return theme;
+}
+
+// A bar in the pen's colour; with an edge where there are too few colours to tell one from what is beside it.
+export function drawBar(pen, look, x, y, width, height) {
+  pen.fillRect(x, y, width, height);
+  if (!look.edge) return;
+  pen.strokeStyle = look.edge;
+  pen.lineWidth = 1;
+  pen.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), Math.max(0, height - 1));
 }
 
 // One colour for each operation, the same from start to start.

@@ -1,6 +1,6 @@
 // The stream of tasks: one bar a job on the row of its device, coloured by phase. However many jobs come, at most
 // MOST of them are kept and drawn, and a picture is drawn when one is due, not when an event comes.
-import { $, BAD, FINAL, clock, colours, context, ms } from "./page.js";
+import { $, BAD, FINAL, clock, colours, context, drawBar, ms } from "./page.js";
 
 const MOST = 4000;
 const ROW_GAP = 8;
@@ -160,24 +160,25 @@ function draw() {
   let rects = 0;
   cuts.forEach((list, i) => {
     pen.fillStyle = look.phases[i];
-    for (let k = 0; k < list.length; k += 4) pen.fillRect(list[k], list[k + 1], list[k + 2], list[k + 3]);
+    for (let k = 0; k < list.length; k += 4) drawBar(pen, look, list[k], list[k + 1], list[k + 2], list[k + 3]);
     rects += list.length / 4;
   });
-  pen.fillStyle = look.phases[4];
   for (const one of running.values()) {
     const lane = heightOf(one.place);
     const full = Math.max(1.5, lane - 1);
     const y = one.place.top + one.lane * lane;
     const left = Math.max(gutter, x(one.from));
-    pen.globalAlpha = 0.45;
-    pen.fillRect(left, y, Math.max(2, width - left), full);
+    pen.fillStyle = look.edge ? look.panel : look.phases[4]; // pale
+    pen.globalAlpha = look.edge ? 1 : 0.45;
+    drawBar(pen, look, left, y, Math.max(2, width - left), full);
+    pen.fillStyle = look.phases[4];
     pen.globalAlpha = 1;
     if (one.job.progress > 0) pen.fillRect(left, y + full - 2, (width - left) * one.job.progress, 2);
     shown.push(one, y, lane);
     rects++;
   }
   pen.fillStyle = look.bad;
-  for (let k = 0; k < bad.length; k += 4) pen.fillRect(bad[k], bad[k + 1], bad[k + 2], bad[k + 3]);
+  for (let k = 0; k < bad.length; k += 4) drawBar(pen, look, bad[k], bad[k + 1], bad[k + 2], bad[k + 3]);
   pen.clearRect(0, 0, gutter - 1, height - 18); // what began before the span
   pen.textAlign = "left";
   for (const row of list) {
