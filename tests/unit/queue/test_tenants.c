@@ -355,6 +355,34 @@ static void outputs_of_each_are_kept(void **state) {
     bed_close(&bed);
 }
 
+/* What is told of the queue says how much of it is one tenant's own, and what each has. */
+static void what_each_has_is_told(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1], text[64];
+    (void)state;
+    bed_open(&bed, &server, "told");
+    for (int i = 0; i < 3; i++) submit_of(&bed, "ann", id, "2", 1);
+    for (int i = 0; i < 2; i++) submit_of(&bed, "ben", id, "5", 1);
+    tenant = "ben";
+    drop(fcall(&bed, "cancel", "0", id, NULL));
+    tenant = "anonymous";
+    redisReply *bytes = redisCommand(bed.raw, "HGET %s:recbytes :ben", bed.tag);
+    snprintf(text, sizeof text, "\"results_bytes\":%s", bytes->str);
+    drop(bytes);
+    redisReply *reply = fcall(&bed, "stats", "tenants", "ann", NULL);
+    assert_non_null(strstr(reply->str, "\"own\":{\"any\":3,\"cpu\":0,\"cuda\":0}"));
+    const char *ben = strstr(reply->str, "\"ben\":{");
+    assert_non_null(ben);
+    assert_non_null(strstr(ben, text));
+    assert_non_null(strstr(reply->str, "\"waiting\":3"));
+    drop(reply);
+    reply = fcall(&bed, "stats", "", "ben", NULL);
+    assert_non_null(strstr(reply->str, "\"own\":{\"any\":0,\"cpu\":1,\"cuda\":0}"));
+    assert_null(strstr(reply->str, "\"ann\""));
+    drop(reply);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_jobs_never_were),
@@ -365,6 +393,7 @@ int main(void) {
         cmocka_unit_test(limits_of_a_tenant),
         cmocka_unit_test(a_batch_entry_beyond_the_limits),
         cmocka_unit_test(outputs_of_each_are_kept),
+        cmocka_unit_test(what_each_has_is_told),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
