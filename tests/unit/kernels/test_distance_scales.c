@@ -384,6 +384,11 @@ static void what_the_edges_mean(void **state) {
                      tolerance);
         ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, big), POINT(big / 2, big)), 1.0L / 7,
                      tolerance);
+        ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, 1), POINT(-big, 1)) / big, 1,
+                     tolerance);
+        ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, big), POINT(-big, big)), 1,
+                     tolerance);
+        assert_true(between("braycurtis", type, 0, POINT(big, 0.5), POINT(-big, 0)) == inf);
         assert_true(between("jensenshannon", type, 0, POINT(-1, 3), POINT(1, 1)) == inf);
         assert_true(between("jensenshannon", type, 0, POINT(-1, -3), POINT(1, 1)) == inf);
         assert_true(between("jensenshannon", type, 0, POINT(0, 0), POINT(1, 1)) == inf);
