@@ -292,10 +292,10 @@ static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
         code = job->calls->potrs(job->stream, BLASD_float64, true, k, k, s.matrix, k, s.inverse, k,
                                  s.info + 2 * number + 1, err);
     if (code == 0)
-        code = blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
-                            (const double *)s.diagonal, (const double *)s.inverse,
-                            v + number * k * k, k,
-                            4 * ((double)k + 1) + sqrt((double)points), s.info + 2 * number);
+        code =
+            blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                         (const double *)s.diagonal, (const double *)s.inverse, v + number * k * k,
+                         k, 4 * ((double)k + 1) + sqrt((double)points), s.info + 2 * number);
     return code;
 }
 

@@ -220,10 +220,11 @@ static int check_whole(enum blasd_dtype dtype, const double *numbers, const char
                        struct blasd_err *err) {
     for (int i = 0; is_integer(dtype) && i < 3; i++)
         if (floor(numbers[i]) != numbers[i] || fabs(numbers[i]) >= 0x1p53)
-            return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                              "arange of %s takes whole numbers of less than 2^53, and %.17g is not "
-                              "one: leave the dtype away for float64, or use linspace",
-                              blasd_dtype_name(dtype), numbers[i]);
+            return blasd_fail(
+                err, BLASD_E_invalid_tensor, field,
+                "arange of %s takes whole numbers of less than 2^53, and %.17g is not "
+                "one: leave the dtype away for float64, or use linspace",
+                blasd_dtype_name(dtype), numbers[i]);
     return 0;
 }
 

@@ -201,8 +201,8 @@ static void lines(void **state) {
     expect("\1\0\1", 3);
 }
 
-/* From one end of what float64 counts to the other: neither the difference of the ends nor the steps
- * made are whole numbers that it holds, the elements are. */
+/* From one end of what float64 counts to the other: neither the difference of the ends nor the
+ * steps made are whole numbers that it holds, the elements are. */
 static void long_ways_of_integers(void **state) {
     const int64_t end = (INT64_C(1) << 53) - 1, step = (INT64_C(1) << 45) + 1;
     const int64_t *made = (const int64_t *)(const void *)memory;

@@ -302,9 +302,10 @@ static void no_more_than_the_most(void **state) {
     static const struct {
         const char *metric;
         double most;
-    } cases[] = {{"cosine", 2},         {"correlation", 2}, {"hamming", 1},     {"rogerstanimoto", 1},
-                 {"sokalmichener", 1},  {"russellrao", 1},  {"sokalsneath", 1}, {"jaccard", 1},
-                 {"jaccard_legacy", 1}, {"dice_legacy", 1}, {"yule", 2}};
+    } cases[] = {{"cosine", 2},         {"correlation", 2},   {"hamming", 1},
+                 {"rogerstanimoto", 1}, {"sokalmichener", 1}, {"russellrao", 1},
+                 {"sokalsneath", 1},    {"jaccard", 1},       {"jaccard_legacy", 1},
+                 {"dice_legacy", 1},    {"yule", 2}};
     enum { CASES = sizeof cases / sizeof *cases };
     (void)state;
     for (int round = 0; round < 60 * CASES; round++) {
