@@ -67,9 +67,7 @@ int pair_product_points(struct blasd_cuda_job *job, enum blasd_dtype dtype,
 
 /* What a root or a half makes of a squared distance; float64, so that no float32 range is left. */
 template <class T> static __device__ __forceinline__ T end_square(int finish, double s) {
-    return (T)(finish == FINISH_HALF   ? pair_half(s)
-               : finish == FINISH_ROOT ? __dsqrt_rn(s)
-                                       : s);
+    return (T)(finish == FINISH_HALF ? pair_half(s) : finish == FINISH_ROOT ? __dsqrt_rn(s) : s);
 }
 
 /* The distance of two points by a warp, from differences; the same for (b, a). */

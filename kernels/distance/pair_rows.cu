@@ -249,18 +249,17 @@ __global__ void __launch_bounds__(ROWS_THREADS)
     }
 }
 
-/* A pivot that is but the rounding of the variance it came from counts as 0: so many units of it,
- * of elimination and of sums over the points. */
+/* A variance of which no more is its own, whatever the other coordinates say, than its rounding
+ * counts as 0: so many units of it, of elimination and of sums over the points. */
 template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
-    take_inverse(const double *factor, const double *diagonal, const double *inverse, T *v,
-                 int64_t k, double units, int *info) {
+    take_inverse(const double *diagonal, const double *inverse, T *v, int64_t k, double units,
+                 int *info) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < k * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         int64_t row = i / k, column = i % k;
-        double pivot = factor[row * k + row];
         v[i] = (T)inverse[row > column ? i : column * k + row];
-        if (row == column && !(pivot * pivot > 0x1p-52 * units * diagonal[row])) atomicOr(info, 1);
+        if (row == column && !(inverse[i] * diagonal[row] * units < 0x1p52)) atomicOr(info, 1);
     }
 }
 
@@ -293,10 +292,10 @@ static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
         code = job->calls->potrs(job->stream, BLASD_float64, true, k, k, s.matrix, k, s.inverse, k,
                                  s.info + 2 * number + 1, err);
     if (code == 0)
-        code = blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
-                            (const double *)s.matrix, (const double *)s.diagonal,
-                            (const double *)s.inverse, v + number * k * k, k,
-                            (double)k + sqrt((double)points), s.info + 2 * number);
+        code =
+            blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                         (const double *)s.diagonal, (const double *)s.inverse, v + number * k * k,
+                         k, 4 * ((double)k + 1) + sqrt((double)points), s.info + 2 * number);
     return code;
 }
 

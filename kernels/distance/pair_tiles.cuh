@@ -67,9 +67,7 @@ struct pair_args {
     double p, scale;
 };
 
-template <class T> struct pair_problem {
-    const T *x, *y, *w, *v;
-};
+template <class T> struct pair_problem { const T *x, *y, *w, *v; };
 
 static __host__ __device__ inline int64_t pair_item(const struct pair_args &args,
                                                     const struct pair_source &source, int64_t at) {

@@ -267,12 +267,13 @@ static void scaled_covariance(const struct distance_shape *shape, const void *x,
     }
 }
 
-/* Whether every pivot is more than the rounding of the variance it came from. */
-static bool pivots_stand(int k, const double *factor, const long double *diagonal) {
-    for (int64_t a = 0; a < k; a++) {
-        long double pivot = (long double)factor[a * k + a];
-        if (!(pivot * pivot > (long double)k * 0x1p-52L * diagonal[a])) return false;
-    }
+/* Whether of every variance more is its own, whatever the other coordinates say, than its rounding:
+ * the inverse has one over it on its diagonal. Elements of the matrix are rounded, four of them
+ * count in a pivot, and elimination rounds. */
+static bool variances_stand(int k, const double *inverse, const long double *diagonal) {
+    long double units = 4 * ((long double)k + 1);
+    for (int64_t a = 0; a < k; a++)
+        if (!((long double)inverse[a * k + a] * diagonal[a] * units < 0x1p52L)) return false;
     return true;
 }
 
@@ -286,15 +287,14 @@ static int invert(int k, double *matrix, long double *diagonal) {
     for (int64_t a = 0; a < k; a++) diagonal[a] = (long double)matrix[a * k + a];
     if (k < LONG_K) {
         info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
-        if (info != 0 || !pivots_stand(k, matrix, diagonal)) return 1;
-        return LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
+        if (info == 0) info = LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
+        return info != 0 || !variances_stand(k, matrix, diagonal);
     }
     inverse = calloc((size_t)k * (size_t)k, sizeof *inverse);
     if (inverse == NULL) return BLASD_LAPACK_NO_MEMORY;
     for (int64_t a = 0; a < k; a++) /* that library's lower triangle is by columns */
         for (int64_t b = 0; b < a; b++) matrix[b * k + a] = matrix[a * k + b];
     info = blasd_lapack_cholesky(&how, k, matrix);
-    if (info == 0 && blasd_wanted() && !pivots_stand(k, matrix, diagonal)) info = 1;
     for (int j = 0; info == 0 && j < k && blasd_wanted(); j += COLUMNS) {
         int columns = k - j < COLUMNS ? k - j : COLUMNS;
         double *block = inverse + (int64_t)j * k;
@@ -304,6 +304,7 @@ static int invert(int k, double *matrix, long double *diagonal) {
         cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasTrans, CblasNonUnit, k, columns, 1,
                     matrix, k, block, k);
     }
+    if (info == 0 && blasd_wanted() && !variances_stand(k, inverse, diagonal)) info = 1;
     if (info == 0) memcpy(matrix, inverse, (size_t)k * (size_t)k * sizeof *matrix);
     free(inverse);
     return info;

@@ -290,7 +290,7 @@ PLAIN_LOOP_ODD(
         S += wd * FABS(x - y);
         U += wd * FABS(x + y);
     },
-    S = FITS(U) ? S / U : (T)NAN;
+    S = FITS(U) && S <= (T)SQUARE_MOST ? S / U : (T)NAN;
     , true)
 
 PLAIN_LOOP(

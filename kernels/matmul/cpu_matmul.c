@@ -540,11 +540,11 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
     if (mm.exact) return blasd_matmul_wide(task, &mm, threads, progress);
     need = blasd_matmul_need(task, &mm, work.dtype);
-    if (need == BLASD_MATMUL_WIDE) return blasd_matmul_wide(task, &mm, threads, progress);
-    if (!run_blas(&work, task)) return false;
+    if (need != BLASD_MATMUL_WIDE && !run_blas(&work, task)) return false;
     if (need == BLASD_MATMUL_CHECK && task->err.code == BLASD_OK &&
         blasd_matmul_again(task, &mm, work.dtype))
-        return blasd_matmul_wide(task, &mm, threads, progress);
+        need = BLASD_MATMUL_WIDE;
+    if (need == BLASD_MATMUL_WIDE && !blasd_matmul_wide(task, &mm, threads, progress)) return false;
     blasd_matmul_warn(task);
     return true;
 }

@@ -262,8 +262,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         bool made = false;
         code = make_on_host(job, t, plan, &made, err);
         if (code != 0) return code;
-        if (made) continue;
-        name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
+        if (!made) name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
         blasd_matmul_warn(task);
     }
     return 0;

@@ -7,19 +7,20 @@
 
 #define EXACT 0x1p53 /* float64 holds every integer up to here */
 
-/* The largest magnitude among the elements, which were made float64. */
-static double largest(const struct blasd_tensor *tensor) {
+/* The largest magnitude among the elements, which were made float64: one that came out as 2^53 may
+ * have been the next. */
+static long double largest(const struct blasd_tensor *tensor) {
     const double *data = tensor->data;
     int64_t n = blasd_tensor_elements(tensor);
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fabs(data[i]) > most ? fabs(data[i]) : most;
-    return most;
+    return most < EXACT ? (long double)most : (long double)most + 1;
 }
 
 /* The same, as far as the dtype tells without a look. */
-static double largest_of(enum blasd_dtype dtype) {
+static long double largest_of(enum blasd_dtype dtype) {
     if (dtype == BLASD_bool) return 1;
-    return ldexp(1, (int)(8 * blasd_dtype_size(dtype)) - (blasd_dtype_kind(dtype) == 'i'));
+    return ldexpl(1, (int)(8 * blasd_dtype_size(dtype)) - (blasd_dtype_kind(dtype) == 'i'));
 }
 
 static bool is_whole(enum blasd_dtype dtype) {
@@ -28,7 +29,7 @@ static bool is_whole(enum blasd_dtype dtype) {
 
 void blasd_matmul_warn(struct blasd_task *task) {
     const struct blasd_input *inputs = task->job->inputs;
-    double most[2][BLASD_MATMUL_C + 1] = {{0}}, sum = 0;
+    long double most[2][BLASD_MATMUL_C + 1] = {{0}}, sum = 0; /* beyond 2^53 exact, too */
     struct blasd_matmul mm;
     if (!is_whole(inputs[BLASD_MATMUL_A].tensor.dtype)) return;
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0 || mm.exact) return;
@@ -41,13 +42,13 @@ void blasd_matmul_warn(struct blasd_task *task) {
             most[look][i] =
                 look == 0 ? largest_of(inputs[i].tensor.dtype) : largest(&task->inputs[i]);
         }
-        sum = fabs(mm.alpha) * (double)mm.k * most[look][BLASD_MATMUL_A] *
+        sum = fabsl((long double)mm.alpha) * (long double)mm.k * most[look][BLASD_MATMUL_A] *
                   most[look][BLASD_MATMUL_B] +
-              fabs(mm.beta) * most[look][BLASD_MATMUL_C];
+              fabsl((long double)mm.beta) * most[look][BLASD_MATMUL_C];
         if (!(sum > EXACT)) return;
     }
     blasd_task_warn(task,
-                    "sums of these integers can reach %.3g, beyond 2^53: float64 rounds such sums "
+                    "sums of these integers can reach %.3Lg, beyond 2^53: float64 rounds such sums "
                     "(the parameter exact does not)",
                     sum);
 }

@@ -188,11 +188,22 @@ static int check_line(const struct blasd_tensor *tensor, const double *ends, int
 
 #define MOST_LENGTH 0x1p60
 
+/* Of integers below 2^53, whose difference need not be: the quotient, rounded up. */
+static int64_t whole_length(int64_t start, int64_t stop, int64_t step) {
+    int64_t span = stop - start, quotient = span / step;
+    if (span == 0 || (span > 0) != (step > 0)) return 0;
+    return quotient + (span % step != 0);
+}
+
 /* As NumPy counts: the quotient, rounded up; a difference of which the quotient is lost still has
  * its first element. */
-static int arange_length(double start, double stop, double step, int64_t *ret, const char *field,
-                         struct blasd_err *err) {
+static int arange_length(enum blasd_dtype dtype, double start, double stop, double step,
+                         int64_t *ret, const char *field, struct blasd_err *err) {
     double span = stop - start, quotient = span / step;
+    if (is_integer(dtype)) {
+        *ret = whole_length((int64_t)start, (int64_t)stop, (int64_t)step);
+        return 0;
+    }
     if (quotient == 0 && span != 0)
         quotient = signbit(quotient) ? 0 : 1;
     else
@@ -208,11 +219,12 @@ static int arange_length(double start, double stop, double step, int64_t *ret, c
 static int check_whole(enum blasd_dtype dtype, const double *numbers, const char *field,
                        struct blasd_err *err) {
     for (int i = 0; is_integer(dtype) && i < 3; i++)
-        if (floor(numbers[i]) != numbers[i] || fabs(numbers[i]) > 0x1p53)
-            return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                              "arange of %s takes whole numbers of at most 2^53, and %.17g is not "
-                              "one: leave the dtype away for float64, or use linspace",
-                              blasd_dtype_name(dtype), numbers[i]);
+        if (floor(numbers[i]) != numbers[i] || fabs(numbers[i]) >= 0x1p53)
+            return blasd_fail(
+                err, BLASD_E_invalid_tensor, field,
+                "arange of %s takes whole numbers of less than 2^53, and %.17g is not "
+                "one: leave the dtype away for float64, or use linspace",
+                blasd_dtype_name(dtype), numbers[i]);
     return 0;
 }
 
@@ -227,7 +239,7 @@ int blasd_rule_arange(struct blasd_rule *rule, struct blasd_tensor *tensor, doub
     if (part == BLASD_bool)
         return blasd_fail(err, BLASD_E_unsupported_dtype, field, "arange makes no bool");
     if ((rc = check_whole(part, given, field, err)) != 0 ||
-        (rc = arange_length(start, stop, step, &n, field, err)) != 0 ||
+        (rc = arange_length(part, start, stop, step, &n, field, err)) != 0 ||
         (rc = set_length(tensor, 1, n, field, err)) != 0)
         return rc;
     *rule = (struct blasd_rule){.kind = BLASD_RULE_ARANGE};

@@ -49,7 +49,9 @@ BLASD_ANYWHERE double blasd_rule_arange_at(double start, double step, double nex
     if (part == BLASD_float16 || part == BLASD_bfloat16) /* rounded to it by who stores it */
         return (double)BLASD_RULE_FLOAT_ADD((float)start,
                                             BLASD_RULE_FLOAT_MUL((float)i, (float)step));
-    return BLASD_RULE_ADD(start, BLASD_RULE_MUL((double)i, step)); /* integers: exact */
+    if (part != BLASD_float64) /* integers below 2^53, of which the way from start may be longer */
+        return (double)((int64_t)start + i * (int64_t)step);
+    return BLASD_RULE_ADD(start, BLASD_RULE_MUL((double)i, step));
 }
 
 /* Element `i` of `n`, before it is rounded to the dtype. */

@@ -183,8 +183,8 @@ static void lines(void **state) {
     expect((double[]){0}, 8);
     assert_int_equal(arange(BLASD_int8, -3, 9, 5), 0);
     expect((int8_t[]){-3, 2, 7}, 3);
-    assert_int_equal(arange(BLASD_uint64, 0x1p53, 0x1p53 - 4, -2), 0);
-    expect((uint64_t[]){9007199254740992, 9007199254740990}, 16);
+    assert_int_equal(arange(BLASD_uint64, 0x1p53 - 1, 0x1p53 - 5, -2), 0);
+    expect((uint64_t[]){9007199254740991, 9007199254740989}, 16);
     assert_int_equal(arange(BLASD_complex64, 0, 2, 1), 0);
     expect((float[]){0, 0, 1, 0}, 16);
     assert_int_equal(linspace(BLASD_float64, 0, 1, 4), 0);
@@ -199,6 +199,31 @@ static void lines(void **state) {
     expect((int32_t[]){-2, -1, 0, 1}, 16);
     assert_int_equal(linspace(BLASD_bool, -1, 1, 3), 0);
     expect("\1\0\1", 3);
+}
+
+/* From one end of what float64 counts to the other: neither the difference of the ends nor the
+ * steps made are whole numbers that it holds, the elements are. */
+static void long_ways_of_integers(void **state) {
+    const int64_t end = (INT64_C(1) << 53) - 1, step = (INT64_C(1) << 45) + 1;
+    const int64_t *made = (const int64_t *)(const void *)memory;
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        assert_int_equal(
+            arange(BLASD_int64, -sign * (double)end, sign * (double)end, sign * (double)step), 0);
+        assert_int_equal(tensor.shape[0], 2 * end / step + 1);
+        for (int64_t i = 0; i < tensor.shape[0]; i++)
+            assert_int_equal(made[i], sign * (-end + i * step));
+    }
+    /* the last step but one is 2^53, of which the end is 1 away */
+    assert_int_equal(arange(BLASD_int64, -0x1p52, 0x1p52 + 1, 0x1p45), 0);
+    assert_int_equal(tensor.shape[0], 257);
+    assert_int_equal(arange(BLASD_int64, -0x1p52 - 1, 0x1p52, 0x1p45), 0);
+    assert_int_equal(tensor.shape[0], 257);
+    assert_int_equal(made[256], (INT64_C(1) << 52) - 1);
+    /* what 2^53 + 1 is read as, too */
+    assert_int_equal(arange(BLASD_int64, 0x1p53, 0x1p53 - 4, -2), -(int)BLASD_E_invalid_tensor);
+    assert_int_equal(arange(BLASD_int64, 0, 1, -0x1p53), -(int)BLASD_E_invalid_tensor);
+    assert_non_null(strstr(err.detail, "less than 2^53"));
 }
 
 static void lines_that_cannot_be(void **state) {
@@ -339,6 +364,7 @@ int main(void) {
         cmocka_unit_test(distributions_are_what_they_are_called),
         cmocka_unit_test(transformation_at_its_ends),
         cmocka_unit_test(lines),
+        cmocka_unit_test(long_ways_of_integers),
         cmocka_unit_test(lines_that_cannot_be),
         cmocka_unit_test(eye_and_full),
         cmocka_unit_test(looks),

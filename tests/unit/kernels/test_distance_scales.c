@@ -302,9 +302,10 @@ static void no_more_than_the_most(void **state) {
     static const struct {
         const char *metric;
         double most;
-    } cases[] = {{"cosine", 2},         {"correlation", 2}, {"hamming", 1},     {"rogerstanimoto", 1},
-                 {"sokalmichener", 1},  {"russellrao", 1},  {"sokalsneath", 1}, {"jaccard", 1},
-                 {"jaccard_legacy", 1}, {"dice_legacy", 1}, {"yule", 2}};
+    } cases[] = {{"cosine", 2},         {"correlation", 2},   {"hamming", 1},
+                 {"rogerstanimoto", 1}, {"sokalmichener", 1}, {"russellrao", 1},
+                 {"sokalsneath", 1},    {"jaccard", 1},       {"jaccard_legacy", 1},
+                 {"dice_legacy", 1},    {"yule", 2}};
     enum { CASES = sizeof cases / sizeof *cases };
     (void)state;
     for (int round = 0; round < 60 * CASES; round++) {
@@ -384,6 +385,11 @@ static void what_the_edges_mean(void **state) {
                      tolerance);
         ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, big), POINT(big / 2, big)), 1.0L / 7,
                      tolerance);
+        ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, 1), POINT(-big, 1)) / big, 1,
+                     tolerance);
+        ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, big), POINT(-big, big)), 1,
+                     tolerance);
+        assert_true(between("braycurtis", type, 0, POINT(big, 0.5), POINT(-big, 0)) == inf);
         assert_true(between("jensenshannon", type, 0, POINT(-1, 3), POINT(1, 1)) == inf);
         assert_true(between("jensenshannon", type, 0, POINT(-1, -3), POINT(1, 1)) == inf);
         assert_true(between("jensenshannon", type, 0, POINT(0, 0), POINT(1, 1)) == inf);
@@ -461,6 +467,28 @@ static void singular_covariances(void **state) {
     }
 }
 
+/* The last of a few coordinates is the sum of multiples of the others, but for rounding: of little
+ * data it is chance whether that leaves a pivot above 0. Noise that is no rounding counts. */
+static void singular_but_for_rounding(void **state) {
+    (void)state;
+    for (int round = 0; round < 900; round++) {
+        int64_t k = 2 + round % 3, n = round % 5 == 4 ? 40 : k + 2 + round % 5;
+        double factors[3], noise = round % 10 == 9 ? 1e-5 : 0;
+        struct trial *t = trial_new("distance");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, k});
+        for (int d = 0; d < 3; d++) factors[d] = trial_normal() * pow(10, 3 * trial_uniform());
+        for (int64_t i = 0; i < n * k; i++) {
+            x[i] = trial_normal() + (round % 4 == 0 ? 1e3 : 0);
+            if (i % k != k - 1) continue;
+            x[i] *= noise * (fabs(factors[0]) + fabs(factors[1]) + fabs(factors[2]));
+            for (int64_t d = 0; d < k - 1; d++) x[i] += factors[d] * x[i - k + 1 + d];
+        }
+        trial_set_choice(t, "metric", "mahalanobis");
+        assert_int_equal(trial_run(t), noise > 0 ? BLASD_OK : BLASD_E_singular_matrix);
+        trial_free(t);
+    }
+}
+
 /* Of two rows, less `mean`, in long double: half the square between them at length 1. */
 static long double angle(const double *a, const double *b, bool centred) {
     long double means[2] = {0}, lengths[2] = {0}, sum = 0;
@@ -533,6 +561,7 @@ int main(void) {
         cmocka_unit_test(rows_that_nearly_agree),
         cmocka_unit_test(roots_of_small_order),
         cmocka_unit_test(singular_covariances),
+        cmocka_unit_test(singular_but_for_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

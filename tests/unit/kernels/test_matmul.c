@@ -445,6 +445,35 @@ static int warnings_of(enum blasd_dtype a, enum blasd_dtype b, int64_t x, double
     return count;
 }
 
+/* x times y, and `plus` where that is not 0: what is one more than 2^53 looks like 2^53 in float64.
+ */
+static int warnings_of_one(int64_t x, int64_t y, int64_t plus) {
+    struct trial *t = trial_new("matmul");
+    int64_t one[2] = {1, 1};
+    int count;
+    *(int64_t *)trial_input(t, "a", BLASD_int64, BLASD_ROW_MAJOR, 2, one) = x;
+    *(int64_t *)trial_input(t, "b", BLASD_int64, BLASD_ROW_MAJOR, 2, one) = y;
+    if (plus != 0) *(int64_t *)trial_input(t, "c", BLASD_int64, BLASD_ROW_MAJOR, 2, one) = plus;
+    assert_int_equal(trial_run(t), BLASD_OK);
+    count = t->task.warning_count;
+    trial_free(t);
+    return count;
+}
+
+static void sums_of_integers_one_beyond(void **state) {
+    const int64_t most = INT64_C(1) << 53;
+    (void)state;
+    assert_int_equal(warnings_of_one(most - 1, 1, 0), 0);
+    assert_int_equal(warnings_of_one(most / 2, 2, 0), 0);
+    assert_int_equal(warnings_of_one(most / 2, 1, most / 2), 0);
+    assert_int_equal(warnings_of_one(3, (most + 1) / 3, 0), 1);
+    assert_int_equal(warnings_of_one(most - 1, 1, 2), 1);
+    assert_int_equal(warnings_of_one(most + 1, 1, 0), 1); /* rounded when it became float64 */
+    assert_int_equal(warnings_of_one(1, -most - 1, 0), 1);
+    assert_int_equal(warnings_of_one(most + 1, 0, 0), 0);
+    assert_int_equal(warnings_of_one(1, 0, most + 1), 1);
+}
+
 static void sums_of_integers_beyond_float64_are_warned_of(void **state) {
     (void)state;
     assert_int_equal(warnings_of(BLASD_int64, BLASD_int64, 1 << 25, 1), 0);
@@ -457,6 +486,7 @@ static void sums_of_integers_beyond_float64_are_warned_of(void **state) {
     assert_int_equal(warnings_of(BLASD_float64, BLASD_int64, 1 << 26, 1), 0);
     assert_int_equal(warnings_of(BLASD_uint8, BLASD_uint16, 1, 1), 0);
     assert_int_equal(warnings_of(BLASD_uint8, BLASD_uint16, 1, 1e12), 1);
+    assert_int_equal(warnings_of(BLASD_int64, BLASD_int64, 1 << 26, 1e300), 1); /* wider sums */
 }
 
 int main(void) {
@@ -474,6 +504,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_finite),
         cmocka_unit_test(an_empty_sum_is_zero),
         cmocka_unit_test(sums_of_integers_beyond_float64_are_warned_of),
+        cmocka_unit_test(sums_of_integers_one_beyond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
