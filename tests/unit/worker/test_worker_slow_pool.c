@@ -101,13 +101,14 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
                     struct blasd_watch *watch, struct blasd_err *ret) {
     int64_t n = tasks[0].job->inputs[0].tensor.shape[0];
     bool is_long = n == LONG_N, is_heavy = n == HEAVY_N || is_long, going = true;
-    int now = ++kernel.running;
+    int now;
     (void)device;
+    if (is_heavy) kernel.heavy_running++; /* before another sees that it is met */
+    now = ++kernel.running;
     if (now > kernel.most_running) kernel.most_running = now;
     if (is_heavy) {
         int began = kernel.heavy_began++;
         if (began < 16) kernel.order[began] = fake_element(&tasks[0].inputs[0], 0, 0);
-        kernel.heavy_running++;
         if (kernel.heavy_fails) {
             kernel.running--;
             kernel.heavy_running--;
