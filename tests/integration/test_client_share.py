@@ -173,7 +173,7 @@ def test_a_service_that_does_not_share(service, tmp_path):
     assert done.returncode == 0 and "sharing_off" in done.stdout and "received: c[1][0] = 2560" in done.stdout
     done = subprocess.run([BLASD, "run", "--share", "--url", "http://127.0.0.1:9", "matmul", f"a={tmp_path}/a.npy"],
                           capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "127.0.0.1:9" in done.stderr
+    assert done.returncode == 4 and "127.0.0.1:9" in done.stderr
 
 
 def test_a_service_that_shares_no_more(make_service, tmp_path):
@@ -276,7 +276,7 @@ def test_a_full_store(tmp_path):
         files = save(tmp_path, a=RNG.standard_normal((500, 500)), b=np.eye(500))
         done = subprocess.run([*inside, *command(service, "matmul", *files, "-t", "2")], capture_output=True, text=True,
                               timeout=60)
-        assert done.returncode == 1 and "no room" in done.stderr, done
+        assert done.returncode == 4 and "no room" in done.stderr, done
         done = subprocess.run([*inside, sys.executable, "-c", PYTHON_IN_A_FULL_STORE], capture_output=True, text=True,
                               env={**env, "PYTHONPATH": str(ROOT / "clients/python")}, timeout=60)
         assert done.stdout.split() == ["OSError", "no_space"], done
