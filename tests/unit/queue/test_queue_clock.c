@@ -127,7 +127,7 @@ static void note(void *arg, const char *lane, const struct blasd_webhook *hooks,
     assert_int_equal(count, 1);
     lanes->count++;
     snprintf(lanes->lane, sizeof lanes->lane, "%s", lane);
-    memcpy(lanes->outcome.id, hooks[0].id, sizeof lanes->outcome.id);
+    snprintf(lanes->outcome.id, sizeof lanes->outcome.id, "%s", hooks[0].id);
     snprintf(lanes->outcome.text, sizeof lanes->outcome.text, "0");
 }
 
