@@ -104,8 +104,9 @@ struct collecting {
 /* Space behind a value is no part of it, and libmicrohttpd 0.9 leaves it there. The text lies in
  * the connection's memory, where it is read from once more. */
 static size_t trim(const char *value, size_t len) {
+    size_t all = len;
     while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t')) len--;
-    ((char *)(uintptr_t)value)[len] = '\0';
+    if (len < all) ((char *)(uintptr_t)value)[len] = '\0';
     return len;
 }
 

@@ -46,21 +46,30 @@ static int copy_small(const char *from, const char *to) {
     return failed ? -1 : 0;
 }
 
-void blob_dir_restore(const char *spec, const struct data_dir *dir) {
+/* Whether it is a directory of this user, and no link to one: others may write where it lies. */
+static bool is_ours(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+bool blob_dir_restore(const char *spec, const struct data_dir *dir) {
     char kept[PATH_MAX + 16], token[BLOB_SPEC_MAX + 16];
     const char *path = spec + strlen("dir:");
     snprintf(kept, sizeof kept, "%s/store", dir->path);
     snprintf(token, sizeof token, "%s/" STORE, path);
-    if (access(kept, R_OK) != 0 || access(token, F_OK) == 0) return;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) return;
-    if (copy_small(kept, token) != 0)
-        blasd_log(BLASD_LOG_WARN, "cannot make %s again: %s", path, strerror(errno));
+    if (access(token, F_OK) == 0) return true;
+    if (access(kept, R_OK) != 0) return false;
+    if ((mkdir(path, 0700) == 0 || errno == EEXIST) && is_ours(path) &&
+        copy_small(kept, token) == 0)
+        return true;
+    blasd_log(BLASD_LOG_WARN, "cannot make %s again: %s", path,
+              errno == EEXIST ? "somebody else has made it" : strerror(errno));
+    return false;
 }
 
 bool blob_dir_is_gone(const char *spec) {
-    char token[BLOB_SPEC_MAX + 16];
-    snprintf(token, sizeof token, "%s/" STORE, spec + strlen("dir:"));
-    return access(token, F_OK) != 0 && errno == ENOENT;
+    struct stat info;
+    return lstat(spec + strlen("dir:"), &info) != 0 && errno == ENOENT;
 }
 
 /* The device of a directory, or of the nearest above it that is there; 0: it cannot be told. */

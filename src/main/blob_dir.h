@@ -12,11 +12,12 @@
 
 /* Writes "dir:…" for --blobs. */
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]);
-/* Before the store is opened: where its directory is gone, as after a reboot, makes it again with
- * the token it had, so that a Redis which outlived it still takes it for the deployment's store. */
-void blob_dir_restore(const char *spec, const struct data_dir *dir);
-/* Somebody has removed it, or its token, as systemd does (RemoveIPC) with what a user has in
- * /dev/shm once that user's last session ends. */
+/* Where its directory is gone, as after a reboot, or the token in it, makes it again with the token
+ * it had, so that a Redis which outlived it still takes it for the deployment's store. False: it is
+ * not there, as before the first start, or for a reason that is logged. */
+bool blob_dir_restore(const char *spec, const struct data_dir *dir);
+/* Somebody has removed it, as systemd does (RemoveIPC) with what a user has in /dev/shm once that
+ * user's last session ends. A confined part cannot: it may remove what lies in it alone. */
 bool blob_dir_is_gone(const char *spec);
 /* Once the store stands: keeps its token for that, and notes in it whose it is. Returns a
  * descriptor to be held, which tells others that it is in use, or -1. */

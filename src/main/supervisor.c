@@ -20,6 +20,7 @@
 #define CARE_NS (100 * BLASD_MS)
 #define ALIVE_NS (1000 * BLASD_MS) /* between two questions to Redis */
 #define REQUESTS_MS 10000          /* that the workers go on taking jobs for requests under way */
+#define BLOBS_AGAIN_NS (30000 * BLASD_MS) /* where it cannot be made anew */
 #define BLOBS_NS (1000 * BLASD_MS) /* between two looks whether the blob directory is there */
 #define HEARD_NS (20 * BLASD_MS)   /* until it is seen again whether Redis has heard of the disk */
 #define ADOPT_NS (1000 * BLASD_MS) /* until a Redis that refuses writes is asked again */
@@ -260,15 +261,18 @@ static void care_due(struct blasd_timer *timer) {
 }
 
 /* Where the blob directory is gone it is made anew, and who holds the old one starts again: what
- * they would write there nobody could find. Jobs whose inputs lay in it fail, and are told why. */
+ * they would write there nobody could find. What lies in it a part may remove, and with its token
+ * stop no other one: that is put back, and nobody starts again. Jobs whose inputs lay in it fail,
+ * and are told why. */
 static void blobs_due(struct blasd_timer *timer) {
     struct supervised_blobs *blobs = blasd_container_of(timer, struct supervised_blobs, look);
     struct supervisor *up = blobs->up;
+    bool gone, there;
     if (up->shutdown.begun) return;
-    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + BLOBS_NS);
-    if (!blob_dir_is_gone(blobs->spec)) return;
-    blob_dir_restore(blobs->spec, blobs->dir);
-    if (blob_dir_is_gone(blobs->spec)) return; /* for now, or for ever where --data is gone too */
+    gone = blob_dir_is_gone(blobs->spec);
+    there = blob_dir_restore(blobs->spec, blobs->dir);
+    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + (there ? BLOBS_NS : BLOBS_AGAIN_NS));
+    if (!gone || !there) return;
     if (blobs->mark >= 0) close(blobs->mark);
     blobs->mark = blob_dir_mark(blobs->spec, blobs->dir);
     blasd_log(BLASD_LOG_WARN,
