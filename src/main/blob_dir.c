@@ -46,6 +46,16 @@ static int copy_small(const char *from, const char *to) {
     return failed ? -1 : 0;
 }
 
+static bool same_small(const char *a, const char *b) {
+    size_t lens[2] = {0};
+    char *bytes[2] = {blasd_file_read(a, 256, &lens[0]), blasd_file_read(b, 256, &lens[1])};
+    bool same = bytes[0] != NULL && bytes[1] != NULL && lens[0] == lens[1] &&
+                memcmp(bytes[0], bytes[1], lens[0]) == 0;
+    free(bytes[0]);
+    free(bytes[1]);
+    return same;
+}
+
 /* Whether it is a directory of this user, and no link to one: others may write where it lies. */
 static bool is_ours(const char *path) {
     struct stat info;
@@ -57,8 +67,8 @@ bool blob_dir_restore(const char *spec, const struct data_dir *dir) {
     const char *path = spec + strlen("dir:");
     snprintf(kept, sizeof kept, "%s/store", dir->path);
     snprintf(token, sizeof token, "%s/" STORE, path);
-    if (access(token, F_OK) == 0) return true;
-    if (access(kept, R_OK) != 0) return false;
+    if (access(kept, R_OK) != 0) return access(token, F_OK) == 0;
+    if (is_ours(path) && same_small(kept, token)) return true;
     if ((mkdir(path, 0700) == 0 || errno == EEXIST) && is_ours(path) &&
         copy_small(kept, token) == 0)
         return true;
@@ -67,9 +77,9 @@ bool blob_dir_restore(const char *spec, const struct data_dir *dir) {
     return false;
 }
 
-bool blob_dir_is_gone(const char *spec) {
+ino_t blob_dir_inode(const char *spec) {
     struct stat info;
-    return lstat(spec + strlen("dir:"), &info) != 0 && errno == ENOENT;
+    return lstat(spec + strlen("dir:"), &info) == 0 ? info.st_ino : 0;
 }
 
 /* The device of a directory, or of the nearest above it that is there; 0: it cannot be told. */

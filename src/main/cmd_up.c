@@ -307,8 +307,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (access_check(&settings->access, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs)
-        kept =
-            (struct supervised_blobs){.spec = blobs, .dir = dir, .mark = blob_dir_mark(blobs, dir)};
+        kept = (struct supervised_blobs){.spec = blobs,
+                                         .dir = dir,
+                                         .mark = blob_dir_mark(blobs, dir),
+                                         .inode = blob_dir_inode(blobs)};
     if (!own_redis) {
         struct blasd_queue_options queue = common_queue(common);
         queue.store = up.store;

@@ -267,12 +267,12 @@ static void care_due(struct blasd_timer *timer) {
 static void blobs_due(struct blasd_timer *timer) {
     struct supervised_blobs *blobs = blasd_container_of(timer, struct supervised_blobs, look);
     struct supervisor *up = blobs->up;
-    bool gone, there;
+    bool there;
     if (up->shutdown.begun) return;
-    gone = blob_dir_is_gone(blobs->spec);
     there = blob_dir_restore(blobs->spec, blobs->dir);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + (there ? BLOBS_NS : BLOBS_AGAIN_NS));
-    if (!gone || !there) return;
+    if (!there || blob_dir_inode(blobs->spec) == blobs->inode) return;
+    blobs->inode = blob_dir_inode(blobs->spec);
     if (blobs->mark >= 0) close(blobs->mark);
     blobs->mark = blob_dir_mark(blobs->spec, blobs->dir);
     blasd_log(BLASD_LOG_WARN,

@@ -328,13 +328,17 @@ def blobs_of(service):
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm")
-def test_blobs_that_somebody_removed_have_a_new_directory(make_service):
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_blobs_that_somebody_removed_have_a_new_directory(make_service, made_anew):
     """As at the logout of a user whose IPC objects systemd removes: else each larger job failed for ever."""
     service = make_service()
     assert service.run("matmul", LARGE)[1]["state"] == "succeeded"
     blobs, parts = blobs_of(service), {name: service.part(name) for name in ("api", "worker", "redis")}
     token = (blobs / ".store").read_bytes()
     shutil.rmtree(blobs)
+    if made_anew:  # by a part that started at just that moment
+        blobs.mkdir(0o700)
+        (blobs / ".store").write_bytes(token.translate(bytes.maketrans(b"0123456789", b"1234567890")))
     wait_for(lambda: (blobs / ".data").exists())
     wait_for(lambda: all(service.part(name) not in (None, parts[name]) for name in ("api", "worker")))
     service.wait_ready()
