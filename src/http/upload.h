@@ -59,6 +59,14 @@ struct http_upload {
 
 /* Bytes of the body, as far as they are known before it is read. */
 uint64_t http_upload_bytes(const struct http_upload *upload);
+/* jobs_outputs.c. Whether the job makes what is to be kept and put, and the files that are to be
+ * put can hold it. invalid_field. */
+int http_upload_check_outputs(const struct http_upload *upload, const struct blasd_job *job,
+                              const struct blasd_plan *plan, struct blasd_err *err);
+/* Whether the job sends what a .npy file can hold, where the client takes nothing else: the first
+ * output that is sent. not_acceptable. */
+int http_upload_check_array(const struct http_upload *upload, const struct blasd_job *job,
+                            const struct blasd_plan *plan, struct blasd_err *err);
 /* jobs_submit.c. Gives the job, whose bytes are all in the sink, to the queue; `cost` is what it
  * takes of the queue. The answer follows: at once, or when the job has ended, or the time is up.
  * On an error nothing was submitted, and the caller answers; no_space, and the errors of

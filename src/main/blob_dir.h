@@ -13,13 +13,13 @@
 
 /* Writes "dir:…" for --blobs. */
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]);
-/* Where its directory is gone, as after a reboot, or its token is, or another one, makes it again with the token
- * it had, so that a Redis which outlived it still takes it for the deployment's store. False: it is
- * not there, as before the first start, or for a reason that is logged. */
+/* Where its directory is gone, as after a reboot, or its token is, or another one, makes it again
+ * with the token it had, so that a Redis which outlived it still takes it for the deployment's
+ * store. False: it is not there, as before the first start, or for a reason that is logged. */
 bool blob_dir_restore(const char *spec, const struct data_dir *dir);
-/* Another one than before: somebody has removed it, as systemd does (RemoveIPC) with what a user has
- * in /dev/shm once that user's last session ends. A confined part cannot: it may remove what lies
- * in it alone. 0: there is none. */
+/* Another one than before: somebody has removed it, as systemd does (RemoveIPC) with what a user
+ * has in /dev/shm once that user's last session ends. A confined part cannot: it may remove what
+ * lies in it alone. 0: there is none. */
 ino_t blob_dir_inode(const char *spec);
 /* Once the store stands: keeps its token for that, and notes in it whose it is. Returns a
  * descriptor to be held, which tells others that it is in use, or -1. */
