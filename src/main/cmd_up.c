@@ -8,7 +8,6 @@
 #include "main/blob_dir.h"
 #include "main/commands.h"
 #include "main/data_dir.h"
-#include "main/notice.h"
 #include "main/supervisor.h"
 
 #include <sched.h>
@@ -34,7 +33,7 @@ static const char usage[] =
     "                         in a power cut, though never when a process is killed\n"
     "  --loops N              event loops of the front end, each a thread\n"
     "  --blas PATH            workers compute with this library; see docs/devices.md "
-    "[BLASD_BLAS]\n" NOTICE_USAGE ACCESS_USAGE
+    "[BLASD_BLAS]\n" ACCESS_USAGE
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
     "  --price TEXT           what a device's time and energy cost, as in\n"
@@ -60,7 +59,6 @@ struct unusable_devices {
 struct settings {
     struct common_options common;
     struct access_options access;
-    struct notice_options notice;
     const char *listen, *data, *secrets;
     int workers, loops; /* 0: chosen here */
     bool durable, pin, low_latency;
@@ -71,7 +69,6 @@ static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     int taken = access_take(&settings->access, option, value);
     if (taken != 1) return taken;
-    if (notice_take(&settings->notice, option, value) == 0) return 0;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
@@ -94,7 +91,6 @@ static int take_option(void *arg, int option, char *value) {
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             ACCESS_OPTIONS,
-                                            NOTICE_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"data", required_argument, NULL, 'd'},
                                             {"workers", required_argument, NULL, 'w'},
@@ -110,7 +106,6 @@ static int parse(struct settings *settings, int argc, char **argv) {
     const struct common_options *common = &settings->common;
     int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
-    if (notice_check(&settings->notice) != 0) return option_wrong("up");
     if (settings->access.share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);
@@ -272,7 +267,6 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                             .blobs = &kept,
                             .listeners = &listeners,
                             .access = &settings->access,
-                            .notice = &settings->notice,
                             .delivers = common->outgoing_hosts != NULL};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};

@@ -4,7 +4,6 @@
 #include "main/commands.h"
 #include "main/confine.h"
 #include "main/guard.h"
-#include "main/notice.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
 #include "queue/queue_link.h"
@@ -30,7 +29,7 @@ static const char usage[] =
     "  --guard                reaches Redis through a process beside it, which keeps the password "
     "and\n"
     "                         lets through what a worker has to say alone; see SECURITY.md\n"
-    "                         [BLASD_GUARD=1]\n" NOTICE_USAGE;
+    "                         [BLASD_GUARD=1]\n";
 static const char notes[] =
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
@@ -66,12 +65,10 @@ struct settings {
     struct common_options common;
     const char *device, *name, *measured, *blas;
     bool guard;
-    struct notice_options notice;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
-    if (notice_take(&settings->notice, option, value) == 0) return 0;
     switch (option) {
     case 'd': settings->device = value; return 0;
     case 'n': settings->name = value; return 0;
@@ -83,7 +80,6 @@ static int take_option(void *arg, int option, char *value) {
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
-                                            NOTICE_OPTIONS,
                                             {"device", required_argument, NULL, 'd'},
                                             {"name", required_argument, NULL, 'n'},
                                             {"measured", required_argument, NULL, 'm'},
@@ -92,8 +88,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {NULL, 0, NULL, 0}};
     static const struct command_line line = {"worker",    usage, notes, options,
                                              take_option, true,  false};
-    int status = command_line_read(&line, &settings->common, settings, argc, argv);
-    return status == 0 && notice_check(&settings->notice) != 0 ? option_wrong("worker") : status;
+    return command_line_read(&line, &settings->common, settings, argc, argv);
 }
 
 static bool measures(const struct settings *settings) {
@@ -105,7 +100,7 @@ static void give_up_files(const struct settings *settings) {
     const struct common_options *common = &settings->common;
     const struct confine_files files = {
         .write = {common_blob_dir(common), measures(settings) ? settings->measured : NULL},
-        .network = common_needs_network(common) || settings->notice.url != NULL,
+        .network = common_needs_network(common),
         .card = strncmp(settings->device, "cpu:", 4) != 0};
     if (!common->no_confine) confine_files(&files);
 }
@@ -148,7 +143,6 @@ static int run(struct settings *settings) {
         code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
     if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
     if (code == 0 && !settings->common.no_confine) confine_calls();
-    if (code == 0) code = notice_start(&settings->notice, &err);
     if (code == 0) code = blasd_otlp_start(options.otlp, &err);
     if (code == 0) code = blasd_worker_run(&options, &err);
     blasd_otlp_stop(options.otlp);

@@ -224,12 +224,32 @@ static int read_prices(struct common_options *common) {
     return -1;
 }
 
+/* Options of earlier versions, and what replaces them. */
+static const struct {
+    const char *option, *advice;
+} removed_options[] = {
+    {"--notice-file", "send SIGTERM to the process when the machine is about to be taken away"},
+    {"--notice-url", "send SIGTERM to the process when the machine is about to be taken away"},
+    {"--notice-text", "send SIGTERM to the process when the machine is about to be taken away"},
+};
+
+/* Prints the advice for a removed option that getopt did not recognize. */
+static void explain_removed(const char *word) {
+    size_t len = strcspn(word, "=");
+    for (size_t i = 0; i < sizeof removed_options / sizeof *removed_options; i++)
+        if (strlen(removed_options[i].option) == len &&
+            memcmp(word, removed_options[i].option, len) == 0)
+            fprintf(stderr, "blasd: %s was removed: %s\n", removed_options[i].option,
+                    removed_options[i].advice);
+}
+
 int command_line_read(const struct command_line *line, struct common_options *common,
                       void *settings, int argc, char **argv) {
     int option;
     if (common_init(common) != 0) return BLASD_EXIT_USAGE;
     while ((option = getopt_long(argc, argv, "h", line->options, NULL)) != -1) {
         int taken = option == '?' ? -1 : common_take(common, option, optarg);
+        if (option == '?') explain_removed(argv[optind - 1]);
         if (option == 'h') {
             printf("%s%s%s%s", line->usage, common_usage, telemetry_usage, line->notes);
             return -1;

@@ -384,15 +384,10 @@ static int watch_signals(struct supervisor *up) {
 }
 
 int supervisor_run(struct supervisor *up) {
-    struct blasd_err err = {0};
     up->shutdown.status = BLASD_EXIT_FAILED;
     up->loop = blasd_loop_new();
     if (up->loop == NULL || watch_signals(up) != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot set up the supervisor: %s", strerror(errno));
-        goto done;
-    }
-    if (notice_start(up->notice, &err) != 0) {
-        blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
         goto done;
     }
     prepare_redis(up);

@@ -7,7 +7,6 @@
 #include "main/blob_dir.h"
 #include "main/child.h"
 #include "main/listen.h"
-#include "main/notice.h"
 #include "main/options.h"
 #include "main/private_redis.h"
 #include "main/probe.h"
@@ -58,7 +57,6 @@ struct supervisor {
     struct private_redis *redis; /* NULL: it is somebody else's */
     struct listeners *listeners;
     struct supervised_blobs *blobs;
-    const struct notice_options *notice;
     const struct access_options *access;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */

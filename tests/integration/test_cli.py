@@ -251,6 +251,13 @@ def test_errors_are_one_line_and_one_document(service, files):
         assert done.stdout == "" and done.stderr.count("\n") == 1 and "127.0.0.1:9" in done.stderr
 
 
+@pytest.mark.parametrize("command, option, instead", [("up", "--notice-file=/x", "SIGTERM"), ("worker", "--notice-url", "SIGTERM")])
+def test_removed_options_name_the_replacement(command, option, instead):
+    done = subprocess.run([BLASD, command, option], capture_output=True, text=True, timeout=60, check=False)
+    name = option.split("=")[0]
+    assert done.returncode == 2 and f"{name} was removed" in done.stderr and instead in done.stderr, done.stderr
+
+
 def test_the_command_line_is_wrong():
     for arguments in (["get"], ["get", "a", "b"], ["result"], ["cancel"], ["jobs", "x"], ["jobs", "-n", "few"], ["jobs", "-n", "0.5"],
                       ["run", "matmul", "--deadline-ms", "0.5"], ["jobs", "--retries", "1000000000000"], ["top", "x"],
