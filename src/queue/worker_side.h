@@ -61,7 +61,6 @@ struct blasd_worker_turns {
     struct blasd_buf
         entries;            /* the same of batch entries that were claimed and are not all ended */
     struct blasd_buf begun; /* the line of the batch that began last */
-    int soon_ms;            /* idle: to ask again after so long; 0: when the wait ends */
 };
 
 struct blasd_worker_queue {

@@ -38,7 +38,7 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     turns->wait.text = NULL;
     turns->wait.ms = 0;
     turns->unsure = turns->completion = turns->idle = turns->led = turns->busy = false;
-    turns->jobs = turns->left = turns->soon_ms = 0;
+    turns->jobs = turns->left = 0;
     /* greater than any that another connection has used for this thread under this lease */
     turns->seq = (uint64_t)blasd_clock_ns() / 1000;
     blasd_buf_reset(&turns->refused);
@@ -162,16 +162,6 @@ static int64_t read_now(const redisReply *r) {
     return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
 }
 
-/* How soon to ask again, as the reply says: in ms, 0 where it does not. */
-static int read_soon(const redisReply *reply) {
-    const redisReply *now = reply->element[0];
-    const char *soon = now->type == REDIS_REPLY_STRING ? strstr(now->str, " soon ") : NULL;
-    long long us = soon ? strtoll(soon + 6, NULL, 10) : 0;
-    return us <= 0                            ? 0
-           : us < BLASD_WAIT_MOST_MS * 1000LL ? (int)((us + 999) / 1000)
-                                              : BLASD_WAIT_MOST_MS;
-}
-
 /* Sends a turn, or the last one again where its reply is not known. It wants jobs if `wants`. The
  * digits, one for each completion, come into `digits`. Returns as blasd_caller_call does. */
 static int turn(struct blasd_worker_queue *queue, const struct blasd_completion *completions,
@@ -213,7 +203,6 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     turns->unsure = false;
     turns->answered_on = caller->connections;
     blasd_buf_reset(&turns->refused);
-    turns->soon_ms = read_soon(reply);
     int64_t now = read_now(reply->element[0]);
     if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
     blasd_worker_turns_keep(turns, reply);

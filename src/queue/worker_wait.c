@@ -48,7 +48,6 @@ static bool may_wait(struct blasd_worker_queue *queue, int *timeout_ms) {
         return false;
     }
     if (*timeout_ms > BLASD_WAIT_MOST_MS) *timeout_ms = BLASD_WAIT_MOST_MS;
-    if (turns->soon_ms > 0 && *timeout_ms > turns->soon_ms) *timeout_ms = turns->soon_ms;
     return true;
 }
 

@@ -7,12 +7,6 @@ do
 
 local SEEN_US = 1000000 -- how long it is before the time is noted anew
 
-local function hash_earlier(key, by)
-    local all = call('HGETALL', key)
-    for i = 2, #all, 2 do all[i] = whole(max((tonumber(all[i]) or 0) - by, 0)) end
-    call_many('HSET', key, all)
-end
-
 -- Keys that expire do so by the same clock, and live for so long at the most.
 local function expire_within(key, ms) call('PEXPIRE', key, ms, 'LT') end
 
@@ -21,7 +15,6 @@ local function all_earlier(by)
     Lane.scores_earlier(K.deadlines, by)
     Lane.scores_earlier(K.recs, floor(by / 1000000))
     Lane.scores_earlier(K.tensor_ends, floor(by / 1000000))
-    hash_earlier(K.passed, by)
     local shared = call('HGET', K.count, 'shared')
     if shared then call('HSET', K.count, 'shared', whole(max(tonumber(shared) - by, 0))) end
     for c = 2, 3 do
@@ -30,7 +23,6 @@ local function all_earlier(by)
         if since then call('SET', key, whole(max(tonumber(since) - by, 0)), 'EX', 60) end
     end
     for _, worker in ipairs(call('HKEYS', K.workers)) do expire_within(K.lease_of .. worker, L.lease_ms) end
-    expire_within(K.apart, L.lease_ms)
     for _, key in ipairs({K.sweeping, K.sweeping .. ':at_work', K.meter}) do expire_within(key, 10000) end
 end
 

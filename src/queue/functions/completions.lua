@@ -1,4 +1,4 @@
--- Ending jobs, many at a time, and the records that stay of them. Read next: nearer.lua.
+-- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 -- `plain`: there is none of the keys that only few jobs need, so none is asked for; see turn.
 local function completion_new(plain)
@@ -276,7 +276,6 @@ local function completion_commit(e, worker)
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
-        call_many('HDEL', K.passed, e.names)
         Wait.note(e.names, e.record_frames, e.tenants)
         Tensor.release(e.names)
         if worker then call_many('HDEL', prog, e.names) end

@@ -74,8 +74,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:tensor_ends      zset ID -> second in which its life ends
   {q}:tensor_copies    hash ID -> "US WORKER DEVICE<tab>...": that device has a copy of the tensor, as its worker
                        said until US
-  {q}:apart            with an expiry: there are copies on a device, and workers of others of its class
-  {q}:passed           hash NAME -> when, in us, a worker first left that pending job to another, see COPIES
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
                        may be, 0: no less than all
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
@@ -170,12 +168,6 @@ SHARES. Where lines of one tenant wait, jobs are given in their order, by priori
 several do, each priority is shared out by WORK: whoever was given least is next, and one that comes
 anew starts where the least of them stands. Then, and some seconds longer, a claim is small, so that a
 worker comes again soon; it is told, for it knows better how long jobs take.
-
-COPIES. A claim leaves a job to a worker of the class whose device has copies of more of the tensors it
-refers to, while what that one has in hand, and was left in this claim, is less WORK than to move the
-difference takes, at 10 GB/s, beyond what the claim has given itself. (WORK is 1 ms of a job that is not
-metered, whatever was predicted.) The job stays where it stands, and holds up nothing behind it. Once it
-was left for as long as moving takes whoever asks is given it, and an idle worker is told when that will be.
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
@@ -312,9 +304,8 @@ lease is not theirs any more)
       batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are; "1" there: it is to
-      ask again. Where some were left to others, "soon US" stands behind now_us: to ask again in so
-      many us. LEADS 1: that wait comes behind this call, so where there were such jobs, or "soon",
-      "1" is in the list, which ends it.
+      ask again. LEADS 1: that wait comes behind this call, so if there were such jobs "1" is in the list,
+      which ends it.
       SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
       its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what

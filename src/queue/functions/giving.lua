@@ -31,7 +31,7 @@ local function claim_fits(c, job, quota)
     return not c.full and job.jobs <= quota
 end
 
--- What lies behind names taken from a list: entries {name, job, frame, attempts, blobs}, none for
+-- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
 -- tombstones. Batch entries that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, metas = resolve(names)
@@ -48,11 +48,11 @@ local function look_up(c, names)
         c.again, c.made = any and call('EXISTS', K.attempts) == 1, any and call('EXISTS', K.made) == 1
     end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
-    local entries, blobs = {}, c.nearer and get_many(K.holds, found) or {}
+    local entries = {}
     for i, meta in ipairs(metas) do
         local frame = frames[i] or ''
         if c.made then frame = frame .. Wait.made(found[i]) end
-        entries[i] = {found[i], parse(meta), frame, attempts[i], blobs[i]}
+        entries[i] = {found[i], parse(meta), frame, attempts[i]}
     end
     return entries
 end
@@ -76,7 +76,7 @@ local function claim_line(c, line, quota, share)
         for _, entry in ipairs(look_up(c, names)) do
             local job = entry[2]
             fits = fits and work < share and claim_fits(c, job, quota)
-            if fits and not Near.passes(c, entry[1], job, entry[5]) then
+            if fits then
                 claim_add(c, unpack(entry, 1, 4))
                 given, quota = given + job.jobs, quota - job.jobs
                 work = work + job.jobs * job.work
@@ -101,10 +101,8 @@ local function claim_fresh(c, si, quota)
         if entry.like.si == si and not entry.given then
             local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
-            if not Near.passes(c, entry.name, job, c.nearer and call('HGET', K.holds, entry.name)) then
-                claim_add(c, entry.name, job, entry.frame .. (entry.made or ''), nil)
-                entry.given, quota = true, quota - job.jobs
-            end
+            claim_add(c, entry.name, job, entry.frame .. (entry.made or ''), nil)
+            entry.given, quota = true, quota - job.jobs
         end
     end
 end
@@ -135,15 +133,14 @@ end
 
 local function claim_shares(c, rank, ring, quota)
     ring_sort(rank, ring)
-    local level, least, fields, count = nil, math.huge, {}, c.count
+    local level, least, fields = nil, math.huge, {}
     for _, one in ipairs(ring) do
-        local before, passed = one.had, c.passed
+        local before = one.had
         level = level or before + QUANTUM
         for _, line in ipairs(one) do
             local n, work = claim_line(c, line, quota, level - one.had)
             quota, one.had = quota - n, one.had + work
         end
-        if c.passed > passed and c.count == count then level = nil end -- all is for others: who is next?
         if one.had > before then
             fields[#fields + 1], fields[#fields + 2] = one.field, whole(one.had)
         end
@@ -179,16 +176,14 @@ end
 -- For at most so many jobs, bytes and entries.
 local function claim_new(most, room, share)
     return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0, work = 0,
-            passed = 0, soon = math.huge, full = false, names = {},
+            full = false, names = {},
             reply = {Record.events.clock(), ''}, fresh = nil, again = nil}
 end
 
--- Gives a worker of that class what it may have; c.passed is how many it has left to others, and c.soon in
--- how many us it is to look again for these. `turn` drives ageing. `fresh`: nil, or, where these are all
+-- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where these are all
 -- that is pending and are in no list yet, what was submitted: {name, meta, frame, like, jobs, given = true
 -- once a worker has it}, and, by SI, true where there are any.
-local function claim_take(c, worker, class, turn, fresh)
-    Near.begin(c, worker, class)
+local function claim_take(c, class, turn, fresh)
     if fresh then
         c.fresh = fresh
         for p = 1, 3 do

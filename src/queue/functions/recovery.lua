@@ -11,7 +11,7 @@ local function serve(count, fresh)
         call('HDEL', K.idle, K.asks)
         K.asks = nil
     end
-    local idle, left, late = call('HGETALL', K.idle), count[1] + count[2] + count[3], {}
+    local idle, left = call('HGETALL', K.idle), count[1] + count[2] + count[3]
     for i = 1, #idle, 2 do
         if left <= 0 then return end
         local name, class, most, room, label = idle[i], match(idle[i + 1],
@@ -21,18 +21,15 @@ local function serve(count, fresh)
         elseif count[1] + count[class + 1] > 0 then
             local share = floor(2 * (left - 1) / (#idle - i + 1)) + 1
             local c = claim_new(tonumber(most), tonumber(room), min(share, HANDED))
-            claim_take(c, name, tonumber(class), 0, fresh)
+            claim_take(c, tonumber(class), 0, fresh)
             if c.count > 0 then
                 call('HDEL', K.idle, name)
                 claim_note(name, c.names, label, {})
                 call_many('RPUSH', K.wake_of .. name, c.reply)
                 left = left - c.entries
-            elseif c.passed > 0 then
-                late[#late + 1] = name
             end
         end
     end
-    for i = 1, left > 0 and #late or 0 do Near.stir(late[i]) end -- they ask, and are told when to look again
 end
 
 -- Gives back what of the names is still pending, the first submitted at the head; `keep(id, job)`,

@@ -37,7 +37,7 @@ local function key_table(q)
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
                            'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
-                           'left', 'apart', 'passed', 'clock', 'sweeping', 'meter'}) do
+                           'left', 'clock', 'sweeping', 'meter'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',

@@ -167,27 +167,6 @@ local function copy_of(id)
     return first and '\t' .. first[2] or ''
 end
 
--- The live workers whose devices have copies of more of these blobs than that one's: {worker, bytes
--- more}, ...
-function Tensor.nearer(than, blobs)
-    local bytes, seen, nearer = {}, {}, {}
-    for id in gmatch(blobs, '(%w+)%.in') do
-        local copies = not seen[id] and copies_of(id) or {}
-        local facts = copies[1] and facts_of(id)
-        seen[id] = true
-        for _, copy in ipairs(facts and copies or {}) do
-            bytes[copy[1]] = (bytes[copy[1]] or 0) + facts.bytes
-        end
-    end
-    local own = bytes[than] or 0
-    for worker, has in pairs(bytes) do
-        if has > own and call('EXISTS', K.lease_of .. worker) == 1 then
-            nearer[#nearer + 1] = {worker, has - own}
-        end
-    end
-    return nearer
-end
-
 local function told(id, facts)
     return concat({whole(facts.bytes), whole(facts.life), facts.created,
                    call('ZSCORE', K.tensor_uses, id) or facts.created,
@@ -197,7 +176,7 @@ end
 -- What a worker says its device has copies of; it says so again while that is so.
 function Tensor.copies(keys, args)
     start(keys, args)
-    local worker, others = args[3], false
+    local worker = args[3]
     if #args[2] > 64 or find(args[2], '%c') then return redis.error_reply('ERR tensor_copies: no DEVICE') end
     local text = concat({whole(now + L.lease_ms * 1000), worker, args[2]}, ' ')
     for i = 4, #args do
@@ -210,11 +189,6 @@ function Tensor.copies(keys, args)
             call('HSET', K.tensor_copies, args[i], concat(texts, '\t'))
         end
     end
-    local workers = call('HGETALL', K.workers)
-    for i = 1, #workers, 2 do
-        others = others or workers[i] ~= worker and sub(workers[i + 1], 1, 1) == '2'
-    end
-    if others then call('SET', K.apart, worker, 'PX', L.lease_ms) end
     return 0
 end
 
@@ -314,7 +288,6 @@ function Tensor.share_out(batch_entry, ids)
     end
     for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
     call('HDEL', K.holds, batch_entry)
-    call('HDEL', K.passed, batch_entry)
 end
 
 -- These jobs have ended.

@@ -309,18 +309,17 @@ local function turn(keys, args)
     given = tonumber(given or 0)
     if most > 0 and c.count == 0 then
         if not plain then expire_due() end
-        if left ~= 0 then claim_take(c, name, class, given) end
+        if left ~= 0 then claim_take(c, class, given) end
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
         if c.count == 0 then
             call('HSET', K.idle, name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label)
             K.asks = nil
-            if c.passed > 0 then c.reply[1] = c.reply[1] .. ' soon ' .. whole(c.soon) end
         end
     end
     if K.asks then call('HDEL', K.idle, name) end
     claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits})
     c.reply[2] = digits
-    if args[9] == '1' and c.count + c.passed > 0 then call('RPUSH', K.wake_of .. name, '1') end
+    if args[9] == '1' and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
 end
 
