@@ -15,14 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE_SIDE 2048    /* of the result, in one BLAS call: a user waits that long to cancel */
-#define LEAST_SIDE 128    /* no longer sides are cut: tiles would lose speed to packing */
-#define TILE_DEPTH 4096   /* of the inner length, in one BLAS call */
-#define QUARTER_SIDE 1024 /* tiles with shorter sides are not quartered */
-#define SHARED_FLOPS 1e8  /* work in a batch of small products from which threads share it */
-#define PIECE_FLOPS 1e6   /* what a thread takes at a time */
-#define VECTOR_FLOPS 1e8  /* of a matrix times a vector in one BLAS call */
-#define VECTOR_BYTES 4e6  /* of the matrix, from which threads share it: 60 us of reading */
+#define TILE_SIDE 2048   /* of the result, in one BLAS call: a user waits that long to cancel */
+#define LEAST_SIDE 128   /* no longer sides are cut: tiles would lose speed to packing */
+#define TILE_DEPTH 4096  /* of the inner length, in one BLAS call */
+#define SHARED_FLOPS 1e8 /* work in a batch of small products from which threads share it */
+#define PIECE_FLOPS 1e6  /* what a thread takes at a time */
+#define VECTOR_FLOPS 1e8 /* of a matrix times a vector in one BLAS call */
+#define VECTOR_BYTES 4e6 /* of the matrix, from which threads share it: 60 us of reading */
 #define PART (INT64_C(1) << 20) /* elements filled, scaled or rounded between two questions */
 /* Inputs of the next job that are fetched during a small product: fewer bytes were written so
  * lately that they are near, more would not stay in the second cache. */
@@ -145,15 +144,13 @@ static void run_small(const struct product *p) {
         blasd_small_f64(&small);
 }
 
-/* A large product, cut into tiles of its result. Pieces, which threads take one after the other,
- * are whole tiles first and quarters of tiles at the end: a thread that others held up for a while
- * keeps the rest waiting for a quarter and not for a tile. */
+/* A large product, cut into tiles of its result, which threads take one after the other. The shape
+ * alone says how: bits are the same on any number of threads. */
 struct tiling {
     const struct product *product;
     int64_t rows, columns; /* of a tile; fewer at the edges */
     int64_t across;        /* tiles beside each other */
-    int64_t whole;         /* tiles that are a piece each; those after them are quartered */
-    int64_t count;         /* of pieces */
+    int64_t count;
 };
 
 /* A part of the result. */
@@ -165,50 +162,48 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
+/* x, but no more than `most`, and no less than `least` even then. */
+static int64_t between(int64_t least, int64_t x, int64_t most) {
+    if (x > most) x = most;
+    return x > least ? x : least;
+}
+
 /* Equal tiles, of whole vectors where that is possible. */
 static int64_t side(int64_t length, int64_t tiles) {
     int64_t part = ceil_div(ceil_div(length, tiles), 32) * 32;
     return part < length ? part : length;
 }
 
-/* A matrix times a vector is as much work as there is to read. */
-static bool is_worth_threads(const struct product *p) {
-    if (is_gemv(p))
-        return (double)p->k * (double)(p->m * p->n) * (double)blasd_dtype_size(p->dtype) >=
-               VECTOR_BYTES;
-    return flops_of(p->dtype, p->m, p->n, p->k) >= BLASD_CPU_THREADS_FLOPS;
+/* The number of tiles that keep some threads busy: more of them cost more packing. */
+static int64_t tiles_wanted(const struct product *p) {
+    double flops = flops_of(p->dtype, p->m, p->n, p->k);
+    if (is_gemv(p)) /* as much work as there is to read */
+        return (double)p->k * (double)(p->m * p->n) * (double)blasd_dtype_size(p->dtype) <
+                       VECTOR_BYTES
+                   ? 1
+                   : 4;
+    if (flops < BLASD_CPU_THREADS_FLOPS) return 1;
+    return flops < 1.2e8 ? 2 : flops < 2.5e10 ? 4 : flops < 2.5e11 ? 16 : 32;
 }
 
-/* Chooses tiles for `threads`: large, but so many that no thread is idle for long. */
-static struct tiling cut(const struct product *p, int threads) {
-    int64_t down = ceil_div(p->m, TILE_SIDE), across = ceil_div(p->n, TILE_SIDE);
+/* Tiles as wide as one call takes, of few rows: each packs the columns of b again, which costs less
+ * than to pack both factors again. */
+static struct tiling cut(const struct product *p) {
+    int64_t wanted = tiles_wanted(p), across = ceil_div(p->n, TILE_SIDE), down;
     struct tiling tiling = {.product = p};
-    if (!is_worth_threads(p)) threads = 1;
-    while (down * across < 4 * (int64_t)threads && (down * across) % threads != 0) {
-        int64_t height = p->m / down, width = p->n / across;
-        if (height >= width && height > LEAST_SIDE)
-            down++;
-        else if (width > LEAST_SIDE)
-            across++;
-        else
-            break;
-    }
+    down = between(ceil_div(p->m, TILE_SIDE), ceil_div(wanted, across), p->m / LEAST_SIDE);
+    across = between(across, ceil_div(wanted, down), p->n / LEAST_SIDE);
     tiling.rows = side(p->m, down);
     tiling.columns = side(p->n, across);
     tiling.across = ceil_div(p->n, tiling.columns);
-    tiling.whole = tiling.count = tiling.across * ceil_div(p->m, tiling.rows);
-    if (threads > 1 && tiling.count >= 2 * (int64_t)threads && tiling.rows >= QUARTER_SIDE &&
-        tiling.columns >= QUARTER_SIDE) {
-        tiling.whole -= threads;
-        tiling.count += 3 * (int64_t)threads;
-    }
+    tiling.count = tiling.across * ceil_div(p->m, tiling.rows);
     return tiling;
 }
 
 /* Whether threads share one such product: else each takes whole ones. */
 static bool is_shared(enum blasd_dtype dtype, const struct blasd_matmul *mm, int threads) {
     struct product p = {.dtype = dtype, .m = mm->m, .n = mm->n, .k = mm->k};
-    return mm->m > 0 && mm->n > 0 && threads > 1 && cut(&p, threads).count > 1;
+    return mm->m > 0 && mm->n > 0 && threads > 1 && cut(&p).count > 1;
 }
 
 /* The tile of that number. */
@@ -219,27 +214,6 @@ static struct patch tile_at(const struct tiling *tiling, int64_t number) {
     tile.rows = p->m - tile.row < tiling->rows ? p->m - tile.row : tiling->rows;
     tile.columns = p->n - tile.column < tiling->columns ? p->n - tile.column : tiling->columns;
     return tile;
-}
-
-/* A quarter of a tile, 0 to 3; it is empty where the tile is small. */
-static struct patch quarter_of(struct patch tile, int64_t number) {
-    int64_t rows = side(tile.rows, 2), columns = side(tile.columns, 2);
-    struct patch quarter = {tile.row, tile.column, rows, columns};
-    if (number / 2 == 1) {
-        quarter.row += rows;
-        quarter.rows = tile.rows - rows;
-    }
-    if (number % 2 == 1) {
-        quarter.column += columns;
-        quarter.columns = tile.columns - columns;
-    }
-    return quarter;
-}
-
-static struct patch piece_at(const struct tiling *tiling, int64_t number) {
-    int64_t beyond = number - tiling->whole;
-    if (beyond < 0) return tile_at(tiling, number);
-    return quarter_of(tile_at(tiling, tiling->whole + beyond / 4), beyond % 4);
 }
 
 /* The same, in calls that are short enough to be stopped between them. */
@@ -258,10 +232,9 @@ static bool run_gemv_parts(const struct product *p, int64_t first, int64_t count
 static bool run_piece(void *arg, int64_t number, int slot) {
     const struct tiling *tiling = arg;
     const struct product *p = tiling->product;
-    struct patch patch = piece_at(tiling, number);
+    struct patch patch = tile_at(tiling, number);
     int64_t depth = side(p->k, ceil_div(p->k, TILE_DEPTH));
     (void)slot;
-    if (patch.rows == 0 || patch.columns == 0) return true;
     if (is_gemv(p))
         return run_gemv_parts(p, p->m == 1 ? patch.column : patch.row, patch.rows * patch.columns);
     for (int64_t l = 0; l < p->k && (l == 0 || blasd_wanted()); l += depth)
@@ -270,8 +243,7 @@ static bool run_piece(void *arg, int64_t number, int slot) {
     return true;
 }
 
-/* One product, in tiles that `threads` take. What a tile is depends on the shape and on the
- * machine, never on the batch. */
+/* One product, in tiles that `threads` take. */
 static bool run_product(const struct product *p, int threads, struct blasd_cpu_progress *progress) {
     double flops = flops_of(p->dtype, p->m, p->n, p->k);
     struct tiling tiling;
@@ -280,7 +252,7 @@ static bool run_product(const struct product *p, int threads, struct blasd_cpu_p
         run_small(p);
         return blasd_cpu_step(progress, flops);
     }
-    tiling = cut(p, threads);
+    tiling = cut(p);
     loop.count = tiling.count;
     if (tiling.count == 1) {
         run_piece(&tiling, 0, 0);
