@@ -149,7 +149,7 @@ $(BUILD)/gen/console.h: $(wildcard src/http/console/*.*) mk/console.sh mk/consol
 include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
-GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/metrics.md docs/operations.md
+GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/metrics.md docs/operations.md docs/warnings.md
 $(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 .PHONY: generated check-generated

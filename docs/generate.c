@@ -1,11 +1,12 @@
 /* Writes the files that come from tables in the code, so that no list stands twice:
- *   generate errors.json | errors.md | limits.md | metrics.md | operations.md | operations.json (to
- * standard output) `make generated` runs it; `make lint` fails where a committed file is not what
- * it writes.
+ *   generate errors.json | errors.md | limits.md | metrics.md | operations.md | operations.json |
+ * warnings.md (to standard output) `make generated` runs it; `make lint` fails where a committed
+ * file is not what it writes.
  */
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/metric_table.h"
+#include "base/warning.h"
 #include "core/op.h"
 #include "wire/answer.h"
 
@@ -167,6 +168,19 @@ static void operations_md(void) {
 }
 
 /* What GET /ops answers. */
+static void warnings_md(void) {
+    const struct blasd_warning_info *info;
+    puts(
+        "# Warnings\n\nA job that succeeds says in `execution.warnings` what its results lack, in "
+        "words and numbers, and in\n`execution.warning_codes`, in the same order, a code for each: "
+        "programs read the codes. At most four\nstand in a document; the last one is then "
+        "`others_left_out`. Numbers and codes stay as they are.\nGenerated from the table in "
+        "`src/base/warning.h`.\n\n"
+        "| code | number | meaning | what to do |\n|---|---|---|---|");
+    for (int i = 0; (info = blasd_warning_row(i)) != NULL; i++)
+        printf("| `%s` | %d | %s | %s |\n", info->name, (int)info->code, info->title, info->advice);
+}
+
 static void operations_json(void) {
     struct blasd_buf text;
     blasd_buf_init(&text, 16 * BLASD_MIB);
@@ -180,13 +194,14 @@ int main(int argc, char **argv) {
         void (*write)(void);
     } files[] = {{"errors.json", errors_json},     {"errors.md", errors_md},
                  {"limits.md", limits_md},         {"metrics.md", metrics_md},
-                 {"operations.md", operations_md}, {"operations.json", operations_json}};
+                 {"operations.md", operations_md}, {"operations.json", operations_json},
+                 {"warnings.md", warnings_md}};
     for (size_t i = 0; argc == 2 && i < sizeof files / sizeof *files; i++)
         if (strcmp(argv[1], files[i].name) == 0) {
             files[i].write();
             return 0;
         }
     fprintf(stderr, "usage: generate errors.json|errors.md|limits.md|metrics.md|operations.md|"
-                    "operations.json\n");
+                    "operations.json|warnings.md\n");
     return 2;
 }

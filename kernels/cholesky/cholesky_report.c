@@ -60,7 +60,8 @@ void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *st
         return;
     }
     if (failed > 0)
-        blasd_task_warn(task, "%lld of %lld matrices are not positive definite: see info",
+        blasd_task_warn(task, BLASD_W_not_positive_definite,
+                        "%lld of %lld matrices are not positive definite: see info",
                         (long long)failed, (long long)stack->count);
     blasd_stack_judge(task, stack, figures);
     blasd_stack_judge_symmetry(task, stack, uneven, task->job->params[BLASD_CHOLESKY_UPPER].b);

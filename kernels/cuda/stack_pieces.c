@@ -234,7 +234,7 @@ static void join(struct blasd_task *task, const struct blasd_task *pieces, int c
         task->download_bytes += pieces[p].download_bytes;
     }
     for (int w = 0; w < pieces->warning_count; w++)
-        blasd_task_warn(task, "%s", pieces->warnings[w]);
+        blasd_task_warn(task, pieces->warnings[w].code, "%s", pieces->warnings[w].text);
     all = task->upload_us + task->compute_us + task->download_us;
     if (all <= took_us) return;
     task->upload_us = (int64_t)((double)task->upload_us * (double)took_us / (double)all);

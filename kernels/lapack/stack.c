@@ -251,7 +251,8 @@ void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
         bad += poor;
     }
     if (bad > 0)
-        blasd_task_warn(task, "%lld results are less exact than they should be: see residual",
+        blasd_task_warn(task, BLASD_W_inexact,
+                        "%lld results are less exact than they should be: see residual",
                         (long long)bad);
 }
 
@@ -263,7 +264,8 @@ int64_t blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack
     if (lost > 0 && stack->rank == 0)
         blasd_fail(&task->err, BLASD_E_not_converged, "inputs.a", "the %s did not converge", what);
     else if (lost > 0)
-        blasd_task_warn(task, "%lld of %lld matrices have no result: the %s did not converge",
+        blasd_task_warn(task, BLASD_W_not_converged,
+                        "%lld of %lld matrices have no result: the %s did not converge",
                         (long long)lost, (long long)stack->count, what);
     return lost;
 }
@@ -288,7 +290,7 @@ int64_t blasd_stack_uneven(const struct blasd_task *task, const struct blasd_sta
 void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stack *stack,
                                 int64_t uneven, bool upper) {
     if (uneven > 0)
-        blasd_task_warn(task, "%s not symmetric: the %s triangle was used",
+        blasd_task_warn(task, BLASD_W_not_symmetric, "%s not symmetric: the %s triangle was used",
                         stack->rank == 0 ? "a is" : "some of the matrices are",
                         upper ? "upper" : "lower");
 }
@@ -299,6 +301,6 @@ void blasd_stack_judge_range(struct blasd_task *task, int output, const char *na
     for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++)
         beyond += !(fabs(element(out, i)) <= DBL_MAX);
     if (beyond > 0)
-        blasd_task_warn(task, "%lld elements of %s are beyond the range of %s", (long long)beyond,
-                        name, blasd_dtype_name(out->dtype));
+        blasd_task_warn(task, BLASD_W_overflow, "%lld elements of %s are beyond the range of %s",
+                        (long long)beyond, name, blasd_dtype_name(out->dtype));
 }

@@ -66,16 +66,17 @@ void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bo
     }
     lost = blasd_stack_judge_lost(task, &l->stack, BLASD_LSTSQ_S, l->k, "singular values");
     if (deficient > 0 && l->stack.rank == 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_rank_deficient,
                         "a is rank-deficient: %lld of %lld singular values are above rcond (%.2g) "
                         "times the largest; x is the shortest of many",
                         (long long)least, (long long)l->k, l->rcond);
     else if (deficient > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_rank_deficient,
                         "%lld matrices are rank-deficient, down to rank %lld of %lld: see rank",
                         (long long)deficient, (long long)least, (long long)l->k);
     if (poor > 0)
-        blasd_task_warn(task, "%lld results are less exact than they should be: see optimality",
+        blasd_task_warn(task, BLASD_W_inexact,
+                        "%lld results are less exact than they should be: see optimality",
                         (long long)poor);
     if (look_at_x)
         blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x", lost * l->stack.n * l->columns);

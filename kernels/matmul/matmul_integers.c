@@ -47,7 +47,7 @@ void blasd_matmul_warn(struct blasd_task *task) {
               fabsl((long double)mm.beta) * most[look][BLASD_MATMUL_C];
         if (!(sum > EXACT)) return;
     }
-    blasd_task_warn(task,
+    blasd_task_warn(task, BLASD_W_large_integers,
                     "sums of these integers can reach %.3Lg, beyond 2^53: float64 rounds such sums "
                     "(the parameter exact does not)",
                     sum);

@@ -156,40 +156,40 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
                          const struct regression_counts *counts) {
     long long all = (long long)shape->problems, q = (long long)shape->q;
     if (counts->deficient > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_rank_deficient,
                         "%lld of %lld designs are rank-deficient or wide: their solutions are "
                         "those of least norm; rank %lld of %lld%s",
                         (long long)counts->deficient, all, (long long)counts->rank, q,
                         counts->saturated > 0 ? ", no degrees of freedom are left" : "");
     if (counts->truncated > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_rank_truncated,
                         "rcond truncated %lld of %lld designs: rank %lld of %lld, singular values "
                         "kept to %.3g, dropped from %.3g",
                         (long long)counts->truncated, all, (long long)counts->rank, q, counts->kept,
                         counts->dropped);
     if (counts->saturated > 0 && counts->deficient == 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_no_degrees_of_freedom,
                         "%lld of %lld fits have no degrees of freedom left (n = rank): r2 says "
                         "nothing, and there are no standard errors",
                         (long long)counts->saturated, all);
     if (counts->unweighted > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_no_degrees_of_freedom,
                         "%lld of %lld fits have no more observations of a weight above 0 than "
                         "independent coefficients: r2 and standard errors say nothing, though "
                         "df_resid counts all observations",
                         (long long)counts->unweighted, all);
     if (counts->alone > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_leverage_one,
                         "%lld of %lld fits have an observation of leverage 1, for which HC2 and "
                         "HC3 give no standard errors: take HC0 or HC1, or drop it",
                         (long long)counts->alone, all);
     if (counts->ill > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_ill_conditioned,
                         "%lld of %lld designs have a condition number of up to %.2g, all singular "
                         "values were kept: centre or scale x, drop features or set rcond",
                         (long long)counts->ill, all, counts->cond);
     if (counts->unsure > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_ill_conditioned,
                         "the condition of %lld of %lld penalised problems is beyond what rounding "
                         "leaves: coefficients may have few correct digits; raise alpha, scale x or "
                         "drop features",
@@ -201,28 +201,29 @@ void blasd_regression_warn(const struct regression_shape *shape, struct blasd_ta
     warn_of_rank(shape, task, counts);
     if (counts->unproven > 0)
         blasd_task_warn(
-            task,
+            task, BLASD_W_not_certifiable,
             "not_certifiable: %lld of %lld designs are deficient in rank, or too near to "
             "that for a proof; their error_bound is infinite",
             (long long)counts->unproven, (long long)shape->problems);
     if (counts->unconverged > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_not_converged,
                         "%lld targets did not reach tol within max_iter: see dual_gap, and "
                         "raise max_iter or tol",
                         (long long)counts->unconverged);
     if (counts->diverged > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_diverged,
                         "gradient descent diverged for %lld targets, the loss grows: lower "
                         "learning_rate or scale x",
                         (long long)counts->diverged);
     if (counts->infinite > counts->diverged)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_overflow,
                         "coefficients of %lld targets are beyond the range of %s: change the "
                         "units of x or y%s",
                         (long long)counts->infinite,
                         shape->storage == BLASD_float32 ? "float32" : "float64",
                         shape->storage == BLASD_float32 ? ", or send float64" : "");
     if (counts->worse > 0)
-        blasd_task_warn(task, "r2 is negative for %lld targets: the fit is worse than %s",
+        blasd_task_warn(task, BLASD_W_negative_r2,
+                        "r2 is negative for %lld targets: the fit is worse than %s",
                         (long long)counts->worse, shape->intercept ? "the mean of y" : "0");
 }

@@ -379,7 +379,7 @@ int blasd_solve_certify(struct blasd_task *task, const struct blasd_solve *s, in
             code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to certify in");
     if (code == 0) blasd_parallel_run(&loop);
     if (code == 0 && job->unproven > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_not_certifiable,
                         "not_certifiable: %lld of %lld systems are too near to a singular one "
                         "for a proof; their error_bound is infinite",
                         (long long)job->unproven, (long long)s->batch_count);

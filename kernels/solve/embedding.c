@@ -220,7 +220,7 @@ static void name_hermitian(const struct blasd_solve *s, struct blasd_task *task)
     static const char symmetric[] = "not symmetric", hermitian[] = "not Hermitian";
     if (s->assume == BLASD_ASSUME_SYMMETRIC) return;
     for (int i = 0; i < task->warning_count; i++) {
-        char *at = strstr(task->warnings[i], symmetric);
+        char *at = strstr(task->warnings[i].text, symmetric);
         if (at != NULL) memcpy(at, hermitian, sizeof hermitian - 1);
     }
 }

@@ -74,34 +74,38 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
                  how != NULL ? how : blasd_solve_method_name((enum blasd_solve_method)main_method),
                  (long long)counts[BLASD_SOLVED_QR]);
     if (unsymmetric > 0)
-        blasd_task_warn(task, "%s not symmetric: the upper triangle was used",
+        blasd_task_warn(task, BLASD_W_not_symmetric,
+                        "%s not symmetric: the upper triangle was used",
                         s->batch_rank == 0 ? "a is" : "some of the matrices are");
     if (ill > 0 && s->batch_rank == 0)
-        blasd_task_warn(task, "a is nearly singular (rcond %.2g): x may have no correct digit",
-                        worst);
+        blasd_task_warn(task, BLASD_W_near_singular,
+                        "a is nearly singular (rcond %.2g): x may have no correct digit", worst);
     else if (ill > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_near_singular,
                         "%lld systems, the first at %lld, are nearly singular (rcond down to "
                         "%.2g): x may have no correct digit",
                         (long long)ill, (long long)first, worst);
     if (failed > 0 && s->batch_rank > 0)
-        blasd_task_warn(task, "%lld of %lld systems have no solution: see info", (long long)failed,
+        blasd_task_warn(task, BLASD_W_no_solution,
+                        "%lld of %lld systems have no solution: see info", (long long)failed,
                         (long long)s->batch_count);
     if (inexact > 0)
-        blasd_task_warn(task, "%lld systems have a large backward_error: let them be refined",
+        blasd_task_warn(task, BLASD_W_inexact,
+                        "%lld systems have a large backward_error: let them be refined",
                         (long long)inexact);
     if (lost > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_precision_loss,
                         "%lld systems have solutions whose smallest elements may have no correct "
                         "digit",
                         (long long)lost);
     if (vanished > 0)
-        blasd_task_warn(task,
+        blasd_task_warn(task, BLASD_W_underflow,
                         "%lld systems have solutions below the range of %s, which have lost digits",
                         (long long)vanished, single ? "float32" : "float64");
     if (overflowed > 0)
-        blasd_task_warn(task, "%lld systems have solutions beyond the range of %s",
-                        (long long)overflowed, single ? "float32" : "float64");
+        blasd_task_warn(task, BLASD_W_overflow,
+                        "%lld systems have solutions beyond the range of %s", (long long)overflowed,
+                        single ? "float32" : "float64");
 }
 
 /* No unknowns: nothing to solve, and nothing wrong. */

@@ -29,15 +29,19 @@ void blasd_task_make_inputs(struct blasd_task *task) {
     }
 }
 
-void blasd_task_warn(struct blasd_task *task, const char *fmt, ...) {
+void blasd_task_warn(struct blasd_task *task, enum blasd_warning_code code, const char *fmt, ...) {
+    struct blasd_warning *last = &task->warnings[BLASD_MAX_WARNINGS - 1], *next;
     va_list args;
     if (task->warning_count >= BLASD_MAX_WARNINGS) {
-        snprintf(task->warnings[BLASD_MAX_WARNINGS - 1], BLASD_WARNING_MAX,
+        last->code = BLASD_W_others_left_out;
+        snprintf(last->text, sizeof last->text,
                  "others are left out: a job has at most %d warnings", BLASD_MAX_WARNINGS);
         return;
     }
+    next = &task->warnings[task->warning_count++];
+    next->code = code;
     va_start(args, fmt);
-    vsnprintf(task->warnings[task->warning_count++], BLASD_WARNING_MAX, fmt, args);
+    vsnprintf(next->text, sizeof next->text, fmt, args);
     va_end(args);
 }
 

@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 13
+#define BLASD_BACKEND_ABI 14
 
 /* What a look at the elements of a value finds: positions, -1 where there is none, and sizes. */
 struct blasd_seen {
@@ -55,7 +55,7 @@ struct blasd_task {
 
     struct blasd_err err; /* set its code where this job fails; the others go on */
     char method[BLASD_METHOD_MAX];
-    char warnings[BLASD_MAX_WARNINGS][BLASD_WARNING_MAX];
+    struct blasd_warning warnings[BLASD_MAX_WARNINGS];
     int warning_count;
     /* a kernel that moves data itself (cuda) says how long it took, and how long it computed; where
      * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
@@ -75,8 +75,8 @@ void blasd_task_reset(struct blasd_task *task);
  * does. */
 void blasd_task_make_inputs(struct blasd_task *task);
 /* Adds a warning; of more than BLASD_MAX_WARNINGS the last says that others are left out. */
-void blasd_task_warn(struct blasd_task *task, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+void blasd_task_warn(struct blasd_task *task, enum blasd_warning_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* What a running kernel may ask of the worker. */
 struct blasd_watch {

@@ -4,6 +4,7 @@
 #define BLASD_CORE_RECORD_H
 
 #include "base/err.h"
+#include "base/warning.h"
 #include "core/job.h"
 #include "core/price.h"
 
@@ -38,14 +39,13 @@ struct blasd_timing {
 };
 
 #define BLASD_METHOD_MAX 48
-#define BLASD_WARNING_MAX 160
 #define BLASD_MAX_WARNINGS 4
 
 struct blasd_execution {
     char device[16]; /* "cpu:0", "cuda:0" */
     char device_name[64];
     char method[BLASD_METHOD_MAX]; /* of the kernel, e.g. "dgemm" or "lu+refine" */
-    char warnings[BLASD_MAX_WARNINGS][BLASD_WARNING_MAX];
+    struct blasd_warning warnings[BLASD_MAX_WARNINGS];
     int warning_count;
     int batch_size; /* jobs that ran in the same call, this one included */
     int attempts;   /* workers that began it, the one that ended it included */

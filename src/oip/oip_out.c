@@ -67,7 +67,8 @@ static void write_head(struct making *making, const struct blasd_oip *oip) {
                  record->id, ran->device, ran->method, (int64_t)ran->batch_size,
                  record->timing.queue_us, record->timing.compute_us, record->timing.total_us);
     for (int i = 0; i < ran->warning_count && i < BLASD_MAX_WARNINGS; i++)
-        json_out_put(out, ",\"warning_%i\":%s", (int64_t)i, ran->warnings[i]);
+        json_out_put(out, ",\"warning_%i\":%s,\"warning_code_%i\":%s", (int64_t)i,
+                     ran->warnings[i].text, (int64_t)i, document_warning_code(&ran->warnings[i]));
     json_out_put(out, "},\"outputs\":[");
 }
 

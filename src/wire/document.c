@@ -186,6 +186,11 @@ static void write_timing(struct json_out *out, const struct blasd_timing *t, int
     json_out_put(out, "}");
 }
 
+const char *document_warning_code(const struct blasd_warning *warning) {
+    const struct blasd_warning_info *info = blasd_warning_find((int)warning->code);
+    return info != NULL ? info->name : "unknown";
+}
+
 static void write_execution(struct json_out *out, const struct blasd_execution *e) {
     json_out_put(out,
                  ",\"execution\":{\"device\":%n,\"device_name\":%n,\"method\":%n,"
@@ -202,7 +207,10 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
         json_out_put(out, ",\"energy_joules\":%f", e->energy_joules);
     json_out_put(out, ",\"warnings\":[");
     for (int i = 0; i < e->warning_count && i < BLASD_MAX_WARNINGS; i++)
-        json_out_put(out, i == 0 ? "%s" : ",%s", e->warnings[i]);
+        json_out_put(out, i == 0 ? "%s" : ",%s", e->warnings[i].text);
+    json_out_put(out, "],\"warning_codes\":[");
+    for (int i = 0; i < e->warning_count && i < BLASD_MAX_WARNINGS; i++)
+        json_out_put(out, i == 0 ? "%s" : ",%s", document_warning_code(&e->warnings[i]));
     json_out_put(out, "]}");
 }
 

@@ -40,6 +40,8 @@ void document_elements(struct json_out *out, const struct blasd_tensor *tensor, 
 int document_end(struct json_out *out, size_t before);
 /* The descriptor's row of output number `i` of the record, or NULL where the record has no such
  * output. */
+/* The code of a warning as users know it. */
+const char *document_warning_code(const struct blasd_warning *warning);
 const struct blasd_port *document_output(const struct blasd_record *record, int i);
 
 #endif

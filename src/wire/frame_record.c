@@ -10,6 +10,7 @@
  *     where some are kept or withheld: 1, how many 1, the life of tensors 4; of each: its name, the
  *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
  * id
+ *     where there are warnings: 2; of each the number of its code, 1
  *     puts                 192, at the very end, only where the head says so: struct
  * blasd_output_put of each output there may be, which functions/records.lua writes
  *
@@ -132,10 +133,12 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
     frame_put_text(w, execution->device_name, sizeof execution->device_name);
     frame_put_text(w, execution->method, sizeof execution->method);
     for (int i = 0; i < warnings; i++)
-        frame_put_text(w, execution->warnings[i], sizeof execution->warnings[i]);
+        frame_put_text(w, execution->warnings[i].text, BLASD_WARNING_MAX);
 }
 
-enum { KEEPING = 1, KEPT = 1, WITHHELD = 2 };
+/* What begins a part that not every record has, and what is told of an output in the first one. */
+enum { KEEPING = 1, WARNED = 2 };
+enum { KEPT = 1, WITHHELD = 2 };
 
 static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
                         const struct blasd_record *record) {
@@ -184,6 +187,9 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     if (head.traced) frame_put(&w, record->trace_id, sizeof record->trace_id);
     if (record->state == BLASD_RUNNING) frame_put(&w, &record->remaining_us, sizeof(int64_t));
     put_keeping(&w, op, record);
+    if (head.warnings > 0) frame_put_u8(&w, WARNED);
+    for (int i = 0; i < head.warnings; i++)
+        frame_put_u8(&w, (unsigned)record->execution.warnings[i].code);
     return frame_end(&w, room, out, err);
 }
 
@@ -242,7 +248,7 @@ static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *
     frame_get_text(r, execution->device_name, sizeof execution->device_name);
     frame_get_text(r, execution->method, sizeof execution->method);
     for (int i = 0; i < execution->warning_count; i++)
-        frame_get_text(r, execution->warnings[i], sizeof execution->warnings[i]);
+        frame_get_text(r, execution->warnings[i].text, BLASD_WARNING_MAX);
 }
 
 /* An output that this version does not have (the record is of a newer one) is left out. */
@@ -300,6 +306,14 @@ static int get_keeping(struct frame_reader *r, struct blasd_record *record, stru
     return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
 }
 
+/* Of a record that an older version wrote, codes are 0. */
+static void get_codes(struct frame_reader *r, struct blasd_execution *execution) {
+    if (r->bad || r->at == r->end || *r->at != WARNED) return;
+    r->at++;
+    for (int i = 0; i < execution->warning_count; i++)
+        execution->warnings[i].code = (enum blasd_warning_code)frame_get_u8(r);
+}
+
 /* Takes them off the end. */
 static int get_puts(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
     if (r->end - r->at < PUTS_BYTES) return frame_broken(err, "what was put of it is missing");
@@ -333,6 +347,7 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     if ((head->traced & TRACED) != 0) frame_get(r, record->trace_id, sizeof record->trace_id);
     if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));
     if (code == 0) code = get_keeping(r, record, err);
+    if (code == 0) get_codes(r, &record->execution);
     return code;
 }
 

@@ -85,8 +85,7 @@ static void fill_execution(const struct blasd_item *item, const struct blasd_tas
     execution->method[sizeof execution->method - 1] = '\0';
     execution->warning_count =
         task->warning_count < BLASD_MAX_WARNINGS ? task->warning_count : BLASD_MAX_WARNINGS;
-    for (int i = 0; i < execution->warning_count; i++)
-        memcpy(execution->warnings[i], task->warnings[i], sizeof task->warnings[i]);
+    for (int i = 0; i < execution->warning_count; i++) execution->warnings[i] = task->warnings[i];
 }
 
 static void fill_outputs(const struct blasd_item *item, const struct blasd_task *task,

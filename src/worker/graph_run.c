@@ -322,7 +322,8 @@ static int report_step(struct running *running, int at, const struct blasd_task 
     running->task->download_us += task->download_us;
     running->task->energy_joules += task->energy_joules;
     for (int i = 0; i < task->warning_count; i++)
-        blasd_task_warn(running->task, "%s: %s", step->name, task->warnings[i]);
+        blasd_task_warn(running->task, task->warnings[i].code, "%s: %s", step->name,
+                        task->warnings[i].text);
     return blasd_graph_report_step(&ran, &running->report, err);
 }
 

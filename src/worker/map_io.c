@@ -57,11 +57,13 @@ static void warn_of_integers(const struct blasd_tensor *from, const char *name,
     int64_t at = blasd_tensor_first_inexact(from->dtype, from->data, blasd_tensor_elements(from));
     if (at < 0) return;
     if (from->dtype == BLASD_int64)
-        blasd_task_warn(task, "%s: float64 cannot hold all integers beyond 2^53: %lld is rounded",
-                        name, (long long)((const int64_t *)from->data)[at]);
+        blasd_task_warn(task, BLASD_W_large_integers,
+                        "%s: float64 cannot hold all integers beyond 2^53: %lld is rounded", name,
+                        (long long)((const int64_t *)from->data)[at]);
     else
-        blasd_task_warn(task, "%s: float64 cannot hold all integers beyond 2^53: %llu is rounded",
-                        name, (unsigned long long)((const uint64_t *)from->data)[at]);
+        blasd_task_warn(task, BLASD_W_large_integers,
+                        "%s: float64 cannot hold all integers beyond 2^53: %llu is rounded", name,
+                        (unsigned long long)((const uint64_t *)from->data)[at]);
 }
 
 int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,

@@ -23,7 +23,7 @@ class Result(dict[str, Array]):
 
     job: the whole job document. timing: milliseconds by part. execution: device, method, batch_size, …
     tensors: the outputs that the service keeps, by name, each a Tensor.
-    warnings: what to know of the result, as texts; each is shown as a JobWarning too.
+    warnings: what to know of the result, as texts; each is shown as a JobWarning too. warning_codes: a code for each.
     params: the parameters that were given; None of a job that was asked for elsewhere.
     """
 
@@ -35,6 +35,7 @@ class Result(dict[str, Array]):
         self.execution: dict[str, Any] = job["execution"]
         self.tensors = {name: Tensor(output["tensor"]) for name, output in job.get("outputs", {}).items() if "tensor" in output}
         self.warnings: list[str] = job["execution"].get("warnings", [])
+        self.warning_codes: list[str] = job["execution"].get("warning_codes", [])
         for text in self.warnings:
             warn(text)
 

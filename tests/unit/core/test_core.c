@@ -467,16 +467,19 @@ static void warnings_that_are_left_out_are_told_of(void **state) {
     char words[40];
     (void)state;
     assert_non_null(task);
-    for (int i = 0; i < BLASD_MAX_WARNINGS; i++) blasd_task_warn(task, "warning %d", i);
+    for (int i = 0; i < BLASD_MAX_WARNINGS; i++)
+        blasd_task_warn(task, BLASD_W_inexact, "warning %d", i);
     for (int i = 0; i < BLASD_MAX_WARNINGS; i++) {
         snprintf(words, sizeof words, "warning %d", i);
-        assert_string_equal(task->warnings[i], words);
+        assert_string_equal(task->warnings[i].text, words);
     }
     for (int more = 0; more < 2; more++) {
-        blasd_task_warn(task, "one more");
+        blasd_task_warn(task, BLASD_W_overflow, "one more");
         assert_int_equal(task->warning_count, BLASD_MAX_WARNINGS);
-        assert_string_equal(task->warnings[BLASD_MAX_WARNINGS - 2], "warning 2");
-        assert_non_null(strstr(task->warnings[BLASD_MAX_WARNINGS - 1], "left out"));
+        assert_string_equal(task->warnings[BLASD_MAX_WARNINGS - 2].text, "warning 2");
+        assert_non_null(strstr(task->warnings[BLASD_MAX_WARNINGS - 1].text, "left out"));
+        assert_int_equal(task->warnings[BLASD_MAX_WARNINGS - 2].code, BLASD_W_inexact);
+        assert_int_equal(task->warnings[BLASD_MAX_WARNINGS - 1].code, BLASD_W_others_left_out);
     }
     free(task);
 }

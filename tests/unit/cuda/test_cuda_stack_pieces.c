@@ -277,7 +277,7 @@ static void check_in_pieces(struct trial *t) {
     assert_string_equal(t->task.method, whole.method);
     assert_int_equal(t->task.warning_count, whole.warning_count);
     for (int w = 0; w < whole.warning_count; w++)
-        assert_string_equal(t->task.warnings[w], whole.warnings[w]);
+        assert_string_equal(t->task.warnings[w].text, whole.warnings[w].text);
     for (int o = 0; op->outputs[o].name != NULL; o++) {
         if (right[o] == NULL) continue;
         assert_memory_equal(t->task.outputs[o].data, right[o],

@@ -27,7 +27,7 @@ static double scalar(const struct trial *t, const char *name) {
 }
 static bool warned(const struct trial *t, const char *text) {
     for (int i = 0; i < t->task.warning_count; i++)
-        if (strstr(t->task.warnings[i], text) != NULL) return true;
+        if (strstr(t->task.warnings[i].text, text) != NULL) return true;
     return false;
 }
 

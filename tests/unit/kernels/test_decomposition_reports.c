@@ -99,7 +99,7 @@ static void figures_above_what_is_promised(void **state) {
                 sum_up((enum op)op, t);
                 assert_int_equal(t->task.warning_count, above);
                 if (above)
-                    assert_non_null(strstr(t->task.warnings[0],
+                    assert_non_null(strstr(t->task.warnings[0].text,
                                            "1 results are less exact than they should be"));
                 trial_free(t);
             }
@@ -121,7 +121,7 @@ static void matrices_without_a_result(void **state) {
         sum_up((enum op)op, t);
         assert_int_equal(t->task.err.code, BLASD_OK);
         assert_int_equal(t->task.warning_count, 1);
-        assert_string_equal(t->task.warnings[0], words[op]);
+        assert_string_equal(t->task.warnings[0].text, words[op]);
         for (int o = 0; t->job.op->outputs[o].name != NULL; o++) { /* all of it, and no more */
             const struct blasd_tensor *out = &t->task.outputs[o];
             int64_t each = blasd_tensor_elements(out) / 2;

@@ -376,7 +376,7 @@ static void lstsq_at_the_ends_of_the_range(void **state) {
             assert_int_equal(trial_run(t), BLASD_OK);
             assert_true(isinf((double)value(t, "x", 0)) && isinf((double)value(t, "x", 1)));
             assert_true(t->task.warning_count >= 1); /* another may be of residuals */
-            assert_string_equal(t->task.warnings[0],
+            assert_string_equal(t->task.warnings[0].text,
                                 "2 elements of x are beyond the range of float64");
         }
         trial_free(t);
@@ -397,8 +397,9 @@ static void lstsq_beyond_the_range_in_part(void **state) {
     assert_true(value(t, "x", 1) == 0 && value(t, "x", 3) == 0);
     assert_true(isnan((double)value(t, "optimality", 0)));
     assert_int_equal(t->task.warning_count, 2);
-    assert_string_equal(t->task.warnings[0], "2 elements of x are beyond the range of float64");
-    assert_string_equal(t->task.warnings[1],
+    assert_string_equal(t->task.warnings[0].text,
+                        "2 elements of x are beyond the range of float64");
+    assert_string_equal(t->task.warnings[1].text,
                         "1 elements of residuals are beyond the range of float64");
     trial_free(t);
 }
@@ -481,8 +482,8 @@ static void the_other_triangle_is_not_read(void **state) {
             assert_true(value(clean, "eigenvalues", i) == value(dirty, "eigenvalues", i));
         for (int i = 0; i < 36; i++) assert_true(value(factor, "L", i) == value(other, "L", i));
         assert_int_equal(clean->task.warning_count, 0);
-        assert_non_null(strstr(dirty->task.warnings[0], "not symmetric"));
-        assert_non_null(strstr(other->task.warnings[0], "not symmetric"));
+        assert_non_null(strstr(dirty->task.warnings[0].text, "not symmetric"));
+        assert_non_null(strstr(other->task.warnings[0].text, "not symmetric"));
         trial_free(clean);
         trial_free(dirty);
         trial_free(factor);
@@ -499,8 +500,8 @@ static void values_beyond_the_range(void **state) {
     assert_int_equal(trial_run(t), BLASD_OK);
     assert_int_equal(trial_run(s), BLASD_OK);
     assert_true(isinf((double)value(t, "eigenvalues", 1)) && isinf((double)value(s, "S", 0)));
-    assert_non_null(strstr(t->task.warnings[0], "beyond the range of float64"));
-    assert_non_null(strstr(s->task.warnings[0], "beyond the range of float64"));
+    assert_non_null(strstr(t->task.warnings[0].text, "beyond the range of float64"));
+    assert_non_null(strstr(s->task.warnings[0].text, "beyond the range of float64"));
     trial_free(t);
     trial_free(s);
 }

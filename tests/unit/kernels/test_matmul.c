@@ -440,7 +440,7 @@ static int warnings_of(enum blasd_dtype a, enum blasd_dtype b, int64_t x, double
     trial_set_float(t, "alpha", alpha);
     assert_int_equal(trial_run(t), BLASD_OK);
     count = t->task.warning_count;
-    if (count > 0) assert_non_null(strstr(t->task.warnings[0], "2^53"));
+    if (count > 0) assert_non_null(strstr(t->task.warnings[0].text, "2^53"));
     trial_free(t);
     return count;
 }

@@ -38,7 +38,7 @@ static void run(struct data *d) {
 
 static bool warned(const struct data *d, const char *words) {
     for (int i = 0; i < d->t->task.warning_count; i++)
-        if (strstr(d->t->task.warnings[i], words) != NULL) return true;
+        if (strstr(d->t->task.warnings[i].text, words) != NULL) return true;
     return false;
 }
 

@@ -183,7 +183,7 @@ static void the_same_feature_twice(void **state) {
                              1e-15L * fabsl((long double)one));
             } else {
                 assert_true(p > 32);
-                assert_non_null(strstr(t->task.warnings[0], "condition"));
+                assert_non_null(strstr(t->task.warnings[0].text, "condition"));
             }
             trial_free(t);
         }
@@ -232,7 +232,7 @@ static void what_is_too_large_is_said(void **state) {
         trial_set_choice(t, "method", "ridge");
         assert_int_equal(trial_run(t), BLASD_OK);
         assert_int_equal(t->task.warning_count, twice);
-        if (twice) assert_non_null(strstr(t->task.warnings[0], "condition"));
+        if (twice) assert_non_null(strstr(t->task.warnings[0].text, "condition"));
         trial_free(t);
     }
 }

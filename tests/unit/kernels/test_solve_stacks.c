@@ -28,7 +28,7 @@ static void a_known_system_and_its_report(void **state) {
     assert_int_equal(trial_run(t), BLASD_OK);
     ASSERT_CLOSE(trial_value(trial_output(t, "x"), 0), 2, 0);
     assert_int_equal(t->task.warning_count, 1);
-    assert_non_null(strstr(t->task.warnings[0], "not symmetric"));
+    assert_non_null(strstr(t->task.warnings[0].text, "not symmetric"));
     trial_free(t);
 }
 

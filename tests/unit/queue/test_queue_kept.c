@@ -265,7 +265,7 @@ static void ends_are_counted(void **state) {
         snprintf(record.id, sizeof record.id, "%s", claims[i].id);
         snprintf(record.op, sizeof record.op, "matmul");
         snprintf(record.execution.device_name, sizeof record.execution.device_name, "a device");
-        snprintf(record.execution.warnings[0], BLASD_WARNING_MAX, "careful");
+        snprintf(record.execution.warnings[0].text, BLASD_WARNING_MAX, "careful");
         record.execution.warning_count = 1;
         if (i == 1) blasd_fail(&record.error, BLASD_E_singular_matrix, "inputs.a", "it is");
         blasd_buf_init(&buf, BLASD_MIB);

@@ -177,8 +177,10 @@ static inline void any_record(struct blasd_record *record) {
     any_text(execution->device_name, sizeof execution->device_name);
     any_text(execution->method, sizeof execution->method);
     execution->warning_count = (int)below(BLASD_MAX_WARNINGS + 1);
-    for (int i = 0; i < execution->warning_count; i++)
-        any_text(execution->warnings[i], sizeof execution->warnings[i]);
+    for (int i = 0; i < execution->warning_count; i++) {
+        execution->warnings[i].code = (enum blasd_warning_code)(1 + i);
+        any_text(execution->warnings[i].text, BLASD_WARNING_MAX);
+    }
     execution->batch_size = (int)below(100000);
     execution->attempts = (int)below(10) - 1;
     execution->flops = (double)any_int() * 1e9;

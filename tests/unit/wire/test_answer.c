@@ -277,7 +277,7 @@ static void safetensors_hold_what_the_header_says(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof payload; i++) payload[i] = (unsigned char)next_random();
     make_record(&record);
-    snprintf(record.execution.warnings[0], BLASD_WARNING_MAX, "a \"quoted\" \\ warning\n\xff");
+    snprintf(record.execution.warnings[0].text, BLASD_WARNING_MAX, "a \"quoted\" \\ warning\n\xff");
     record.execution.warning_count = 1;
     add_output(&record, 0, BLASD_bfloat16, SHAPE(3, 3));
     add_output(&record, 1, BLASD_int64, SHAPE(5));

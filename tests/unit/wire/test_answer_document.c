@@ -29,7 +29,7 @@ static void a_job_document_says_everything(void **state) {
     make_record(&record);
     add_output(&record, 0, BLASD_float64, 2, shape);
     snprintf(record.execution.device_name, sizeof record.execution.device_name, "two cores");
-    snprintf(record.execution.warnings[0], BLASD_WARNING_MAX, "ill-conditioned");
+    snprintf(record.execution.warnings[0].text, BLASD_WARNING_MAX, "ill-conditioned");
     record.execution.warning_count = 1;
     root = document_of(&record, payload, 4);
     assert_member(root, "id", ID);

@@ -98,7 +98,10 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     assert_string_equal(x->device_name, y->device_name);
     assert_string_equal(x->method, y->method);
     assert_int_equal(x->warning_count, y->warning_count);
-    for (int i = 0; i < x->warning_count; i++) assert_string_equal(x->warnings[i], y->warnings[i]);
+    for (int i = 0; i < x->warning_count; i++) {
+        assert_int_equal(x->warnings[i].code, y->warnings[i].code);
+        assert_string_equal(x->warnings[i].text, y->warnings[i].text);
+    }
     assert_int_equal(x->batch_size, y->batch_size);
     assert_int_equal(x->attempts, y->attempts);
     assert_memory_equal(&x->flops, &y->flops, sizeof x->flops);
@@ -270,8 +273,8 @@ static void the_largest_record_fits(void **state) {
     record.error.field[sizeof record.error.field - 1] = '\0';
     record.error.detail[sizeof record.error.detail - 1] = '\0';
     for (int i = 0; i < BLASD_MAX_WARNINGS; i++) {
-        memset(record.execution.warnings[i], 'w', BLASD_WARNING_MAX - 1);
-        record.execution.warnings[i][BLASD_WARNING_MAX - 1] = '\0';
+        memset(record.execution.warnings[i].text, 'w', BLASD_WARNING_MAX - 1);
+        record.execution.warnings[i].text[BLASD_WARNING_MAX - 1] = '\0';
     }
     memset(&record.slice, 0, sizeof record.slice);
     record.payload_bytes = 0;
