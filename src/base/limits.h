@@ -102,9 +102,8 @@ struct blasd_err;
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \
     X(connection_idle_s, 60, 1, 86400, "seconds", "how long an idle connection stays open")        \
     X(connections_per_address, 0, 1, 1000000, "connections",                                       \
-      "of these, from one address, or one /64 of IPv6 (0: half of them); further ones are "        \
-      "answered "                                                                                  \
-      "503 and closed")                                                                            \
+      "of these, from one address, one /64 of IPv6 or one local user (0: half of them); further "  \
+      "ones are answered 503 and closed; if all are in use, the address with most gives way")      \
     X(request_s, 60, 1, 86400, "seconds",                                                          \
       "how long a request's head may take to come, and its body, which has a second more for "     \
       "each request_rate bytes that came")                                                         \

@@ -4,15 +4,17 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/limits.h"
+#include "http/peer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,21 +23,10 @@
 #define HEAD_BYTES 4096             /* that are looked at; a small request has no more */
 #define BODY_WORTH_MEMORY BLASD_MIB /* below, more gains nothing that can be measured */
 #define LARGE_MOST 64               /* their memory stays bounded whatever clients announce */
-
-bool http_address_part(const struct sockaddr *address, uint64_t *part) {
-    const struct sockaddr_in *four = (const void *)address;
-    const struct sockaddr_in6 *six = (const void *)address;
-    *part = 0;
-    if (address->sa_family == AF_INET)
-        memcpy(part, &four->sin_addr, 4);
-    else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
-        memcpy(part, six->sin6_addr.s6_addr + 12, 4);
-    else if (address->sa_family == AF_INET6)
-        memcpy(part, six->sin6_addr.s6_addr, 8);
-    else
-        return false;
-    return true;
-}
+/* Descriptors that are not for connections: a connection may need a second one, for a file. */
+#define RESERVED_FILES 16
+#define LINKS_OF_A_QUEUE 3 /* of each loop, to Redis */
+#define CONNECTIONS_LEAST 4
 
 static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) {
     uint64_t hash = (part ^ crowd->seed) * UINT64_C(0x9fb21c651e98df25);
@@ -43,27 +34,26 @@ static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) 
     return (uint32_t)(hash >> (row == 0 ? 32 : 48)) % HTTP_CROWD_SLOTS;
 }
 
-void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, bool began) {
-    uint64_t part;
-    if (!http_address_part(address, &part)) return;
+void http_crowd_count(struct http_crowd *crowd, uint64_t part, bool began) {
+    if (part == 0) return;
     for (int row = 0; row < 2; row++)
         crowd->slots[row][slot_of(crowd, part, row)] += began ? 1 : UINT32_MAX;
 }
 
-uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *address) {
+uint32_t http_crowd_of(const struct http_crowd *crowd, uint64_t part) {
     uint32_t one, other;
-    uint64_t part;
-    if (!http_address_part(address, &part)) return 0;
+    if (part == 0) return 0;
     one = crowd->slots[0][slot_of(crowd, part, 0)];
     other = crowd->slots[1][slot_of(crowd, part, 1)];
     return one < other ? one : other;
 }
 
+/* Whether there is a place for one more. Those that were cut go in this turn, or the next ones. */
 static bool is_full(const struct http_acceptor *acceptor) {
     uint64_t connections = 0;
     for (int i = 0; i < HTTP_MEMORIES; i++)
         connections += acceptor->daemons[i].open + acceptor->daemons[i].given;
-    return connections >= acceptor->limit;
+    return connections >= acceptor->limit + acceptor->cut;
 }
 
 /* The number that a Content-Length among `len` bytes of a request states; 0: none. */
@@ -107,15 +97,17 @@ static struct http_daemon *daemon_for(struct http_acceptor *acceptor, int fd) {
 static void take_in(struct http_acceptor *acceptor, int fd, const struct sockaddr *from,
                     socklen_t len) {
     struct http_daemon *daemon = daemon_for(acceptor, fd);
-    uint64_t begun = acceptor->begun;
-    if (http_crowd_of(&acceptor->crowd, from) >= acceptor->limit_of_one) {
+    uint64_t begun = acceptor->begun, part = http_peer_part(fd, from);
+    uint64_t own = http_crowd_of(&acceptor->crowd, part);
+    if (own >= acceptor->limit_of_one ||
+        (is_full(acceptor) && !acceptor->make_room(acceptor->arg, own))) {
         acceptor->refuse(acceptor->arg, fd, from);
         return;
     }
     daemon->given++;
-    http_crowd_count(&acceptor->crowd, from, true);
+    http_crowd_count(&acceptor->crowd, part, true);
     if (MHD_add_connection(daemon->daemon, fd, from, len) != MHD_YES && acceptor->begun == begun)
-        http_crowd_count(&acceptor->crowd, from, false); /* else its end was told as well */
+        http_crowd_count(&acceptor->crowd, part, false); /* else its end was told as well */
 }
 
 static void stop_listening(struct http_acceptor *acceptor) {
@@ -123,9 +115,34 @@ static void stop_listening(struct http_acceptor *acceptor) {
     acceptor->paused = true;
 }
 
+static int open_reserve(void) {
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* No descriptor is left: the next client is answered with the one in reserve, and closed. Without
+ * one nothing is accepted until the next tick. */
+static bool accept_on_reserve(struct http_acceptor *acceptor) {
+    int fd = -1;
+    if (acceptor->reserve >= 0) {
+        close(acceptor->reserve);
+        fd = accept4(acceptor->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) acceptor->refuse(acceptor->arg, fd, NULL);
+        acceptor->reserve = open_reserve();
+    }
+    if (fd < 0) stop_listening(acceptor);
+    acceptor->starved = fd < 0;
+    return fd >= 0;
+}
+
+void http_acceptor_tick(struct http_acceptor *acceptor) {
+    if (acceptor->reserve < 0) acceptor->reserve = open_reserve();
+    acceptor->starved = acceptor->reserve < 0;
+    acceptor->largest = 0;
+}
+
 /* Accepts up to `most`; whether there may be more. */
 static bool accept_some(struct http_acceptor *acceptor, int most) {
-    for (int i = 0; i < most && !is_full(acceptor); i++) {
+    for (int i = 0; i < most; i++) {
         struct sockaddr_storage address;
         struct sockaddr *from = (struct sockaddr *)(void *)&address;
         socklen_t len = sizeof address;
@@ -133,28 +150,25 @@ static bool accept_some(struct http_acceptor *acceptor, int most) {
         if (fd >= 0) {
             take_in(acceptor, fd, from, len);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            stop_listening(acceptor);
-            acceptor->starved =
-                true; /* until the next tick, for until then it would be no better */
-            return false;
+            if (!accept_on_reserve(acceptor)) return false;
         } else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
             return false;
         }
     }
-    return !is_full(acceptor);
+    return true;
 }
 
 static void on_arrival(struct blasd_watcher *watcher, uint32_t events) {
     struct http_acceptor *acceptor = blasd_container_of(watcher, struct http_acceptor, listener);
     (void)events;
     (void)accept_some(acceptor, ACCEPTS_A_TURN);
-    if (is_full(acceptor)) stop_listening(acceptor);
 }
 
 int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, int listen_fd) {
     const int defer_s = DEFER_S;
     int flags = fcntl(listen_fd, F_GETFL);
     acceptor->loop = loop;
+    acceptor->reserve = open_reserve();
     /* of a socket that cannot, every connection is taken to be of the usual kind */
     (void)setsockopt(listen_fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer_s, sizeof defer_s);
     if (getrandom(&acceptor->crowd.seed, sizeof acceptor->crowd.seed, GRND_NONBLOCK) < 0)
@@ -164,21 +178,38 @@ int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, 
     return blasd_loop_watch(loop, &acceptor->listener, EPOLLIN);
 }
 
+/* Descriptors that are open; negative where the system does not tell. */
+static int64_t count_open(void) {
+    DIR *dir = opendir("/proc/self/fd");
+    int64_t count = -3; /* ".", ".." and that of the directory */
+    if (dir == NULL) return -1;
+    while (readdir(dir) != NULL) count++;
+    closedir(dir);
+    return count;
+}
+
+uint64_t http_acceptor_afford(uint64_t limit, int loops, int queues) {
+    struct rlimit files;
+    int64_t used = count_open() + RESERVED_FILES + (int64_t)loops * queues * LINKS_OF_A_QUEUE;
+    uint64_t most;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return limit;
+    most = files.rlim_cur > (rlim_t)used ? (files.rlim_cur - (uint64_t)used) / 2 : 0;
+    most /= (uint64_t)loops;
+    if (most < CONNECTIONS_LEAST) most = CONNECTIONS_LEAST;
+    return most < limit ? most : limit;
+}
+
 void http_acceptor_turn(struct http_acceptor *acceptor) {
     for (int i = 0; i < HTTP_MEMORIES; i++) acceptor->daemons[i].given = 0;
-    if (!acceptor->paused || acceptor->starved || is_full(acceptor) || acceptor->listener.fd < 0)
-        return;
+    if (!acceptor->paused || acceptor->starved || acceptor->listener.fd < 0) return;
     acceptor->paused = blasd_loop_watch(acceptor->loop, &acceptor->listener, EPOLLIN) != 0;
 }
 
 void http_acceptor_count(struct http_acceptor *acceptor, struct MHD_Connection *connection,
                          bool begins) {
-    /* what libmicrohttpd 1.0 points to lasts until it is asked again */
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const union MHD_ConnectionInfo *info;
     acceptor->begun += begins ? 1 : 0;
-    if (!begins && info != NULL && info->client_addr != NULL)
-        http_crowd_count(&acceptor->crowd, info->client_addr, false);
+    if (!begins) http_crowd_count(&acceptor->crowd, http_peer_part_of(connection), false);
     info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
     for (int i = 0; i < HTTP_MEMORIES; i++)
         if (info != NULL && info->daemon == acceptor->daemons[i].daemon)
@@ -193,6 +224,7 @@ void http_acceptor_close(struct http_acceptor *acceptor) {
 
 void http_acceptor_free(struct http_acceptor *acceptor) {
     if (acceptor->listener.fd < 0) return;
+    if (acceptor->loop != NULL && acceptor->reserve >= 0) close(acceptor->reserve);
     if (acceptor->loop != NULL) blasd_loop_unwatch(acceptor->loop, &acceptor->listener);
     close(acceptor->listener.fd);
     acceptor->listener.fd = -1;

@@ -1,6 +1,7 @@
 /* Takes new connections in: so many, and so many of one address; libmicrohttpd can limit both, but
- * closes without a word, and who has too many is told here. Each goes to that one of a loop's
- * daemons whose memory suits its first request.
+ * closes without a word. Here the client gets a 503. If all places are taken, addresses share them
+ * evenly: a client whose address has fewer than another gets the place of that one's. Each goes to
+ * that one of a loop's daemons whose memory suits its first request.
  *
  * libmicrohttpd receives a body in pieces of half of its connection's memory, so large ones want
  * much of it, and clears all of it after each request, so small ones want little; it is fixed from
@@ -16,22 +17,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The part of an address that somebody else does not have, of IPv6 its /64; false: it has none. */
-bool http_address_part(const struct sockaddr *address, uint64_t *part);
-
 #define HTTP_CROWD_SLOTS 4096
 
-/* Connections by the address that they come from, without its port; of IPv6 by its /64. An address
- * counts in two slots that a secret seed chooses, and has no more connections than the lesser of
- * them: that somebody shares both with a crowd does not happen. */
+/* Counts connections by where they come from (http_peer_part). A place counts in two slots that a
+ * secret seed chooses, and has no more connections than the lesser of them: that two clients share
+ * both does not happen. */
 struct http_crowd {
     uint64_t seed;
     uint32_t slots[2][HTTP_CROWD_SLOTS];
 };
 
-void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, bool began);
-/* Connections of that address; 0 for what has none, such as a unix socket. */
-uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *address);
+void http_crowd_count(struct http_crowd *crowd, uint64_t part, bool began);
+/* Connections of that place; 0 for the part 0. */
+uint32_t http_crowd_of(const struct http_crowd *crowd, uint64_t part);
 
 /* What the memory of a connection suits. */
 enum http_memory { HTTP_SMALL_POSTS, HTTP_ANY_REQUEST, HTTP_LARGE_BODIES, HTTP_MEMORIES };
@@ -48,19 +46,30 @@ struct http_acceptor {
     struct blasd_loop *loop; /* borrowed */
     struct http_daemon daemons[HTTP_MEMORIES];
     struct blasd_watcher listener; /* its fd is owned; -1: closed */
-    uint64_t limit, limit_of_one;  /* connections, in all and of one address */
+    uint64_t limit;                /* connections, in all */
+    uint64_t limit_of_one;         /* of one address */
+    uint64_t largest; /* connections of the address that has most, since the tick; 0: not looked */
+    uint64_t cut;     /* connections that make_room has cut and that are still open */
+    int reserve; /* owned; a descriptor that is closed to answer a client when no other is left */
     struct http_crowd crowd;
     uint64_t begun; /* connections that there were */
-    /* Tells who has too many; the socket is taken. */
+    /* Answers that there are too many, of the address or (NULL) in all, and takes the socket. */
     void (*refuse)(void *arg, int fd, const struct sockaddr *address);
+    /* Cuts connections of the address that has most, which it counts in `cut`, for one that has
+     * `own`. False: there are none to cut. */
+    bool (*make_room)(void *arg, uint64_t own);
     void *arg;
-    bool paused;  /* the listener is not watched */
-    bool starved; /* for the system had no descriptor left */
+    bool paused;          /* the listener is not watched */
+    _Atomic bool starved; /* no descriptor is left, and no reserve */
 };
 
 /* Starts taking connections of `listen_fd`; the daemons, the limits, `refuse` and `arg` are set. 0,
  * or -1 with errno; the socket is taken either way. */
 int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, int listen_fd);
+/* Sets the connections that descriptors are left for, of `loops` loops, once all are open. */
+uint64_t http_acceptor_afford(uint64_t limit, int loops, int queues);
+/* Several times a second: a descriptor may be free again. */
+void http_acceptor_tick(struct http_acceptor *acceptor);
 /* Once in each turn, after the daemons have run. */
 void http_acceptor_turn(struct http_acceptor *acceptor);
 /* A daemon begins or ends with a connection. */

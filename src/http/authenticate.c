@@ -53,12 +53,10 @@ static const char *certificate_of(const struct http_exchange *exchange) {
 
 static int authenticate(struct http_exchange *exchange, struct blasd_err *err) {
     struct blasd_auth *auth = exchange->home->server->options->auth;
-    const struct sockaddr *address = address_of(exchange);
-    struct blasd_credentials shown = {.authorization = exchange->request.authorization,
-                                      .certificate = certificate_of(exchange)};
-    int rc;
-    if (address != NULL) (void)http_address_part(address, &shown.from);
-    rc = blasd_auth_check(auth, &shown, &exchange->caller, &exchange->answer.retry_s, err);
+    const struct blasd_credentials shown = {.authorization = exchange->request.authorization,
+                                            .certificate = certificate_of(exchange),
+                                            .from = http_peer_part_of(exchange->connection)};
+    int rc = blasd_auth_check(auth, &shown, &exchange->caller, &exchange->answer.retry_s, err);
     if (rc == 0) rc = check_role(exchange, err);
     if (rc == 0 && exchange->route != NULL && exchange->route->jobs != NULL)
         rc = blasd_auth_take_job(auth, &exchange->caller, &exchange->answer.rate, err);

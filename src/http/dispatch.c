@@ -15,7 +15,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -31,19 +30,8 @@ static struct http_exchange *begin_exchange(struct http_loop *loop,
     struct http_exchange *exchange = http_exchange_new(loop, connection);
     if (exchange == NULL) return NULL;
     exchange->client.connection = http_connection_of(connection);
-    http_connection_asks(exchange->client.connection, true);
+    http_connection_asks(exchange->client.connection, exchange);
     return exchange;
-}
-
-/* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
- * first part alone: it believes that it has read all there is. Resuming makes it read again. */
-static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_exchange *exchange =
-        blasd_container_of(watcher, struct http_exchange, client.watcher);
-    (void)events;
-    MHD_suspend_connection(exchange->connection);
-    MHD_resume_connection(exchange->connection);
-    exchange->home->turn.resumed = true;
 }
 
 /* What libmicrohttpd can neither parse nor hold, such as a chunk extension longer than its memory,
@@ -72,7 +60,6 @@ static bool is_cut_off(struct http_exchange *exchange) {
         return false;
     if (exchange->upload != NULL && !exchange->answer.made)
         http_log_job(exchange, "refused", &problem);
-    http_exchange_unwatch(exchange);
     http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
     exchange->answer.problem = problem;
     http_log_access(exchange, (unsigned)blasd_err_info(problem.code)->http_status);
@@ -90,8 +77,6 @@ void http_exchange_check(struct http_exchange *exchange) {
     if (is_cut_off(exchange) || exchange->client.watched) return;
     if (exchange->held.suspended && waits_for(exchange, WATCH_AFTER_NS))
         http_exchange_watch_waiting(exchange);
-    else if (!exchange->running)
-        http_exchange_watch(exchange, upload_cut);
 }
 
 /* What collects headers and query parameters; the first error stays. */
@@ -291,7 +276,6 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
 static enum MHD_Result finish(struct http_exchange *exchange) {
     if (exchange->held.parked) return MHD_YES;
     exchange->complete = true;
-    http_exchange_unwatch(exchange);
     if (exchange->client.gone) return MHD_NO;
     if (!exchange->answer.made && !exchange->running) {
         exchange->running = true;
@@ -363,7 +347,7 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     *context = NULL;
     if (exchange->client.linger)
         http_lingering_close(exchange->home, http_connection_fd(connection));
-    http_connection_asks(exchange->client.connection, false);
+    http_connection_asks(exchange->client.connection, NULL);
     http_exchange_end(exchange,
                       exchange->held.parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
 }

@@ -48,14 +48,6 @@ int http_connection_fd(struct MHD_Connection *connection) {
     return info == NULL ? -1 : info->connect_fd;
 }
 
-void http_exchange_watch(struct http_exchange *exchange,
-                         void (*ready)(struct blasd_watcher *watcher, uint32_t events)) {
-    exchange->client.watcher =
-        (struct blasd_watcher){.fd = http_connection_fd(exchange->connection), .ready = ready};
-    exchange->client.watched =
-        blasd_loop_watch(exchange->home->loop, &exchange->client.watcher, EPOLLRDHUP) == 0;
-}
-
 void http_exchange_unwatch(struct http_exchange *exchange) {
     if (exchange->client.watched)
         blasd_loop_unwatch(exchange->home->loop, &exchange->client.watcher);
@@ -118,7 +110,10 @@ bool http_exchange_left(struct http_exchange *exchange) {
 }
 
 void http_exchange_watch_waiting(struct http_exchange *exchange) {
-    http_exchange_watch(exchange, client_gone);
+    exchange->client.watcher = (struct blasd_watcher){
+        .fd = http_connection_fd(exchange->connection), .ready = client_gone};
+    exchange->client.watched =
+        blasd_loop_watch(exchange->home->loop, &exchange->client.watcher, EPOLLRDHUP) == 0;
 }
 
 void http_exchange_wait_end(struct http_exchange *exchange) {

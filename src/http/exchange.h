@@ -306,12 +306,9 @@ void http_exchange_suspend(struct http_exchange *exchange);
 void http_exchange_resume(struct http_exchange *exchange);
 /* It does not wait for its job any more. */
 void http_exchange_wait_end(struct http_exchange *exchange);
-/* From now on a client that leaves while it waits for an answer is noticed. */
+/* From now on, until it is unwatched, a client that leaves while it waits for an answer is noticed.
+ * If this cannot be had the request still ends, only later. */
 void http_exchange_watch_waiting(struct http_exchange *exchange);
-/* Has `ready` called when the client closes its end, in every turn until it is unwatched. Where
- * this cannot be had the request still ends, only a client that leaves is noticed later. */
-void http_exchange_watch(struct http_exchange *exchange,
-                         void (*ready)(struct blasd_watcher *watcher, uint32_t events));
 void http_exchange_unwatch(struct http_exchange *exchange);
 /* Whether the client of an open exchange has left while nobody watched, which is then as if
  * somebody had. */

@@ -52,7 +52,9 @@ static void on_late(struct blasd_timer *timer) {
 
 void http_lingering_close(struct http_loop *loop, int fd) {
     struct lingering *lingering;
-    if (fd < 0 || loop->lingering >= LINGER_MAX || loop->stopping.out_of_time) return;
+    if (fd < 0 || loop->lingering >= LINGER_MAX ||
+        (uint64_t)loop->lingering >= loop->acceptor.limit / 4 || loop->stopping.out_of_time)
+        return;
     lingering = calloc(1, sizeof *lingering);
     if (lingering == NULL) return;
     lingering->home = loop;

@@ -3,14 +3,20 @@
 #ifndef BLASD_HTTP_PEER_H
 #define BLASD_HTTP_PEER_H
 
+#include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define HTTP_PEER_TEXT 64
 
 /* "192.0.2.1:40000", "[2001:db8::1]:40000", or "-" for what has no address; NULL is taken. */
 void http_peer_text(const struct sockaddr *address, char text[HTTP_PEER_TEXT]);
+/* Where the client of a connection comes from, in a number: its address without the port, of IPv6
+ * the /64; of a unix socket the user. 0: neither is known. */
+uint64_t http_peer_part(int fd, const struct sockaddr *address);
+uint64_t http_peer_part_of(struct MHD_Connection *connection);
 /* The user of the process that connected; false where it is none of this machine's, as the system
  * sees them from here. */
 bool http_peer_uid(int fd, uid_t *ret);

@@ -41,7 +41,8 @@
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
 #define SLOW_TICKS 5
-#define QUEUE_DOWN_NS INT64_C(1000000000)   /* before it is worth a word */
+#define CHECK_TICKS 2                     /* a client that has left is dropped at the second look */
+#define QUEUE_DOWN_NS INT64_C(1000000000) /* before it is worth a word */
 #define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
 #define TURNS_IN_A_ROW 4
 #define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
@@ -97,12 +98,14 @@ static void look_serving(struct blasd_timer *timer) {
         (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + SERVING_NS);
 }
 
-/* A loop that stands still keeps its clients waiting: then the whole gives no sign of life. */
+/* A loop that stands still, or can accept no connection, keeps its clients waiting: then the whole
+ * gives no sign of life. */
 static void give_sign(struct http_server *server) {
     const struct blasd_http_options *options = server->options;
     bool all = true;
     for (int i = 0; i < options->loops; i++)
-        if (atomic_load(&server->loops[i].ticking.count) == server->loops[i].ticking.seen)
+        if (atomic_load(&server->loops[i].ticking.count) == server->loops[i].ticking.seen ||
+            server->loops[i].acceptor.starved)
             all = false;
     if (!all) return;
     for (int i = 0; i < options->loops; i++)
@@ -136,6 +139,7 @@ static void reread_keys(struct http_server *server) {
 
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
+    http_acceptor_tick(&loop->acceptor);
     loop->ticking.count++;
     if (loop == &loop->server->loops[0] && loop->ticking.count % SLOW_TICKS == 0) {
         measure_intake(loop->server);
@@ -146,9 +150,8 @@ static void on_tick(struct blasd_timer *timer) {
         tell_of_queue(loop);
     if (loop == &loop->server->loops[0]) http_event_streams_tick(loop);
     if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
-    if (loop->ticking.count % SLOW_TICKS == 0) http_timeouts_check(loop);
+    if (loop->ticking.count % CHECK_TICKS == 0) http_timeouts_check(loop);
     http_placement_tick(loop);
-    loop->acceptor.starved = false;
     BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
     (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
 }
@@ -313,7 +316,7 @@ static void count_connection(void *cls, struct MHD_Connection *connection, void 
         *context = http_connection_new(loop, connection);
     } else {
         http_uncount(&loop->metrics->connections);
-        http_connection_end(*context);
+        http_connection_end(loop, *context);
     }
 }
 
@@ -353,7 +356,7 @@ static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET |
             flags,
         0, NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections + HTTP_CUT_MOST,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
         memory / 2 + memory / 32, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
@@ -391,9 +394,15 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
                         (const struct blasd_log_field[]){{"code", "too_many_connections", false},
                                                          {"client", client, false}},
                         2);
-    blasd_fail(&problem, BLASD_E_too_many_connections, "",
-               "this address has %" PRIu64 " connections open (limit connections_per_address)",
-               loop->acceptor.limit_of_one);
+    if (address == NULL)
+        blasd_fail(&problem, BLASD_E_too_many_connections, "",
+                   "the front end may open no more files (ulimit -n)");
+    else
+        blasd_fail(&problem, BLASD_E_too_many_connections, "",
+                   "this address has %u"
+                   " connections open (limit connections_per_address), or, with all connections in "
+                   "use (limit connections), as many as any other",
+                   http_crowd_of(&loop->acceptor.crowd, http_peer_part(fd, address)));
     http_close_with_problem(loop, NULL, NULL, fd, &problem);
     http_lingering_close(loop, fd);
     close(fd);
@@ -405,9 +414,7 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
     if (start_daemons(loop) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
     loop->acceptor.limit = limits->connections;
-    loop->acceptor.limit_of_one = limits->connections_per_address > 0
-                                      ? limits->connections_per_address
-                                      : limits->connections / 2;
+    loop->acceptor.make_room = http_timeouts_make_room;
     loop->acceptor.refuse = refuse_crowd;
     loop->acceptor.arg = loop;
     if (http_acceptor_open(&loop->acceptor, loop->loop, listen_fd) != 0)
@@ -491,10 +498,25 @@ static void raise_file_limit(const struct http_server *server) {
     rlim_t want = 2 * (rlim_t)server->limits->connections * (rlim_t)server->options->loops + 256;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= want) return;
     files.rlim_cur = want < files.rlim_max ? want : files.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < server->limits->connections + 256)
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* As many connections as there are descriptors for, once all else has its own. */
+static void limit_connections(struct http_server *server) {
+    const uint64_t limit = server->limits->connections;
+    const int loops = server->options->loops;
+    uint64_t most = http_acceptor_afford(limit, loops, blasd_queue_count(server->options->queue));
+    if (most < limit)
         blasd_log(BLASD_LOG_WARN,
-                  "at most %llu files may be open: fewer connections than the limit",
-                  (unsigned long long)files.rlim_cur);
+                  "too few files may be open (ulimit -n): at most %" PRIu64
+                  " connections in each of %d threads, fewer than the limit",
+                  most, loops);
+    for (int i = 0; i < loops; i++) {
+        server->loops[i].acceptor.limit = most;
+        server->loops[i].acceptor.limit_of_one = server->limits->connections_per_address > 0
+                                                     ? server->limits->connections_per_address
+                                                     : (most + 1) / 2;
+    }
 }
 
 static int run_all(struct http_server *server, struct blasd_err *err) {
@@ -550,6 +572,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
         rc = blasd_fetcher_start(options->outgoing, server.limits, &server.fetcher, err);
     for (; rc == 0 && started < options->loops; started++)
         rc = loop_start(&server.loops[started], &server, started, err);
+    if (rc == 0) limit_connections(&server);
     if (rc == 0) rc = run_all(&server, err);
     blasd_fetcher_stop(server.fetcher); /* which writes to what the loops have */
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);

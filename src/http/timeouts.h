@@ -3,8 +3,11 @@
  * libmicrohttpd closes a connection that is silent for `connection_idle_s`, but one whose bytes
  * come in drops would stay for ever. So a head has `request_s` from its first byte on, and a body
  * another `request_s` and a second for each `request_rate` bytes of it that came; then the client
- * is told so (408) and the connection closed. When the first byte of a head came is not known: it
- * may be as late as `connection_idle_s` after the answer before it. Read next: exchange.h. */
+ * is told so (408) and the connection closed. A client that closes or resets its connection before
+ * its request is whole is dropped at once: libmicrohttpd does not see the end of a stream that
+ * comes together with its last bytes, so the sockets are looked at. When the first byte of a head
+ * came is not known: it may be as late as `connection_idle_s` after the answer before it. Read
+ * next: exchange.h. */
 #ifndef BLASD_HTTP_TIMEOUTS_H
 #define BLASD_HTTP_TIMEOUTS_H
 
@@ -24,11 +27,14 @@ struct http_tls_line;
 
 /* A connection from its beginning to its end, which libmicrohttpd keeps as its socket context. */
 struct http_connection {
-    struct blasd_list node;     /* in the loop's connections */
-    struct MHD_Connection *mhd; /* borrowed */
-    int64_t since_ns;           /* its beginning, or the end of its last request */
-    bool asks;                  /* the head of a request has come, and no answer has gone */
+    struct blasd_list node;         /* in the loop's connections */
+    struct MHD_Connection *mhd;     /* borrowed */
+    int64_t since_ns;               /* its beginning, or the end of its last request */
+    struct http_exchange *exchange; /* of the request whose head has come; borrowed, or NULL */
+    uint64_t left_at; /* bytes that had come when the client was seen to have left, and one */
+    uint64_t part;    /* where it comes from: http_peer_part */
     bool closing;
+    bool cut;                    /* to make room */
     char client[HTTP_PEER_TEXT]; /* its address, once somebody wanted to know; "": nobody has */
     bool user_known; /* whose process is at the other end: asked once, by who wants to know */
     uid_t user;
@@ -40,13 +46,20 @@ struct http_connection {
 /* New, which stays until http_connection_end; NULL: no memory, and the connection has no limit. */
 struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_Connection *mhd);
 /* Takes NULL, as the next. */
-void http_connection_end(struct http_connection *connection);
-/* The head of a request has come, or its exchange has ended. */
-void http_connection_asks(struct http_connection *connection, bool asks);
+void http_connection_end(struct http_loop *loop, struct http_connection *connection);
+/* The head of a request has come, or its exchange has ended (NULL). */
+void http_connection_asks(struct http_connection *connection, struct http_exchange *exchange);
 /* That of a connection, or NULL. */
 struct http_connection *http_connection_of(struct MHD_Connection *mhd);
-/* Once a second or so: ends those whose head takes too long. */
+/* Several times a second: ends those whose head takes too long, and those whose client has left
+ * before its request was whole. */
 void http_timeouts_check(struct http_loop *loop);
+
+/* Every place is taken: cuts connections of the address that has most, for one of an address that
+ * has `own`; `arg` is the loop. Those go first whose request is not whole, and none that waits for
+ * its answer. False: no address has more than one above that. */
+#define HTTP_CUT_MOST 64
+bool http_timeouts_make_room(void *arg, uint64_t own);
 
 /* Whether the body of the exchange takes too long, which `problem` then says. */
 bool http_timeouts_body(const struct http_exchange *exchange, struct blasd_err *problem);
