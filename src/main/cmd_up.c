@@ -28,6 +28,10 @@ static const char usage[] =
     "  --data DIR             what must survive; default /var/lib/blasd for root, else\n"
     "                         $XDG_STATE_HOME/blasd or ~/.local/state/blasd\n"
     "  --workers auto|N       one for each device (default), or N that share the CPU\n"
+    "  --temporary            data in a new directory below $TMPDIR, which is removed at the end; "
+    "the\n"
+    "                         service ends too when its standard input, if that is a pipe, "
+    "closes\n"
     "  --durable              the private Redis syncs each write; else the last second may be "
     "lost\n"
     "                         in a power cut, though never when a process is killed\n"
@@ -61,7 +65,7 @@ struct settings {
     struct access_options access;
     const char *listen, *data, *secrets;
     int workers, loops; /* 0: chosen here */
-    bool durable, pin, low_latency;
+    bool durable, temporary, pin, low_latency;
     struct unusable_devices unusable;
 };
 
@@ -73,6 +77,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
+    case 'T': settings->temporary = true; return 0;
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
@@ -95,6 +100,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"data", required_argument, NULL, 'd'},
                                             {"workers", required_argument, NULL, 'w'},
                                             {"durable", no_argument, NULL, 's'},
+                                            {"temporary", no_argument, NULL, 'T'},
                                             {"loops", required_argument, NULL, 'n'},
                                             PRICE_OPTION,
                                             {"pin", no_argument, NULL, 'p'},
@@ -106,6 +112,10 @@ static int parse(struct settings *settings, int argc, char **argv) {
     const struct common_options *common = &settings->common;
     int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
+    if (settings->temporary && settings->data != NULL) {
+        fputs("blasd up: --temporary makes a directory of its own; leave out --data\n", stderr);
+        return option_wrong("up");
+    }
     if (settings->access.share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);
@@ -267,6 +277,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                             .blobs = &kept,
                             .listeners = &listeners,
                             .access = &settings->access,
+                            .lifeline = settings->temporary,
                             .delivers = common->outgoing_hosts != NULL};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};
@@ -322,6 +333,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     status = supervisor_run(&up);
     if (own_redis) private_redis_cleanup(&redis);
     if (own_blobs) blob_dir_remove_empty(blobs);
+    if (own_blobs && settings->temporary) data_dir_remove_tree(blobs + strlen("dir:"));
 done:
     if (kept.mark >= 0) close(kept.mark);
     blasd_store_free(up.store);
@@ -343,8 +355,10 @@ int blasd_cmd_up(int argc, char **argv) {
         common_log(&settings.common, "blasd up");
         status = BLASD_EXIT_FAILED;
         if ((!settings.low_latency || hold_low_latency(BLASD_LATENCY_DEVICE) == 0) &&
-            data_dir_open(&dir, settings.data, &err) == 0) {
+            (settings.temporary ? data_dir_open_temporary(&dir, &err)
+                                : data_dir_open(&dir, settings.data, &err)) == 0) {
             status = run(&settings, &dir, &err);
+            if (settings.temporary) data_dir_remove_tree(dir.path);
             data_dir_close(&dir);
         }
         if (err.code != BLASD_OK) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);

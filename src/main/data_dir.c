@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,31 @@ int data_dir_open(struct data_dir *dir, const char *path, struct blasd_err *err)
     if (code == 0) code = find_instance(dir, err);
     if (code != 0) data_dir_close(dir);
     return code;
+}
+
+int data_dir_open_temporary(struct data_dir *dir, struct blasd_err *err) {
+    const char *above = getenv("TMPDIR");
+    char path[PATH_MAX];
+    int len = snprintf(path, sizeof path, "%s/blasd-XXXXXX",
+                       above == NULL || above[0] == '\0' ? "/tmp" : above);
+    int code;
+    *dir = (struct data_dir){.lock_fd = -1};
+    if (len >= (int)sizeof path || mkdtemp(path) == NULL)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot make %.180s: %s", path,
+                          strerror(errno));
+    code = data_dir_open(dir, path, err);
+    if (code != 0) data_dir_remove_tree(path);
+    return code;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *at) {
+    (void)info, (void)kind, (void)at;
+    remove(path);
+    return 0;
+}
+
+void data_dir_remove_tree(const char *path) {
+    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 void data_dir_close(struct data_dir *dir) {

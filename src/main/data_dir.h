@@ -19,6 +19,10 @@ struct data_dir {
  * it is missing, refuses one that belongs to somebody else, and locks it: another `blasd up` that
  * holds it is waited for a few seconds, for one that was killed may still be ending. */
 int data_dir_open(struct data_dir *dir, const char *path, struct blasd_err *err);
+/* Makes a new directory below $TMPDIR, or /tmp, and opens it. */
+int data_dir_open_temporary(struct data_dir *dir, struct blasd_err *err);
 void data_dir_close(struct data_dir *dir);
+/* Removes a directory with all that is in it; follows no link. */
+void data_dir_remove_tree(const char *path);
 
 #endif

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,6 +131,15 @@ static void reap_all(struct supervisor *up) {
     }
 }
 
+static void on_end_wanted(struct supervisor *up) {
+    if (up->shutdown.told++ > 0) {
+        hurry(up);
+        return;
+    }
+    blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
+    drain(up, BLASD_EXIT_OK);
+}
+
 static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
     struct supervisor *up = blasd_container_of(watcher, struct supervisor, signals);
     int number;
@@ -140,13 +150,32 @@ static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
             advance(up);
         } else if (number == SIGHUP && access_reread(up->access)) {
             child_signal(&up->api_child, SIGHUP);
-        } else if (up->shutdown.told++ == 0) {
-            blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
-            drain(up, BLASD_EXIT_OK);
         } else {
-            hurry(up);
+            on_end_wanted(up);
         }
     }
+}
+
+/* Reads standard input only for its end, which comes with that of the program that writes to it. */
+static void on_input(struct blasd_watcher *watcher, uint32_t events) {
+    struct supervisor *up = blasd_container_of(watcher, struct supervisor, input);
+    char ignored[256];
+    ssize_t got = read(watcher->fd, ignored, sizeof ignored);
+    (void)events;
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    blasd_loop_unwatch(up->loop, watcher);
+    on_end_wanted(up);
+}
+
+static void watch_input(struct supervisor *up) {
+    struct stat info;
+    if (!up->lifeline || fstat(STDIN_FILENO, &info) != 0 ||
+        !(S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
+        return;
+    up->input.fd = STDIN_FILENO;
+    up->input.ready = on_input;
+    if (blasd_loop_watch(up->loop, &up->input, EPOLLIN) != 0)
+        blasd_log(BLASD_LOG_WARN, "cannot watch standard input: %s", strerror(errno));
 }
 
 /* Jobs sent to the front end would run. */
@@ -390,6 +419,7 @@ int supervisor_run(struct supervisor *up) {
         blasd_log(BLASD_LOG_ERROR, "cannot set up the supervisor: %s", strerror(errno));
         goto done;
     }
+    watch_input(up);
     prepare_redis(up);
     prepare_api(up);
     prepare_workers(up);

@@ -61,13 +61,14 @@ struct supervisor {
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
     bool delivers;      /* somebody is to send webhooks and put outputs */
+    bool lifeline;      /* the end of standard input, where that is a pipe, is as SIGTERM */
     struct worker_plan *workers;
     int worker_count;
 
     /* its own; zero */
     struct blasd_loop *loop;
     struct child redis_child, api_child, notify_child;
-    struct blasd_watcher signals;
+    struct blasd_watcher signals, input;
     struct blasd_timer care, api_due;
     struct probe redis_probe, redis_alive;
     bool rest_starts; /* workers and front end were told to */

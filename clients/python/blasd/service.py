@@ -2,37 +2,47 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import weakref
 from typing import Any
 
 from .client import Client
 from .errors import Error
 
 _TIMEOUT_ = 60.0
+_running: weakref.WeakSet[Service] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """Closes a fork's copies of the pipes: a service ends with the program that started it, not with the last fork."""
+    for service in list(_running):
+        service.process.stdin.close()  # type: ignore[union-attr]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class Service:
-    """A service that this process started; as a context manager it gives a Client and stops at the end.
+    """A service that this process started; as a context manager it gives a Client and stops at the end. It ends with this
+    process too, even one that is killed, for that closes the pipe which is its standard input.
 
     url: where it is. process: its supervisor. client(): a Client of it. stop(): ends it and forgets its data.
     """
 
     def __init__(self, options: tuple[str, ...]) -> None:
         program, env = _program()
-        self._directory = tempfile.mkdtemp(prefix="blasd-")
-        self._log = open(os.path.join(self._directory, "log"), "w+b")  # noqa: SIM115 - as long as the service
-        try:
-            self.process = subprocess.Popen([program, "up", "--listen", "127.0.0.1:0", "--data", f"{self._directory}/data",
-                                             *options], env=env, stdout=subprocess.PIPE, stderr=self._log,
-                                            stdin=subprocess.DEVNULL, start_new_session=True)
-        except BaseException:
-            self._forget_data()
-            raise
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the service
+        self.process = subprocess.Popen([program, "up", "--listen", "127.0.0.1:0", "--temporary", *options], env=env,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                                        start_new_session=True)
         self._owner = os.getpid()
+        _running.add(self)
         atexit.register(self._end)
         try:
             self.url = self._ready()
@@ -55,10 +65,6 @@ class Service:
         if os.getpid() == self._owner:
             self.stop()
 
-    def _forget_data(self) -> None:
-        self._log.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
-
     def __repr__(self) -> str:
         return f"<blasd.Service {self.url} {'running' if self.process.poll() is None else 'stopped'}>"
 
@@ -69,16 +75,14 @@ class Service:
     def stop(self) -> None:
         """Ends the service, the jobs in it too, and removes its data; so does the end of the program."""
         atexit.unregister(self._end)
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(_TIMEOUT_)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self._forget_data()
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):  # the second one hurries it
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(_TIMEOUT_)
+        for file in (self.process.stdin, self.process.stdout, self._log):
+            if file is not None:
+                file.close()
 
     def __enter__(self) -> Client:
         self._client = self.client()
@@ -95,8 +99,8 @@ def serve(*options: str) -> Service:
         with blasd.serve() as client:
             client.matmul(a, b)
 
-    options: further ones of `blasd up`. The binary is that of the package blasd-server, or the environment variable
-    BLASD, or `blasd` on PATH. Raises Error where there is none, or it does not start.
+    options: further ones of `blasd up`. The binary is the one that the environment variable BLASD names, that of the
+    wheel blasd-server (`make wheels`), or `blasd` on PATH. Raises Error where there is none, or it does not start.
     """
     return Service(options)
 
@@ -113,5 +117,5 @@ def _program() -> tuple[str, dict[str, str]]:
     found = shutil.which("blasd")
     if found is None:
         raise Error("no_service", "there is no blasd on this machine",
-                    advice="pip install blasd-server, or set BLASD to the path of the binary")
+                    advice="Put blasd on PATH, or set BLASD to the path of the binary (docs/deploying.md: how to install it)")
     return found, dict(os.environ)
