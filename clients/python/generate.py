@@ -18,14 +18,14 @@ WIDTH = 120
 TYPES = {"bool": "bool", "int": "int", "float": "float", "choice": "str"}
 UPLO = ("UPLO", "str | None", "uplo by NumPy's word for it, L or U.")
 # by method: parameters that NumPy takes by position, then arguments that it has beside (name, type, text); `op` and `fixed`
-# where the method is one of another operation; what it returns, where that is one array
+# where the method is one of another operation; what it returns, unless nothing shorter than Any says it
 NUMPY: dict[str, dict[str, Any]] = {
-    "eigh": {"more": [UPLO], "text": "As numpy.linalg.eigh: (eigenvalues, eigenvectors)."},
-    "eigvalsh": {"op": "eigh", "fixed": {"vectors": False}, "more": [UPLO], "text": "As numpy.linalg.eigvalsh."},
-    "svd": {"by_place": ["full_matrices", "compute_uv"], "text": "As numpy.linalg.svd: (U, S, Vh), or S alone."},
-    "qr": {"by_place": ["mode"], "text": 'As numpy.linalg.qr: (Q, R), or R alone with mode "r".'},
-    "cholesky": {"text": "As numpy.linalg.cholesky."},
-    "lstsq": {"by_place": ["rcond"], "text": "As numpy.linalg.lstsq: (x, residuals, rank, s); for stacks, too, where "
+    "eigh": {"type": "EighResult", "more": [UPLO], "text": "As numpy.linalg.eigh: (eigenvalues, eigenvectors)."},
+    "eigvalsh": {"op": "eigh", "fixed": {"vectors": False}, "type": "Array", "more": [UPLO], "text": "As numpy.linalg.eigvalsh."},
+    "svd": {"type": "SVDResult | Array", "by_place": ["full_matrices", "compute_uv"], "text": "As numpy.linalg.svd: (U, S, Vh), or S alone."},
+    "qr": {"type": "QRResult | Array", "by_place": ["mode"], "text": 'As numpy.linalg.qr: (Q, R), or R alone with mode "r".'},
+    "cholesky": {"type": "Array", "text": "As numpy.linalg.cholesky."},
+    "lstsq": {"type": "LstsqResult", "by_place": ["rcond"], "text": "As numpy.linalg.lstsq: (x, residuals, rank, s); for stacks, too, where "
                                              "residuals are there whatever the rank."},
     "matmul": {"type": "Array", "text": "Returns an array."},
     "solve": {"type": "Array", "text": "Returns an array."},
@@ -123,6 +123,7 @@ from .arrays import Array
 
 if TYPE_CHECKING:
     from .calls import Labels, Progress
+    from .named import EighResult, LstsqResult, QRResult, SVDResult
     from .results import Result
 
 # what inputs may be made of

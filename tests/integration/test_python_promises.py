@@ -2,7 +2,9 @@
 import asyncio
 import concurrent.futures
 import os
+import pathlib
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -15,8 +17,9 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
+from blasd.spatial import distance as ours
 from pretender import DOCUMENT, Pretender, context_of, document, succeeded
-from service import BLASD, ROOT
+from service import BLASD, ROOT, wait_for
 from test_python_client import Listener, answer
 from test_tls import Authority
 
@@ -122,6 +125,38 @@ def test_parameters_and_ids_that_cannot_be_said(client):
         for text in ("", "a b", "a/b", "a?wait=1"):
             with pytest.raises(blasd.InputError, match="is not the id"):
                 ask(text)
+
+
+def test_what_is_no_mapping_is_named(client):
+    """Of `map` above all, whose jobs might have been lists, and so its parameters."""
+    a = np.eye(2)
+    with client.graph() as graph:
+        graph.matmul(a, a)
+        for call in (lambda: graph.step("matmul", [{"alpha": 2}], a=a, b=a), lambda: client.run("matmul", [{"alpha": 2}], a=a, b=a),
+                     lambda: client.submit("matmul", "alpha", a=a, b=a),
+                     lambda: list(client.map("matmul", [{"a": a, "b": a}], params=[{"alpha": 2}])),
+                     lambda: list(client.map("matmul", [(a, a)]))):
+            with pytest.raises(blasd.InputError, match="must be a mapping by name, not the"):
+                call()
+    assert next(client.map("matmul", [{"a": a, "b": a}], params={"alpha": 2}))["c"][0, 0] == 2
+
+
+@pytest.mark.parametrize("call, words", [
+    (ours.cdist, {"metric": "euclidean", "p": 2}), (ours.cdist, {"metric": "euclid", "V": [1, 1]}), (ours.cdist, {"metric": "cosine", "speed": 1}),
+    (ours.pdist, {"metric": "minkowski", "VI": np.eye(2)}), (ours.pdist, {"metric": "seuclidean", "VI": np.eye(2)}), (ours.pdist, {"metric": 7})])
+def test_options_that_a_metric_does_not_have_are_scipys_error(default, call, words):
+    points = RNG.standard_normal((2, 5, 2))[:2 if call is ours.cdist else 1]
+    for one in (call, getattr(scipy.spatial.distance, call.__name__)):
+        with pytest.raises(TypeError):
+            one(*points, **words)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_a_negative_rcond_is_numpys(default, dtype):
+    """LAPACK's precision, half of the eps of float64: not max(m, n) times eps, which is that of None."""
+    for least in (1e-17, 1e-16, 1.2e-16, 2e-16, 3e-16):
+        a, b = np.diag([1, 0.5, 0.25, least]).astype(dtype), np.ones(4, dtype)
+        assert blasd.linalg.lstsq(a, b, -1).rank == np.linalg.lstsq(a, b, -1)[2]
 
 
 def test_masks_are_seen_by_linalg_and_spatial(default):
@@ -370,26 +405,38 @@ def test_who_waits_for_a_job_is_told_when_its_client_closes():
 
 
 PROGRAM = """
-import sys, blasd
+import os, signal, sys, time, blasd
 service = blasd.serve()
-print(service.process.pid, service._directory, flush=True)
+children = open(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read().split()
+print(service.process.pid, *children, flush=True)
 if sys.argv[1] == "forks":
-    import os
     if os.fork() == 0:
         sys.exit(0)
     os.wait()
-    print(service.process.poll(), flush=True)
+    assert service.process.poll() is None
+if sys.argv[1].startswith("is killed"):
+    service.client().run("eigh", a=[[2.0, 0.0], [0.0, 1.0]], keep=["eigenvectors"])
+    if sys.argv[1].endswith("with a fork"):
+        if os.fork() == 0:
+            time.sleep(600)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("way", ["ends", "forks"])
-def test_a_service_of_ones_own_ends_with_the_program(way):
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python"), "BLASD": str(BLASD)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, way], capture_output=True, text=True, env=env, timeout=600, check=True)
-    pid, folder, *rest = done.stdout.split()
-    assert rest == (["None"] if way == "forks" else []) and not os.path.exists(folder)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
+@pytest.mark.parametrize("way", ["ends", "forks", "is killed", "is killed with a fork"])
+def test_a_service_of_ones_own_ends_with_the_program(tmp_path, way):
+    """All its processes, its directory and what it has in /dev/shm, even where nothing of the program can run at its end."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python"), "BLASD": str(BLASD), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, way], stdout=subprocess.PIPE, text=True, env=env,
+                          start_new_session=True) as program:
+        pids = program.stdout.readline().split()
+        assert len(pids) == 4
+        program.wait(600)
+        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the end of its processes")
+        if way.endswith("fork"):
+            os.killpg(program.pid, signal.SIGKILL)
+    assert os.listdir(tmp_path) == []
+    assert not [mark for mark in pathlib.Path("/dev/shm").glob("blasd-*/.data") if str(tmp_path) in mark.read_text()]
 
 
 def test_what_is_no_service_leaves_nothing(tmp_path, monkeypatch):

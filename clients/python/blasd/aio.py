@@ -17,7 +17,7 @@ import numpy as np
 from . import named
 from .arrays import Array
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
+from .calls import Calls, Labels, Options, Progress, Talk, at_least_one, mapping
 from .errors import Error
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
@@ -519,7 +519,7 @@ class AsyncClient(AsyncOperations):
         try:
             while True:
                 while len(waiting) < in_flight and (job := next(source, None)) is not None:
-                    waiting.append(asyncio.ensure_future(self.run(op, **{**options, **job})))
+                    waiting.append(asyncio.ensure_future(self.run(op, **{**options, **mapping("jobs", job)})))
                 if not waiting:
                     return
                 result = await waiting[0]

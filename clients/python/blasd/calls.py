@@ -49,14 +49,14 @@ class Options:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device), ("notify", notify)) if value is not None}
         if labels:
-            self.fields["labels"] = labels_text(_mapping("labels", labels))
+            self.fields["labels"] = labels_text(mapping("labels", labels))
         kept = _names("keep", keep)
         if kept:
             self.fields["keep"] = json.dumps(kept)
         if results is not None:
             self.fields["results"] = json.dumps(_names("results", results))
         if put:
-            self.fields["put"] = json.dumps(dict(_mapping("put", put)))
+            self.fields["put"] = json.dumps(dict(mapping("put", put)))
         self.idempotency_key = None if idempotency_key is None else key_text(idempotency_key)
 
 
@@ -69,9 +69,9 @@ def _names(field: str, names: Any) -> list[str]:
     return listed
 
 
-def _mapping(field: str, given: Any) -> Mapping[str, str]:
+def mapping(field: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise InputError(field, f"a mapping by name, not the {type(given).__name__} {given!r}", "invalid_field")
+        raise InputError(field, f"must be a mapping by name, not the {type(given).__name__} {repr(given)[:60]}", "invalid_field")
     return given
 
 
@@ -191,7 +191,7 @@ class Calls:
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
         sent, others = split(inputs)
         arrays: dict[str, Any] = {**inputs_of(sent), **others}
-        check_shapes(op, known(arrays), params or {})
+        check_shapes(op, known(arrays), mapping("params", params or {}))
         return arrays
 
     def _key_of(self, options: Options) -> str | None:

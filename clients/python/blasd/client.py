@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from . import named
 from .arrays import Array, kept_warnings, warn
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
+from .calls import Calls, Labels, Options, Progress, Talk, at_least_one, mapping
 from .graphs import Graph, Steps
 from .jobs import Job
 from .operations import Operations
@@ -151,7 +151,8 @@ class Client(Operations):
             **options: Any) -> Iterator[Result]:
         """The Results of many jobs in order, `in_flight` of them at a time; what `run` takes may be given too.
 
-        jobs: dicts of inputs (and `params`, and whatever `run` takes): `({"a": a, "b": b} for a, b in pairs)`.
+        jobs: dicts of inputs (and `params`, and whatever `run` takes): `({"a": a, "b": b} for a, b in pairs)`. What `map`
+        itself is given, as `params`, is that of each job that does not have its own.
         progress: True shows a tqdm bar of the jobs. The first job that fails raises; those in flight are cancelled, as
         they are when the iterator is closed.
         """
@@ -299,7 +300,7 @@ class _Background:
             mine.add(task)
             self._in_flight.add(task)
             try:
-                return await self.client.run(op, **{**options, **job}), texts
+                return await self.client.run(op, **{**options, **mapping("jobs", job)}), texts
             finally:
                 mine.discard(task)
                 self._in_flight.discard(task)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arrays import Array, inputs_of
+from .calls import mapping
 from .errors import Error, InputError
 from .operations import INPUTS
 from .protocol import plain
@@ -118,7 +119,7 @@ class Steps:
             raise InputError(f"steps.{name}", f"the graph has a step {name!r} already", "invalid_field")
         step: dict[str, Any] = {"op": op, "inputs": {key: self._input(key, value) for key, value in inputs.items()}}
         if params:
-            step["params"] = {key: plain(key, value) for key, value in params.items()}
+            step["params"] = {key: plain(key, value) for key, value in mapping("params", params).items()}
         self._steps[name] = step
         return Step(self, name)
 

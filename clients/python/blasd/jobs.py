@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class _Waiters(list[Any]):
         self._watch()
 
 
-class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
+class Job(_Said, concurrent.futures.Future[Any]):
     """A job that was submitted, as a future: `result(timeout)`, `done()`, `cancel()`, `add_done_callback`, and
     concurrent.futures.wait and as_completed.
 
@@ -95,7 +96,7 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         self._params = params
         self.document = document
         self._watched = False
-        self._waiters = _Waiters(self._watch)
+        self._waiters: list[Any] = _Waiters(self._watch)
         self._settle()
 
     def __reduce__(self) -> Any:
@@ -172,27 +173,14 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         self._settle()
         return self
 
-    _condition: Any
-    _state: Any
-
     def _settle(self, lost: bool = False) -> None:
-        """Tells whoever waits by way of concurrent.futures, once: it has ended, or cannot be asked for any more, which
-        `result` then says."""
-        if not self.ended and not lost:
-            return
-        with self._condition:
-            if self._state == "FINISHED":
-                return
-            self._state = "FINISHED"
-            for waiter in self._waiters:
-                if self.state == "succeeded":
-                    waiter.add_result(self)
-                elif self.state == "cancelled":
-                    waiter.add_cancelled(self)
-                else:
-                    waiter.add_exception(self)
-            self._condition.notify_all()
-        self._invoke_callbacks()  # type: ignore[attr-defined]
+        """Tells, once, those that wait by way of concurrent.futures: it has ended, or the client cannot ask for it any
+        more. `result` and `exception` say which."""
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # they were told before
+            if self.state in ("succeeded", "cancelled"):
+                super().set_result(None)
+            elif self.ended or lost:
+                super().set_exception(Error(self.state, "the job did not succeed"))
 
 
 class AsyncJob(_Said):

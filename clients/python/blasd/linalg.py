@@ -24,8 +24,7 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Any:
 def solve(a: Any, b: Any) -> Array:
     """As numpy.linalg.solve; numpy.linalg.LinAlgError where a matrix is singular. b is one vector where it has one
     dimension (NumPy 2's rule)."""
-    x: Array = client().solve(a, b)
-    return x
+    return client().solve(a, b)
 
 
 def inv(a: Any) -> Array:
@@ -40,42 +39,37 @@ def inv(a: Any) -> Array:
 
 def eigh(a: Any, UPLO: str = "L") -> EighResult:
     """As numpy.linalg.eigh, for real symmetric matrices or stacks of them."""
-    result: EighResult = client().eigh(a, UPLO)
-    return result
+    return client().eigh(a, UPLO)
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Array:
     """As numpy.linalg.eigvalsh."""
-    values: Array = client().eigvalsh(a, UPLO)
-    return values
+    return client().eigvalsh(a, UPLO)
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> SVDResult | Array:
     """As numpy.linalg.svd; hermitian is there for its signature and changes nothing."""
-    result: SVDResult | Array = client().svd(a, full_matrices, compute_uv)
-    return result
+    return client().svd(a, full_matrices, compute_uv)
 
 
 def svdvals(x: Any, /) -> Array:
     """As numpy.linalg.svdvals."""
-    values: Array = client().svd(x, False, False)
+    values = client().svd(x, False, False)
+    assert not isinstance(values, SVDResult)
     return values
 
 
 def qr(a: Any, mode: str = "reduced") -> QRResult | Array:
     """As numpy.linalg.qr, for the modes reduced, complete and r."""
-    result: QRResult | Array = client().qr(a, mode)
-    return result
+    return client().qr(a, mode)
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Array:
     """As numpy.linalg.cholesky; numpy.linalg.LinAlgError where a matrix is not positive definite."""
-    factor: Array = client().cholesky(a, upper=upper)
-    return factor
+    return client().cholesky(a, upper=upper)
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     """As numpy.linalg.lstsq: the x of least norm that minimises |b - a x|, the squared residuals (empty where the rank is
     below the columns' number, or there are no more rows than columns), the rank and singular values; for stacks, too."""
-    result: LstsqResult = client().lstsq(a, b, rcond)
-    return result
+    return client().lstsq(a, b, rcond)

@@ -110,8 +110,8 @@ def _eigh(inputs: Words, params: Words) -> tuple[Words, Words]:
 
 
 def _lstsq(inputs: Words, params: Words) -> tuple[Words, Words]:
-    if params.get("rcond", 0) < 0:  # NumPy's word for the precision of the machine
-        params = {**params, "rcond": np.finfo(np.float64).eps}
+    if params.get("rcond", 0) < 0:  # NumPy's word for the precision of the machine: LAPACK's of float64, whatever a is of
+        params = {**params, "rcond": 2.0**-53}
     return inputs, params
 
 

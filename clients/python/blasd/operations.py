@@ -9,6 +9,7 @@ from .arrays import Array
 
 if TYPE_CHECKING:
     from .calls import Labels, Progress
+    from .named import EighResult, LstsqResult, QRResult, SVDResult
     from .results import Result
 
 # what inputs may be made of
@@ -53,7 +54,7 @@ class Operations:
                  progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                  device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                  notify: str | None = None, put: Mapping[str, str] | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """Cholesky factor, a = L @ L.T. As numpy.linalg.cholesky.
 
         The factor of symmetric positive definite matrices, as numpy.linalg.cholesky gives it. It is computed in
@@ -68,9 +69,11 @@ class Operations:
 
         The others: see run.
         """
-        return self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
-                           priority=priority, deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                           labels=labels, notify=notify, put=put, out=out, **others)
+        value: Array = self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
+                                   priority=priority, deadline_ms=deadline_ms, device=device,
+                                   idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                   **others)
+        return value
 
     def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                  metric: str | None = None, output: str | None = None, p: float | None = None,
@@ -130,7 +133,7 @@ class Operations:
              timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
              deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
              labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-             out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+             out: Array | Mapping[str, Array] | None = None, **others: Any) -> EighResult:
         """Eigenvalues and eigenvectors of symmetric matrices. As numpy.linalg.eigh: (eigenvalues, eigenvectors).
 
         As numpy.linalg.eigh gives them, or eigvalsh without vectors: computed in float64, scaled by a power of two
@@ -146,15 +149,17 @@ class Operations:
 
         The others: see run.
         """
-        return self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO), timeout=timeout,
-                           progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                           idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out, **others)
+        value: EighResult = self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO),
+                                        timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
+                                        device=device, idempotency_key=idempotency_key, labels=labels, notify=notify,
+                                        put=put, out=out, **others)
+        return value
 
     def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float | None = 3600.0,
                  progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                  device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                  notify: str | None = None, put: Mapping[str, str] | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """Eigenvalues and eigenvectors of symmetric matrices. As numpy.linalg.eigvalsh.
 
         As numpy.linalg.eigh gives them, or eigvalsh without vectors: computed in float64, scaled by a power of two
@@ -168,15 +173,17 @@ class Operations:
 
         The others: see run.
         """
-        return self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
-                           progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                           idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out, **others)
+        value: Array = self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
+                                   progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
+                                   idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
+                                   **others)
+        return value
 
     def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float | None = 3600.0,
               progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
               device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
               notify: str | None = None, put: Mapping[str, str] | None = None,
-              out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+              out: Array | Mapping[str, Array] | None = None, **others: Any) -> LstsqResult:
         """Least squares of least norm, minimise ||b - a @ x||. As numpy.linalg.lstsq: (x, residuals, rank, s); for
         stacks, too, where residuals are there whatever the rank.
 
@@ -193,9 +200,11 @@ class Operations:
 
         The others: see run.
         """
-        return self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout, progress=progress,
-                           priority=priority, deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                           labels=labels, notify=notify, put=put, out=out, **others)
+        value: LstsqResult = self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout,
+                                         progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
+                                         idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                                         out=out, **others)
+        return value
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None, transpose_b: bool | None = None,
                alpha: float | None = None, beta: float | None = None, precision: str | None = None,
@@ -239,7 +248,8 @@ class Operations:
     def qr(self, a: Any, mode: str | None = None, *, timeout: float | None = 3600.0, progress: bool | Progress = False,
            priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
            idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-           put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+           put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
+           **others: Any) -> QRResult | Array:
         """QR factorisation, a = Q @ R. As numpy.linalg.qr: (Q, R), or R alone with mode "r".
 
         As numpy.linalg.qr gives it, by Householder reflections without pivoting: computed in float64, columns scaled by
@@ -251,9 +261,11 @@ class Operations:
 
         The others: see run.
         """
-        return self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress, priority=priority,
-                           deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, labels=labels,
-                           notify=notify, put=put, out=out, **others)
+        value: QRResult | Array = self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress,
+                                              priority=priority, deadline_ms=deadline_ms, device=device,
+                                              idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                                              out=out, **others)
+        return value
 
     def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
                    fit_intercept: bool | None = None, alpha: float | None = None, l1_ratio: float | None = None,
@@ -362,7 +374,7 @@ class Operations:
             timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
             deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
             labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-            out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+            out: Array | Mapping[str, Array] | None = None, **others: Any) -> SVDResult | Array:
         """Singular value decomposition, a = U @ diag(S) @ Vh. As numpy.linalg.svd: (U, S, Vh), or S alone.
 
         As numpy.linalg.svd gives it, or svdvals without vectors: computed in float64, scaled by a power of two where
@@ -375,10 +387,12 @@ class Operations:
 
         The others: see run.
         """
-        return self._named("svd", given(a=a), given(full_matrices=full_matrices, compute_uv=compute_uv),
-                           timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                           device=device, idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                           out=out, **others)
+        value: SVDResult | Array = self._named("svd", given(a=a), given(full_matrices=full_matrices,
+                                               compute_uv=compute_uv), timeout=timeout, progress=progress,
+                                               priority=priority, deadline_ms=deadline_ms, device=device,
+                                               idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                                               out=out, **others)
+        return value
 
 
 class AsyncOperations:
@@ -391,12 +405,13 @@ class AsyncOperations:
                        progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                        device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                        notify: str | None = None, put: Mapping[str, str] | None = None,
-                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """See Client.cholesky."""
-        return await self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
-                                 priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                 **others)
+        value: Array = await self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
+                                         priority=priority, deadline_ms=deadline_ms, device=device,
+                                         idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
+                                         out=out, **others)
+        return value
 
     async def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                        metric: str | None = None, output: str | None = None, p: float | None = None,
@@ -417,34 +432,37 @@ class AsyncOperations:
                    timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                    deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                    labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> EighResult:
         """See Client.eigh."""
-        return await self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO), timeout=timeout,
-                                 progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                 **others)
+        value: EighResult = await self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO),
+                                              timeout=timeout, progress=progress, priority=priority,
+                                              deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
+                                              labels=labels, notify=notify, put=put, out=out, **others)
+        return value
 
     async def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None,
                        timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                        deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                        labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
         """See Client.eigvalsh."""
-        return await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
-                                 progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                 **others)
+        value: Array = await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO),
+                                         timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
+                                         device=device, idempotency_key=idempotency_key, labels=labels, notify=notify,
+                                         put=put, out=out, **others)
+        return value
 
     async def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float | None = 3600.0,
                     progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                     device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                     notify: str | None = None, put: Mapping[str, str] | None = None,
-                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> LstsqResult:
         """See Client.lstsq."""
-        return await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout, progress=progress,
-                                 priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                 **others)
+        value: LstsqResult = await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout,
+                                               progress=progress, priority=priority, deadline_ms=deadline_ms,
+                                               device=device, idempotency_key=idempotency_key, labels=labels,
+                                               notify=notify, put=put, out=out, **others)
+        return value
 
     async def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None,
                      transpose_b: bool | None = None, alpha: float | None = None, beta: float | None = None,
@@ -465,12 +483,13 @@ class AsyncOperations:
                  progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                  device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                  notify: str | None = None, put: Mapping[str, str] | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> QRResult | Array:
         """See Client.qr."""
-        return await self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress,
-                                 priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                 **others)
+        value: QRResult | Array = await self._named("qr", given(a=a), given(mode=mode), timeout=timeout,
+                                                    progress=progress, priority=priority, deadline_ms=deadline_ms,
+                                                    device=device, idempotency_key=idempotency_key, labels=labels,
+                                                    notify=notify, put=put, out=out, **others)
+        return value
 
     async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
                          fit_intercept: bool | None = None, alpha: float | None = None, l1_ratio: float | None = None,
@@ -511,9 +530,11 @@ class AsyncOperations:
                   timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
                   deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                   labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-                  out: Array | Mapping[str, Array] | None = None, **others: Any) -> Any:
+                  out: Array | Mapping[str, Array] | None = None, **others: Any) -> SVDResult | Array:
         """See Client.svd."""
-        return await self._named("svd", given(a=a), given(full_matrices=full_matrices, compute_uv=compute_uv),
-                                 timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                 device=device, idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                                 out=out, **others)
+        value: SVDResult | Array = await self._named("svd", given(a=a), given(full_matrices=full_matrices,
+                                                     compute_uv=compute_uv), timeout=timeout, progress=progress,
+                                                     priority=priority, deadline_ms=deadline_ms, device=device,
+                                                     idempotency_key=idempotency_key, labels=labels, notify=notify,
+                                                     put=put, out=out, **others)
+        return value

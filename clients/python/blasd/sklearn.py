@@ -12,14 +12,16 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from joblib.externals.loky.backend import reduction
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .arrays import Array, JobWarning
-from .default import client
+from .default import Inheritance, client, for_worker
 from .errors import InvalidInput
 from .results import Result
+from .spatial.distance import arguments_of
 
 __all__ = ["ElasticNet", "GradientDescentRegressor", "Lasso", "LinearRegression", "NearestNeighbors", "Ridge",
            "pairwise_distances"]
@@ -52,10 +54,24 @@ def _fixed(estimator: Any, **only: tuple[Any, ...]) -> None:
                              f"{' or '.join(map(repr, values))} here. Got {value!r} instead.")
 
 
+reduction.register(Inheritance, for_worker)  # joblib has a pickler of its own
+
+
+class _Estimator(BaseEstimator):  # type: ignore[misc]
+    """Takes the default client along to the worker processes that fit it, as those of GridSearchCV(…, n_jobs=2)."""
+
+    def __getstate__(self) -> Any:
+        state: Any = super().__getstate__()
+        return {**state, "_inheritance": Inheritance()}
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__({name: value for name, value in state.items() if name != "_inheritance"})
+
+
 _NOT_CONVERGED = ("diverged", "did not reach tol")  # what the service says of it
 
 
-class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _Linear(MultiOutputMixin, RegressorMixin, _Estimator):  # type: ignore[misc]
     """Fits by a regression job; the subclasses say its parameters."""
 
     _method = "ols"
@@ -90,7 +106,7 @@ class _Linear(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[
                 warnings.warn_explicit(text.message, text.category, text.filename, text.lineno)
         self.coef_ = fit["coef"][0] if column and self._flat_column else fit["coef"]
         self.intercept_: Any
-        self.intercept_ = fit["intercept"] if fit["intercept"].ndim else float(fit["intercept"])
+        self.intercept_ = fit["intercept"][()]
         if not self.fit_intercept:
             self.intercept_ = 0.0
         elif column:
@@ -252,29 +268,74 @@ class GradientDescentRegressor(_Linear):
 _METRICS = {"minkowski", "euclidean", "l2", "l1", "manhattan", "cityblock", "chebyshev", "cosine", "sqeuclidean",
             "correlation", "canberra", "braycurtis", "hamming", "seuclidean", "mahalanobis", "jensenshannon", "jaccard",
             "dice", "rogerstanimoto", "russellrao", "sokalmichener", "sokalsneath", "yule"}
-_OPTIONS = {"minkowski": ("p",), "seuclidean": ("V",), "mahalanobis": ("V", "VI")}
-_ALIASES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
+_OF_TRUTH_VALUES = {"jaccard", "dice", "rogerstanimoto", "russellrao", "sokalmichener", "sokalsneath", "yule"}
 
 
-def _metric(name: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A metric with its options as inputs and parameters of a distance job; TypeError for one that it does not have."""
-    if name not in _METRICS:
-        raise ValueError(f"metric {name!r} is not one of {', '.join(sorted(_METRICS))}")
-    metric = _ALIASES.get(name, name)
-    others = set(options) - {"w", *_OPTIONS.get(metric, ())}
-    if others:
-        raise TypeError(f"the metric {name!r} takes no {' and no '.join(sorted(others))} here")
-    inputs = {key: options[key] for key in ("w", "V", "VI") if options.get(key) is not None}
-    params: dict[str, Any] = {"metric": metric}
-    if metric == "minkowski":
-        params["p"] = float(options.get("p", 2))
-    return inputs, params
+class _Metric:
+    """A metric as scikit-learn has it. `options` are those that it has for the points `X`: a seuclidean or mahalanobis that
+    was given none takes the variances of these points, whatever they are compared with."""
+
+    def __init__(self, name: Any, options: dict[str, Any], X: Array) -> None:
+        if name not in _METRICS:
+            raise ValueError(f"metric {name!r} is not one of {', '.join(sorted(_METRICS))}")
+        self.name = name
+        self.options = {key: value for key, value in options.items() if value is not None}
+        if name == "seuclidean" and "V" not in self.options:
+            self.options["V"] = _variances(X)
+        elif name == "mahalanobis" and "VI" not in self.options:
+            self.options["VI"] = _inverse(self.options.pop("V", None), X)
+        self.arguments = arguments_of(name, self.options)
+
+    def empty(self, X: Array) -> Array:
+        """Which points have no direction for a cosine, because all that counts of them is 0."""
+        if self.name != "cosine":
+            return np.zeros(len(X), bool)
+        counts = np.asarray(self.options.get("w", np.ones(X.shape[1]))) != 0
+        return np.asarray(np.count_nonzero(X[:, counts], axis=1) == 0)
+
+    def distance(self, X: Array, Y: Array | None, **params: Any) -> Any:
+        """The job's answer. Y: None for the points of X among themselves, none of them empty."""
+        arguments = dict(self.arguments)
+        if self.name in _OF_TRUTH_VALUES:
+            X, Y = X.astype(bool), None if Y is None else Y.astype(bool)
+        elif Y is not None and (self.empty(X).any() or self.empty(Y).any()):
+            # at right angles to all of the other side, which is scikit-learn's distance of 1: each side has a column of its own
+            X, Y = (np.column_stack([side, *(self.empty(side) * (at == own) for at in (0, 1))]).astype(side.dtype)
+                    for own, side in enumerate((X, Y)))
+            if "w" in arguments:
+                arguments["w"] = np.append(arguments["w"], [1, 1])
+        return client().distance(X, Y, **arguments, **params)
+
+
+def _warn_of_truth_values(metric: str, *points: Any) -> None:
+    if metric in _OF_TRUTH_VALUES and any(one is not None and getattr(one, "dtype", None) != bool for one in points):
+        warnings.warn(f"Data was converted to boolean for metric {metric}", DataConversionWarning, stacklevel=3)
+
+
+def _variances(X: Array) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of one point
+        variances: Array = np.var(X, axis=0, ddof=1, dtype=np.float64)
+    if not (variances > 0).all():
+        raise ValueError(f"column {int(np.argmin(variances > 0))} of X has no variance: leave it out, or give V")
+    return variances
+
+
+def _inverse(V: Any, X: Array) -> Array:
+    """The inverse of V or, without it, of the covariance of X."""
+    if V is None and len(X) < 2:
+        raise ValueError("one point has no covariance: give VI")
+    V = np.atleast_2d(np.cov(X, rowvar=False, dtype=np.float64) if V is None else V)
+    if np.linalg.matrix_rank(V, hermitian=True) < len(V):
+        raise ValueError("the covariance has no inverse: leave out columns that depend on others, or give VI")
+    inverse: Array = np.linalg.inv(V)
+    return inverse
 
 
 _ORDERS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
 
 
-class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
+class NearestNeighbors(_Estimator):
     """The nearest of the fitted points, by comparing with all of them whatever `algorithm` says; leaf_size and n_jobs
     change nothing. Attributes: n_features_in_, feature_names_in_, n_samples_fit_, effective_metric_, effective_metric_params_."""
 
@@ -299,7 +360,9 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         options = dict(self.metric_params or {})
         if self.metric == "minkowski":
             options.setdefault("p", self.p)
-        self._inputs, self._job = _metric(self.metric, options)
+        _warn_of_truth_values(self.metric, X)
+        self._compared = _Metric(self.metric, options, self._fit_X)
+        options.update(self._compared.options)
         self.effective_metric_, self.effective_metric_params_ = self.metric, options
         if self.metric == "minkowski":  # as scikit-learn has them: by the name of that order, where it has one
             options.setdefault("w", None)
@@ -311,13 +374,18 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _ask(self, X: Any, **params: Any) -> Result:
-        check_is_fitted(self)
-        if X is None:  # of the fitted points among themselves, none its own neighbour
-            result: Result = client().distance(self._fit_X, **self._inputs, **self._job, **params)
+        result: Result
+        if X is None or X is self._fit_X:
+            result = self._compared.distance(self._fit_X, X, **params)
         else:
             X = _validate(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
-            result = client().distance(X, self._fit_X, **self._inputs, **self._job, **params)
+            result = self._compared.distance(X, self._fit_X, **params)
         return result
+
+    def _asked(self, X: Any) -> Any:
+        """None where the service compares the fitted points among themselves, and leaves out the point itself. Empty ones it
+        cannot: then all are asked about as others are, and the point itself is left out here."""
+        return self._fit_X if X is None and self._compared.empty(self._fit_X).any() else X
 
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Distances (n, k) and indices (n, k) of the k nearest, the nearest first; of the fitted points where X is
@@ -334,24 +402,34 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
             samples = self.n_samples_fit_ if X is None else np.shape(X)[0]
             raise ValueError(f"Expected n_neighbors {sign} n_samples_fit, but n_neighbors = {count}, "
                              f"n_samples_fit = {self.n_samples_fit_}, n_samples = {samples}")
-        result = self._ask(X, output="topk", k=int(count))
-        return (result["d"], result["index"]) if return_distance else result["index"]
+        asked = self._asked(X)
+        own = asked is not X
+        result = self._ask(asked, output="topk", k=int(count) + own)
+        d, index = result["d"], result["index"]
+        if own:
+            others = index != np.arange(len(index))[:, None]
+            others[others.all(axis=1), -1] = False  # the point itself is further away than those
+            d, index = d[others].reshape(-1, count), index[others].reshape(-1, count)
+        return (d, index) if return_distance else index
 
     def radius_neighbors(self, X: Any = None, radius: float | None = None, return_distance: bool = True,
                          sort_results: bool = False) -> Any:
         """Arrays, for each point, of the distances and indices of those within the radius; sorted where asked for."""
         check_is_fitted(self)
         asked: dict[str, Any] = {"output": "within", "radius": float(self.radius if radius is None else radius)}
+        points = self._asked(X)
         try:
-            result = self._ask(X, **asked)
+            result = self._ask(points, **asked)
         except InvalidInput as error:  # more pairs than there is room for if nothing is said: it tells how many there are
             if error.field != "params.max_pairs" or error.least is None:
                 raise
-            result = self._ask(X, max_pairs=error.least, **asked)
+            result = self._ask(points, max_pairs=error.least, **asked)
         splits = result["row_splits"]
         distances, indices = np.empty(len(splits) - 1, object), np.empty(len(splits) - 1, object)
         for i in range(len(splits) - 1):
             d, index = result["d"][splits[i]:splits[i + 1]], result["index"][splits[i]:splits[i + 1]]
+            if points is not X:
+                d, index = d[index != i], index[index != i]
             if sort_results:
                 order = np.argsort(d, kind="stable")
                 d, index = d[order], index[order]
@@ -401,8 +479,14 @@ def pairwise_distances(X: Any, Y: Any = None, metric: str = "euclidean", *, n_jo
     infinities alone, False nothing."""
     from sklearn.utils import check_array
     finite = _finite_option(kwds)
-    inputs, params = _metric(metric, kwds)
+    alone = Y is None or Y is X
+    _warn_of_truth_values(metric, X, Y)
     X = check_array(X, dtype=[np.float64, np.float32], **finite)
-    Y = None if Y is None else check_array(Y, dtype=[np.float64, np.float32], **finite)
-    distances: Array = client().distance(X, Y, **inputs, **params)
+    Y = None if alone else check_array(Y, dtype=[np.float64, np.float32], **finite)
+    if not alone and not {"seuclidean": {"V"}, "mahalanobis": {"V", "VI"}}.get(metric, {""}) & {"", *kwds}:
+        raise ValueError(f"The '{'V' if metric == 'seuclidean' else 'VI'}' parameter is required for the {metric} metric when Y is passed.")
+    compared = _Metric(metric, kwds, X)
+    distances: Array = compared.distance(X, X if compared.empty(X).any() and alone else Y)
+    if alone:
+        np.fill_diagonal(distances, 0)  # whatever a cosine of zeros, or russellrao, says of a point and itself
     return distances

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, inputs_of
 from ..default import client
+from ..named import OPTIONS
 
 __all__ = ["cdist", "pdist", "squareform"]
 
@@ -18,15 +20,20 @@ _NAMES = {"chebyshev": "chebychev cheby cheb ch", "cityblock": "cblock cb c manh
 _SHORT = {short: name for name, others in _NAMES.items() for short in others.split()}
 
 
-def _params(metric: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The metric's options as inputs and parameters."""
+# what a metric takes; the others w alone
+_TAKES = {"minkowski": ("p", "w"), "seuclidean": ("V",), "mahalanobis": ("VI",), "jensenshannon": ("base", "w")}
+
+
+def arguments_of(metric: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A metric with its options as arguments of `distance`; TypeError for an option that the metric does not have. What `run`
+    takes may be among them."""
     if not isinstance(metric, str):
         raise TypeError("metric: give the name of one; the service computes no functions of yours")
-    name = metric.lower()
-    params: dict[str, Any] = {"metric": _SHORT.get(name, name)}
-    inputs = {key: options.pop(key) for key in ("w", "V", "VI") if options.get(key) is not None}
-    params.update({key: value for key, value in options.items() if value is not None})
-    return inputs, params
+    name = _SHORT.get(metric.lower(), metric.lower())
+    unknown = set(options) - {*_TAKES.get(name, ("w",)), *OPTIONS}
+    if unknown:
+        raise TypeError(f"the metric {metric!r} takes no {' and no '.join(sorted(unknown))}")
+    return {"metric": name, **{key: value for key, value in options.items() if value is not None}}
 
 
 def _points(name: str, value: Any) -> Array:
@@ -42,16 +49,14 @@ def cdist(XA: Any, XB: Any, metric: str = "euclidean", *, out: Array | None = No
     a, b = _points("XA", XA), _points("XB", XB)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"XA and XB must have the same number of columns; they have {a.shape[1]} and {b.shape[1]}.")
-    inputs, params = _params(metric, dict(kwargs))
-    distances: Array = client().distance(a, b, out=out, **inputs, **params)
+    distances: Array = client().distance(a, b, out=out, **arguments_of(metric, kwargs))
     return distances
 
 
 def pdist(X: Any, metric: str = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Array:
     """As scipy.spatial.distance.pdist: the upper triangle of the distances between the rows of X (m, k), row by row, as
     (m (m - 1) / 2,); float32 where the points are, else float64."""
-    inputs, params = _params(metric, dict(kwargs))
-    distances: Array = client().distance(_points("X", X), out=out, output="condensed", **inputs, **params)
+    distances: Array = client().distance(_points("X", X), out=out, output="condensed", **arguments_of(metric, kwargs))
     return distances
 
 
