@@ -28,6 +28,7 @@ struct run {
     int threads;
     struct distance_room rooms[BLASD_PARALLEL_MAX];
     struct distance_problem ready[BLASD_PARALLEL_MAX]; /* one for each thread, or only the first */
+    struct distance_note *notes;                       /* owned; of each problem */
     int64_t group; /* small problems that are one piece of work */
     /* of the large problem being worked on */
     struct distance_out out;
@@ -89,7 +90,10 @@ static int load(struct run *run, int64_t number, struct distance_problem *proble
     struct blasd_err err = {0};
     int code = blasd_distance_problem_load(problem, points.x, points.y, task->inputs[IN_W].data,
                                            task->inputs[IN_V].data, task->inputs[IN_VI].data, &err);
-    if (code != 0) task->err = err;
+    if (code != 0)
+        task->err = err;
+    else
+        run->notes[number] = blasd_distance_note(problem);
     return code;
 }
 
@@ -231,6 +235,11 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
         goto done;
     }
     whole = divide(run, device->threads);
+    run->notes = calloc((size_t)run->problems, sizeof *run->notes);
+    if (run->notes == NULL) {
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
+        goto done;
+    }
     for (int i = 0; i < run->threads; i++) {
         code = blasd_distance_room_init(&run->rooms[i], &shape, err);
         if (code == 0 && (whole || i == 0))
@@ -249,11 +258,15 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     for (int64_t number = 0; !whole && done && number < run->problems; number++)
         done = large_problem(run, number);
     if (!done) code = blasd_cpu_stopped(err);
+    for (int i = 0; done && i < count; i++)
+        if (tasks[i].err.code == BLASD_OK)
+            blasd_distance_warn(&tasks[i], &shape, run->notes + i * shape.problems, shape.problems);
 done:
     for (int i = 0; i < BLASD_PARALLEL_MAX; i++) {
         blasd_distance_room_release(&run->rooms[i]);
         blasd_distance_problem_release(&run->ready[i]);
     }
+    free(run->notes);
     free(run);
     return code;
 }

@@ -25,6 +25,9 @@ static int make_ready(struct blasd_cuda_job *job, const struct pair_state *state
                       struct blasd_err *err) {
     enum blasd_dtype dtype = state->shape.arithmetic;
     int code = 0;
+    if (state->ready_count > 0)
+        code = job->calls->fill(job->stream, state->zero_device, 0,
+                                (size_t)job->count * sizeof *state->zero_device, err);
     for (int i = 0; code == 0 && i < state->ready_count; i++)
         code = pair_make_ready(job, dtype, state->ready[i], err);
     if (code == 0 && state->reciprocals > 0)
@@ -336,13 +339,9 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 /* ---- after ---- */
 
 /* What may have gone wrong with one task, in the order in which the CPU finds it. */
-static int check_task(const struct pair_state *state, int t, struct blasd_task *task) {
+static int check_task(const struct pair_state *state, struct blasd_task *task) {
     const struct distance_shape *shape = &state->shape;
     int code = blasd_distance_check_weights(shape, task->inputs[IN_W].data, &task->err);
-    for (int64_t p = 0; code == 0 && state->covariances && p < shape->problems; p++)
-        if (state->info[2 * (t * shape->problems + p)] != 0)
-            code = blasd_fail(&task->err, BLASD_E_singular_matrix, "inputs.VI",
-                              "the covariance matrix of the points is singular: give VI");
     for (int64_t p = 0; code == 0 && shape->output == OUTPUT_WITHIN && p < shape->problems; p++) {
         const int64_t *splits =
             (const int64_t *)task->outputs[OUT_ROW_SPLITS].data + p * (shape->m + 1);
@@ -352,21 +351,37 @@ static int check_task(const struct pair_state *state, int t, struct blasd_task *
     return code;
 }
 
+/* Whether the host is to compute a task: for its numbers, or for a covariance whose inverse needs
+ * more digits. */
+static bool is_left_to_host(const struct pair_state *state, int t, struct blasd_task *task) {
+    bool left = state->on_host && pair_on_host(task, &state->shape, state->loop.loop);
+    for (int64_t p = 0; state->covariances && p < state->shape.problems; p++)
+        left |= state->info[2 * (t * state->shape.problems + p)] != 0;
+    return left;
+}
+
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     const struct pair_state *state = (const struct pair_state *)job->state;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
-        if (state->on_host && pair_on_host(task, &state->shape, state->loop.loop)) {
+        if (is_left_to_host(state, t, task)) {
+            blasd_task_make_inputs(task);
+            if (task->err.code != BLASD_OK) continue;
             int code = blasd_cuda_outputs_to_host(job, t, err);
             if (code == 0) code = blasd_distance_on_host(task, nullptr, err);
             if (code != 0) return code;
             continue;
         }
-        if (!state->empty && check_task(state, t, task) == 0 &&
+        if (!state->empty && check_task(state, task) == 0 &&
             blasd_distance_by_squares(&state->shape)) {
             int code = blasd_cuda_outputs_to_host(job, t, err);
             if (code == 0) code = blasd_distance_order_on_host(task, err);
             if (code != 0) return code;
+        }
+        if (state->ready_count > 0 && !state->empty && state->zero[t] != 0) {
+            struct distance_note note = {};
+            note.zero_row = true;
+            blasd_distance_warn(task, &state->shape, &note, 1);
         }
         snprintf(task->method, sizeof task->method, "%s%s%s", state->multiplied ? "dgemm and " : "",
                  state->shape.arithmetic == BLASD_float64 ? "direct float64" : "direct float32",

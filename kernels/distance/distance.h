@@ -85,6 +85,8 @@ struct distance_shape {
     int64_t neighbours;          /* of topk */
     int64_t pairs;               /* most pairs that within lists */
     double p, base, radius;
+    double reach; /* of the arithmetic's type: what d rounds to within the radius */
+    double unit;  /* of rounding, of the points as sent */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
     int64_t problems; /* product of batch_shape */
@@ -119,6 +121,14 @@ int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
 /* Of a task whose outputs are there and whose neighbours went by squares alone: computes those rows
  * again whose squares left the range, as blasd_distance_on_host does. */
 int blasd_distance_order_on_host(struct blasd_task *task, struct blasd_err *err);
+/* What is to be said of one problem. */
+struct distance_note {
+    bool zero_row;
+    unsigned char lost; /* more than half of the digits, by the covariance: so many; else 0 */
+};
+/* Warns of what `count` notes say, those of a task's problems. */
+void blasd_distance_warn(struct blasd_task *task, const struct distance_shape *shape,
+                         const struct distance_note *notes, int64_t count);
 /* The error of a job within whose radius more pairs lie than it has room for. */
 int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
                            struct blasd_err *err);
@@ -134,17 +144,36 @@ struct distance_problem {
     void *panel;                        /* owned: y in panels */
     void *extra;                        /* owned: weights or matrix */
     long double *wide;                  /* owned: the weights */
+    bool zero_row;                      /* some row has no direction, or no shares */
+    long double inflation;              /* of mahalanobis without VI: blasd_distance_whiten */
 };
 
 /* Allocates what problems of this shape need; the same object then serves one after the other. */
 int blasd_distance_problem_init(struct distance_problem *problem,
                                 const struct distance_shape *shape, struct blasd_err *err);
+/* What there is to say of a problem that is ready. */
+struct distance_note blasd_distance_note(const struct distance_problem *problem);
 /* Makes the problem ready: x and y are its points, in the arithmetic's type; w, v, vi may be NULL.
  */
 int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
                                 const void *w, const void *v, const void *vi,
                                 struct blasd_err *err);
 void blasd_distance_problem_release(struct distance_problem *problem);
+
+/* A mean in two parts. One number would be rounded by as much as the mean is large, which may be
+ * more than the points lie apart; from an origin among them nothing is lost. */
+struct distance_mean {
+    long double origin, rest;
+};
+static inline long double blasd_distance_deviation(double x, struct distance_mean mean) {
+    return ((long double)x - mean.origin) - mean.rest;
+}
+/* Fills `extra` with T: (a-b)' S^-1 (a-b) is the squared length of T (a-b), with coordinate d of
+ * the points divided by 2^shift[d]. `inflation` becomes the largest variance inflation of a
+ * coordinate: its variance over what of that the other coordinates do not say. Infinity where they
+ * say all, or points are not finite. */
+int blasd_distance_whiten(struct distance_problem *problem, const double *x, const double *y,
+                          const struct distance_mean *means, int *shift, struct blasd_err *err);
 
 /* Where one problem's outputs go. */
 struct distance_out {

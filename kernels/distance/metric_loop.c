@@ -3,8 +3,10 @@
 #include "kernels/distance/distance.h"
 
 #include "base/err.h"
+#include "core/kernel.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* minkowski of order 1, 2 and infinity are metrics of their own. */
 void blasd_distance_choose(const struct distance_shape *shape, struct distance_args *args) {
@@ -53,4 +55,37 @@ int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
                           (long long)pairs, (long long)shape->pairs, (long long)pairs);
     if (err != NULL) err->least = pairs;
     return code;
+}
+
+struct distance_note blasd_distance_note(const struct distance_problem *problem) {
+    long double lost = sqrtl(problem->inflation); /* what rounding of the points is amplified by */
+    struct distance_note note = {.zero_row = problem->zero_row};
+    if (problem->inflation * (long double)problem->shape->unit > 1)
+        note.lost = (unsigned char)ceill(log10l(lost));
+    return note;
+}
+
+void blasd_distance_warn(struct blasd_task *task, const struct distance_shape *shape,
+                         const struct distance_note *notes, int64_t count) {
+    int64_t doubtful = 0;
+    bool zero = false;
+    char of[64] = "";
+    int lost = 0;
+    for (int64_t i = 0; i < count; i++) {
+        zero |= notes[i].zero_row;
+        doubtful += notes[i].lost > 0;
+        if (notes[i].lost > lost) lost = notes[i].lost;
+    }
+    if (zero)
+        blasd_task_warn(task, BLASD_W_zero_row, "rows are %s: their d is %s",
+                        shape->metric == METRIC_correlation ? "constant" : "zero",
+                        shape->metric == METRIC_jensenshannon ? "infinite" : "NaN");
+    if (doubtful > 0) {
+        if (count > 1)
+            snprintf(of, sizeof of, " (%lld of %lld problems)", (long long)doubtful,
+                     (long long)count);
+        blasd_task_warn(task, BLASD_W_covariance_ill_conditioned,
+                        "coordinates nearly depend on each other%s: %d digits of d are lost", of,
+                        lost);
+    }
 }

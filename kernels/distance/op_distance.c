@@ -94,6 +94,46 @@ static int check_extras(const struct blasd_job *job, const struct distance_shape
     return 0;
 }
 
+/* The largest number that rounds to one of dtype `storage` within `radius`. */
+static double reach_of(enum blasd_dtype storage, double radius) {
+    uint64_t low = 0, high; /* as integers, positive numbers have the order that they have */
+    double infinity = INFINITY, rounded;
+    struct blasd_tensor wide = blasd_tensor_make(BLASD_float64, 0, NULL);
+    struct blasd_tensor narrow = blasd_tensor_make(storage, 0, NULL), back = wide;
+    double value, room;
+    if (storage == BLASD_float64 || isinf(radius)) return radius;
+    memcpy(&high, &infinity, sizeof high);
+    wide.data = &value;
+    narrow.data = &room;
+    back.data = &rounded;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        memcpy(&value, &middle, sizeof value);
+        blasd_tensor_convert(&wide, &narrow);
+        blasd_tensor_convert(&narrow, &back);
+        if (rounded <= radius)
+            low = middle;
+        else
+            high = middle;
+    }
+    memcpy(&value, &low, sizeof value);
+    return value;
+}
+
+/* The rounding of the points as they were sent: the coarser of two dtypes. */
+static double unit_of(const struct blasd_job *job) {
+    double unit = 0x1p-53;
+    for (int i = IN_X; i <= IN_Y; i++) {
+        enum blasd_dtype dtype = job->inputs[i].tensor.dtype;
+        double own = dtype == BLASD_float32    ? 0x1p-24
+                     : dtype == BLASD_float16  ? 0x1p-11
+                     : dtype == BLASD_bfloat16 ? 0x1p-8
+                                               : 0x1p-53;
+        if (blasd_job_has(job, i) && own > unit) unit = own;
+    }
+    return unit;
+}
+
 static int check_output(const struct blasd_job *job, struct distance_shape *shape,
                         struct blasd_err *err) {
     static const struct {
@@ -159,6 +199,8 @@ int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shap
     shape->radius = job->params[PARAM_RADIUS].f;
     shape->storage = promote(x->dtype, y->dtype);
     shape->arithmetic = arithmetic_of(job, shape);
+    shape->reach = reach_of(shape->storage, shape->radius);
+    shape->unit = unit_of(job);
     if (y->shape[y->rank - 1] != shape->k)
         return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.y",
                           "its points have %lld coordinates, those of x have %lld",
@@ -263,7 +305,8 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     /* y in panels, rows made ready, and a segment of rows for each of a few threads */
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
                 ((double)shape.k * (3 * (double)shape.n + (double)shape.m + 64) +
-                 (double)shape.k * (shape.metric == METRIC_mahalanobis ? 2 * (double)shape.k : 1)) +
+                 (double)shape.k *
+                     (shape.metric == METRIC_mahalanobis ? 3 * (double)shape.k + 128 : 1)) +
             32.0 * DISTANCE_ROWS * (double)shape.neighbours + 4e6;
     if (!(bytes < 0x1p62))
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
@@ -286,25 +329,30 @@ static bool distance_sample(struct blasd_job *job, int64_t n, int64_t items,
 const struct blasd_op blasd_op_distance = {
     .name = "distance",
     .summary = "Distances between points, d[i,j] = metric(x[i], y[j])",
-    .doc = "The metrics of SciPy's cdist and pdist, computed from direct differences, so that "
-           "nothing cancels wherever the points lie; d is symmetric to the last bit and exactly 0 "
-           "for equal points.\n"
-           "Without y the points of x are compared with each other; argmin, topk and within then "
-           "leave out the point itself. Points at equal distance, before d is rounded to a shorter "
-           "type, are listed by index; NaN counts as farther than everything.\n"
-           "within fills index and d up to row_splits[m]; what follows is -1 and infinity.\n"
-           "float16 and bfloat16 points are computed with in float32 and d is rounded to their "
-           "type; integers and bool are computed with in float64, as are cosine, correlation, "
-           "jensenshannon, seuclidean, mahalanobis and minkowski of other orders than 1, 2 and "
-           "infinity.\n"
-           "The metrics mean what they do in SciPy since 1.15. jaccard and the boolean metrics "
-           "(kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
-           "number but 0 as true; dice computes with the numbers themselves, or "
-           "with weights counts those that differ beside those that are both not 0. "
-           "jaccard_legacy, which "
-           "compares the numbers, and dice_legacy, of truth values, are those of older releases; "
-           "for bools there is no difference. jensenshannon is infinite where a row is negative "
-           "somewhere or sums to 0.",
+    .doc =
+        "The metrics of SciPy's cdist and pdist, computed from direct differences, so that "
+        "nothing cancels wherever the points lie; d is symmetric to the last bit and exactly 0 "
+        "for equal points.\n"
+        "Without y the points of x are compared with each other; argmin, topk and within then "
+        "leave out the point itself. Points at equal distance, before d is rounded to a shorter "
+        "type, are listed by index; NaN counts as farther than everything.\n"
+        "within fills index and d up to row_splits[m]; what follows is -1 and infinity. It lists "
+        "the points whose d, as it is returned, is at most the radius.\n"
+        "A coordinate of weight 0 does not count, nor do NaN and infinities in it. Rows without a "
+        "direction (cosine: zero; correlation: constant) are NaN from all others, and a warning "
+        "says so.\n"
+        "float16 and bfloat16 points are computed with in float32 and d is rounded to their "
+        "type; integers and bool are computed with in float64, as are cosine, correlation, "
+        "jensenshannon, seuclidean, mahalanobis and minkowski of other orders than 1, 2 and "
+        "infinity.\n"
+        "The metrics mean what they do in SciPy since 1.15. jaccard and the boolean metrics "
+        "(kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
+        "number but 0 as true; dice computes with the numbers themselves, or "
+        "with weights counts those that differ beside those that are both not 0. "
+        "jaccard_legacy, which "
+        "compares the numbers, and dice_legacy, of truth values, are those of older releases; "
+        "for bools there is no difference. jensenshannon is infinite where a row is negative "
+        "somewhere or sums to 0.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

@@ -6,6 +6,9 @@
 #include <limits>
 #include <string.h>
 
+/* Largest part of a variance, over what of it is its own, times the units that it is rounded by,
+ * with which the device inverts a covariance: then d keeps 9 digits. */
+#define MOST_INFLATION 0x1p22
 #define MIRROR_WORK                                                                                \
     24 /* operations an entry from which half the matrix is computed and mirrored                  \
         */
@@ -66,6 +69,7 @@ static int take_ready(struct blasd_cuda_job *job, struct pair_state *state, int 
     ready->k = shape->k;
     ready->all_rows = ready->rows * job->count;
     ready->kind = blasd_distance_metrics[shape->metric].rows;
+    ready->zero = state->zero_device;
     bytes = ready->rows * shape->k * (int64_t)state->size;
     code = blasd_cuda_take(job, (size_t)(bytes * job->count), (void **)&ready->to, err);
     source->base = ready->to;
@@ -93,7 +97,9 @@ static int prepare_points(struct blasd_cuda_job *job, struct pair_state *state,
     locate(job, state, IN_X, shape->m, &args->x);
     if (!shape->alone) locate(job, state, IN_Y, shape->n, &args->y);
     if (rows == ROWS_UNIT || rows == ROWS_CENTRED || rows == ROWS_SHARES) {
-        code = take_ready(job, state, IN_X, shape->m, &args->x, err);
+        code = blasd_cuda_return(job, (size_t)job->count * sizeof(int), (void **)&state->zero,
+                                 (void **)&state->zero_device, err);
+        if (code == 0) code = take_ready(job, state, IN_X, shape->m, &args->x, err);
         if (code == 0 && !shape->alone)
             code = take_ready(job, state, IN_Y, shape->n, &args->y, err);
     }
@@ -157,6 +163,7 @@ static int prepare_inverse(struct blasd_cuda_job *job, struct pair_state *state,
     if (code == 0)
         code = pair_statistics_take(job, *args, state->problems, true, &state->statistics, err);
     state->statistics.info = (int *)device;
+    state->statistics.most = fmin(MOST_INFLATION, 1 / shape->unit);
     args->v = state->inverse;
     return code;
 }
@@ -327,7 +334,7 @@ static int prepare_near(struct blasd_cuda_job *job, struct pair_state *state,
     near->splits_step = blasd_cuda_out_step(job, OUT_ROW_SPLITS);
     near->pairs = shape->pairs;
     near->element = (int64_t)blasd_dtype_size(shape->storage);
-    near->radius = shape->radius;
+    near->radius = shape->reach;
     near->storage = shape->storage;
     near->splits = split_rows(job, state, &near->columns);
     return blasd_cuda_take(job,

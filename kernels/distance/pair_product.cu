@@ -21,7 +21,7 @@ static __device__ void centre_point(const T *x, const T *w, const struct pair_dd
     struct pair_dd sum = {0, 0};
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         double e = __dsub_rn((double)x[d], means[d].hi);
-        if (w != nullptr) e = __dmul_rn(e, __dsqrt_rn((double)w[d]));
+        if (w != nullptr) e = w[d] == 0 ? 0 : __dmul_rn(e, __dsqrt_rn((double)w[d]));
         to[d] = e;
         sum = pair_dd_add(sum, pair_dd_product(e, e));
     }
@@ -77,7 +77,7 @@ static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w
     PAIR_FOURFOLD
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         T e = pair_abs(a[d] - b[d]);
-        if (weighted) e *= pair_root(w[d]);
+        if (weighted) e = w[d] == 0 ? (T)0 : e * pair_root(w[d]);
         largest = e > largest ? e : largest;
         sum = pair_fma(e, e, sum);
     }
@@ -95,7 +95,7 @@ static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w
     sum = 0;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         T e = pair_abs(a[d] - b[d]);
-        if (weighted) e *= pair_root(w[d]);
+        if (weighted) e = w[d] == 0 ? (T)0 : e * pair_root(w[d]);
         e /= largest;
         sum = pair_fma(e, e, sum);
     }

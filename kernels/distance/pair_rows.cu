@@ -12,14 +12,14 @@
 /* ---- rows ---- */
 
 /* A power of two that brings a row of extreme numbers to where squares are safe; by a warp. */
-template <class T> static __device__ double row_scale(const T *x, int64_t k) {
+template <class T> static __device__ double row_scale(const T *x, const T *w, int64_t k) {
     if constexpr (sizeof(T) == 4) {
-        (void)x, (void)k;
+        (void)x, (void)w, (void)k;
         return 1; /* squares of float32 are */
     } else {
         double largest = 0;
         for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
-            largest = fmax(largest, fabs((double)x[d]));
+            if (w == nullptr || w[d] != 0) largest = fmax(largest, fabs((double)x[d]));
         for (int by = BLASD_WARP / 2; by > 0; by /= 2)
             largest = fmax(largest, __shfl_xor_sync(BLASD_WARP_ALL, largest, by));
         return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
@@ -32,42 +32,47 @@ template <class T>
 static __device__ struct pair_dd row_mean(const T *x, const T *w, int64_t k, double scale) {
     struct pair_dd sum = {0, 0}, total = {0, 0};
     bool constant = true;
+    int64_t first = 0; /* of those that count */
+    while (w != nullptr && first + 1 < k && w[first] == 0) first++;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         double weight = w == nullptr ? 1 : (double)w[d];
-        if (x[d] != x[0]) constant = false;
+        if (weight == 0) continue;
+        if (x[d] != x[first]) constant = false;
         sum = pair_dd_add(sum, pair_dd_product(scale * (double)x[d], weight));
         total = pair_dd_add(total, {weight, 0});
     }
     sum = pair_dd_over_warp(sum);
     total = pair_dd_over_warp(total);
     constant = __all_sync(BLASD_WARP_ALL, constant);
-    return constant && k > 0 ? pair_dd{scale * (double)x[0], 0} : pair_dd_quotient(sum, total);
+    return constant && k > 0 ? pair_dd{scale * (double)x[first], 0} : pair_dd_quotient(sum, total);
 }
 
 template <class T>
-static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred, T *to) {
+static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred, T *to, int *zero) {
     struct pair_dd squares = {0, 0}, mean = {0, 0};
-    double length, scale = row_scale<T>(x, k);
+    double length, scale = row_scale<T>(x, w, k);
     if (centred) mean = row_mean<T>(x, w, k, scale);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         struct pair_dd e = pair_dd_less(scale * (double)x[d], mean), square;
+        if (w != nullptr && w[d] == 0) continue; /* NaN does not count there either */
         square = pair_dd_product(e.hi, e.hi);
         square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
         if (w != nullptr) square = pair_dd_scale(square, (double)w[d]);
         squares = pair_dd_add(squares, square);
     }
     length = pair_dd_root(pair_dd_over_warp(squares));
+    if (length == 0 && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(zero, 1);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         struct pair_dd e = pair_dd_less(scale * (double)x[d], mean);
         double value = __dadd_rn(e.hi, e.lo);
-        if (w != nullptr) value = __dmul_rn(value, __dsqrt_rn((double)w[d]));
+        if (w != nullptr) value = w[d] == 0 ? 0 : __dmul_rn(value, __dsqrt_rn((double)w[d]));
         to[d] = (T)__ddiv_rn(value, length);
     }
 }
 
-template <class T> static __device__ void share_row(const T *x, int64_t k, T *to) {
+template <class T> static __device__ void share_row(const T *x, int64_t k, T *to, int *zero) {
     struct pair_dd sum = {0, 0};
-    double all, scale = row_scale<T>(x, k);
+    double all, scale = row_scale<T>(x, nullptr, k);
     bool none = false;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         sum = pair_dd_add(sum, {scale * (double)x[d], 0});
@@ -75,7 +80,9 @@ template <class T> static __device__ void share_row(const T *x, int64_t k, T *to
     }
     sum = pair_dd_over_warp(sum);
     all = __dadd_rn(sum.hi, sum.lo);
-    none = !__all_sync(BLASD_WARP_ALL, !none) || all == 0;
+    none = !__all_sync(BLASD_WARP_ALL, !none);
+    if (all == 0 && !none && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(zero, 1);
+    none |= all == 0;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
         to[d] = none ? (T)-1 : (T)__ddiv_rn(scale * (double)x[d], all);
 }
@@ -90,9 +97,9 @@ template <class T> __global__ void __launch_bounds__(ROWS_THREADS) ready_rows(st
         const T *w = r.w == nullptr ? nullptr : reinterpret_cast<const T *>(r.w + task * r.w_step);
         T *to = reinterpret_cast<T *>(r.to) + row * r.k;
         if (r.kind == ROWS_SHARES)
-            share_row<T>(x, r.k, to);
+            share_row<T>(x, r.k, to, r.zero + task);
         else
-            unit_row<T>(x, w, r.k, r.kind == ROWS_CENTRED, to);
+            unit_row<T>(x, w, r.k, r.kind == ROWS_CENTRED, to, r.zero + task);
     }
 }
 
@@ -249,17 +256,17 @@ __global__ void __launch_bounds__(ROWS_THREADS)
     }
 }
 
-/* A variance of which no more is its own, whatever the other coordinates say, than its rounding
- * counts as 0: so many units of it, of elimination and of sums over the points. */
+/* Where a variance has no more of its own, whatever the other coordinates say, than `units` of its
+ * rounding (of elimination and of sums over the points) make doubtful, the host is asked. */
 template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     take_inverse(const double *diagonal, const double *inverse, T *v, int64_t k, double units,
-                 int *info) {
+                 double most, int *info) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < k * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         int64_t row = i / k, column = i % k;
         v[i] = (T)inverse[row > column ? i : column * k + row];
-        if (row == column && !(inverse[i] * diagonal[row] * units < 0x1p52)) atomicOr(info, 1);
+        if (row == column && !(inverse[i] * diagonal[row] * units < most)) atomicOr(info, 1);
     }
 }
 
@@ -292,10 +299,10 @@ static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
         code = job->calls->potrs(job->stream, BLASD_float64, true, k, k, s.matrix, k, s.inverse, k,
                                  s.info + 2 * number + 1, err);
     if (code == 0)
-        code =
-            blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
-                         (const double *)s.diagonal, (const double *)s.inverse, v + number * k * k,
-                         k, 4 * ((double)k + 1) + sqrt((double)points), s.info + 2 * number);
+        code = blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                            (const double *)s.diagonal, (const double *)s.inverse,
+                            v + number * k * k, k, 4 * ((double)k + 1) + sqrt((double)points),
+                            s.most, s.info + 2 * number);
     return code;
 }
 

@@ -22,6 +22,7 @@ struct pair_ready {
     int64_t rows, k;  /* of a task */
     int64_t all_rows; /* of all tasks */
     int kind;         /* enum distance_rows */
+    int *zero;        /* of each task: set where a row has no direction, or no shares */
 };
 int pair_make_ready(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                     const struct pair_ready &ready, struct blasd_err *err);
@@ -39,7 +40,8 @@ struct pair_statistics {
     double *centred, *matrix, *inverse, *diagonal;
     void *work, *host_work;
     size_t work_bytes, host_bytes;
-    int *info; /* of each problem; not 0: singular */
+    int *info;   /* of each problem; not 0: the host is to see, with more digits */
+    double most; /* units of rounding of a variance to what of it is its own */
 };
 int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &args, int64_t problems,
                          bool covariance, struct pair_statistics *ret, struct blasd_err *err);

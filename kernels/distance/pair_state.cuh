@@ -31,6 +31,8 @@ struct pair_state {
     bool variances, covariances;
     char *inverse; /* of mahalanobis */
     int *info;     /* on the host: two for each problem */
+    int *zero;     /* on the host, of each task: some row has no direction, or no shares */
+    int *zero_device;
     struct pair_matrix matrix;
     struct pair_lists lists;
     struct pair_near near;

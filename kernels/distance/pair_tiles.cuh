@@ -225,12 +225,14 @@ static __device__ __noinline__ T pair_careful(const T *a, const T *b, const T *w
     T largest = 0, sum = 0;
     for (int64_t d = 0; d < k; d++) {
         T diff = pair_abs(a[d] - b[d]) * (w != nullptr ? pair_root(w[d]) : 1);
+        if (w != nullptr && w[d] == 0) continue;
         if (diff != diff) return diff;
         if (diff > largest) largest = diff;
     }
     if (largest == 0 || largest - largest != 0) return largest;
     for (int64_t d = 0; d < k; d++) {
         T diff = pair_abs(a[d] - b[d]) * (w != nullptr ? pair_root(w[d]) : 1);
+        if (w != nullptr && w[d] == 0) continue;
         diff /= largest;
         sum = pair_fma(diff, diff, sum);
     }
@@ -483,9 +485,8 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
             for (int d = 0; d < deep; d++) {
                 struct pair_corner<T> corner = pair_read(sh, d);
                 T w = sh.w[d];
-                /* a weight of 0 drops its coordinate, NaN and all; in sums of products it
-                 * multiplies */
-                if (LOOP > LOOP_ABSOLUTE_W && w == 0) continue;
+                /* a weight of 0 drops its coordinate, NaN and all */
+                if (LOOP != LOOP_SQUARES && LOOP != LOOP_ABSOLUTE && w == 0) continue;
                 if constexpr (LOOP == LOOP_HAMMING) total += w;
                 PAIR_ENTRIES(r, c)
                 pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c],

@@ -8,19 +8,17 @@
 #include "base/err.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/lapack/lapack.h"
 
-#include <cblas.h>
 #include <float.h>
-#include <lapacke.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PACK_ELEMENTS 1000000 /* laid out between two questions */
-#define LONG_K 1024           /* coordinates whose covariance matrix is inverted in parts */
-#define COLUMNS 128           /* of a part */
-#define EXTREME 200           /* exponents of spreads beyond which points are scaled */
+#define SINGULAR                                                                                   \
+    0x1p80L         /* inflation of a variance, beyond which a coordinate is said by others        \
+                     */
+#define EXTREME 200 /* exponents of spreads beyond which points are scaled */
 
 static double element(enum blasd_dtype dtype, const void *data, int64_t i) {
     return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
@@ -38,44 +36,38 @@ static long double weight(const struct distance_problem *problem, int64_t d) {
     return (long double)element(problem->shape->arithmetic, problem->args.w, d);
 }
 
-/* A mean in two parts. One number would be rounded by as much as the mean is large, which may be
- * more than the points lie apart; from an origin among them nothing is lost. */
-struct mean {
-    long double origin, rest;
-};
-
-static long double deviation(double x, struct mean mean) {
-    return ((long double)x - mean.origin) - mean.rest;
-}
-
 /* Writes a row to `to`, less `mean`, weighted and scaled to length 1; NaN where it has none. */
-static void unit_row(const struct distance_problem *problem, const void *from, int64_t at,
-                     struct mean mean, void *to) {
+static void unit_row(struct distance_problem *problem, const void *from, int64_t at,
+                     struct distance_mean mean, void *to) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k;
     long double squares = 0, length;
     for (int64_t d = 0; d < k; d++) {
-        long double x = deviation(element(dtype, from, at + d), mean);
-        squares += weight(problem, d) * x * x;
+        long double x = blasd_distance_deviation(element(dtype, from, at + d), mean);
+        if (weight(problem, d) != 0) squares += weight(problem, d) * x * x;
     }
     length = sqrtl(squares);
+    problem->zero_row |= length == 0 && k > 0;
     for (int64_t d = 0; d < k; d++) {
-        long double x = deviation(element(dtype, from, at + d), mean);
-        set_element(dtype, to, at + d, x * sqrtl(weight(problem, d)) / length);
+        long double x = blasd_distance_deviation(element(dtype, from, at + d), mean);
+        x = weight(problem, d) == 0 ? 0 : x * sqrtl(weight(problem, d));
+        set_element(dtype, to, at + d, x / length);
     }
 }
 
 /* The weighted mean of a row; a constant row's mean is that constant, exactly. */
-static struct mean row_mean(const struct distance_problem *problem, const void *from, int64_t at) {
+static struct distance_mean row_mean(const struct distance_problem *problem, const void *from,
+                                     int64_t at) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k;
     long double sum = 0, total = 0;
-    struct mean mean = {0, 0};
+    struct distance_mean mean = {0, 0};
     bool constant = true;
     for (int64_t d = 0; d < k; d++) {
         double x = element(dtype, from, at + d);
         long double w = weight(problem, d);
-        if (d == 0) mean.origin = (long double)x;
+        if (w == 0) continue;
+        if (total == 0) mean.origin = (long double)x;
         if ((long double)x != mean.origin) constant = false;
         sum += w * (long double)x;
         total += w;
@@ -84,13 +76,13 @@ static struct mean row_mean(const struct distance_problem *problem, const void *
     mean.origin = (long double)(double)(sum / total); /* so that differences are exact nearby */
     sum = 0;
     for (int64_t d = 0; d < k; d++)
-        sum += weight(problem, d) * ((long double)element(dtype, from, at + d) - mean.origin);
+        if (weight(problem, d) != 0)
+            sum += weight(problem, d) * ((long double)element(dtype, from, at + d) - mean.origin);
     mean.rest = sum / total;
     return mean;
 }
 
-static void share_row(const struct distance_problem *problem, const void *from, int64_t at,
-                      void *to) {
+static void share_row(struct distance_problem *problem, const void *from, int64_t at, void *to) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k;
     long double sum = 0;
@@ -100,20 +92,20 @@ static void share_row(const struct distance_problem *problem, const void *from, 
         negative |= x < 0;
         sum += (long double)x;
     }
+    problem->zero_row |= sum == 0 && !negative && k > 0;
     for (int64_t d = 0; d < k; d++) {
         long double share = (long double)element(dtype, from, at + d) / sum;
         set_element(dtype, to, at + d, negative || sum == 0 ? -1 : share);
     }
 }
 
-static void make_rows(const struct distance_problem *problem, const void *from, int64_t count,
-                      void *to) {
+static void make_rows(struct distance_problem *problem, const void *from, int64_t count, void *to) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k, worked = 0;
     for (int64_t i = 0; i < count && blasd_wanted_after(&worked, 8 * k); i++) {
         switch (blasd_distance_metrics[problem->shape->metric].rows) {
         case ROWS_PLAIN: break;
-        case ROWS_UNIT: unit_row(problem, from, i * k, (struct mean){0, 0}, to); break;
+        case ROWS_UNIT: unit_row(problem, from, i * k, (struct distance_mean){0, 0}, to); break;
         case ROWS_CENTRED:
             unit_row(problem, from, i * k, row_mean(problem, from, i * k), to);
             break;
@@ -170,9 +162,9 @@ static long double coordinate_sum(const struct distance_shape *shape, const void
 
 /* Mean of coordinate `d` over the points of x and y, of which there are some. From the first one
  * on: where all are the same it is that, however many they are. */
-static struct mean coordinate_mean(const struct distance_shape *shape, const void *x, const void *y,
-                                   int64_t d) {
-    struct mean mean = {(long double)element(shape->arithmetic, x, d), 0};
+static struct distance_mean coordinate_mean(const struct distance_shape *shape, const void *x,
+                                            const void *y, int64_t d) {
+    struct distance_mean mean = {(long double)element(shape->arithmetic, x, d), 0};
     long double sum = coordinate_sum(shape, x, shape->m, d, mean.origin);
     int64_t count = shape->alone ? shape->m : shape->m + shape->n;
     if (!shape->alone) sum += coordinate_sum(shape, y, shape->n, d, mean.origin);
@@ -180,22 +172,24 @@ static struct mean coordinate_mean(const struct distance_shape *shape, const voi
     return mean;
 }
 
-/* Sum over one set of points of (a - mean a)(b - mean b) for coordinates a and b. */
-static long double co_sum(const struct distance_shape *shape, const void *points, int64_t count,
-                          int64_t a, struct mean mean_a, int64_t b, struct mean mean_b) {
+/* Sum over one set of points of the squares of what coordinate `d` is from its mean. */
+static long double square_sum(const struct distance_shape *shape, const void *points, int64_t count,
+                              int64_t d, struct distance_mean mean) {
     long double sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += deviation(element(shape->arithmetic, points, i * shape->k + a), mean_a) *
-               deviation(element(shape->arithmetic, points, i * shape->k + b), mean_b);
+    for (int64_t i = 0; i < count; i++) {
+        long double e =
+            blasd_distance_deviation(element(shape->arithmetic, points, i * shape->k + d), mean);
+        sum += e * e;
+    }
     return sum;
 }
 
-/* Covariance of two coordinates over x and y together, with ddof 1 as in NumPy's cov. */
-static long double covariance(const struct distance_shape *shape, const void *x, const void *y,
-                              int64_t a, struct mean mean_a, int64_t b, struct mean mean_b) {
-    long double sum = co_sum(shape, x, shape->m, a, mean_a, b, mean_b);
+/* Variance of a coordinate over x and y together, with ddof 1 as in NumPy's cov. */
+static long double variance(const struct distance_shape *shape, const void *x, const void *y,
+                            int64_t d, struct distance_mean mean) {
+    long double sum = square_sum(shape, x, shape->m, d, mean);
     int64_t count = shape->alone ? shape->m : shape->m + shape->n;
-    if (!shape->alone) sum += co_sum(shape, y, shape->n, a, mean_a, b, mean_b);
+    if (!shape->alone) sum += square_sum(shape, y, shape->n, d, mean);
     return sum / (long double)(count - 1);
 }
 
@@ -214,13 +208,13 @@ static void load_variances(struct distance_problem *problem, const void *x, cons
                            const void *v) {
     const struct distance_shape *shape = problem->shape;
     for (int64_t d = 0; d < shape->k && blasd_wanted(); d++) {
-        struct mean mean;
+        struct distance_mean mean;
         if (v != NULL) {
             set_weight(problem, d, 1 / (long double)element(shape->arithmetic, v, d));
             continue;
         }
         mean = coordinate_mean(shape, x, y, d);
-        set_weight(problem, d, 1 / covariance(shape, x, y, d, mean, d, mean));
+        set_weight(problem, d, 1 / variance(shape, x, y, d, mean));
     }
     problem->args.w = problem->extra;
 }
@@ -248,109 +242,36 @@ static int scale_points(struct distance_problem *problem, const void **x, const 
     return 0;
 }
 
-/* The covariance matrix of all points, its lower triangle, with each coordinate divided by 2^shift
- * so that the diagonal is near 1: a matrix of any scale has an inverse then. */
-static void scaled_covariance(const struct distance_shape *shape, const void *x, const void *y,
-                              struct mean *means, int *shift, double *matrix) {
-    int64_t k = shape->k, worked = 0;
-    /* beside the distances, of which each takes k^2 operations too; of one of many: not told */
-    double points = (double)shape->m + (double)shape->n,
-           pairs = (double)shape->m * (double)shape->n;
-    double share = shape->problems == 1 ? 5 * points / (5 * points + pairs) : 0;
-    for (int64_t a = 0; a < k && blasd_wanted(); a++) means[a] = coordinate_mean(shape, x, y, a);
-    for (int64_t a = 0; a < k && blasd_wanted_at(share * pow((double)a / (double)k, 2)); a++) {
-        shift[a] = 0;
-        frexpl(sqrtl(covariance(shape, x, y, a, means[a], a, means[a])), &shift[a]);
-        for (int64_t b = 0; b <= a && blasd_wanted_after(&worked, shape->m + shape->n); b++)
-            matrix[a * k + b] = (double)ldexpl(covariance(shape, x, y, a, means[a], b, means[b]),
-                                               -shift[a] - shift[b]);
-    }
-}
-
-/* Whether of every variance more is its own, whatever the other coordinates say, than its rounding:
- * the inverse has one over it on its diagonal. Elements of the matrix are rounded, four of them
- * count in a pivot, and elimination rounds. */
-static bool variances_stand(int k, const double *inverse, const long double *diagonal) {
-    long double units = 4 * ((long double)k + 1);
-    for (int64_t a = 0; a < k; a++)
-        if (!((long double)inverse[a * k + a] * diagonal[a] * units < 0x1p52L)) return false;
-    return true;
-}
-
-/* The lower triangle of the inverse of a definite matrix, of which that triangle is there; 1 where
- * it is not definite, or but for rounding. A large one is inverted by columns, so that the work may
- * end in between. diagonal: room for k numbers. */
-static int invert(int k, double *matrix, long double *diagonal) {
-    const struct blasd_lapack how = {.threads = 1};
-    double *inverse;
-    int info;
-    for (int64_t a = 0; a < k; a++) diagonal[a] = (long double)matrix[a * k + a];
-    if (k < LONG_K) {
-        info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
-        if (info == 0) info = LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', k, matrix, k > 0 ? k : 1);
-        return info != 0 || !variances_stand(k, matrix, diagonal);
-    }
-    inverse = calloc((size_t)k * (size_t)k, sizeof *inverse);
-    if (inverse == NULL) return BLASD_LAPACK_NO_MEMORY;
-    for (int64_t a = 0; a < k; a++) /* that library's lower triangle is by columns */
-        for (int64_t b = 0; b < a; b++) matrix[b * k + a] = matrix[a * k + b];
-    info = blasd_lapack_cholesky(&how, k, matrix);
-    for (int j = 0; info == 0 && j < k && blasd_wanted(); j += COLUMNS) {
-        int columns = k - j < COLUMNS ? k - j : COLUMNS;
-        double *block = inverse + (int64_t)j * k;
-        for (int c = 0; c < columns; c++) block[(int64_t)c * k + j + c] = 1;
-        cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, k - j,
-                    columns, 1, matrix + (int64_t)j * k + j, k, block + j, k);
-        cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasTrans, CblasNonUnit, k, columns, 1,
-                    matrix, k, block, k);
-    }
-    if (info == 0 && blasd_wanted() && !variances_stand(k, inverse, diagonal)) info = 1;
-    if (info == 0) memcpy(matrix, inverse, (size_t)k * (size_t)k * sizeof *matrix);
-    free(inverse);
-    return info;
-}
-
-/* The inverse of the covariance matrix of all points, into `extra`. Where the points are so large
- * or small that the matrix leaves the range of numbers, they are scaled and not the inverse. */
-static int load_inverse_covariance(struct distance_problem *problem, const void **x, const void **y,
-                                   struct blasd_err *err) {
+/* The matrix T of whiten.c, into `extra`. Where the points are so large or small that it leaves the
+ * range of numbers, they are scaled and not the matrix. */
+static int load_covariance(struct distance_problem *problem, const void **x, const void **y,
+                           struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
     int64_t k = shape->k;
-    double *matrix = blasd_cpu_alloc((size_t)k * (size_t)k, sizeof *matrix);
-    struct mean *means = blasd_cpu_alloc((size_t)k, sizeof *means);
-    long double *diagonal = blasd_cpu_alloc((size_t)k, sizeof *diagonal);
+    struct distance_mean *means = blasd_cpu_alloc((size_t)k, sizeof *means);
     int *shift = blasd_cpu_alloc((size_t)k, sizeof *shift);
+    double *t = problem->extra;
     bool extreme = false;
-    int code = 0, info = 0;
-    if (matrix == NULL || means == NULL || diagonal == NULL || shift == NULL || k > INT32_MAX) {
+    int code = 0;
+    if (means == NULL || shift == NULL) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
         goto done;
     }
-    scaled_covariance(shape, *x, *y, means, shift, matrix);
-    if (!blasd_wanted()) goto done;
-    info = invert((int)k, matrix, diagonal);
-    if (!blasd_wanted()) goto done;
-    if (info == BLASD_LAPACK_NO_MEMORY) {
-        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
-        goto done;
-    }
-    if (info != 0) {
+    for (int64_t d = 0; d < k && blasd_wanted(); d++) means[d] = coordinate_mean(shape, *x, *y, d);
+    code = blasd_distance_whiten(problem, *x, *y, means, shift, err);
+    if (code != 0 || !blasd_wanted()) goto done;
+    if (!(problem->inflation < SINGULAR)) {
         code = blasd_fail(err, BLASD_E_singular_matrix, "inputs.VI",
                           "the covariance matrix of the points is singular: give VI");
         goto done;
     }
-    for (int64_t a = 0; a < k; a++) extreme |= abs(shift[a]) > EXTREME;
+    for (int64_t d = 0; d < k; d++) extreme |= abs(shift[d]) > EXTREME;
     if (extreme) code = scale_points(problem, x, y, shift, err);
-    for (int64_t a = 0; a < k; a++)
-        for (int64_t b = 0; b < k; b++)
-            set_element(shape->arithmetic, problem->extra, a * k + b,
-                        ldexpl((long double)matrix[(a > b ? a * k + b : b * k + a)],
-                               extreme ? 0 : -shift[a] - shift[b]));
+    for (int64_t at = 0; !extreme && at < k * k; at++) t[at] = ldexp(t[at], -shift[at % k]);
     problem->args.v = problem->extra;
+    problem->args.whitened = true;
 done:
-    free(matrix);
     free(means);
-    free(diagonal);
     free(shift);
     return code;
 }
@@ -417,14 +338,16 @@ int blasd_distance_problem_load(struct distance_problem *problem, const void *x,
     int code = 0;
     blasd_distance_choose(shape, &problem->args);
     problem->args.wide = problem->wide;
-    problem->args.strict = false;
+    problem->args.strict = problem->args.whitened = false;
+    problem->zero_row = false;
+    problem->inflation = 1;
     if (shape->alone) y = x;
     if (shape->metric == METRIC_seuclidean)
         load_variances(problem, x, y, v);
     else if (shape->metric == METRIC_mahalanobis && vi != NULL)
         problem->args.v = vi;
     else if (shape->metric == METRIC_mahalanobis)
-        code = load_inverse_covariance(problem, &x, &y, err);
+        code = load_covariance(problem, &x, &y, err);
     else
         code = load_weights(problem, w, err);
     if (code != 0) return code;

@@ -343,7 +343,7 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
             for (int r = 0; r < used; r++) {
                 for (int64_t c = 0; c < n; c++) {
                     double d = value_at(shape->arithmetic, rows[r], c);
-                    if (!(d <= shape->radius) || (shape->alone && j + c == i + r)) continue;
+                    if (!(d <= shape->reach) || (shape->alone && j + c == i + r)) continue;
                     if (fill) {
                         put_one(shape, d, out->d, at[r]);
                         out->index[at[r]] = j + c;

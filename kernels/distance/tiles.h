@@ -64,6 +64,7 @@ struct distance_args {
     const long double *wide; /* the same, beyond the range of the type */
     bool strict;             /* every entry is to be computed with care */
     const void *v;           /* k x k, of mahalanobis */
+    bool whitened;           /* v is a lower triangle: the sum is the squared length of v (a-b) */
     void *scratch;           /* k blocks' rows, of mahalanobis; each thread has its own */
     double p;                /* of minkowski */
     double scale;            /* of jensenshannon: 1 / ln(base) */

@@ -53,16 +53,16 @@ static long double careful_power(const struct distance_args *args, const T *a, c
     return largest * powl(heaviest * sum, 1 / p);
 }
 
-/* (a-b)' V (a-b) */
+/* (a-b)' V (a-b), or the square of V (a-b) */
 static long double careful_quadratic(const struct distance_args *args, const T *a, const T *block) {
     const T *v = args->v;
     long double sum = 0;
     for (int64_t d = 0; d < args->k; d++) {
-        long double inner = 0;
-        for (int64_t c = 0; c < args->k; c++)
+        long double inner = 0, e = (long double)a[d] - (long double)block[d * W];
+        for (int64_t c = 0; c < (args->whitened ? d + 1 : args->k); c++)
             inner +=
                 (long double)v[d * args->k + c] * ((long double)a[c] - (long double)block[c * W]);
-        sum += ((long double)a[d] - (long double)block[d * W]) * inner;
+        sum += (args->whitened ? inner : e) * inner;
     }
     return sum;
 }
@@ -76,19 +76,19 @@ static __attribute__((noinline)) T careful(const struct distance_args *args, con
     for (int64_t d = 0; d < args->k; d++) {
         long double x = (long double)a[d], y = (long double)block[d * W], w = args->wide[d];
         long double e = fabsl(x - y);
+        if (w == 0) continue; /* NaN and infinities do not count there either */
         switch (args->loop) {
         case LOOP_SQUARES:
         case LOOP_SQUARES_W: s += w * (e * e); break;
         case LOOP_LARGEST:
-            if (w == 0 || x == y) break; /* infinities too */
+            if (x == y) break; /* infinities too */
             if (e != e) return (T)e;
             s = e > s ? e : s;
             break;
         case LOOP_CANBERRA:
-            if (w != 0 && (x != 0 || y != 0)) s += w * (e / (fabsl(x) + fabsl(y)));
+            if (x != 0 || y != 0) s += w * (e / (fabsl(x) + fabsl(y)));
             break;
         case LOOP_BRAYCURTIS:
-            if (w == 0) break;
             s += w * e;
             u += w * fabsl(x + y);
             break;
@@ -386,12 +386,12 @@ static void LOOP(mahalanobis)(const struct distance_args *args, const T *const *
             }
             for (int64_t d = 0; d < k; d++) {
                 vec inner = {0}, e;
-                for (int64_t c = 0; c < k; c++) {
+                for (int64_t c = 0; c < (args->whitened ? d + 1 : k); c++) {
                     memcpy(&e, diff + c * W, sizeof e);
                     inner += matrix[d * k + c] * e;
                 }
                 memcpy(&e, diff + d * W, sizeof e);
-                sum += e * inner;
+                sum += (args->whitened ? inner : e) * inner;
             }
             memcpy(acc[r], &sum, sizeof sum);
             for (int l = 0; l < W; l++) {

@@ -91,7 +91,10 @@ class Operations:
         Without y the points of x are compared with each other; argmin, topk and within then leave out the point itself.
         Points at equal distance, before d is rounded to a shorter type, are listed by index; NaN counts as farther than
         everything.
-        within fills index and d up to row_splits[m]; what follows is -1 and infinity.
+        within fills index and d up to row_splits[m]; what follows is -1 and infinity. It lists the points whose d, as
+        it is returned, is at most the radius.
+        A coordinate of weight 0 does not count, nor do NaN and infinities in it. Rows without a direction (cosine:
+        zero; correlation: constant) are NaN from all others, and a warning says so.
         float16 and bfloat16 points are computed with in float32 and d is rounded to their type; integers and bool are
         computed with in float64, as are cosine, correlation, jensenshannon, seuclidean, mahalanobis and minkowski of
         other orders than 1, 2 and infinity.
