@@ -12,7 +12,8 @@ void blasd_buf_init(struct blasd_buf *buf, size_t max) {
 
 void blasd_buf_release(struct blasd_buf *buf) {
     free(buf->data);
-    *buf = (struct blasd_buf){.max = buf->max};
+    blasd_account_give(buf->account, buf->cap);
+    *buf = (struct blasd_buf){.max = buf->max, .account = buf->account};
 }
 
 void blasd_buf_reset(struct blasd_buf *buf) {
@@ -27,8 +28,12 @@ int blasd_buf_reserve(struct blasd_buf *buf, size_t more) {
     want = buf->cap < 128 ? 256 : buf->cap * 2;
     if (want < buf->len + more) want = buf->len + more;
     if (want > buf->max) want = buf->max;
+    if (buf->account != NULL && !blasd_account_take(buf->account, want - buf->cap)) return -1;
     data = realloc(buf->data, want);
-    if (data == NULL) return -1;
+    if (data == NULL) {
+        blasd_account_give(buf->account, want - buf->cap);
+        return -1;
+    }
     buf->data = data;
     buf->cap = want;
     return 0;

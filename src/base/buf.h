@@ -3,6 +3,8 @@
 #ifndef BLASD_BASE_BUF_H
 #define BLASD_BASE_BUF_H
 
+#include "base/account.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,8 +12,9 @@
 struct blasd_buf {
     char *data; /* owned; NULL while empty */
     size_t len;
-    size_t cap; /* bytes allocated */
-    size_t max; /* bytes it may ever hold; set by blasd_buf_init */
+    size_t cap;                    /* bytes allocated */
+    size_t max;                    /* bytes it may ever hold; set by blasd_buf_init */
+    struct blasd_account *account; /* counts `cap`; borrowed; NULL, as after init: nothing does */
 };
 
 /* Makes an empty buffer that may hold up to `max` bytes; allocates nothing. */
@@ -21,8 +24,8 @@ void blasd_buf_release(struct blasd_buf *buf);
 /* Forgets the bytes and keeps the memory. */
 void blasd_buf_reset(struct blasd_buf *buf);
 
-/* These return 0, or -1 where the bytes would not fit the cap or memory has run out; the buffer is
- * then as it was. */
+/* These return 0, or -1 where the bytes would not fit the cap or the account, or memory has run
+ * out; the buffer is then as it was. */
 int blasd_buf_reserve(struct blasd_buf *buf, size_t more) __attribute__((warn_unused_result));
 /* Whether so many more bytes are within the cap: where adding them failed, memory has run out. */
 static inline bool blasd_buf_fits(const struct blasd_buf *buf, size_t more) {

@@ -46,6 +46,9 @@ struct blasd_err;
     X(graph_results, 40, 0, 40, "outputs", "most outputs that a graph gives as its results")       \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \
+    X(memory_bytes, 0, 4 * BLASD_MIB, BLASD_TIB, "bytes",                                          \
+      "memory of one front end for requests and answers: unpacked bodies, pieces and packers; "    \
+      "a request beyond it is answered 503 (0: a quarter of the memory)")                          \
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \
     X(queue_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                               \
       "inputs and outputs of the jobs that are queued or running (0: half of the blob store)")     \

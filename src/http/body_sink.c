@@ -3,7 +3,6 @@
 
 #include "base/container.h"
 #include "base/cut.h"
-#include "base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -214,16 +213,15 @@ size_t http_body_sink_memory(const struct http_server *server) {
 }
 
 void http_body_sink_init(struct http_body_sink *sink, const struct http_exchange *exchange) {
-    const struct blasd_principal *tenant = &exchange->caller.principal;
     struct http_server *server = exchange->home->server;
-    *sink = (struct http_body_sink){.base = {.reserve = sink_reserve, .write = sink_write},
-                                    .loop = exchange->home,
-                                    .id = exchange->id,
-                                    .blob = {.fd = -1}};
-    if (tenant->weight > 0)
-        sink->own = &server->intake_of[blasd_hash_bytes(0, tenant->tenant, strlen(tenant->tenant)) %
-                                       HTTP_INTAKE_PLACES];
+    *sink = (struct http_body_sink){
+        .base = {.reserve = sink_reserve, .write = sink_write},
+        .loop = exchange->home,
+        .id = exchange->id,
+        .account = http_account_of(&server->intake, &exchange->caller.principal),
+        .blob = {.fd = -1}};
     blasd_buf_init(&sink->memory, http_body_sink_memory(server));
+    sink->memory.account = exchange->memory.parent;
 }
 
 /* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
@@ -239,35 +237,20 @@ void http_body_sink_expect(struct http_body_sink *sink, const struct http_reques
     if (request->elsewhere) sink->claim_limit = sink->loop->server->limits->body_bytes;
 }
 
-static void give_back(const struct http_body_sink *sink, uint64_t bytes) {
-    if (bytes == 0) return;
-    atomic_fetch_sub(&sink->loop->server->intake_used, bytes);
-    if (sink->own != NULL) atomic_fetch_sub(sink->own, bytes);
-}
-
 void http_body_sink_release(struct http_body_sink *sink) {
     blasd_buf_release(&sink->memory);
     blasd_blob_close(&sink->blob);
-    give_back(sink, sink->intake);
+    blasd_account_give(sink->account, sink->intake);
     sink->intake = 0;
 }
 
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err) {
-    struct http_server *server = sink->loop->server;
-    uint64_t more, used, own = 0, limit, share;
     if (bytes <= sink->intake) return 0;
-    more = bytes - sink->intake;
-    limit = atomic_load_explicit(&server->intake_limit, memory_order_relaxed);
-    share = sink->own == NULL ? limit : limit / 4 * 3;
-    used = atomic_fetch_add(&server->intake_used, more);
-    if (sink->own != NULL) own = atomic_fetch_add(sink->own, more);
-    if (more > share || used > limit - more || own > share - more) {
-        give_back(sink, more);
+    if (!blasd_account_take(sink->account, bytes - sink->intake))
         return blasd_fail(err, BLASD_E_no_space, "",
                           "%" PRIu64 " bytes do not fit beside what is being received already: "
                           "%" PRIu64 " bytes at the most (limit intake_bytes)",
-                          bytes, share);
-    }
+                          bytes, blasd_account_limit(sink->account));
     sink->intake = bytes;
     return 0;
 }

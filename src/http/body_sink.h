@@ -34,7 +34,7 @@ struct http_body_sink {
     uint64_t expected;      /* what total will come to, as a guess from the size of the body */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
-    _Atomic uint64_t *own;  /* where they are counted as the tenant's; NULL: there are no keys */
+    struct blasd_account *account; /* the tenant's, of that; borrowed */
     /* Of its tensors, one after the other as they came, each from its begin to its end. Made then:
      * at once it would take the loop a third of a second for a gigabyte. */
     struct http_sum sum;

@@ -180,6 +180,7 @@ bool http_coding_pack(enum http_coding coding, struct blasd_buf *body) {
     bool whole = false;
     if (coding == HTTP_CODING_NONE || !http_coding_suits(body->len)) return false;
     blasd_buf_init(&packed, body->len);
+    packed.account = body->account;
     stream = http_packer_new(coding);
     /* one byte less than it has: where that is filled, nothing is won */
     if (stream != NULL && blasd_buf_reserve(&packed, body->len - 1) == 0) {

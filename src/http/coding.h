@@ -24,7 +24,9 @@ bool http_coding_suits(size_t len);
 /* Compresses a whole body in place, where that makes it shorter; whether it did. */
 bool http_coding_pack(enum http_coding coding, struct blasd_buf *body);
 
-/* One stream, of either direction. */
+/* One stream, of either direction, and the memory that it has, zlib's with it. */
+#define HTTP_UNPACKER_BYTES (UINT64_C(112) << 10)
+#define HTTP_PACKER_BYTES (UINT64_C(336) << 10)
 struct http_stream;
 struct http_stream *http_unpacker_new(enum http_coding coding); /* NULL: no memory */
 struct http_stream *http_packer_new(enum http_coding coding);

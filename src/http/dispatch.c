@@ -175,6 +175,8 @@ static void begin(struct http_exchange *exchange, const char *target, const char
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
                           &collecting.err) == 0)
         http_authenticate(exchange, &collecting.err);
+    exchange->memory.parent =
+        http_account_of(&exchange->home->server->memory, &exchange->caller.principal);
     http_request_traced(exchange);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,

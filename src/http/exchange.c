@@ -3,9 +3,12 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/hash.h"
 #include "http/timeouts.h"
 
+#include <inttypes.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Connection *connection) {
@@ -16,11 +19,39 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
     exchange->began_ns = blasd_clock_ns();
     exchange->wanted.output = HTTP_DOCUMENT;
     exchange->wait.status = 200;
+    exchange->memory.limit = UINT64_MAX;
+    exchange->memory.parent = &loop->server->memory.all;
     blasd_buf_init(&exchange->body.kept, HTTP_SMALL_BODY);
+    exchange->body.kept.account = &exchange->memory;
     blasd_list_add(&loop->exchanges, &exchange->node);
     loop->exchange_count++;
     http_count(&loop->metrics->in_flight, 1);
     return exchange;
+}
+
+struct blasd_account *http_account_of(struct http_shared_account *shared,
+                                      const struct blasd_principal *tenant) {
+    uint64_t hash;
+    if (tenant->weight == 0) return &shared->all; /* there are no keys */
+    hash = blasd_hash_bytes(0, tenant->tenant, strlen(tenant->tenant));
+    return &shared->of[hash % HTTP_TENANT_PLACES];
+}
+
+void http_account_limit(struct http_shared_account *shared, uint64_t limit) {
+    blasd_account_set(&shared->all, limit);
+    for (int i = 0; i < HTTP_TENANT_PLACES; i++) {
+        shared->of[i].parent = &shared->all;
+        blasd_account_set(&shared->of[i], limit / 4 * 3);
+    }
+}
+
+int http_exchange_reserve(struct http_exchange *exchange, uint64_t bytes, struct blasd_err *err) {
+    if (blasd_account_take(&exchange->memory, bytes)) return 0;
+    return blasd_fail(err, BLASD_E_no_space, "",
+                      "%" PRIu64 " bytes of memory are not free: requests and answers hold %" PRIu64
+                      " of %" PRIu64 " (limit memory_bytes), and a tenant may have three quarters",
+                      bytes, blasd_account_used(&exchange->home->server->memory.all),
+                      blasd_account_limit(&exchange->home->server->memory.all));
 }
 
 static void exchange_free(struct http_exchange *exchange) {
@@ -31,6 +62,7 @@ static void exchange_free(struct http_exchange *exchange) {
     if (exchange->side != NULL) exchange->side->release(exchange->side);
     if (exchange->form.inference != NULL) exchange->form.dialect->release(exchange);
     blasd_buf_release(&exchange->body.kept);
+    blasd_account_give(&exchange->memory, blasd_account_used(&exchange->memory));
     blasd_freelist_give(&loop->freelists.exchanges, exchange);
 }
 

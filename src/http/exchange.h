@@ -11,6 +11,7 @@
 #define BLASD_HTTP_EXCHANGE_H
 
 #include "auth/auth.h"
+#include "base/account.h"
 #include "base/buf.h"
 #include "base/freelist.h"
 #include "base/loop.h"
@@ -46,7 +47,13 @@ struct http_tls;
 struct http_side {
     void (*release)(struct http_side *side); /* with the exchange */
 };
-#define HTTP_INTAKE_PLACES 256 /* tenants that meet in one are counted together */
+#define HTTP_TENANT_PLACES 256 /* tenants that meet in one are counted together */
+
+/* Bytes of something that all tenants share, and each tenant's: of whose account the former is the
+ * parent, and which has a share of three quarters. */
+struct http_shared_account {
+    struct blasd_account all, of[HTTP_TENANT_PLACES];
+};
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
@@ -60,12 +67,10 @@ struct http_server {
     struct http_loop *loops;      /* owned */
     struct http_metrics *metrics; /* owned; one a loop */
     struct http_regions regions;
-    struct http_events *events;    /* owned */
-    struct blasd_fetcher *fetcher; /* of inputs by URL; owned; NULL: no host is listed */
-    _Atomic uint64_t intake_used;  /* bytes of bodies being received */
-    _Atomic uint64_t
-        intake_of[HTTP_INTAKE_PLACES];      /* the same of tenants, by a hash of their names */
-    _Atomic uint64_t intake_limit;          /* what they may be */
+    struct http_events *events;             /* owned */
+    struct blasd_fetcher *fetcher;          /* of inputs by URL; owned; NULL: no host is listed */
+    struct http_shared_account intake;      /* of the store: bodies being received */
+    struct http_shared_account memory;      /* of the heap: what requests and answers hold there */
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
     struct blasd_timer serving;      /* the first loop's, until jobs would run */
@@ -267,6 +272,7 @@ struct http_exchange {
     } held;
     int pending; /* callbacks of the queue still to come */
     int64_t began_ns;
+    struct blasd_account memory; /* that it holds; all is given back at its end */
     struct http_answering answer;
     struct http_body_seen body;
     struct http_client client;
@@ -289,6 +295,13 @@ struct http_exchange {
 
 /* New exchange of the connection; NULL: no memory. Ended by http_exchange_end. */
 struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Connection *connection);
+/* The part of the caller's tenant in what is shared. */
+struct blasd_account *http_account_of(struct http_shared_account *shared,
+                                      const struct blasd_principal *tenant);
+/* Sets the limit of what is shared. */
+void http_account_limit(struct http_shared_account *shared, uint64_t limit);
+/* Reserves memory for the exchange, until its end. no_space. */
+int http_exchange_reserve(struct http_exchange *exchange, uint64_t bytes, struct blasd_err *err);
 /* Libmicrohttpd is done with it. `left`: the client went away. */
 void http_exchange_end(struct http_exchange *exchange, bool left);
 /* A callback of the queue is to come, or has come. After http_exchange_release, which may free the

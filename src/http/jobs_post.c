@@ -94,6 +94,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .put = request->query.put,
                                            .content_length = file ? http_upload_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
+                                           .account = &upload->exchange->memory,
                                            .freelist = &upload->exchange->home->freelists.intakes};
     if (upload->exchange->form.dialect != NULL)
         upload->exchange->form.dialect->intake(upload->exchange, &options);
@@ -113,6 +114,7 @@ static int check_room(struct http_upload *upload, struct blasd_err *err) {
     *err = (struct blasd_err){0};
     upload->held = true;
     blasd_buf_init(&upload->body, exchange->request.framing.content_length);
+    upload->body.account = &exchange->memory;
     return 0;
 }
 
@@ -161,7 +163,11 @@ static int feed(struct http_upload *upload, const void *bytes, size_t len, struc
     size_t used = len;
     int rc;
     if (coding == HTTP_CODING_NONE) return blasd_intake_feed(upload->intake, bytes, len, err);
-    if (upload->unpacker == NULL) upload->unpacker = http_unpacker_new(coding);
+    if (upload->unpacker == NULL) {
+        rc = http_exchange_reserve(upload->exchange, HTTP_UNPACKER_BYTES, err);
+        if (rc != 0) return rc;
+        upload->unpacker = http_unpacker_new(coding);
+    }
     if (upload->unpacker == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     rc = http_unpack(upload->unpacker, bytes, len, &used, upload->body_limit, take_unpacked,

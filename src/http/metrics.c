@@ -175,9 +175,13 @@ static int put_http(struct http_server *server, struct blasd_buf *out) {
            http_metric_one(out, METRIC(blasd_http_sent_bytes_total),
                            (double)sum(server, &first->sent_bytes)) |
            http_metric_one(out, METRIC(blasd_intake_bytes),
-                           (double)atomic_load(&server->intake_used)) |
+                           (double)blasd_account_used(&server->intake.all)) |
            http_metric_one(out, METRIC(blasd_intake_bytes_limit),
-                           (double)atomic_load(&server->intake_limit));
+                           (double)blasd_account_limit(&server->intake.all)) |
+           http_metric_one(out, METRIC(blasd_http_memory_bytes),
+                           (double)blasd_account_used(&server->memory.all)) |
+           http_metric_one(out, METRIC(blasd_http_memory_bytes_limit),
+                           (double)blasd_account_limit(&server->memory.all));
 }
 
 static int put_spans(const struct http_server *server, struct blasd_buf *out) {

@@ -21,6 +21,7 @@
     "Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; "           \
                                "form-action 'none'; frame-ancestors 'none'"
 #define DOCUMENT_BYTES_USUAL 1000 /* from 1 KiB on malloc sweeps all small pieces up first */
+#define UNCOUNTED_BYTES 4096 /* short answers, as problems are, need no memory of the account's */
 #define DOCUMENT_BYTES_MAX (UINT64_C(1) << 32)
 
 static void add(struct MHD_Response *response, const char *name, const char *value) {
@@ -124,10 +125,15 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
     /* Triton's asyncio client asks for gzip everywhere, and understands it in inferences alone */
     bool packable = written && exchange->form.dialect == NULL && http_coding_suits(body->len);
     bool packed = packable && http_reply_pack(exchange, body);
+    struct blasd_err full = {0};
+    if (written && body->account == NULL && body->len > UNCOUNTED_BYTES &&
+        http_exchange_reserve(exchange, body->cap, &full) != 0)
+        written = false;
     if (written)
         response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         blasd_buf_release(body);
+        if (full.code != BLASD_OK) http_reply_problem(exchange, &full); /* the answer is that one */
         return NULL;
     }
     exchange->answer.whole = body->len > 0;

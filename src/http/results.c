@@ -41,6 +41,14 @@ static struct response_context *context_new(struct http_exchange *exchange,
     return context;
 }
 
+/* Reserves what sending in pieces takes: libmicrohttpd's block, and a packer if there is to be one
+ * and room for it. no_space. */
+static int reserve(struct http_exchange *exchange, bool *packs, struct blasd_err *err) {
+    int rc = http_exchange_reserve(exchange, PIECE_BYTES, err);
+    if (rc == 0 && *packs) *packs = blasd_account_take(&exchange->memory, HTTP_PACKER_BYTES);
+    return rc;
+}
+
 static void context_free(void *cls) {
     struct response_context *context = cls;
     if (context == NULL) return;
@@ -190,9 +198,12 @@ static void stream_tensors(struct response_context *context, struct http_exchang
                            const char *payload, int output, enum blasd_format format) {
     struct MHD_Response *response = NULL;
     struct blasd_err err = {0};
+    bool packs = is_text(exchange, format) && exchange->request.accept_coding != HTTP_CODING_NONE;
     int64_t size;
     watch(context);
-    if (context->tensor.id[0] != '\0')
+    if (reserve(exchange, &packs, &err) != 0)
+        ; /* answered below */
+    else if (context->tensor.id[0] != '\0')
         context->answer = make_tensor_answer(exchange, context, format, &err);
     else
         context->answer = make_answer(exchange, &context->record, payload, output, format, &err);
@@ -203,8 +214,7 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         http_reply_problem(exchange, &err);
         return;
     }
-    if (context->answer != NULL && is_text(exchange, format) &&
-        exchange->request.accept_coding != HTTP_CODING_NONE)
+    if (context->answer != NULL && packs)
         context->packer = http_packer_new(exchange->request.accept_coding);
     size = context->answer == NULL || context->packer != NULL ? -1
                                                               : blasd_answer_size(context->answer);
@@ -230,6 +240,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
     size_t len = 0;
     bool whole = false, packable, packed = false;
     blasd_buf_init(&body, 64 * WHOLE_BYTES);
+    body.account = &exchange->memory;
     while (answer != NULL && !whole) {
         size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
         if (blasd_buf_reserve(&body, more) != 0) break;
@@ -246,6 +257,8 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         http_reply_sends(exchange, body.len);
     else
         blasd_buf_release(&body);
+    if (response == NULL && err->code == BLASD_OK)
+        blasd_fail(err, BLASD_E_no_space, "", "memory has run out (limit memory_bytes)");
     if (response != NULL && packable) http_reply_packable(exchange, response, packed);
     blasd_answer_free(answer);
     return response;
@@ -394,12 +407,15 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
 
 /* The bytes at `payload` are borrowed for this call alone, and sending takes longer. */
 static struct response_context *context_copy(struct http_exchange *exchange,
-                                             const struct blasd_record *record,
-                                             const char *payload) {
-    struct response_context *context = context_new(exchange, record);
+                                             const struct blasd_record *record, const char *payload,
+                                             struct blasd_err *err) {
+    struct response_context *context;
+    if (http_exchange_reserve(exchange, record->payload_bytes, err) != 0) return NULL;
+    context = context_new(exchange, record);
     if (context != NULL) context->copy = malloc(record->payload_bytes);
     if (context == NULL || context->copy == NULL) {
         context_free(context);
+        blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
         return NULL;
     }
     memcpy(context->copy, payload, record->payload_bytes);
@@ -425,8 +441,8 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
                                                record->payload_bytes, &hold, &err);
     if (err.code == BLASD_OK && whole)
         response = read_whole(exchange, record, payload, output, format, &err);
-    else if (err.code == BLASD_OK && (context = context_copy(exchange, record, payload)) == NULL)
-        blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
+    else if (err.code == BLASD_OK)
+        context = context_copy(exchange, record, payload, &err);
     if (blasd_front_queue_slice_let_go(hold, &record->slice, &err) != 0 && response != NULL)
         MHD_destroy_response(response);
     if (err.code != BLASD_OK) {

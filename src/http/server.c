@@ -10,6 +10,7 @@
 #include "base/container.h"
 #include "base/cut.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "http/dispatch.h"
 #include "http/event_streams.h"
 #include "http/events.h"
@@ -47,6 +48,7 @@
 #define TURNS_IN_A_ROW 4
 #define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
 #define LARGE_MEMORY ((size_t)BLASD_MIB)      /* of one of large bodies, at least */
+#define MEMORY_LEAST (4 * BLASD_MIB)          /* for requests and answers */
 #define INTAKE_LEAST (64 * BLASD_MIB)         /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
@@ -63,7 +65,7 @@ static void measure_intake(struct http_server *server) {
     if (limit == 0) limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
     atomic_store_explicit(&server->store_free, free_bytes, memory_order_relaxed);
     atomic_store_explicit(&server->store_all, all_bytes, memory_order_relaxed);
-    atomic_store_explicit(&server->intake_limit, limit, memory_order_relaxed);
+    http_account_limit(&server->intake, limit);
 }
 
 static void tell_of_queue(struct http_loop *loop) {
@@ -519,6 +521,13 @@ static void limit_connections(struct http_server *server) {
     }
 }
 
+/* By itself a quarter of what there is. */
+static void limit_memory(struct http_server *server) {
+    uint64_t limit = server->limits->memory_bytes;
+    if (limit == 0) limit = blasd_memory_here().all / 4;
+    http_account_limit(&server->memory, limit > MEMORY_LEAST ? limit : MEMORY_LEAST);
+}
+
 static int run_all(struct http_server *server, struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
     pthread_t *threads = calloc((size_t)options->loops, sizeof *threads);
@@ -559,6 +568,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     if (options->auth != NULL) blasd_auth_on_change(options->auth, key_changed, NULL);
     http_origins_init(&server.origins, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
+    limit_memory(&server);
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);

@@ -31,7 +31,6 @@ struct tensors_upload {
     struct blasd_sink sink;         /* must come second */
     struct http_exchange *exchange; /* borrowed: this is its part */
     struct blasd_intake *intake;    /* owned; NULL once the body is read */
-    struct http_body_sink text;     /* nothing goes there: it counts what is held as it came */
     uint64_t body_limit;
     struct blasd_tensor_body body;
     int count;
@@ -53,7 +52,6 @@ static struct blasd_front_queue *home_of(const struct http_exchange *exchange) {
 static void release(struct http_side *side) {
     struct tensors_upload *upload = blasd_container_of(side, struct tensors_upload, side);
     blasd_intake_free(upload->intake);
-    http_body_sink_release(&upload->text);
     for (int i = 0; i < upload->count; i++) {
         http_body_sink_release(&upload->of[i]->sink);
         if (upload->of[i]->sum != NULL) gnutls_hash_deinit(upload->of[i]->sum, NULL);
@@ -138,6 +136,7 @@ static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
     struct blasd_intake_options options = {.content_type = type,
                                            .content_length = request->framing.content_length,
                                            .limits = upload->exchange->home->server->limits,
+                                           .account = &upload->exchange->memory,
                                            .freelist = &upload->exchange->home->freelists.intakes};
     bool npy = is_type(type, "application/x-npy"), alone = npy || http_request_is_json(request);
     int rc;
@@ -151,13 +150,9 @@ static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
                       "application/x-safetensors or multipart/form-data");
 }
 
-/* Of JSON the whole text is held until it can be read, of others what is no tensor. */
 static int check_length(struct tensors_upload *upload, uint64_t bytes, struct blasd_err *err) {
     const struct blasd_limits *limits = upload->exchange->home->server->limits;
-    bool json = http_request_is_json(&upload->exchange->request);
-    uint64_t held = json ? limits->json_bytes : limits->envelope_bytes;
-    if (bytes < held) held = bytes;
-    if (bytes <= upload->body_limit) return http_body_sink_intake(&upload->text, held, err);
+    if (bytes <= upload->body_limit) return 0;
     return blasd_fail(
         err, BLASD_E_body_too_large, "",
         "the body has %" PRIu64 " bytes or more; at most %" PRIu64 " are taken (limit %s)", bytes,
@@ -195,7 +190,6 @@ void http_tensors_post_begin(struct http_exchange *exchange) {
     upload->side.release = release;
     upload->exchange = exchange;
     upload->sink = (struct blasd_sink){.reserve = sink_reserve, .write = sink_write};
-    http_body_sink_init(&upload->text, exchange);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 

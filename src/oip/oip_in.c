@@ -98,6 +98,6 @@ struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, vo
     reader->oip = arg;
     reader->begun = false;
     reader->count = reader->current = 0;
-    blasd_buf_init(&reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
+    blasd_body_buf(body, &reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
     return &reader->base;
 }

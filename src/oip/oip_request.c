@@ -505,7 +505,7 @@ int oip_read_request(struct oip_reader *reader, struct blasd_err *err) {
     pass.text.start = reader->text.data;
     pass.text.end = reader->text.data + reader->text.len - BLASD_JSON_SLACK;
     pass.text.depth_max = (int)reader->body->limits->json_depth;
-    blasd_buf_init(&pass.rest, (size_t)reader->body->limits->envelope_bytes);
+    blasd_body_buf(reader->body, &pass.rest, (size_t)reader->body->limits->envelope_bytes);
     rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, "op", name, strlen(name),
                                    err);
     if (rc == 0) rc = cut(&pass, err);

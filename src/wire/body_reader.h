@@ -13,11 +13,19 @@ struct blasd_body {
     uint64_t content_length; /* 0: not known */
     struct blasd_named_inputs *inputs;
     struct blasd_request_fields *fields;
-    struct blasd_graph_in *graph; /* where the request is one: takes its members; else NULL */
-    void *room;                   /* BLASD_READER_ROOM bytes that a reader may be made in */
+    struct blasd_graph_in *graph;  /* where the request is one: takes its members; else NULL */
+    void *room;                    /* BLASD_READER_ROOM bytes that a reader may be made in */
+    struct blasd_account *account; /* counts what readers hold; NULL: nothing does */
 };
 
 #define BLASD_READER_ROOM 4096
+
+/* A buffer of a reader, with up to `max` bytes, which the body's account counts. */
+static inline void blasd_body_buf(const struct blasd_body *body, struct blasd_buf *buf,
+                                  size_t max) {
+    blasd_buf_init(buf, max);
+    buf->account = body->account;
+}
 
 struct blasd_body_reader {
     int (*feed)(struct blasd_body_reader *reader, const char *bytes, size_t len,

@@ -147,7 +147,8 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
     if (intake->fields.priority < options->ceiling) intake->fields.priority = options->ceiling;
     rc = options->graph ? expect_graph(intake, options->limits, sink, err) : 0;
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->inputs,
-                                       &intake->fields, intake->graph,           intake->room};
+                                       &intake->fields, intake->graph,           intake->room,
+                                       options->account};
     if (rc == 0) rc = check_size(intake, options->content_length, err);
     if (rc == 0 && options->reader != NULL)
         intake->reader = options->reader(&intake->body, options->reader_arg);

@@ -47,6 +47,7 @@ struct blasd_intake_options {
     uint64_t content_length;
     const struct blasd_limits *limits; /* borrowed for the life of the intake */
     struct blasd_freelist *freelist;   /* the same; blocks of blasd_intake_bytes(); NULL: none */
+    struct blasd_account *account;     /* the same; counts what is held of the body; may be NULL */
     /* What reads the body whatever its Content-Type (body_reader.h); NULL: what that names. */
     struct blasd_body_reader *(*reader)(const struct blasd_body *body, void *arg);
     void *reader_arg; /* borrowed for the life of the intake */

@@ -162,7 +162,7 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     pass.text.start = reader->bytes.data;
     pass.text.end = reader->bytes.data + reader->bytes.len - BLASD_JSON_SLACK;
     pass.text.depth_max = (int)reader->body->limits->json_depth;
-    blasd_buf_init(&pass.fields, (size_t)reader->body->limits->envelope_bytes);
+    blasd_body_buf(reader->body, &pass.fields, (size_t)reader->body->limits->envelope_bytes);
     rc = walk(&pass, err);
     if (rc == 0 && pass.others)
         rc = read_fields(&pass, err);
@@ -200,6 +200,6 @@ struct blasd_body_reader *blasd_json_reader_new(const struct blasd_body *body) {
     memset(reader, 0, sizeof *reader);
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
-    blasd_buf_init(&reader->bytes, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
+    blasd_body_buf(body, &reader->bytes, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
     return &reader->base;
 }

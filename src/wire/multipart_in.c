@@ -288,7 +288,7 @@ struct blasd_body_reader *blasd_multipart_reader_new(const struct blasd_body *bo
     reader->delimiter_len = 4 + len;
     /* the first delimiter may stand at the very start, without its CR LF */
     reader->matched = 2;
-    blasd_buf_init(&reader->headers, HEADERS_MOST);
-    blasd_buf_init(&reader->text, (size_t)body->limits->envelope_bytes);
+    blasd_body_buf(body, &reader->headers, HEADERS_MOST);
+    blasd_body_buf(body, &reader->text, (size_t)body->limits->envelope_bytes);
     return &reader->base;
 }

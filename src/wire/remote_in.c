@@ -65,7 +65,8 @@ const char *blasd_remote_in_next(struct blasd_remote_in *in) {
     snprintf(in->field, sizeof in->field, "inputs.%s", in->to->name);
     blasd_npy_begin(&in->npy, &in->body, in->to);
     in->npy.slice = in->remote->slice;
-    blasd_buf_init(&in->header, (size_t)in->body.limits->envelope_bytes + 8 + BLASD_JSON_SLACK);
+    blasd_body_buf(&in->body, &in->header,
+                   (size_t)in->body.limits->envelope_bytes + 8 + BLASD_JSON_SLACK);
     return json_string_value(in->remote->url);
 }
 

@@ -487,6 +487,7 @@ struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *
     reader->stage = LENGTH;
     reader->header_len = reader->at = 0;
     reader->count = reader->current = 0;
-    blasd_buf_init(&reader->header, (size_t)body->limits->envelope_bytes + 8 + BLASD_JSON_SLACK);
+    blasd_body_buf(body, &reader->header,
+                   (size_t)body->limits->envelope_bytes + 8 + BLASD_JSON_SLACK);
     return &reader->base;
 }

@@ -124,6 +124,6 @@ struct blasd_body_reader *blasd_tensor_body_reader_new(const struct blasd_body *
     reader->of = arg;
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
-    blasd_buf_init(&reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
+    blasd_body_buf(body, &reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
     return &reader->base;
 }

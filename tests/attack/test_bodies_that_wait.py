@@ -1,17 +1,16 @@
-"""Bodies that begin and do not go on: on every route they count against what may be received at one time."""
+"""Bodies that begin and do not go on: on every route their text counts against the memory of requests."""
 import contextlib
 import socket
 
-import numpy as np
 import pytest
-from service import Service, npy, wait_for
+from service import Service, wait_for
 
 MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    one = Service(tmp_path_factory.mktemp("narrow"), "--limit", "intake_bytes=8M").start()
+    one = Service(tmp_path_factory.mktemp("narrow"), "--limit", "memory_bytes=10M").start()
     yield one
     one.stop()
 
@@ -24,8 +23,11 @@ def begin(stack, service, path, framing, first):
     return sock
 
 
+TEXT = b"[1" + b",1" * (3 * MIB // 2) + b"]"
+
+
 def used(service):
-    return service.metrics()["blasd_intake_bytes"]
+    return service.metrics()["blasd_http_memory_bytes"]
 
 
 BEGINS = {"/jobs": b'{"op":"matmul","inputs":{"a":[', "/graphs": b'{"steps":{"s":{"op":"matmul","inputs":{"a":[', "/tensors": b"["}
@@ -40,8 +42,8 @@ def test_they_are_counted(narrow, path, chunked):
         for _ in range(2):
             begin(stack, narrow, path, framing, b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
         wait_for(lambda: used(narrow) >= 6 * MIB)
-        answer = narrow.request("POST", "/tensors", npy(np.zeros(MIB // 2)), {"Content-Type": "application/x-npy"})
-        assert (answer.status, answer.json()["code"]) == (503, "no_space"), answer.body
+        answer = narrow.request("POST", "/tensors", TEXT, {"Content-Type": "application/json"})
+        assert (answer.status, answer.json()["code"]) == (503, "no_space") and answer.headers["Retry-After"], answer.body
     wait_for(lambda: used(narrow) == 0)
-    answer = narrow.request("POST", "/tensors", npy(np.zeros(MIB // 2)), {"Content-Type": "application/x-npy"})
-    assert answer.status == 201
+    answer = narrow.request("POST", "/tensors", TEXT, {"Content-Type": "application/json"})
+    assert answer.status == 201, answer.body
