@@ -304,8 +304,9 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
 /* A descriptor that poll, select and epoll find readable when blasd_async_turn has something to do.
  * It stays the same. Not to be read or closed. */
 int blasd_async_fd(const struct blasd_async *async);
-/* Does what there is to do, after waiting up to `wait_seconds` for something (0: does not wait),
- * and calls `done` for the jobs that have ended. Returns how many are in flight. */
+/* Does a part of what there is to do, that of a few jobs at the most, after waiting up to
+ * `wait_seconds` for something (0: does not wait), and calls `done` for jobs that have ended. Where
+ * more is to be done the descriptor stays readable. Returns how many are in flight. */
 int blasd_async_turn(struct blasd_async *async, double wait_seconds);
 /* Cancels a job: `done` will be called with the code "cancelled", unless it has ended by then.
  * False where there is no such job in flight. */

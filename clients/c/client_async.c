@@ -17,7 +17,7 @@
 #define CROWDED_WAIT 1.0 /* nor so long where others wait for it */
 #define CONNECTIONS 64
 #define MOST_CONNECTIONS 4096
-#define EVENTS 64
+#define TURN 4 /* jobs that one turn sends, hears of and tells of: each may be of megabytes */
 #define NEVER 1e18
 
 struct flight {
@@ -203,10 +203,18 @@ static void launch(struct blasd_async *async, struct flight *flight) {
     move(async, flight, ACTIVE);
 }
 
+static bool has_room(const struct blasd_async *async) {
+    return async->active < async->most && !TAILQ_EMPTY(&async->ready);
+}
+
+/* libcurl connects and sends all that were added at its next call: so they are few. */
 static void launch_ready(struct blasd_async *async) {
-    while (!TAILQ_EMPTY(&async->urgent)) launch(async, TAILQ_FIRST(&async->urgent));
-    while (async->active < async->most && !TAILQ_EMPTY(&async->ready))
-        launch(async, TAILQ_FIRST(&async->ready));
+    for (int i = 0; i < TURN; i++) {
+        if (!TAILQ_EMPTY(&async->urgent))
+            launch(async, TAILQ_FIRST(&async->urgent));
+        else if (has_room(async))
+            launch(async, TAILQ_FIRST(&async->ready));
+    }
 }
 
 /* The requests that have been answered. */
@@ -255,9 +263,7 @@ static void expire_all(struct blasd_async *async) {
 static void arm(struct blasd_async *async) {
     double due = sooner(async->curl_due, async->next_due), now = blasd_now_seconds();
     struct itimerspec time = {0};
-    if (!TAILQ_EMPTY(&async->ended) || !TAILQ_EMPTY(&async->urgent) ||
-        (async->active < async->most && !TAILQ_EMPTY(&async->ready)))
-        due = now;
+    if (!TAILQ_EMPTY(&async->ended) || !TAILQ_EMPTY(&async->urgent) || has_room(async)) due = now;
     if (due == async->armed && due > now) return;
     async->armed = due;
     if (due < NEVER) {
@@ -299,10 +305,7 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
     make_ready(async, flight);
     async->count++;
     if (job != NULL) *job = flight->number;
-    if (!async->turning) {
-        launch_ready(async);
-        arm(async);
-    }
+    if (!async->turning) arm(async);
     return 0;
 }
 
@@ -343,29 +346,22 @@ static void tell(struct blasd_async *async, struct flight *flight) {
     free(flight);
 }
 
-/* Those that ended by now, not those that end by what is done in a callback. */
-static void tell_all(struct blasd_async *async) {
-    struct flight *last = TAILQ_LAST(&async->ended, flights), *flight;
-    uint64_t number = last == NULL ? 0 : last->number;
-    while ((flight = TAILQ_FIRST(&async->ended)) != NULL) {
-        bool was_last = flight->number == number;
-        tell(async, flight);
-        if (was_last) return;
-    }
+static void tell_some(struct blasd_async *async) {
+    for (int i = 0; i < TURN && !TAILQ_EMPTY(&async->ended); i++)
+        tell(async, TAILQ_FIRST(&async->ended));
 }
 
 int blasd_async_turn(struct blasd_async *async, double wait_seconds) {
-    struct epoll_event events[EVENTS];
+    struct epoll_event events[TURN];
     int count, wait_ms = wait_seconds > 0 ? (int)(sooner(wait_seconds, 86400) * 1000 + 0.999) : 0;
     if (async->owner != getpid() || async->turning) return async->count;
     if (async->count == 0) wait_ms = 0; /* there would be nothing to wait for */
     async->turning = true;
-    count = epoll_wait(async->poll, events, EVENTS, wait_ms);
+    count = epoll_wait(async->poll, events, TURN, wait_ms);
     serve(async, events, count > 0 ? count : 0);
     collect(async);
     expire_all(async);
-    launch_ready(async);
-    tell_all(async);
+    tell_some(async);
     async->turning = false;
     launch_ready(async);
     arm(async);

@@ -4,6 +4,7 @@
  * as its header says. */
 #include "clients/c/blasd.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -183,6 +184,42 @@ static int many(struct blasd_client *client, int count, int connections) {
     puts("submitted");
     fflush(stdout);
     loop(async);
+    judge(count);
+    blasd_async_free(async);
+    return 0;
+}
+
+static int open_files(void) {
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir != NULL && readdir(dir) != NULL) count++;
+    if (dir != NULL) closedir(dir);
+    return count;
+}
+
+static int calls_of(int count) {
+    int calls = 0;
+    for (int i = 0; i < count; i++) calls += products[i].calls;
+    return calls;
+}
+
+/* Prints the most jobs that one turn connected, and the most that it told of, where there was
+ * always more to do than one turn does. */
+static int turns(struct blasd_client *client, int count) {
+    struct blasd_async *async = blasd_async_new(client, count);
+    int most_files = 0, most_calls = 0, left = 1;
+    if (async == NULL) return 2;
+    for (int i = 0; i < count; i++)
+        if (submit(async, i, 60, NULL, NULL) != 0) return 1;
+    while (left > 0) {
+        int files = open_files(), calls = calls_of(count);
+        usleep(20000);
+        left = blasd_async_turn(async, 0);
+        files = open_files() - files, calls = calls_of(count) - calls;
+        if (files > most_files) most_files = files;
+        if (calls > most_calls) most_calls = calls;
+    }
+    printf("%d %d\n", most_files, most_calls);
     judge(count);
     blasd_async_free(async);
     return 0;
@@ -387,6 +424,8 @@ int main(int argc, char **argv) {
         code = forks_early(client, argv[2]);
     else if (strcmp(what, "many") == 0 && argc > 3)
         code = many(client, atoi(argv[2]), atoi(argv[3]));
+    else if (strcmp(what, "turns") == 0 && argc > 2)
+        code = turns(client, atoi(argv[2]));
     else if (strcmp(what, "graph") == 0)
         code = graph(client);
     else if (strcmp(what, "tensors") == 0 && argc > 2)

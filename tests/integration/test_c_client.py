@@ -78,6 +78,14 @@ def test_jobs_in_one_event_loop(service, count, connections):
     assert said == f"submitted\n{count} right, {count} calls\n"
 
 
+@pytest.mark.parametrize("count", [8, 64, 256])
+def test_a_turn_is_short_however_much_there_is_to_do(service, count):
+    """It sends and tells of a few jobs, and leaves the descriptor readable where more is to be done."""
+    counted, judged = run(PROBE, "turns", count, url=service.url).stdout.splitlines()
+    assert judged == f"{count} right, {count} calls"
+    assert [int(word) <= 4 for word in counted.split()] == [True, True], counted
+
+
 def test_no_more_connections_than_allowed():
     """What waits its turn is sent when one is free."""
     now, most, lock = 0, 0, threading.Lock()
