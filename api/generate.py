@@ -90,8 +90,21 @@ def add_operations(document, ops):
     for op in ops:
         schemas.update(of_operation(op))
     names = {op["name"]: f"#/components/schemas/{op['name'].capitalize()}Job" for op in ops}
+    for port in (port for op in ops for port in op["inputs"]):
+        schemas["JobForm"]["properties"].setdefault(port["name"], {"type": "string", "format": "binary", "description": port["doc"]})
     schemas["JobRequest"] = {**schemas["JobRequest"], "oneOf": [{"$ref": ref} for ref in names.values()],
                              "discriminator": {"propertyName": "op", "mapping": names}}
+
+
+FORMATS = {"integer": "int64", "number": "double"}  # without them generated clients take 32 bits
+
+
+def add_formats(node):
+    """Says of all numbers how many bits they need."""
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        add_formats(value)
+    if isinstance(node, dict) and isinstance(node.get("type"), str) and node["type"] in FORMATS:
+        node["format"] = FORMATS[node["type"]]
 
 
 # What any route may answer, before it is asked what it does.
@@ -148,7 +161,8 @@ def type_of(schema):
         return " or ".join(f"<code>{html.escape(json.dumps(value))}</code>" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {type_of(schema.get('items'))}"
-    words = [schema.get("format") or schema.get("type", "anything")]
+    kind = schema.get("type", "anything")
+    words = [kind if kind in FORMATS else schema.get("format") or kind]
     if "minimum" in schema:
         words.append(f"{'above' if schema.get('exclusiveMinimum') else 'from'} {schema['minimum']:g}")
     if "maximum" in schema:
@@ -199,6 +213,11 @@ def section_of_route(document, path, method, operation, shared):
         body = operation["requestBody"]
         kinds = "; ".join(f"<code>{kind}</code>: {type_of(one['schema'])}" for kind, one in body["content"].items())
         parts.append(f"<p>Body: {kinds}.</p>{text_of(body.get('description'))}")
+    for callback in operation.get("callbacks", {}).values():
+        for url, item in callback.items():
+            for verb, call in item.items():
+                body = next(iter(call["requestBody"]["content"].values()))["schema"]
+                parts.append(f"<p>Calls back: {verb.upper()} <code>{html.escape(url)}</code>, {type_of(body)}.</p>{text_of(call['description'])}")
     rows = []
     for status, answer in operation["responses"].items():
         answer = resolve(answer)
@@ -231,6 +250,7 @@ def main():
         document = yaml.safe_load(file)
     add_operations(document, json.loads((HERE / "operations.json").read_text(encoding="utf-8"))["ops"])
     add_answers(document)
+    add_formats(document)
     made = {"openapi.json": json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n",
             "docs.html": page_of(document).encode("ascii", "xmlcharrefreplace").decode()}
     for name, text in made.items():

@@ -8,6 +8,8 @@ import socket
 import threading
 import time
 
+from service import API
+
 Event = collections.namedtuple("Event", "kind id data")
 
 
@@ -54,6 +56,8 @@ class EventStream:
             if event is None:
                 return None
             self.seen.append(event)
+            API.validate({"$ref": "#/components/schemas/Event"},
+                         {"event": event.kind, "data": event.data, **({} if event.id is None else {"id": event.id})})
             if wanted(event):
                 return event
 

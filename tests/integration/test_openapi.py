@@ -5,7 +5,7 @@ import sys
 
 import jsonschema
 import numpy as np
-from service import API, ROOT, TYPES
+from service import API, ROOT, TYPES, multipart, npy
 
 
 def test_the_server_gives_the_text_it_is_held_to(service):
@@ -34,6 +34,33 @@ def test_the_text_is_well_formed():
         API.resolve({"$ref": reference})
     for schema in API.schema["components"]["schemas"].values():
         jsonschema.Draft7Validator.check_schema(schema)
+
+
+def test_numbers_have_as_many_bits_as_they_need():
+    """Generators of clients take 32 where the text says nothing."""
+    kinds = {"integer": "int64", "number": "double"}
+
+    def wrong(node, path):
+        if isinstance(node, dict) and isinstance(node.get("type"), str) and node.get("format") != kinds.get(node["type"], node.get("format")):
+            yield path
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+            yield from wrong(value, f"{path}/{key}")
+    assert list(wrong(API.document, "")) == []
+
+
+def test_the_parts_of_a_form_are_described(service):
+    """Every input and member by its name: what a form of all that the schema has for a product says is taken."""
+    form = API.document["components"]["schemas"]["JobForm"]["properties"]
+    assert set(form) == {*(port["name"] for op in service.request("GET", "/ops").json()["ops"] for port in op["inputs"]), "op", "params", "inputs",
+                         "priority", "deadline_ms", "device", "labels", "keep", "results", "notify", "put"}
+    body = multipart({"op": "matmul", "params": '{"alpha": 2}', "inputs": '{"b": {"eye": 2}}', "priority": "high", "deadline_ms": "60000", "device": "cpu",
+                      "labels": "a=b", "keep": '["c"]', "results": "[]", "a": npy(np.eye(2))})
+    answer = service.request("POST", "/jobs?wait=30", body, {"Content-Type": TYPES["multipart"]})
+    assert answer.json()["state"] == "succeeded" and answer.json()["labels"] == {"a": "b"}, answer.body
+    graph = multipart({"steps": '{"p": {"op": "matmul", "inputs": {"a": {"input": "a"}, "b": {"input": "b"}}}}', "inputs": '{"b": {"eye": 2}}',
+                       "results": '["p"]', "priority": "low", "deadline_ms": "60000", "device": "cpu", "labels": "a=b", "a": npy(np.eye(2))})
+    answer = service.request("POST", "/graphs?wait=30", graph, {"Content-Type": TYPES["multipart"]})
+    assert answer.json()["state"] == "succeeded", answer.body
 
 
 ONE = {"shape": [1, 1], "datatype": "FP64", "data": [1]}

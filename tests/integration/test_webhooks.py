@@ -198,9 +198,12 @@ def test_each_end_is_told(hooked):
         wait_for(lambda: len(receiver.ids(path)) == len(expected))
     for hook in receiver.of(path):
         document = json.loads(hook.body)
+        called = API.document["paths"]["/jobs"]["post"]["callbacks"]["ended"]["{$request.body#/notify}"]["post"]
+        API.validate(called["requestBody"]["content"]["application/json"]["schema"], document)
+        for one in called["parameters"]:
+            API.validate(one["schema"], hook.headers[one["name"]])
         assert hook.headers["webhook-id"] == document["id"] and hook.headers["Content-Type"] == "application/json"
         assert document["state"] == expected[document["id"]]
-        API.validate(API.document["components"]["schemas"]["Job"], document)
         if document["op"] == "matmul" and document["state"] == "succeeded":
             assert document["outputs"]["c"]["shape"] == [2, 2] and "data" not in document["outputs"]["c"]
     wait_for(lambda: totals(service)["delivered"] == len(expected))
