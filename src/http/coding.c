@@ -36,27 +36,37 @@ bool http_coding_find(const char *name, enum http_coding *ret) {
     return false;
 }
 
-/* Whether the parameters behind a coding say that it is not wanted: ";q=0", "; q=0.00". */
-static bool is_refused(const char *at, const char *end) {
+/* The weight behind a coding, in thousandths: ";q=0.5" is 500. */
+static int weight_of(const char *at, const char *end) {
+    int weight = 0;
     while (at < end && (*at == ' ' || *at == '\t' || *at == ';')) at++;
-    if (end - at < 3 || (at[0] != 'q' && at[0] != 'Q') || at[1] != '=') return false;
-    for (at += 2; at < end && *at != ' '; at++)
-        if (*at != '0' && *at != '.') return false;
-    return true;
+    if (end - at < 3 || (at[0] != 'q' && at[0] != 'Q') || at[1] != '=') return 1000;
+    if (at[2] == '1') return 1000;
+    at += 3;
+    if (at < end && *at == '.') at++;
+    for (int unit = 100; at < end && unit > 0 && *at >= '0' && *at <= '9'; unit /= 10)
+        weight += (*at++ - '0') * unit;
+    return weight;
 }
 
 enum http_coding http_coding_accepted(const char *value) {
+    /* by itself identity is acceptable, and no more than that */
+    int weights[] = {[HTTP_CODING_NONE] = 0, [HTTP_CODING_GZIP] = 0, [HTTP_CODING_DEFLATE] = 0};
     enum http_coding best = HTTP_CODING_NONE;
     while (*value != '\0') {
         const char *end = value + strcspn(value, ",");
         size_t len;
         while (*value == ' ' || *value == '\t') value++;
         len = strcspn(value, ";, \t");
-        for (int i = HTTP_CODING_GZIP; i <= HTTP_CODING_DEFLATE; i++)
-            if (strlen(names[i]) == len && strncasecmp(value, names[i], len) == 0 &&
-                !is_refused(value + len, end) && (best == HTTP_CODING_NONE || i < (int)best))
-                best = (enum http_coding)i;
+        for (int i = HTTP_CODING_NONE; i <= HTTP_CODING_DEFLATE; i++)
+            if (strlen(names[i]) == len && strncasecmp(value, names[i], len) == 0)
+                weights[i] = weight_of(value + len, end);
         value = *end == '\0' ? end : end + 1;
+    }
+    for (int i = HTTP_CODING_GZIP; i <= HTTP_CODING_DEFLATE; i++) {
+        bool first = best == HTTP_CODING_NONE;
+        if (weights[i] > 0 && (first ? weights[i] >= weights[best] : weights[i] > weights[best]))
+            best = (enum http_coding)i;
     }
     return best;
 }

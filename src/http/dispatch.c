@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -95,13 +96,18 @@ static size_t trim(const char *value, size_t len) {
     return len;
 }
 
+/* Of which libmicrohttpd takes no space as that. */
+static bool is_framing(const char *name) {
+    return strcasecmp(name, "Transfer-Encoding") == 0;
+}
+
 static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_len, const char *value, size_t len) {
     struct collecting *collecting = cls;
     (void)kind;
     if (http_head_header(&collecting->head, name, name_len, value, len, &collecting->err) == 0)
-        http_request_header(&collecting->exchange->request, name, value, trim(value, len),
-                            &collecting->err);
+        http_request_header(&collecting->exchange->request, name, value,
+                            is_framing(name) ? len : trim(value, len), &collecting->err);
     return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
 }
 
@@ -184,6 +190,8 @@ static void begin(struct http_exchange *exchange, const char *target, const char
     if (collecting.err.code != BLASD_OK) {
         refuse(exchange, &collecting.err);
     } else if (exchange->route == NULL) {
+        if (request->method == HTTP_OPTIONS && strcmp(url, "*") == 0)
+            exchange->allow = HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_DELETE | HTTP_PATCH;
         if (exchange->allow != 0 && request->method == HTTP_OPTIONS)
             http_reply_options(exchange);
         else if (exchange->allow != 0)

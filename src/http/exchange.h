@@ -72,6 +72,7 @@ struct http_server {
     struct http_shared_account intake;      /* of the store: bodies being received */
     struct http_shared_account memory;      /* of the heap: what requests and answers hold there */
     _Atomic uint64_t store_free, store_all; /* a second ago */
+    _Atomic bool store_fails;               /* nothing could be written to it then */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
     struct blasd_timer serving;      /* the first loop's, until jobs would run */
     struct {

@@ -133,6 +133,9 @@ bool http_health_check(struct http_exchange *exchange) {
     else if ((uint64_t)view->workers < exchange->home->server->limits->ready_workers)
         http_reply_fail(exchange, BLASD_E_queue_unavailable, "",
                         "%d workers are alive (limit ready_workers)", view->workers);
+    else if (atomic_load(&exchange->home->server->store_fails))
+        http_reply_fail(exchange, BLASD_E_no_space, "",
+                        "the blob store cannot be written: it is full or read-only");
     else
         return true;
     return false;

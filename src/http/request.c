@@ -176,7 +176,8 @@ static int read_transfer(struct http_request *request, const char *value, struct
     request->framing.chunked = true; /* of unknown length, whatever it is */
     if (again) return ambiguous(request, "Transfer-Encoding", "the header is there twice", err);
     if (strcasecmp(value, "chunked") != 0)
-        return ambiguous(request, "Transfer-Encoding", "only 'chunked' is taken", err);
+        return ambiguous(request, "Transfer-Encoding",
+                         "only 'chunked' is taken, without a space behind it", err);
     if (!request->framing.has_length) return 0;
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
 }

@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #define SPARE_BLOCKS 64
+#define TRIED_BYTES 65536 /* of the store, each second */
 #define TICK_NS INT64_C(200000000)
 #define SERVING_NS INT64_C(10000000)
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
@@ -58,10 +59,29 @@ static void ignore(struct blasd_watcher *watcher, uint32_t events) {
     (void)watcher, (void)events; /* MHD_run is called in every turn */
 }
 
+/* Writes a small blob and removes it, as /health/ready wants to know whether that is possible. */
+static void try_store(struct http_server *server) {
+    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
+    struct blasd_blob blob = {.fd = -1};
+    struct blasd_err err = {0};
+    bool fails;
+    if (blasd_store_kind(server->store) != BLASD_STORE_DIR) return;
+    blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), id);
+    snprintf(name, sizeof name, "%s.in", id);
+    fails = blasd_blob_create(server->store, name, &blob, &err) != 0 ||
+            blasd_blob_grow(&blob, TRIED_BYTES, &err) != 0;
+    if (blob.fd >= 0) blasd_blob_remove(&blob);
+    if (fails != atomic_exchange(&server->store_fails, fails))
+        blasd_log(fails ? BLASD_LOG_ERROR : BLASD_LOG_INFO, "the blob store %s: %s",
+                  fails ? "cannot be written" : "can be written again",
+                  fails ? err.detail : blasd_store_path(server->store));
+}
+
 static void measure_intake(struct http_server *server) {
     uint64_t limit = server->limits->intake_bytes, free_bytes, all_bytes;
     blasd_store_trim(server->store);
     blasd_store_space(server->store, &free_bytes, &all_bytes);
+    try_store(server);
     if (limit == 0) limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
     atomic_store_explicit(&server->store_free, free_bytes, memory_order_relaxed);
     atomic_store_explicit(&server->store_all, all_bytes, memory_order_relaxed);
@@ -335,7 +355,7 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
                                                            va_list args) {
     char line[512];
     size_t len;
-    (void)cls;
+    if (strstr(fmt, "Content-Length") != NULL) http_timeouts_bad_length(cls);
     vsnprintf(line, sizeof line, fmt, args);
     len = strlen(line);
     while (len > 0 && line[len - 1] == '\n') line[--len] = '\0';
@@ -357,7 +377,7 @@ static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size
     daemon->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET |
             flags,
-        0, NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
+        0, NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, loop,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections + HTTP_CUT_MOST,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
         memory / 2 + memory / 32, MHD_OPTION_CONNECTION_TIMEOUT,

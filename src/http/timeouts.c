@@ -102,6 +102,26 @@ bool http_timeouts_make_room(void *arg, uint64_t own) {
     return true;
 }
 
+void http_timeouts_bad_length(struct http_loop *loop) {
+    BLASD_LIST_EACH(node, &loop->connections) {
+        struct http_connection *connection = blasd_container_of(node, struct http_connection, node);
+        const char *length;
+        struct blasd_err problem = {0};
+        uint64_t bytes;
+        int fd;
+        if (connection->exchange != NULL || connection->closing) continue;
+        length = MHD_lookup_connection_value(connection->mhd, MHD_HEADER_KIND, "Content-Length");
+        if (length == NULL || (http_count_read(length, &bytes) && bytes < UINT64_MAX)) continue;
+        blasd_fail(&problem, BLASD_E_malformed_query, "Content-Length",
+                   "the header is not a whole number of bytes that could come");
+        fd = http_connection_fd(connection->mhd);
+        connection->closing = true;
+        http_close_with_problem(loop, NULL, connection->mhd, fd, &problem);
+        (void)shutdown(fd, SHUT_WR);
+        http_lingering_close(loop, fd);
+    }
+}
+
 bool http_timeouts_body(const struct http_exchange *exchange, struct blasd_err *problem) {
     const struct blasd_limits *limits = exchange->home->server->limits;
     uint64_t seconds = limits->request_s + exchange->body.seen / limits->request_rate;

@@ -61,6 +61,10 @@ void http_timeouts_check(struct http_loop *loop);
 #define HTTP_CUT_MOST 64
 bool http_timeouts_make_room(void *arg, uint64_t own);
 
+/* libmicrohttpd is about to refuse a Content-Length, before an exchange begins: 0.9.75 would send
+ * the head of its answer twice. So the answer is sent here, and libmicrohttpd can send no more. */
+void http_timeouts_bad_length(struct http_loop *loop);
+
 /* Whether the body of the exchange takes too long, which `problem` then says. */
 bool http_timeouts_body(const struct http_exchange *exchange, struct blasd_err *problem);
 /* Answers on a connection that libmicrohttpd waits for, and has it closed. `route`: what it is

@@ -23,11 +23,23 @@
 #define NAMESPACE_MAX 64
 #define MARK_MAX (PATH_MAX + NAMESPACE_MAX + 32)
 
+/* Whether it is a directory of this user, and no link to one: others may write where it lies. */
+static bool is_ours(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]) {
+    const char *path = spec + strlen("dir:");
+    struct stat info;
+    snprintf(spec, BLOB_SPEC_MAX, "dir:" SHARED "/" PREFIX "%s", dir->instance);
+    if (access(SHARED, W_OK | X_OK) == 0 && (lstat(path, &info) != 0 || is_ours(path))) return;
     if (access(SHARED, W_OK | X_OK) == 0)
-        snprintf(spec, BLOB_SPEC_MAX, "dir:" SHARED "/" PREFIX "%s", dir->instance);
-    else
-        snprintf(spec, BLOB_SPEC_MAX, "dir:%s/blobs", dir->path);
+        blasd_log(BLASD_LOG_WARN,
+                  "%s belongs to another user (%u): large tensors go to %s/blobs, which is slower. "
+                  "Remove that directory, or choose a place with --blobs",
+                  path, (unsigned)info.st_uid, dir->path);
+    snprintf(spec, BLOB_SPEC_MAX, "dir:%s/blobs", dir->path);
 }
 
 static int read_namespace(char text[NAMESPACE_MAX]) {
@@ -54,12 +66,6 @@ static bool same_small(const char *a, const char *b) {
     free(bytes[0]);
     free(bytes[1]);
     return same;
-}
-
-/* Whether it is a directory of this user, and no link to one: others may write where it lies. */
-static bool is_ours(const char *path) {
-    struct stat info;
-    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
 bool blob_dir_restore(const char *spec, const struct data_dir *dir) {

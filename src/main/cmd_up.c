@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -353,6 +354,7 @@ int blasd_cmd_up(int argc, char **argv) {
     status = parse(&settings, argc, argv);
     if (status == 0) {
         common_log(&settings.common, "blasd up");
+        umask(077); /* of Redis too */
         status = BLASD_EXIT_FAILED;
         if ((!settings.low_latency || hold_low_latency(BLASD_LATENCY_DEVICE) == 0) &&
             (settings.temporary ? data_dir_open_temporary(&dir, &err)

@@ -96,22 +96,29 @@ static int find_instance(struct data_dir *dir, struct blasd_err *err) {
                       strerror(errno));
 }
 
-/* A folder in it that is not ours: what is closed to others then may be theirs, were it /tmp. Files
- * alone say nothing: keys and certificates are put there before the first start. */
-static bool has_others(const struct data_dir *dir, char name[NAME_MAX + 1]) {
+static bool is_known(const char *name) {
+    static const char *const known[] = {".", "..", "lost+found"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i]) == 0) return true;
+    return false;
+}
+
+/* Finds what another user has put there, such as a link to a place of theirs, or, in a directory
+ * that is `open` to others and was never one of ours, a folder: what is closed to others then may
+ * be theirs, were it /tmp. Files alone say nothing: keys are put there before the first start. */
+static bool has_others(const struct data_dir *dir, bool open, char name[NAME_MAX + 1]) {
     char path[PATH_MAX + 16];
     const struct dirent *entry;
     struct stat info;
-    bool found = false;
-    DIR *list;
+    bool found = false, started;
+    DIR *list = opendir(dir->path);
     snprintf(path, sizeof path, "%s/instance", dir->path);
-    if (access(path, F_OK) == 0) return false; /* of an earlier start */
-    list = opendir(dir->path);
+    started = lstat(path, &info) == 0 && info.st_uid == geteuid();
     while (list != NULL && !found && (entry = readdir(list)) != NULL) {
-        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-                strcmp(entry->d_name, "lost+found") != 0 &&
+        found = !is_known(entry->d_name) &&
                 fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-                S_ISDIR(info.st_mode);
+                ((info.st_uid != geteuid() && !(geteuid() == 0 && S_ISREG(info.st_mode))) ||
+                 (open && !started && S_ISDIR(info.st_mode)));
         if (found) snprintf(name, NAME_MAX + 1, "%s", entry->d_name);
     }
     if (list != NULL) closedir(list);
@@ -127,10 +134,10 @@ static int check_owner(const struct data_dir *dir, struct blasd_err *err) {
     if (info.st_uid != geteuid())
         return blasd_fail(err, BLASD_E_internal_error, "data",
                           "%.180s belongs to another user; give another --data", dir->path);
-    if ((info.st_mode & 077) != 0 && has_others(dir, name))
+    if (has_others(dir, (info.st_mode & 077) != 0, name))
         return blasd_fail(err, BLASD_E_internal_error, "data",
-                          "%.100s is open to other users, and has %.60s in it: give a directory "
-                          "of its own, or close that one (chmod 700)",
+                          "%.100s is or was open to other users, and has %.60s in it: remove that, "
+                          "close the directory (chmod 700), or give one of its own",
                           dir->path, name);
     if ((info.st_mode & 077) != 0 && chmod(dir->path, 0700) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "data",

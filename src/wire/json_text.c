@@ -253,8 +253,14 @@ static const char *too_deep(const char *text, size_t len, int most) {
 }
 
 json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem) {
-    const char *deep = too_deep(text, len, most);
+    const char *deep = too_deep(text, len, most), *zero = memchr(text, '\0', len);
     json_t *root;
+    if (zero != NULL) { /* jansson takes one behind a number */
+        memset(problem, 0, sizeof *problem);
+        problem->position = (int)(zero - text);
+        snprintf(problem->text, sizeof problem->text, "a zero byte is not JSON");
+        return NULL;
+    }
     if (deep != NULL) {
         memset(problem, 0, sizeof *problem);
         problem->position = (int)(deep - text);
