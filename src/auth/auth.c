@@ -435,6 +435,7 @@ int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *ca
     pthread_mutex_unlock(&auth->lock);
     if (may) return 0;
     return blasd_fail(err, BLASD_E_rate_limited, "",
-                      "the key '%s' submits more than %" PRIu64 " jobs a second", caller->name,
-                      caller->jobs_per_s);
+                      "the key '%s' may send %" PRIu64
+                      " requests about jobs and tensors a second, and has sent more",
+                      caller->name, caller->jobs_per_s);
 }

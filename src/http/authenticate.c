@@ -26,6 +26,12 @@ static const struct sockaddr *address_of(const struct http_exchange *exchange) {
     return info == NULL ? NULL : info->client_addr;
 }
 
+/* Whether requests of the route are about jobs or tensors: they cost the queue something. */
+static bool counts(const struct http_route *route) {
+    return (route->roles & HTTP_ROLE(BLASD_ROLE_USER)) != 0 &&
+           (route->roles & HTTP_ROLE(BLASD_ROLE_METRICS)) == 0;
+}
+
 static int check_role(const struct http_exchange *exchange, struct blasd_err *err) {
     const struct blasd_identity *caller = &exchange->caller;
     if (exchange->route == NULL || caller->role == BLASD_ROLE_ADMIN ||
@@ -58,7 +64,7 @@ static int authenticate(struct http_exchange *exchange, struct blasd_err *err) {
                                             .from = http_peer_part_of(exchange->connection)};
     int rc = blasd_auth_check(auth, &shown, &exchange->caller, &exchange->answer.retry_s, err);
     if (rc == 0) rc = check_role(exchange, err);
-    if (rc == 0 && exchange->route != NULL && exchange->route->jobs != NULL)
+    if (rc == 0 && exchange->route != NULL && counts(exchange->route))
         rc = blasd_auth_take_job(auth, &exchange->caller, &exchange->answer.rate, err);
     return rc;
 }
