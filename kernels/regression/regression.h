@@ -39,7 +39,6 @@ struct regression_shape {
     double alpha, l1_ratio, tol, learning_rate, level, rcond;
     int64_t iterations;       /* of gd; most, of lasso and elastic_net */
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
-    double sent, sent_y;      /* units of rounding of the dtypes that x and y were sent in */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
     int64_t problems;                     /* product of batch_shape */
@@ -83,30 +82,13 @@ struct regression_data blasd_regression_data(const struct regression_shape *shap
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 
-/* What is worth a warning, of a problem or of its targets; the worst first. */
-enum regression_doubt {
-    DOUBT_DIVERGED,
-    DOUBT_INFINITE,
-    DOUBT_UNCONVERGED,
-    DOUBT_UNSURE,
-    DOUBT_ILL,
-    DOUBT_DEFICIENT,
-    DOUBT_TRUNCATED,
-    DOUBT_SATURATED,
-    DOUBT_UNWEIGHTED,
-    DOUBT_ALONE,
-    DOUBT_MET,
-    DOUBT_CONSTANT,
-    DOUBT_WORSE,
-    DOUBT_UNPROVEN,
-    DOUBTS
-};
-/* How often each is said of a task's problems, or targets of them; and of the worst of those what
- * it is about. */
+/* What is worth a warning: problems of a task, or targets of them; of the worst of those problems
+ * what it is about. */
 struct regression_counts {
-    int64_t of[DOUBTS];
-    int64_t rank;                /* least */
-    double doubt, kept, dropped; /* largest; singular values about rcond */
+    int64_t deficient, truncated, ill, unsure, saturated, unweighted, worse, infinite, unconverged,
+        diverged, unproven, alone;
+    int64_t rank;               /* least */
+    double cond, kept, dropped; /* largest; singular values about rcond */
 };
 
 /* With columns of the weighted [1 X] less shift[j], divided by 2^exponent[j], and targets less
@@ -156,19 +138,18 @@ struct regression_fit {
     /* t x spread x spread, symmetric: the middle of the robust covariance; NULL: made from data and
      * residuals */
     const double *middle;
-    double *singular;     /* min(n, q), falling; ols only */
-    double cond;          /* ols only */
-    double doubt;         /* what rounding of x as it was sent may be of what is a feature's own */
-    int64_t *n_iter;      /* t: lasso, elastic_net */
-    double *dual_gap;     /* t: lasso, elastic_net */
-    int64_t unconverged;  /* targets that did not reach tol */
-    double *gradient;     /* t: gd's, its length at the end */
-    int64_t *converged;   /* t: gd; whether that is small against the one at the start */
-    int64_t diverged;     /* targets of gd where it grew */
-    bool unsure;          /* a penalised fit that rounding may have spoilt */
-    bool unproven;        /* a coefficient has no bound on its error */
-    bool truncated;       /* rcond lowered the rank */
-    double kept, dropped; /* then: the last singular value above it, the first below */
+    double *singular;             /* min(n, q), falling; ols only */
+    double cond;                  /* ols only */
+    int64_t *n_iter;              /* t: lasso, elastic_net */
+    double *dual_gap;             /* t: lasso, elastic_net */
+    int64_t unconverged;          /* targets that did not reach tol */
+    double *gradient;             /* t: gd's, its length at the end */
+    int64_t *converged;           /* t: gd; whether that is small against the one at the start */
+    int64_t diverged;             /* targets of gd where it grew */
+    bool unsure;                  /* a penalised fit that rounding may have spoilt */
+    bool unproven;                /* a coefficient has no bound on its error */
+    bool truncated;               /* rcond lowered the rank */
+    double kept, dropped;         /* then: the last singular value above it, the first below */
     double critical_df, critical; /* the last quantile asked for: often the next one too */
 };
 
@@ -215,17 +196,11 @@ int blasd_regression_wide_factor(const struct regression_shape *shape,
 double blasd_regression_condition(const struct regression_shape *shape,
                                   const struct regression_factor *factor, double *work);
 
-/* Whether n values, `step` apart, leave the last binary places of their dtype free, whose unit of
- * rounding is `sent`: whole numbers, quarters. Then nothing was rounded when they were made. */
-bool blasd_regression_exact(const double *values, int64_t step, int64_t n, double sent);
-/* From this fit->doubt on fewer than three digits of a coefficient are sure. */
-#define BLASD_REGRESSION_DOUBT 0x1p-10
 /* The numerical rank of [1 X], decided on columns scaled to equal length, so that units of
  * measurement do not matter, and then by rcond: fit->rank. Where it is less than q, also the
  * coefficients of least norm (the intercept is not part of the norm) and the basis. */
 int blasd_regression_rank(const struct regression_shape *shape,
-                          const struct regression_factor *factor,
-                          const struct regression_data *data, struct regression_fit *fit,
+                          const struct regression_factor *factor, struct regression_fit *fit,
                           struct blasd_err *err);
 /* Coefficients and basis from a triangle of full rank; the intercept is still that of the shifted
  * columns. */
@@ -346,25 +321,13 @@ int blasd_regression_prove(const struct regression_shape *shape, const struct re
 
 /* Element `at` of an output of floats. */
 double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at);
-/* Whether a target of problem `at` does not vary, observations of weight 0 aside; without an
- * intercept: whether it is 0. */
-bool blasd_regression_constant(const struct regression_shape *shape, const struct blasd_task *task,
-                               int64_t at, int64_t target);
-/* Notes what is worth a warning in the outputs of problem `at`, which are complete but for info. */
+/* Notes what is worth a warning in the outputs of problem `at`, which are complete. */
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
                             int64_t at, const struct regression_data *data,
                             const struct regression_fit *fit, struct regression_counts *counts);
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
                            const struct regression_counts *counts);
 
-/* The robust covariance (q x q) of a target's coefficients, and their F. Rows of coefficients that
- * have no residuals to tell their variance are 0. */
-int blasd_regression_robust(const struct regression_shape *shape,
-                            const struct regression_data *data, const struct regression_fit *fit,
-                            int64_t target, double *cov, double *f, struct blasd_err *err);
-/* Whether fit->middle may not be enough for that: residuals and data are wanted in its place. */
-bool blasd_regression_robust_suspect(const struct regression_shape *shape,
-                                     const struct regression_fit *fit);
 /* Writes every output of problem `at` of a task. */
 int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,
                              int64_t at, const struct regression_data *data,

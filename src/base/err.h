@@ -124,7 +124,7 @@
       "Use a new key for a new request.")                                                          \
     X(queue_full, 429, true, "The queue is full",                                                  \
       "Send the request again after the seconds in Retry-After.")                                  \
-    X(rate_limited, 429, true, "The key submits more jobs a second than it may",                   \
+    X(rate_limited, 429, true, "The key sends more requests a second than it may",                 \
       "Send the request again after the seconds in Retry-After.")                                  \
     X(too_many_failures, 429, true, "Too many requests of this address showed a wrong key",        \
       "Correct the key, and send the request again after the seconds in Retry-After.")             \
@@ -139,7 +139,7 @@
       "Send the job without `put`, or again once the server has taken some.")                      \
     X(tensor_too_large, 413, false, "The tensors are larger than may be kept",                     \
       "Send smaller ones, or raise the limit that `detail` names.")                                \
-    X(tensors_full, 429, true, "Tensors in use leave no room for new ones",                        \
+    X(tensors_full, 429, true, "Tensors leave no room for new ones",                               \
       "Delete those that you do not need with DELETE /tensors/ID, or send the request again "      \
       "later.")                                                                                    \
     X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \

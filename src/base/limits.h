@@ -67,17 +67,19 @@ struct blasd_err;
     X(wait_replicas_ms, 1000, 1, 3000, "milliseconds",                                             \
       "how long they have for that; then the answer is 503, though the job may run")               \
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
-      "results kept for fetching (0: a quarter of the blob store): those that were promised by "   \
-      "an answer 202 stay for their time, and where they fill it new jobs are refused")            \
+      "results kept for fetching (0: a quarter of the blob store): those promised by an answer "   \
+      "202 stay for their time; room for those of queued jobs is reserved, and where there is "    \
+      "none new jobs are refused; with keys a tenant has at most as much as is left free")         \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
-      "of these, results of waited-for jobs (0: a 64th of the blob store), looked at once a "      \
-      "second; beyond it the oldest go before their time, by whole seconds, never the newest's")   \
+      "results of waited-for jobs (0: a 64th of the blob store), looked at once a second; beyond " \
+      "it the oldest of the tenant that has most go before their time, by whole seconds")          \
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
     X(record_async_s, 3600, 1, 2592000, "seconds",                                                 \
-      "how long the result of any other job is kept, once it was promised by an answer 202")       \
+      "how long the result of any other job is kept, once it was promised by an answer 202; and "  \
+      "after a job's end its Idempotency-Key and the result of that, waited for or not")           \
     X(tensor_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
-      "tensors that are kept; beyond it those go that were not used for longest, but what queued " \
-      "jobs refer to (0: a quarter of the blob store)")                                            \
+      "tensors that are kept, or that queued jobs will keep (0: a quarter of the blob store); "    \
+      "beyond it a tenant's own go that were not used for longest, but what queued jobs refer to") \
     X(tensors, 100000, 1, 10000000, "tensors", "how many tensors are kept")                        \
     X(tensor_life_s, 3600, 1, 2592000, "seconds",                                                  \
       "how long a tensor is kept from its last use on, where nothing else was asked for")          \

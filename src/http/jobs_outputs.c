@@ -1,4 +1,5 @@
-/* Whether what a request asks of its job's outputs can be had: which are kept, put to URLs, sent.
+/* Whether what a request asks of its job's outputs can be had: which are kept, put to URLs, sent;
+ * and what room they will take.
  * Read next: jobs_post.c, which asks. */
 #include "http/exchange.h"
 #include "http/jobs.h"
@@ -65,4 +66,21 @@ int http_upload_check_array(const struct http_upload *upload, const struct blasd
                       sends ? "the output is bfloat16, which a .npy file cannot hold"
                             : "no output is sent that a .npy file could hold: name one in "
                               "results, or accept application/json");
+}
+
+#define RECORD_BYTES 1024 /* of a record, with what Redis spends on it */
+
+void http_upload_predict(struct http_upload *upload, const struct blasd_job *job,
+                         const struct blasd_plan *plan) {
+    upload->result = RECORD_BYTES;
+    upload->made_bytes = upload->made = 0;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        uint64_t bytes;
+        if (plan->outputs[i].rank < 0) continue;
+        bytes = blasd_tensor_bytes(&plan->outputs[i]);
+        if (!blasd_withholds(&job->keeping, i)) upload->result += bytes;
+        if (!blasd_keeps(&job->keeping, i)) continue;
+        upload->made_bytes += bytes;
+        upload->made++;
+    }
 }

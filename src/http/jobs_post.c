@@ -279,6 +279,7 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
     bool apart = blasd_job_refers(job) || job->keeping.keep != 0;
     upload->outputs =
         apart || plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
+    http_upload_predict(upload, job, plan);
     upload->device = choose_device(exchange->home, job, plan, checked->memory);
     upload->work_s = http_placement_work(&exchange->home->placement,
                                          blasd_front_queues_view(exchange->home->queues),

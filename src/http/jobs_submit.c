@@ -262,6 +262,9 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct blasd_submission submission = {
         .job = job,
         .cost_bytes = cost,
+        .result_bytes = upload->result,
+        .made_bytes = upload->made_bytes,
+        .made = upload->made,
         .work_s = upload->work_s,
         .batch_key = upload->batch.small ? &upload->batch.key : NULL,
         .chosen = upload->device,

@@ -143,7 +143,11 @@ bool http_health_check(struct http_exchange *exchange) {
 
 void http_health_ready(struct http_exchange *exchange) {
     static const char ready[] = "{\"status\":\"ready\"}";
-    if (http_health_check(exchange))
+    const char *told = blasd_front_queue_view(http_queue(exchange))->limits_told;
+    if (!http_health_check(exchange)) return;
+    if (told[0] != '\0')
+        http_reply_json(exchange, json_pack("{s:s,s:s}", "status", "ready", "limits", told));
+    else
         http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
 }
 

@@ -51,11 +51,16 @@ struct http_upload {
     uint64_t cost;    /* of that job */
     double work_s;    /* predicted */
     uint64_t outputs; /* bytes that its plan predicts, where they are more than its inputs */
+    uint64_t result;  /* bytes that its record will take */
+    uint64_t made_bytes, made; /* of outputs that become tensors, and how many do */
     struct {
         bool small; /* the job may share its entry of the queue with those of the same key */
         struct blasd_key key;
     } batch;
 };
+/* Notes what room the job's record, and the tensors that it makes, will take. */
+void http_upload_predict(struct http_upload *upload, const struct blasd_job *job,
+                         const struct blasd_plan *plan);
 
 /* Bytes of the body, as far as they are known before it is read. */
 uint64_t http_upload_bytes(const struct http_upload *upload);

@@ -110,6 +110,7 @@ static int open_queue(struct settings *settings, const char *name,
                       struct blasd_queue_options *queue, struct blasd_err *err) {
     struct common_options *common = &settings->common;
     int code = common_store_open(common, &queue->store, err);
+    if (code == 0) blasd_queue_take_lease(queue, &common->limits);
     if (code != 0 || !settings->guard) return code;
     blasd_queue_settle(&common->limits, queue->store);
     code = guard_start(common, name, err);

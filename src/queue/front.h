@@ -54,12 +54,17 @@ struct front_call {
     front_reply_fn reply;
     size_t seq_at; /* where its SEQ stands, FRONT_SEQ digits set when it is first sent; 0: none */
     bool numbered; /* that was done */
+    bool early;    /* it was made before the queue's key of ids was known */
+    bool (*more)(const redisReply *reply);    /* whether it is to be sent again; NULL: never */
     void (*release)(struct front_call *call); /* frees what the kind owns; may be NULL */
 };
 
 /* What is said where memory has run out, and of an answer that no function of ours gives. */
 void front_no_memory(struct blasd_err *err);
 void front_unknown_answer(struct blasd_err *err);
+/* What is said where only an id's signature could tell whether there was such a job or tensor, of a
+ * call that was made before the queue's key was known. */
+void front_too_early(struct blasd_err *err);
 
 /* New calls of `size` bytes, zeroed, of which struct front_call is the first part; NULL where
  * memory has run out. */
@@ -110,7 +115,7 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 struct front_entry {
     char id[BLASD_ID_LEN + 1]; /* of its first job; it begins with the batch entry's name */
     int jobs;
-    uint64_t cost;                 /* of each */
+    uint64_t cost, result;         /* of each */
     uint64_t bytes_most;           /* of all costs */
     uint64_t stream;               /* SI, see functions/contract.lua */
     enum blasd_device_class asked; /* by the user */
@@ -269,6 +274,8 @@ int front_entry_add(struct front_entries *entries, struct front_entry *entry, co
                     const void *frame, size_t len);
 /* NAME FRAME SI COST of a batch entry with jobs. */
 void front_entry_write(const struct front_entry *entry, struct front_call *call);
+/* COST of `jobs` jobs that cost so much each, and whose records will take so much. */
+void front_entry_cost(struct front_call *call, uint64_t cost, int jobs, uint64_t result);
 void front_entries_reset(struct front_entries *entries); /* none are in the making */
 void front_entries_free(struct front_entries *entries);
 

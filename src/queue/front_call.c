@@ -30,6 +30,10 @@ void front_unknown_answer(struct blasd_err *err) {
     blasd_fail(err, BLASD_E_internal_error, "", "the queue's answer is not of a known form");
 }
 
+void front_too_early(struct blasd_err *err) {
+    blasd_fail(err, BLASD_E_queue_unavailable, "", "this front end has just started");
+}
+
 static struct front_call *first(const struct blasd_list *list) {
     return blasd_list_empty(list) ? NULL : blasd_container_of(list->next, struct front_call, node);
 }
@@ -47,6 +51,7 @@ void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_f
     call->connection = &queue->calls.commands;
     call->reply = reply;
     call->tries_left = 1;
+    call->early = !queue->standing.view_known;
     blasd_buf_init(&call->command, COMMAND_MAX);
     call->broken = blasd_buf_add(&call->command, "                ", HEADER) != 0;
     return call;
@@ -329,7 +334,9 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         blasd_histogram_add(queue->hooks.trips, blasd_bounds_us,
                             (call->connection->heard_ns - call->sent_ns) / 1000);
     if (r->type != REDIS_REPLY_ERROR) {
-        if (call->acknowledges && queue->rules.replicas > 0)
+        if (call->more != NULL && call->more(r))
+            again(call);
+        else if (call->acknowledges && queue->rules.replicas > 0)
             hold(call, reply);
         else
             answer(call, r, NULL);
@@ -337,7 +344,8 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
     }
     enum blasd_link_fault fault = blasd_link_fault(r->str);
     blasd_link_error(r->str, &err);
-    if (fault == BLASD_LINK_NO_LIBRARY || fault == BLASD_LINK_ELSEWHERE) {
+    if (fault == BLASD_LINK_NO_LIBRARY || fault == BLASD_LINK_ELSEWHERE ||
+        fault == BLASD_LINK_SCHEMA) {
         start_anew(call, fault == BLASD_LINK_NO_LIBRARY ? NULL : &err);
         return;
     }

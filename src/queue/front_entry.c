@@ -13,8 +13,8 @@
 #define RECORD_FRAMES_MOST (64 * BLASD_MIB) /* batches are full long before */
 
 static bool same_batch_entry(const struct front_entry *a, const struct front_entry *b) {
-    return a->id[0] == b->id[0] && a->cost == b->cost && a->stream == b->stream &&
-           a->asked == b->asked && a->note_len == b->note_len &&
+    return a->id[0] == b->id[0] && a->cost == b->cost && a->result == b->result &&
+           a->stream == b->stream && a->asked == b->asked && a->note_len == b->note_len &&
            memcmp(a->note, b->note, a->note_len) == 0 && a->holds_len == b->holds_len &&
            memcmp(a->holds, b->holds, a->holds_len) == 0 &&
            blasd_key_equal(&a->batch_key, &b->batch_key);
@@ -62,8 +62,6 @@ int front_entry_add(struct front_entries *entries, struct front_entry *entry, co
 
 void front_entry_write(const struct front_entry *entry, struct front_call *call) {
     const char *record_frames = entry->record_frames.data;
-    char cost[2 * BLASD_TEXT_NUMBER];
-    size_t len = blasd_text_number(cost, entry->cost);
     if (entry->jobs == 1) { /* a batch entry of one is a job */
         front_call_arg(call, entry->id, BLASD_ID_LEN);
         front_call_arg(call, record_frames + BLASD_RECORD_FRAME_HEAD,
@@ -71,11 +69,22 @@ void front_entry_write(const struct front_entry *entry, struct front_call *call)
     } else {
         front_call_arg(call, entry->id, BLASD_ID_ENTRY);
         front_call_arg(call, record_frames, entry->record_frames.len);
-        cost[len++] = ' ';
-        len += blasd_text_number(cost + len, (uint64_t)entry->jobs);
     }
     front_call_number(call, entry->stream);
-    front_call_arg(call, cost, len);
+    front_entry_cost(call, entry->cost, entry->jobs, entry->result);
+}
+
+void front_entry_cost(struct front_call *call, uint64_t cost, int jobs, uint64_t result) {
+    char text[3 * BLASD_TEXT_NUMBER];
+    size_t len = blasd_text_number(text, cost);
+    if (jobs > 1) {
+        text[len++] = ' ';
+        len += blasd_text_number(text + len, (uint64_t)jobs);
+    }
+    memcpy(text + len, " r", 2);
+    len += 2;
+    len += blasd_text_number(text + len, result);
+    front_call_arg(call, text, len);
 }
 
 void front_entries_init(struct front_entries *entries, uint64_t claim_jobs) {

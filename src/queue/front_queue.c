@@ -125,7 +125,20 @@ static void ask_library(struct blasd_async_link *link) {
     blasd_async_link_send_args(link, 5, args, lens, handle_library, link->owner);
 }
 
+static void handle_config(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    struct blasd_err err;
+    (void)ac;
+    if (reply == NULL || queue->closing) return;
+    if (blasd_link_writes(reply, &err) < 0)
+        handshake_failed(queue, err.detail);
+    else
+        ask_library(&queue->calls.commands.link);
+}
+
 static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
+    static const char *const args[] = {"CONFIG", "GET", "appendfsync"};
+    static const size_t lens[] = {6, 3, 11};
     struct blasd_front_queue *queue = arg;
     struct blasd_err err;
     (void)ac;
@@ -133,7 +146,8 @@ static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
     if (blasd_link_keeps(reply, &err) < 0)
         handshake_failed(queue, err.detail);
     else
-        ask_library(&queue->calls.commands.link);
+        blasd_async_link_send_args(&queue->calls.commands.link, 3, args, lens, handle_config,
+                                   queue);
 }
 
 static void commands_up(struct blasd_async_link *link) {
@@ -224,6 +238,12 @@ static void tell_unseen(struct blasd_front_queue *queue, const redisReply *lines
         queue->hooks.on_unseen(queue->hooks.arg, lines->element[i]->str, lines->element[i]->len);
 }
 
+static void show_limits(struct blasd_front_queue *queue) {
+    queue->view.jobs_limit = queue->limits.queue_jobs;
+    queue->view.bytes_limit = queue->limits.queue_bytes;
+    queue->view.kept_limit = queue->limits.record_bytes;
+}
+
 static void tick_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
@@ -239,6 +259,9 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
         !read_id_key(reply->element[8], &queue->id_key))
         return;
     tell_unseen(queue, reply->element[9]);
+    if (reply->elements > 10 && reply->element[10]->type == REDIS_REPLY_STRING &&
+        blasd_link_take_limits(&queue->limits, reply->element[10]->str))
+        show_limits(queue);
     for (int i = 0; i < 8; i++) {
         if (reply->element[i]->type != REDIS_REPLY_INTEGER) return;
         number[i] = reply->element[i]->integer;
@@ -411,9 +434,8 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->view.trouble = &queue->standing.trouble;
     queue->standing.served = &queue->view;
     no_trouble(queue);
-    queue->view.jobs_limit = queue->limits.queue_jobs;
-    queue->view.bytes_limit = queue->limits.queue_bytes;
-    queue->view.kept_limit = queue->limits.record_bytes;
+    queue->view.limits_told = queue->limits.told;
+    show_limits(queue);
     return 0;
 }
 

@@ -55,6 +55,8 @@ struct blasd_submission {
     const void *frame;           /* borrowed during the call: frame, then any inline payload */
     size_t frame_len;
     uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
+    uint64_t result_bytes;       /* predicted, of its record: they are reserved until it ends */
+    uint64_t made_bytes, made;   /* the same of outputs that become tensors, and how many do */
     double work_s;               /* predicted, for its tenant's share; 0: not known */
     const char *idempotency_key; /* NULL: none; borrowed during the call */
     /* of the request, to tell reuse of a key by another one; the first half is all that a front end
@@ -140,6 +142,8 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue);
 struct blasd_queue_view {
     bool available;                  /* a job would be taken now, as far as is known */
     const struct blasd_err *trouble; /* why it is not; lives with the queue */
+    /* Which of the deployment's limits differ from those of this process; "": none. The same. */
+    const char *limits_told;
     int workers, workers_of[BLASD_DEVICE_CLASS_COUNT]; /* by the worker's own class (cpu, cuda) */
     uint64_t jobs, bytes;                              /* queued and running, and their cost */
     uint64_t jobs_limit, bytes_limit;

@@ -58,13 +58,15 @@ static void record_reply(struct front_call *call, const redisReply *reply,
         front_wait_early(call->queue, c->id, &early);
     } else {
         /* of an id that is old enough; whether the tenant had such a job its signature tells */
-        bool made_up = r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410 &&
-                       !blasd_id_signed(c->id, &c->key);
-        if (made_up || (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 404))
+        bool gone = r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410;
+        bool made_up = gone && !blasd_id_signed(c->id, &c->key);
+        if (gone && call->early)
+            front_too_early(&own);
+        else if (made_up || (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 404))
             blasd_fail(&own, BLASD_E_job_not_found, "id", "there is no job %s", c->id);
         else if (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 409)
             blasd_fail(&own, BLASD_E_job_ended, "id", "job %s has ended", c->id);
-        else if (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410)
+        else if (gone)
             blasd_fail(&own, BLASD_E_record_expired, "id", "the record of job %s has expired",
                        c->id);
         else

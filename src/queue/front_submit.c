@@ -71,7 +71,7 @@ struct blasd_quotas blasd_front_queue_quotas(const struct blasd_front_queue *que
     struct blasd_quotas quotas = principal->quotas;
     if (quotas.jobs == 0) quotas.jobs = 1 + queue->limits.queue_jobs / 4 * 3;
     if (quotas.bytes == 0) quotas.bytes = 1 + queue->limits.queue_bytes / 4 * 3;
-    if (quotas.stored_bytes == 0) quotas.stored_bytes = 1 + queue->limits.record_bytes / 4 * 3;
+    if (quotas.stored_bytes == 0) quotas.stored_bytes = 1 + queue->limits.record_bytes / 2;
     return quotas;
 }
 
@@ -89,7 +89,8 @@ static void over_quota(const struct blasd_front_queue *queue, const struct blasd
                    quotas.bytes);
     else
         blasd_fail(err, BLASD_E_quota_exceeded, "stored_bytes",
-                   "the tenant's results that are kept may come to %" PRIu64 " bytes",
+                   "the tenant's results that are kept, and those of its queued jobs, may come to "
+                   "%" PRIu64 " bytes, and to no more than all tenants' leave free",
                    quotas.stored_bytes);
 }
 
@@ -107,10 +108,20 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
         blasd_fail(&err, BLASD_E_idempotency_conflict, "Idempotency-Key",
                    "the key was used before, for a request that differs from this one");
     else if (code == 5)
-        blasd_fail(&err, BLASD_E_results_full, "",
-                   "results that were promised take all the %" PRIu64
-                   " bytes there are for them (limit record_bytes)",
-                   view->kept_limit);
+        blasd_fail(
+            &err, BLASD_E_results_full, "",
+            "results that are kept, and those of queued jobs, leave no room for this one's in "
+            "the %" PRIu64 " bytes there are for them (limit record_bytes)",
+            view->kept_limit);
+    else if (code == 14)
+        blasd_fail(&err, BLASD_E_record_expired, "Idempotency-Key",
+                   "the job of this key has ended, and its record is gone");
+    else if (code == 15)
+        blasd_fail(&err, BLASD_E_tensors_full, "keep",
+                   "tensors in use, and those of others, leave no room for the outputs to keep");
+    else if (code == 16)
+        blasd_fail(&err, BLASD_E_tensor_too_large, "keep",
+                   "the outputs to keep are more than the tenant's tensors, or all, may come to");
     else if (code == 11)
         blasd_fail(&err, BLASD_E_input_failed, "inputs",
                    "a job whose output an input is has just ended without a result");
@@ -308,8 +319,9 @@ static void add_options(struct front_submit *submit, struct item *item,
         gap = len > 0 ? " " : "";
     }
     if (s->job->keeping.keep != 0) {
-        len += snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64, gap,
-                        front_tensor_quota(call->queue, principal));
+        len +=
+            snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64 ":%" PRIu64 ":%" PRIu64,
+                     gap, front_tensor_quota(call->queue, principal), s->made_bytes, s->made);
         gap = " ";
     }
     if (s->notify != NULL) {
@@ -368,7 +380,7 @@ static void add_job(struct front_submit *submit, struct item *item,
     front_call_arg(call, item->id, BLASD_ID_LEN);
     front_call_arg(call, s->frame, s->frame_len);
     front_call_number(call, stream_of(s));
-    front_call_number(call, s->cost_bytes);
+    front_entry_cost(call, s->cost_bytes, 1, s->result_bytes);
     if (s->known)
         add_question(submit, item, s);
     else
@@ -424,6 +436,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     memcpy(head, id, sizeof head);
     like.id[0] = id[0];
     like.cost = s->cost_bytes;
+    like.result = s->result_bytes;
     like.bytes_most = blasd_slice_given(&s->job->slice) ? FRONT_ENTRY_BYTES : FRONT_ENTRY_INLINE;
     like.stream = stream_of(s);
     like.asked = s->job->device;

@@ -12,7 +12,7 @@ uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
                             const struct blasd_principal *principal) {
     if (front_alone(principal)) return 0;
     if (principal->quotas.stored_bytes != 0) return principal->quotas.stored_bytes;
-    return 1 + queue->limits.tensor_bytes / 4 * 3;
+    return 1 + queue->limits.tensor_bytes / 2;
 }
 
 void blasd_front_queue_keep_outputs(struct blasd_front_queue *queue,
@@ -56,11 +56,12 @@ static void refused_put(const struct blasd_front_queue *queue, const struct put 
     else if (code == 2)
         blasd_fail(err, BLASD_E_tensor_too_large, "",
                    "the tenant's tensors may come to %" PRIu64
-                   " bytes, and be three quarters of what the limit tensors says",
+                   " bytes, and be half of what the limit tensors says",
                    put->most);
     else if (code == 3)
         blasd_fail(err, BLASD_E_tensors_full, "",
-                   "queued jobs refer to tensors that leave no room for more");
+                   "tensors that queued jobs refer to, and those of other tenants, leave no room "
+                   "for more");
     else if (code == 4)
         blasd_fail(err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
     else
@@ -105,6 +106,12 @@ static void put_reply(struct front_call *call, const redisReply *reply,
     put_answered(put, err);
 }
 
+/* Others make room, some at a time: there are more to drop. */
+static bool put_more(const redisReply *reply) {
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 1 &&
+           reply->element[0]->type == REDIS_REPLY_INTEGER && reply->element[0]->integer == 5;
+}
+
 static struct front_call *put_call_new(struct blasd_front_queue *queue, struct put *put,
                                        front_reply_fn reply) {
     struct put_call *c = front_call_new(queue, sizeof *c, reply);
@@ -119,6 +126,7 @@ static void begin_keep(struct front_call *call, const struct put *put,
     char life[BLASD_TEXT_NUMBER + 2];
     snprintf(life, sizeof life, "%" PRIu64 "%s", life_s, in_redis ? " B" : "");
     call->acknowledges = true;
+    call->more = put_more;
     front_call_function(call, "tensor_put");
     front_call_text(call, principal->tenant);
     front_call_number(call, put->most);
@@ -221,10 +229,13 @@ static void not_there(const char *id, const struct blasd_id_key *key, struct bla
 }
 
 /* What a reply says of one tensor; a negative code where that is why there is none. */
-static int read_one(const redisReply *r, const char *id, const struct blasd_id_key *key,
-                    struct blasd_stored_tensor *tensor, struct blasd_err *err) {
+static int read_one(const struct front_call *call, const redisReply *r, const char *id,
+                    const struct blasd_id_key *key, struct blasd_stored_tensor *tensor,
+                    struct blasd_err *err) {
     if (r != NULL && r->type == REDIS_REPLY_STRING && read_facts(id, r->str, tensor)) return 0;
-    if (r != NULL && r->type == REDIS_REPLY_INTEGER)
+    if (r != NULL && r->type == REDIS_REPLY_INTEGER && call->early)
+        front_too_early(err);
+    else if (r != NULL && r->type == REDIS_REPLY_INTEGER)
         not_there(id, key, err);
     else
         front_unknown_answer(err);
@@ -242,7 +253,7 @@ static void one_reply(struct front_call *call, const redisReply *reply,
         r = reply->element[0];
     if (r != NULL && reply->elements == 2)
         spare = reply->element[1]->type == REDIS_REPLY_INTEGER && reply->element[1]->integer == 1;
-    if (err == NULL && read_one(r, c->id, &c->key, &tensor, &own) != 0) err = &own;
+    if (err == NULL && read_one(call, r, c->id, &c->key, &tensor, &own) != 0) err = &own;
     if (err == NULL && spare) {
         char name[BLASD_BLOB_NAME];
         snprintf(name, sizeof name, "%s.in", c->id);
@@ -339,8 +350,8 @@ static void tensors_reply(struct front_call *call, const redisReply *reply,
         const struct asker *asker = &c->asker[i];
         if (err == NULL && asker->at != read) {
             read = asker->at;
-            there = read_one(good ? reply->element[read] : NULL, c->id[read], &c->key, &tensor,
-                             &own) == 0;
+            there = read_one(call, good ? reply->element[read] : NULL, c->id[read], &c->key,
+                             &tensor, &own) == 0;
         }
         asker->done(asker->arg,
                     there         ? NULL

@@ -6,6 +6,7 @@
 #include "redis/route.h"
 
 #include "base/id.h"
+#include "base/log.h"
 #include "core/slice.h"
 
 #include <inttypes.h>
@@ -120,6 +121,47 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
         snprintf(ret->text + strlen(ret->text), sizeof ret->text - strlen(ret->text), " 1");
 }
 
+/* In the order of the text. */
+static const char *const limit_names[] = {"attempts",       "record_bytes",      "record_sync_s",
+                                          "record_async_s", "queue_jobs",        "queue_bytes",
+                                          "lease_ms",       "record_sync_bytes", "tensor_bytes",
+                                          "tensors",        "tensor_life_s"};
+#define LIMITS (sizeof limit_names / sizeof *limit_names)
+
+/* How many numbers it has, of which the first LIMITS are read. */
+static size_t read_limits(const char *text, uint64_t number[LIMITS]) {
+    size_t count = 0;
+    char *end;
+    for (; count < LIMITS; count++, text = end) {
+        number[count] = strtoull(text, &end, 10);
+        if (end == text) break;
+    }
+    return count;
+}
+
+bool blasd_link_take_limits(struct blasd_link_limits *limits, const char *recorded) {
+    uint64_t own[LIMITS] = {0}, all[LIMITS] = {0};
+    size_t len = 0;
+    if (!strcmp(limits->text, recorded) || read_limits(limits->text, own) < LIMITS ||
+        read_limits(recorded, all) < LIMITS || !memcmp(own, all, sizeof own))
+        return false;
+    limits->told[0] = '\0';
+    for (size_t i = 0; i < LIMITS; i++)
+        if (own[i] != all[i] && len < sizeof limits->told)
+            len += (size_t)snprintf(limits->told + len, sizeof limits->told - len,
+                                    "%s%s %" PRIu64 " (here %" PRIu64 ")", len > 0 ? ", " : "",
+                                    limit_names[i], all[i], own[i]);
+    blasd_log(BLASD_LOG_WARN,
+              "the deployment has other limits than this process, and they hold: %s", limits->told);
+    limits->record_bytes = all[1];
+    limits->queue_jobs = all[4];
+    limits->queue_bytes = all[5];
+    limits->record_sync_bytes = all[7];
+    limits->tensor_bytes = all[8];
+    snprintf(limits->text, sizeof limits->text, "%s", recorded);
+    return true;
+}
+
 int blasd_queue_address(const struct blasd_queue_options *options, struct blasd_link_address *ret,
                         struct blasd_err *err) {
     return options->guard > 0 ? blasd_link_behind(options->guard, options->name, ret, err)
@@ -145,7 +187,7 @@ int blasd_link_open(redisContext *redis, const struct blasd_queue_options *optio
     struct blasd_link_limits limits;
     char key[BLASD_LINK_KEY_MAX], own[BLASD_QUEUE_RECORDED];
     redisReply *reply;
-    int kept = options->may_lose_jobs ? 0 : blasd_link_check_keeps(redis, err);
+    int kept = options->may_lose_jobs ? 0 : blasd_link_check_keeps(redis, options->guard > 0, err);
     int rc = kept < 0 ? kept : blasd_link_load(redis, &blasd_queue_library, err);
     blasd_queue_recorded(options, own);
     if (rc == 0 && adopt) rc = may_adopt(redis, options, own, err);
@@ -198,4 +240,23 @@ int blasd_queue_check_store(const struct blasd_queue_options *options, struct bl
         if (rc >= 0) good = good < rc ? rc : good;
     }
     return good;
+}
+
+void blasd_queue_take_lease(const struct blasd_queue_options *options,
+                            struct blasd_limits *limits) {
+    struct blasd_link_address address;
+    struct blasd_err ignored;
+    redisContext *redis = NULL;
+    redisReply *reply = NULL;
+    char key[BLASD_LINK_KEY_MAX];
+    const char *argv[] = {"GET", key};
+    uint64_t all[LIMITS] = {0};
+    blasd_link_key(key, options->name, ":limits");
+    if (blasd_link_parse(options->url, options->name, &address, &ignored) == 0 &&
+        blasd_link_connect(&address, 1000, &redis, &ignored) == 0 &&
+        blasd_link_ask(redis, 2, argv, &reply, &ignored) == 0 &&
+        reply->type == REDIS_REPLY_STRING && read_limits(reply->str, all) == LIMITS)
+        limits->lease_ms = all[6];
+    freeReplyObject(reply);
+    if (redis) redisFree(redis);
 }

@@ -17,12 +17,19 @@ extern const struct blasd_link_library blasd_queue_library;
 /* The limits as the functions take them, with those that are 0 resolved from the store's size. */
 struct blasd_link_limits {
     char text[256]; /* the argument LIMITS */
+    char told[400]; /* which of the deployment's differ from this process' own; "": none */
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
     uint64_t webhooks, puts; /* not among these */
 };
 /* Resolves those once and for all: a store's size may change. NULL: a store of unknown size. */
 void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store);
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
+/* The lease alone, in `limits`, where Redis can be asked now: a worker that renews its own later
+ * than others expect would lose it. */
+void blasd_queue_take_lease(const struct blasd_queue_options *options, struct blasd_limits *limits);
+/* Takes over what is recorded as the deployment's limits, as a text: true where that changes
+ * anything, and logs it. */
+bool blasd_link_take_limits(struct blasd_link_limits *limits, const char *recorded);
 
 /* Where the queue is for who has these options. invalid_field. */
 int blasd_queue_address(const struct blasd_queue_options *options, struct blasd_link_address *ret,

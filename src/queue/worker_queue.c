@@ -141,6 +141,13 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     queue->turns.watched = true; /* for all it knows, until a turn has been answered */
 }
 
+/* What it says to the functions stays as it was: a guard lets through that alone. */
+static void take_limits(struct blasd_worker_queue *queue, const char *recorded) {
+    struct blasd_link_limits all = queue->limits;
+    if (queue->limits.told[0] != '\0' || !blasd_link_take_limits(&all, recorded)) return;
+    memcpy(queue->limits.told, all.told, sizeof all.told);
+}
+
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     redisReply *reply;
@@ -148,6 +155,9 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     blasd_caller_text(&queue->caller, info);
     int rc = blasd_caller_call(&queue->caller, &reply, err);
     *lost = rc == BLASD_CALL_LOST;
+    if (rc == 0 && reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 10 &&
+        reply->element[9]->type == REDIS_REPLY_STRING)
+        take_limits(queue, reply->element[9]->str);
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }

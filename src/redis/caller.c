@@ -132,6 +132,7 @@ static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
         break;
     case BLASD_LINK_STORE:
     case BLASD_LINK_DISK:
+    case BLASD_LINK_SCHEMA:
     case BLASD_LINK_WRONG: break;
     }
     freeReplyObject(reply);

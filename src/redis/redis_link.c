@@ -217,6 +217,7 @@ enum blasd_link_fault blasd_link_fault(const char *text) {
     if (begins(text, "LOST ")) return BLASD_LINK_LOST;
     if (begins(text, "STORE ")) return BLASD_LINK_STORE;
     if (begins(text, "DISK ")) return BLASD_LINK_DISK;
+    if (begins(text, "SCHEMA ")) return BLASD_LINK_SCHEMA;
     return BLASD_LINK_WRONG;
 }
 
@@ -234,6 +235,12 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
                           text + strlen("STORE "));
     case BLASD_LINK_DISK:
         return blasd_fail(err, BLASD_E_disk_full, "", "%.200s", text + strlen("DISK "));
+    case BLASD_LINK_SCHEMA:
+        return blasd_fail(
+            err, BLASD_E_internal_error, "schema",
+            "The queue has the schema %.*s, which this version of blasd does not know: "
+            "start the version that has written it",
+            (int)strcspn(text + strlen("SCHEMA "), " \r\n"), text + strlen("SCHEMA "));
     case BLASD_LINK_LOST:
     case BLASD_LINK_WRONG: break;
     }
@@ -297,13 +304,30 @@ int blasd_link_keeps(const redisReply *info, struct blasd_err *err) {
     return 0;
 }
 
-int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err) {
-    redisReply *reply = redisCommand(redis, "INFO");
-    int rc = reply ? blasd_link_keeps(reply, err)
-                   : blasd_fail(err, BLASD_E_queue_unavailable, "",
-                                "Redis cannot be reached: %.100s", redis->errstr);
-    freeReplyObject(reply);
-    return rc;
+int blasd_link_writes(const redisReply *config, struct blasd_err *err) {
+    const char *value =
+        config->type == REDIS_REPLY_ARRAY && config->elements == 2 ? config->element[1]->str : NULL;
+    if (value == NULL || strcmp(value, "everysec") != 0) return 0;
+    return blasd_fail(err, BLASD_E_internal_error, "redis",
+                      "This Redis writes its file late (appendfsync everysec) and would lose jobs "
+                      "where it is killed: set appendfsync always; or start with "
+                      "--redis-may-lose-jobs");
+}
+
+int blasd_link_check_keeps(redisContext *redis, bool guarded, struct blasd_err *err) {
+    static const char *const asks[] = {"INFO", "CONFIG GET appendfsync"};
+    int kept = 0;
+    for (int i = 0; i < (guarded ? 1 : 2); i++) {
+        redisReply *reply = redisCommand(redis, asks[i]);
+        int rc = reply == NULL ? blasd_fail(err, BLASD_E_queue_unavailable, "",
+                                            "Redis cannot be reached: %.100s", redis->errstr)
+                 : i == 0      ? blasd_link_keeps(reply, err)
+                               : blasd_link_writes(reply, err);
+        freeReplyObject(reply);
+        if (rc < 0) return rc;
+        kept = rc > kept ? rc : kept;
+    }
+    return kept;
 }
 
 /* The library's functions */

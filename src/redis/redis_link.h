@@ -69,6 +69,7 @@ enum blasd_link_fault {
     BLASD_LINK_LOST,       /* the worker's lease has lapsed */
     BLASD_LINK_STORE,      /* the deployment uses another blob store */
     BLASD_LINK_DISK,       /* its disk has too little space for more jobs */
+    BLASD_LINK_SCHEMA,     /* another version has written the queue, in another way */
     BLASD_LINK_WRONG,      /* anything else: NOAUTH, WRONGPASS, a mistake of ours */
 };
 enum blasd_link_fault blasd_link_fault(const char *text);
@@ -85,8 +86,11 @@ int blasd_link_reply(redisContext *redis, redisReply **ret, struct blasd_err *er
  * BLASD_LINK_UNSURE where it is not allowed. */
 #define BLASD_LINK_UNSURE 1
 int blasd_link_keeps(const redisReply *info, struct blasd_err *err);
-/* Asks for that. */
-int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err);
+/* Whether the reply to CONFIG GET appendfsync says that a Redis that is killed loses nothing it has
+ * acknowledged: 0, also where this user may not ask; internal_error where it does not. */
+int blasd_link_writes(const redisReply *config, struct blasd_err *err);
+/* Asks for both; `guarded`: for the first alone, all that a guard lets through. */
+int blasd_link_check_keeps(redisContext *redis, bool guarded, struct blasd_err *err);
 /* Whether the library should be loaded, which the server lacks, or has in an earlier revision:
  * `list` is the reply of FUNCTION LIST LIBRARYNAME NAME WITHCODE. */
 bool blasd_link_stale(const struct blasd_link_library *library, const redisReply *list);

@@ -24,6 +24,19 @@ static void note_lost(struct lease *lease, int64_t epoch) {
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
+/* A Redis that is away is told of by the main thread, which waits for it; one that refuses is not.
+ */
+static void tell_refused(struct lease *lease, int code, const struct blasd_err *err) {
+    int64_t now = blasd_clock_ns();
+    bool due = lease->warned_ns == 0 || now - lease->warned_ns > WARN_NS;
+    enum blasd_log_level level = BLASD_LOG_DEBUG;
+    if (code != -(int)BLASD_E_queue_unavailable && due) {
+        lease->warned_ns = now;
+        level = BLASD_LOG_WARN;
+    }
+    blasd_log(level, "cannot renew the lease: %s", err->detail);
+}
+
 static void renew(struct lease *lease, int64_t epoch) {
     struct blasd_heartbeat *heartbeat = lease->heartbeat;
     struct blasd_err err = {0};
@@ -36,7 +49,7 @@ static void renew(struct lease *lease, int64_t epoch) {
     code = blasd_worker_queue_renew(lease->queue, info, &lost, &err);
     atomic_store(&lease->reached, code == 0);
     if (code != 0)
-        blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
+        tell_refused(lease, code, &err);
     else if (lost)
         note_lost(lease, epoch);
     free(info);

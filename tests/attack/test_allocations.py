@@ -98,7 +98,7 @@ def scarce(tmp_path_factory):
         return made[0]
     # of its own, for it has another allocator
     socket = folder / "redis.sock"
-    redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "yes",
+    redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
                               "--logfile", folder / "redis.log"])
     try:
         while not socket.exists():

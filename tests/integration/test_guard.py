@@ -183,7 +183,7 @@ class Link(Redis):
 def other_redis(tmp_path):
     """A Redis with a password, its address, and a hand in it."""
     sock = tmp_path / "r.sock"
-    process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", sock, "--appendonly", "yes", "--dir", tmp_path,
+    process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", sock, "--appendonly", "yes", "--appendfsync", "no", "--dir", tmp_path,
                                 "--requirepass", "secret"], stdout=subprocess.DEVNULL)
     mine = socket.socket(socket.AF_UNIX)
 

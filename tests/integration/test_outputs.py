@@ -18,7 +18,7 @@ def front_end(tmp_path):
     """A front end and a Redis, and nobody who would run a job."""
     blobs = f"/dev/shm/blasd-test-{os.getpid()}"
     socket = tmp_path / "redis.sock"
-    redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--dir", tmp_path, "--appendonly", "yes",
+    redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--dir", tmp_path, "--appendonly", "yes", "--appendfsync", "no",
                               "--save", "", "--maxmemory-policy", "noeviction"], stdout=subprocess.DEVNULL)
     while not socket.exists():
         assert redis.poll() is None

@@ -201,7 +201,7 @@ def test_failover(server, tmp_path):
         other.close()
 
 
-FORGETFUL = [(("--appendonly", "no"), "appendonly"),
+FORGETFUL = [(("--appendonly", "no"), "appendonly"), (("--appendfsync", "everysec"), "everysec"),
              (("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), "maxmemory-policy"),
              (("--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"), "maxmemory-policy")]
 

@@ -27,7 +27,7 @@ def redis(tmp_path):
     cert, key = authority.sign("redis")
     port = free_port()
     server = subprocess.Popen(["redis-server", "--port", "0", "--tls-port", str(port), "--tls-cert-file", cert, "--tls-key-file", key,
-                               "--tls-ca-cert-file", authority.cert, "--tls-auth-clients", "no", "--appendonly", "yes",
+                               "--tls-ca-cert-file", authority.cert, "--tls-auth-clients", "no", "--appendonly", "yes", "--appendfsync", "no",
                                "--dir", tmp_path, "--bind", "127.0.0.1", "--requirepass", "secret"], stdout=subprocess.DEVNULL)
     end = time.monotonic() + 30
     while time.monotonic() < end:

@@ -91,7 +91,6 @@ def test_a_part_that_cannot_start_anew_for_now_ends_no_service(make_service, tmp
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
-@pytest.mark.first
 def test_a_restart_keeps_results_and_instance(make_service):
     service = make_service()
     job = service.post("matmul", {"a": np.arange(40000.0).reshape(200, 200), "b": np.eye(200)},
@@ -137,7 +136,7 @@ class Apart:
         self.folder, self.processes = folder, []
         self.log = open(folder / "log", "ab")
         self.socket = folder / "redis.sock"
-        self.start(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--appendonly", "yes",
+        self.start(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--appendonly", "yes", "--appendfsync", "no",
                     "--save", ""])
         wait_for(self.socket.exists)
         with socket.socket() as probe:

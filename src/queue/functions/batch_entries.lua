@@ -66,7 +66,8 @@ local function open_batch_entry(batch_entry, meta)
     local missing = #ids - job.jobs -- where its record frames are damaged
     tally('jobs', missing)
     tally('bytes', missing * job.cost)
-    if missing ~= 0 and job.metered then meter(job.tenant, missing, missing * job.cost) end
+    tally('results', missing * job.result)
+    if missing ~= 0 and job.metered then meter(job.tenant, missing, missing * job.cost, missing * job.result) end
     if missing ~= 0 and job.seg ~= '' then refer(job.seg, missing) end
     return ids
 end

@@ -2,7 +2,7 @@
 
 -- `plain`: there is none of the keys that only few jobs need, so none is asked for; see turn.
 local function completion_new(plain)
-    local e = {count = 0, jobs = 0, cost = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
+    local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
     if plain then return e end
     e.record_frames, e.tenants, e.meter = {}, {}, Meter.new()
     e.tells = call('EXISTS', K.notify, K.putting) > 0
@@ -78,7 +78,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     local jobs, tenant = job.jobs, job.tenant
     e.count, e.names[count] = count, name
     if not e.plain then e.record_frames[count], e.tenants[count] = record_frames, tenant end
-    e.jobs, e.cost = e.jobs + jobs, e.cost + jobs * job.cost
+    e.jobs, e.cost, e.results = e.jobs + jobs, e.cost + jobs * job.cost, e.results + jobs * job.result
     if seg ~= '' then
         local segs = e.segs or {}
         e.segs, segs[seg] = segs, (segs[seg] or 0) - jobs
@@ -90,9 +90,10 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     end
     if job.metered then
         e.used = e.used or {}
-        local used = e.used[tenant] or {jobs = 0, bytes = 0}
+        local used = e.used[tenant] or {jobs = 0, bytes = 0, results = 0}
         e.used[tenant] = used
         used.jobs, used.bytes = used.jobs - jobs, used.bytes - jobs * job.cost
+        used.results = used.results - jobs * job.result
     end
     if e.meter then Meter.note(e.meter, tenant, jobs, record_frames) end
     if label then
@@ -109,6 +110,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     if job.key ~= '' then
         local key, keys = K.idem_of .. tenant .. ':' .. job.key, into.keys or {}
         into.keys, keys[#keys + 1], keys[#keys + 2] = keys, name, key
+        call('EXPIRE', key, L.ttl.a) -- by itself, whatever becomes of the record
         into.bytes = into.bytes + key_bytes(key)
     end
     records_add(into.records, name, record_frames)
@@ -141,9 +143,14 @@ function Tensor.weigh(kind, tenant, by)
     if call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then call('HDEL', K.recbytes, own) end
 end
 
--- The same, and of a bucket.
+-- The same, and of a bucket. What each of several tenants has of waited-for results is in order.
 local function weigh(bucket, by, tenant)
-    Tensor.weigh(sub(bucket, 1, 1), tenant or match(bucket, '^%a:%d+:(.*)$'), by)
+    tenant = tenant or match(bucket, '^%a:%d+:(.*)$')
+    Tensor.weigh(sub(bucket, 1, 1), tenant, by)
+    if tenant ~= NOBODY and byte(bucket) == 115 and
+       tonumber(call('ZINCRBY', K.sync, whole(by), tenant)) <= 0 then
+        call('ZREM', K.sync, tenant)
+    end
     return call('HINCRBY', K.recbytes, bucket, whole(by))
 end
 
@@ -164,12 +171,16 @@ local function key_drop(key, id)
     if sub(call('GET', key) or '', 1, ID) == id then call('UNLINK', key) end
 end
 
--- Forgets a bucket of records; returns how many blobs nobody refers to any more.
+-- Forgets a bucket of records; returns how many blobs nobody refers to any more. Idempotency-Keys expire by
+-- themselves.
 local function bucket_drop(bucket)
-    local keys = call('HGETALL', K.keys_of .. bucket)
-    for i = 1, #keys, 2 do key_drop(keys[i + 1], keys[i]) end
-    local blobs, segs = call('HLEN', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
-    if call('EXISTS', K.holds) == 1 then leave_held(bucket, call('HGETALL', K.out_of .. bucket)) end
+    local outs, segs = call('HGETALL', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
+    if #outs > 0 then
+        local ids = {}
+        for i = 1, #outs, 2 do ids[#ids + 1] = outs[i] end
+        call_many('HDEL', K.outs, ids)
+        if call('EXISTS', K.holds) == 1 then leave_held(bucket, outs) end
+    end
     for i = 1, #segs, 2 do refer(segs[i], whole(-segs[i + 1])) end
     call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket, K.keys_of .. bucket)
     local bytes = call('HGET', K.recbytes, bucket)
@@ -181,28 +192,24 @@ local function bucket_drop(bucket)
     local place = kind .. ':' .. b
     call('ZREM', K.recs, bucket)
     call('ZREM', K.seconds_of .. tenant, place)
+    if kind == 's' then call('ZREM', K.sync_of .. tenant, b) end
     call('SREM', K.tenants_of .. place, tenant)
     local gone = tonumber(call('HGET', K.gone, kind) or -1)
     if tonumber(b) > gone then call('HSET', K.gone, kind, b) end
-    return blobs
+    return #outs / 2
 end
 
--- Drops records that somebody waited for, the oldest seconds first, until they have room beside
--- those that were promised for later, which stay for their time. The newest second always stays, of
--- each tenant.
+-- Drops records that somebody waited for, until the others have room: of the tenant that has most, the
+-- oldest seconds first, a few at a time. The newest second always stays, of each tenant.
+local FITTED = 16
 local function sync_fit()
-    local room, sum, blobs, sync = L.record_sync_bytes, 0, 0, {}
-    room = min(room, max(L.record_bytes - kept_bytes('a'), 0))
-    if kept_bytes('s') <= room then return 0 end
-    for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
-        if byte(bucket) == 115 then sync[#sync + 1] = bucket end
-    end
-    local bytes, newest = get_many(K.recbytes, sync), match(sync[#sync] or '', '^s:%d+:')
-    for i = #sync, 1, -1 do
-        sum = sum + tonumber(bytes[i] or 0)
-        if sum > room and match(sync[i], '^s:%d+:') ~= newest then
-            blobs = blobs + bucket_drop(sync[i])
-        end
+    local blobs = 0
+    for _ = 1, FITTED do
+        if kept_bytes('s') <= min(L.record_sync_bytes, L.record_bytes) then break end
+        local tenant = call('ZRANGE', K.sync, 0, 0, 'REV')[1] or NOBODY
+        local oldest = call('ZRANGE', K.sync_of .. tenant, 0, 1)
+        if #oldest < 2 then break end
+        blobs = blobs + bucket_drop('s:' .. oldest[1] .. ':' .. tenant)
     end
     return blobs
 end
@@ -226,9 +233,14 @@ end
 -- is not without bounds, a list more than half of which are such names is gone through.
 local TOMBSTONES = 1000
 local function count_tombstones(ended)
-    local held, waited = {}, {}
+    local held, waited, names = {}, {}, {}
+    for _, pair in ipairs(ended) do
+        names[#names + 1], names[#names + 2] = pair[1], sub(pair[1], 1, BATCH_ENTRY)
+    end
     for _, worker in ipairs(call('HKEYS', K.workers)) do
-        for _, name in ipairs(claimed_names(worker)) do held[name] = true end
+        for i, label in ipairs(get_many(K.claims_of .. worker, names)) do
+            if label then held[names[i]] = true end
+        end
     end
     for _, pair in ipairs(ended) do
         local id, line = pair[1], pair[2]
@@ -257,6 +269,7 @@ local function expire_later(bucket, bytes)
     local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
     local place = kind .. ':' .. b
     call('ZADD', K.seconds_of .. tenant, whole((tonumber(b) + 1) * WIDTH[kind]), place)
+    if kind == 's' then call('ZADD', K.sync_of .. tenant, b, b) end
     call('SADD', K.tenants_of .. place, tenant)
     return true
 end
@@ -267,17 +280,21 @@ local function completion_commit(e, worker)
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
     if e.of then for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end end
-    if e.used then for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes) end end
+    if e.used then
+        for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes, used.results) end
+    end
     if e.summaries then count_tombstones(e.summaries) end
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
+    tally('results', -e.results)
     local prog = worker and K.prog_of .. worker or K.attempts
-    local held = not e.plain and call('EXISTS', K.deadlines, K.attempts, prog, K.holds) > 0
+    local held = not e.plain and call('EXISTS', K.deadlines, K.attempts, prog, K.holds, K.making) > 0
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
         Wait.note(e.names, e.record_frames, e.tenants)
         Tensor.release(e.names)
+        Tensor.made(e.names)
         if worker then call_many('HDEL', prog, e.names) end
     end
     if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
@@ -290,7 +307,12 @@ local function completion_commit(e, worker)
             end
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
-        if into.outs then call_many('HSET', K.out_of .. bucket, into.outs) end
+        if into.outs then
+            local index = {}
+            for i = 1, #into.outs, 2 do index[i], index[i + 1] = into.outs[i], bucket end
+            call_many('HSET', K.out_of .. bucket, into.outs)
+            call_many('HSET', K.outs, index)
+        end
         if into.keys then call_many('HSET', K.keys_of .. bucket, into.keys) end -- which go with it
         fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
     end

@@ -17,7 +17,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or batch entry, waits, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
+                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ rRESULT][ xN]\tCHANNEL[,CHANNEL...]\t
                        OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
@@ -26,6 +26,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        waits for other jobs and is in no line; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
+                       RESULT: bytes that each job's record is expected to take, reserved until it ends;
                        N: jobs of a batch entry; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
@@ -33,10 +34,11 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        batch entry, a RECORD_FRAME with each job's frame
   {q}:opened           hash BATCH_ENTRY -> "US ID ID ...", of batch entries that were opened, in US, while
                        jobs of them are pending
-  {q}:count            hash: `jobs` and `bytes` (of their costs) pending; "SI TENANT": jobs waiting in
+  {q}:count            hash: `jobs` and `bytes` (of their costs) pending, and `results`, of their RESULTs;
+                       "SI TENANT": jobs waiting in
                        that line: those above 0 are the ring from which claims take; `shared`:
                        when last those of several tenants waited
-  {q}:used             hash "jobs TENANT", "bytes TENANT": the same of each tenant that is metered
+  {q}:used             hash "jobs TENANT", "bytes TENANT", "results TENANT": the same of each tenant that is metered
   {q}:shares           hash "C-P TENANT" -> WORK that workers of class C (1 cpu, 2 cuda) were given of
                        that tenant's and of priority P (1 to 3) while others' waited, too, and "C-P" ->
                        the least of those that wait. No fields while one tenant alone waits
@@ -67,24 +69,28 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
                        FORM tells dtype, order and shape (core/reference.h), and behind that
                        " sha256=SUM" where it was asked for. ID begins with t
-  {q}:tensor_uses      zset ID -> when it was last used, in us: the order in which they make room
-  {q}:tensor_uses:TENANT  the same of that tenant's
+  {q}:tensor_uses:TENANT  zset ID -> when it was last used, in us, of that tenant's that no pending job refers
+                       to: the order in which they make room
   {q}:tensor_names:TENANT zset of that tenant's, CREATED and ID as one text, all of score 0, for its
                        lists; ID alone of one that an earlier release put
-  {q}:tensor_ends      zset ID -> second in which its life ends
+  {q}:tensor_ends      zset ID -> second in which its life ends, of the same
   {q}:tensor_copies    hash ID -> "US WORKER DEVICE<tab>...": that device has a copy of the tensor, as its worker
                        said until US
-  {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all; "most TENANT" -> what they
-                       may be, 0: no less than all
+  {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all, both with those that pending jobs will
+                       make; "#TENANT" and "#:" -> how many; "idle TENANT" -> bytes of those that may make room
+  {q}:making           hash ID -> "BYTES TENSORS TENANT": what that pending job will make of these
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
   {q}:keys:BUCKET      hash ID -> key of the Idempotency-Key, of records that have one
+  {q}:outs             hash ID -> BUCKET, of all records that have such a blob
+  {q}:sync             zset TENANT -> bytes of its records of kind s, but of `anonymous`: where they are more
+                       than may be the oldest of the first go; {q}:sync:TENANT, zset B -> B, knows these
   {q}:recs             zset BUCKET -> second in which it expires (last finish + its time)
   {q}:seconds:TENANT   zset "KIND:B" -> the second behind those its ids are made in
   {q}:tenants:KIND:B   set of the tenants that have such a bucket, for the sweep of blobs
   {q}:recbytes         hash BUCKET -> bytes of records, their blobs and keys; fields `s`, `a`: of
                        all of the kind, ":TENANT": of all of the tenant, but of `anonymous`. Those of kind a stay for
                        their time: where they are as many as may be (record_bytes), jobs are
-                       refused. Field `schema`: 3
+                       refused, and room for those of pending jobs is reserved
   {q}:gone             hash KIND -> the highest B dropped so far
   {q}:epoch            counter of leases
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
@@ -111,8 +117,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
   {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued, with a shorter one
   {q}:sent:FRONT:refused  the last SEQ of which that is so, with an expiry
-  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, which go with the record once the
-                       job has ended. TENANT has no colon: letters, digits, `.`, `_`, `-`
+  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, once the job has ended with an expiry; its
+                       record is kept as long, as one that was promised. TENANT has no colon: letters, digits, `.`, `_`, `-`
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
@@ -145,6 +151,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:clock            when, in us, a tick came last, by about a second: where the clock is behind that it has
                        gone back, see clock.lua
   {q}:idkey            what ids are signed with (base/id.h)
+  {q}:limits           LIMITS of the first that came, which hold for all
+  {q}:schema           number of the schema: who knows another is refused, "SCHEMA NUMBER"
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
   {q}:blob:BLOB:N      their bytes in chunks of 1 MiB (N = 0, 1, ...; the last one is shorter)
@@ -188,13 +196,13 @@ Front ends call
       nothing is taken, while {q}:refused says why; not of a call that was taken before. Without jobs it tells whether any would be
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
-      it was. COST of a batch entry: of each job, and how many they are, "COST N"; its FRAME is record frames;
+      it was. COST may have " rRESULT" behind it, and of a batch entry is that of each job, and how many they are, "COST N[ rRESULT]"; its FRAME is record frames;
       of OPTIONS it has t= at the most, the same for all its jobs.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...
-      (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=BYTES (what the
-      tenant's tensors may come to, of a job that makes some); n=MOST:URL (its end is told there, of
+      (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=MOST:BYTES:TENSORS (what
+      it will make of tensors, of which the tenant's may come to MOST bytes); n=MOST:URL (its end is told there, of
       MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
       o=1 (nothing is queued: it asks for the job that KEY names); P=MOST p=AT:URL ... (the output at each position AT is put there, the same of MOST);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
@@ -204,7 +212,9 @@ Front ends call
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
       no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; 11 a job
-      that it refers to has no result; 12 MOST of puts is reached; 13 o=1, and KEY names none; or, where the key was used for the same request, an array {ID of the
+      that it refers to has no result; 12 MOST of puts is reached; 13 o=1, and KEY names none;
+      14 the job of KEY has ended, and its record is gone; 15 tensors leave no room for those it makes, 16 they are
+      more than may be; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
@@ -242,7 +252,7 @@ Front ends call
   tick [IDKEY]
       -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
       deadline or 0, bytes of results that are kept, {q}:idkey, which is IDKEY where there was none,
-      {line of {q}:unlogged, ...} that go with it}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
+      {line of {q}:unlogged, ...}, {q}:limits}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
       records. Each front end calls it about once a second, and may at the next deadline
   blob BLOB BYTES
       -> 1 where it was not noted before, else 0: notes a blob of kind redis and puts it on hold for two
@@ -251,11 +261,12 @@ Front ends call
   blob_drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
   blob_free BLOB...       -> 0: the same for workers, to whom being on hold is one, but of outputs
   tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
-      -> {CODE, now_us}: keeps these, whose blobs are there; others make room, the one first that was
-      not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
+      -> {CODE, now_us}: keeps these, whose blobs are there; the tenant's others make room, the one first that
+      was not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
       to, 0: as all; else it has three quarters of the number, too. LIFE may have " B" behind it: the blobs are
       of kind redis, and checked to be there. CODE 0; nothing is kept: 1 they are more than all may be, 2
-      than its own, 3 what is in use leaves no room, 4 a blob is not there
+      than its own, 3 what is in use, or others', leaves no room, 4 a blob is not there; 5 some have made room, and the same
+      call is to be sent again, for others have to
   tensor_get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
       FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does

@@ -69,7 +69,7 @@ end
 -- now, or `already`.
 function events.running(worker, started, names, already)
     if not events.watched() then return end
-    local found, metas = resolve(L.strict and Record.held(worker, names) or names)
+    local found, metas = resolve(K.strict and Record.held(worker, names) or names)
     local jobs, tenant = 0, nil
     for _, meta in ipairs(metas) do
         jobs, tenant = jobs + parse(meta).jobs, parse(meta).tenant -- those of two share no batch

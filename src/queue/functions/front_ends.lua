@@ -2,7 +2,7 @@
 
 local function open(keys, args)
     start(keys, args)
-    upgrade()
+    settle(keys, args[3] == '1')
     if args[3] == '1' then call('SET', K.store, args[2]) else call('SETNX', K.store, args[2]) end
     return call('GET', K.store)
 end
@@ -154,6 +154,7 @@ local function forget(id, record_frame, bucket, record_frames)
     end
     if out then leave_held(bucket, {id, out}) end
     call('HDEL', K.out_of .. bucket, id)
+    call('HDEL', K.outs, id)
     local seg, held = Record.slice(record_frame, RECORD_FRAME_HEAD + 1)
     if seg and seg ~= '' and tonumber(call('HGET', K.seg_of .. bucket, seg) or 0) > 0 then
         if call('HINCRBY', K.seg_of .. bucket, seg, -1) == 0 then
@@ -314,9 +315,11 @@ end
 
 local function tick(keys, args)
     start(keys, args)
+    settle(keys)
     if args[2] then call('SETNX', K.idkey, args[2]) end
     local facts = housekeeping()
     facts[#facts + 1] = call('LPOP', K.unlogged, 100) or {}
+    facts[#facts + 1] = L.text
     return facts
 end
 
@@ -334,15 +337,6 @@ function Blob.hold(keys, args)
     return note(args[2], args[3])
 end
 
--- Whether there is something of the job in one place, whoever's it is: a record (K.rec_of), or one whose
--- outputs are a blob (K.out_of).
-local function has(of, place, id)
-    for _, tenant in ipairs(call('SMEMBERS', K.tenants_of .. place)) do
-        if call('HEXISTS', of .. place .. ':' .. tenant, id) == 1 then return true end
-    end
-    return false
-end
-
 -- Whether anything refers to the blob, or the segment; then, whether it is of a name that may be on hold.
 local function blob_referred(blob)
     local id, kind = match(blob, '^([sat]?%x+)%.(%a+)$')
@@ -351,8 +345,7 @@ local function blob_referred(blob)
                 kind ~= 'seg' and id and Tensor.referred(id, blob) or
                 place and (call('HEXISTS', K.pending, id) == 1 or
                            call('HEXISTS', K.pending, sub(id, 1, BATCH_ENTRY)) == 1 or
-                           kind == 'out' and (has(K.out_of, place, id) or
-                                              has(K.out_of, promised_place(id), id)))
+                           kind == 'out' and call('HEXISTS', K.outs, id) == 1)
     return yes, place or id and byte(id) == 116
 end
 
@@ -390,12 +383,9 @@ function Blob.drop(keys, args)
 end
 
 -- What others are writing, as front ends do inputs before they submit a job, is on hold, and not a worker's to
--- drop; inputs of a job that has ended are.
+-- drop.
 local function is_in_the_making(blob)
-    local id = sub(blob, 1, ID)
-    local place = place_of(id)
-    if find(blob, '%.out$') or call('EXISTS', K.hold_of .. blob) == 0 then return false end
-    return not (place and (has(K.rec_of, place, id) or has(K.rec_of, promised_place(id), id)))
+    return not find(blob, '%.out$') and call('EXISTS', K.hold_of .. blob) == 1
 end
 
 function Blob.free(keys, args)
@@ -420,7 +410,7 @@ function Blob.write(keys, args)
     end
     local its = kind == 'out' and #Record.held(name, {id}) == 1 or
                 kind == 'in' and byte(id) == 116 and call('HEXISTS', K.tensors, id) == 0
-    if L.strict and not its then return redis.error_reply('ERR blob_write: not of a job that this worker holds') end
+    if K.strict and not its then return redis.error_reply('ERR blob_write: not of a job that this worker holds') end
     drop_chunks(blob, last + 1, last_chunk(call('HGET', K.blobs, blob))) -- of another try, which was longer
     note(blob, bytes)
     call('SET', K.blob_of .. blob .. ':' .. chunk, data)

@@ -65,9 +65,9 @@ local function claim_line(c, line, quota, share)
     local step = share < math.huge and 8 or AT_ONCE
     local jobs, given, work = c.lines[line] or 0, 0, 0
     if jobs <= 0 then return 0, 0 end
-    local key, back, fits = line_key(line), {}, true
-    local names_a_job = call('LLEN', key) / jobs
+    local key, back, fits, names_a_job = line_key(line), {}, true, nil
     while quota > 0 and c.count < c.most and work < share and not c.full do
+        names_a_job = names_a_job or call('LLEN', key) / jobs
         local want = min(quota, c.most - c.count, step, floor(c.room / c.mean))
         if given > 0 and want * names_a_job < 0.5 then break end -- a batch entry would not fit any more
         local n = max(1, floor(want * min(1, names_a_job)))

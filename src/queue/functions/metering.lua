@@ -7,10 +7,11 @@ local Meter = {}
 function Meter.new() return call('EXISTS', K.metered) == 1 and {} or nil end
 
 local AT_ONCE = 2000 -- words of a command
+local MOST = '100000' -- entries of the stream, about: where nobody takes them the oldest go
 
 -- Notes the records of `jobs` jobs. They are not joined: a text that is made here is hashed whole.
 function Meter.note(used, tenant, jobs, record_frames)
-    local words = used[tenant] or {K.usage, '*', 'tenant', tenant}
+    local words = used[tenant] or {K.usage, 'MAXLEN', '~', MOST, '*', 'tenant', tenant}
     local n = #words
     words[n + 1], words[n + 2] = 'records', Record.bare(record_frames, jobs)
     if n > AT_ONCE then

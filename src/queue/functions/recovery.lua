@@ -58,9 +58,9 @@ local function give_back(names, keep)
     return count
 end
 
--- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt, and
--- is to run alone.
-local function recover(name)
+-- Gives back all that the worker holds, and forgets it. What it had begun when it died has cost one attempt,
+-- and is to run alone. `alive`: it gives this back itself.
+local function recover(name, alive)
     local names, begun = holdings(name)
     local ids = {}
     for one in pairs(begun) do ids[#ids + 1] = one end
@@ -68,7 +68,7 @@ local function recover(name)
     metas_alone(ids) -- of a batch entry single jobs may have begun: the others have not
     local e, finder = completion_new(), running_finder(1)
     local count = give_back(names, function(id, job)
-        if not (begun[id] or begun[sub(id, 1, BATCH_ENTRY)]) or
+        if alive or not (begun[id] or begun[sub(id, 1, BATCH_ENTRY)]) or
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true
         end
@@ -81,9 +81,11 @@ local function recover(name)
     serve(count)
 end
 
--- nil, or the error for a worker whose lease is not its own any more.
+-- nil, or the error for a worker whose lease is not its own any more. What it has written since others took
+-- back what it held goes with it.
 local function lapsed(name, epoch)
     if call('GET', K.lease_of .. name) == epoch then return nil end
+    if call('HEXISTS', K.workers, name) == 0 then call('DEL', K.claims_of .. name, K.prog_of .. name) end
     return redis.error_reply('LOST the lease of this worker has lapsed')
 end
 
@@ -170,10 +172,15 @@ end
 -- What only a damaged meta or batch entry can put out of step is counted anew. Lines, and shares, in which
 -- nobody waits are forgotten; a share only once it makes no difference.
 local function recount()
-    for line, jobs in pairs(waiting()) do
-        local names = call('LLEN', line_key(line))
-        if (names == 0) ~= (jobs == 0) then compact(line) end
-        if names == 0 then call('HDEL', K.count, line) end
+    local r = call('HSCAN', K.count, K.count_cursor or '0', 'COUNT', 100) -- some of very many at a time
+    K.count_cursor = r[1]
+    for i = 1, #r[2], 2 do
+        local line = r[2][i]
+        if byte(line, 2) == 32 then
+            local names = call('LLEN', line_key(line))
+            if (names == 0) ~= (tonumber(r[2][i + 1]) <= 0) then compact(line) end
+            if names == 0 then call('HDEL', K.count, line) end
+        end
     end
     if call('EXISTS', K.pending) == 0 then call('DEL', K.count, K.shares, K.used) end
     local shares, all = {}, call('HGETALL', K.shares)
@@ -186,7 +193,7 @@ end
 
 -- Forgets records whose time is over; how many blobs nobody refers to any more. As each second may bring
 -- buckets of very many tenants, more go at a time where more are due, but not so many that others wait long.
-local DUE_LEAST, DUE_MOST = 128, 1000
+local DUE_LEAST, DUE_MOST = 128, 512
 local function expire_records()
     local blobs, second = 0, floor(now / 1000000)
     local most = min(max(DUE_LEAST, floor(call('ZCOUNT', K.recs, '-inf', second) / 2)), DUE_MOST)
@@ -219,5 +226,5 @@ local function housekeeping()
     serve_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, counted('jobs'), counted('bytes'), live[1], live[2], blobs,
-            tonumber(first[2] or 0), kept_bytes('a'), call('GET', K.idkey) or ''}
+            tonumber(first[2] or 0), kept_bytes('a') + counted('results'), call('GET', K.idkey) or ''}
 end

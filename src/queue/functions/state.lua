@@ -37,12 +37,12 @@ local function key_table(q)
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
                            'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
-                           'left', 'clock', 'sweeping', 'meter'}) do
+                           'left', 'clock', 'sweeping', 'meter', 'outs', 'sync', 'limits', 'schema', 'making'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage', 'figures', 'hook_lane', 'put_lane'}) do
+                           'tenants', 'usage', 'figures', 'hook_lane', 'put_lane', 'sync'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -55,25 +55,72 @@ local function key_table(q)
     return k
 end
 
-local limits_text
-local function prepare(keys, args)
+-- What is recorded of each queue, its limits, as the first call here has found it and each tick finds it
+-- again; false where none are recorded yet.
+local prepare, settle_record
+do
+
+local SCHEMA = '6' -- of all that is stored; a process of another one does not know these keys
+local recorded, recorded_count = {}, 0
+
+local given_text, given -- the limits of the last caller, read
+local function read_limits(text)
+    local words, n = {}, {}
+    for word in gmatch(text or '', '%S+') do words[#words + 1] = word end
+    for i, word in ipairs(words) do n[i] = tonumber(word) end
+    if #n < 8 then error('LIMITS must be eleven numbers, or twelve') end
+    return {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
+            queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
+            tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
+            tensor_life_s = n[11] or 3600, strict = n[12] == 1, -- eight: a process of an earlier version
+            text = concat(words, ' ', 1, min(#words, 11))}
+end
+
+-- Reads what is recorded, and returns the schema. What another one has written is not touched.
+local function look_up_record(q)
+    local text, schema = unpack(call('MGET', K.limits, K.schema))
+    if schema and schema ~= SCHEMA then
+        recorded[q] = nil
+        error({err = 'SCHEMA ' .. sub(gsub(schema, '%c', ' '), 1, 40)})
+    end
+    if recorded_count >= 64 then recorded, recorded_count = {}, 0 end
+    if recorded[q] == nil then recorded_count = recorded_count + 1 end
+    if not text then
+        recorded[q] = false
+    elseif not recorded[q] or recorded[q].text ~= text then
+        recorded[q] = read_limits(text)
+    end
+    return schema
+end
+
+prepare = function(keys, args)
     if not call then
         call = redis.call
         format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
         gsub, sub, byte, concat = string.gsub, string.sub, string.byte, table.concat
         floor, min, max = math.floor, math.min, math.max
     end
-    K = key_table(keys[1])
-    if args[1] ~= limits_text then
-        local n = {}
-        for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 8 and #n ~= 11 and #n ~= 12 then error('LIMITS must be eleven numbers, or twelve') end
-        L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
-             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
-             tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
-             tensor_life_s = n[11] or 3600, strict = n[12] == 1} -- eight: a process of an earlier version
-        limits_text = args[1]
+    local q = keys[1]
+    K = key_table(q)
+    if args[1] ~= given_text then given, given_text = read_limits(args[1]), args[1] end
+    if recorded[q] == nil then look_up_record(q) end
+    L = recorded[q] or given
+    K.strict = given.strict
+end
+
+-- Records the caller's limits, and the schema, where none are; `anew`: these limits in any case. Whether
+-- there was no schema.
+settle_record = function(q, anew)
+    local schema = look_up_record(q)
+    if not schema then call('SET', K.schema, SCHEMA) end
+    if anew or not recorded[q] then
+        call('SET', K.limits, given.text)
+        recorded[q] = read_limits(given.text)
     end
+    L = recorded[q]
+    return not schema
+end
+
 end
 
 local devices -- of the workers, as this call has read them
@@ -157,18 +204,18 @@ local last_meta, last_job -- of many metas in a row all but the first are the sa
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(meta)
     if meta == last_meta then return last_job end
-    local si, us, cost, flags, deadline, seg, work, jobs, channels, op, labels, tenant, key =
-        match(meta, '^([1-9]) (%d+) (%d+) ([0-7]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+    local si, us, cost, flags, deadline, seg, work, result, jobs, channels, op, labels, tenant, key =
+        match(meta, '^([1-9]) (%d+) (%d+) ([0-7]) (%d+) ?(%x*) ?w?(%d*) ?r?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
                     '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
-        return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
+        return {si = '2', cost = 0, result = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
                 labels = '', tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
                 waiting = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local bits = tonumber(flags)
     last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
-                deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
+                deadline = tonumber(deadline), seg = seg, channels = channels, op = op, result = tonumber(result) or 0,
                 labels = labels, tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
                 key = key, us = us, waiting = bits >= 4,
                 claim = ' ' .. us .. ' ' .. cost .. (bits % 2 == 1 and ' 1' or ' 0')} -- behind the name, as in a claim
@@ -184,19 +231,20 @@ local last_like = {}
 local function alike(si, cost_text, note)
     local like = last_like
     if si == like.si and cost_text == like.cost_text and note == like.note then return like end
-    local cost, packed = match(cost_text, '^(%d+) ?(%d*)$')
+    local cost, packed, result = match(cost_text, '^(%d+) ?(%d*) ?r?(%d*)$')
     local seg, channels, op, labels, tenant, rest =
         match(note, '^ ?(%x*)\t([^\t]*)\t([^\t ]*)( ?[^\t]*)\t([%w._-]+)(.*)$')
     local work, jobs, bytes, stored = match(rest or '', '^\t(%d+) (%d+) (%d+) (%d+)$')
-    local good = rest == '' or count_of(work)
+    local good = (rest == '' or count_of(work)) and (result == '' or count_of(result))
     last_like = {si = si, cost_text = cost_text, note = note, cost = good and count_of(cost),
-                 packed = count_of(packed), seg = seg, channels = channels, op = op,
+                 result = count_of(result) or 0, packed = count_of(packed), seg = seg, channels = channels, op = op,
                  labels = labels, tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
                  jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
                  stored_most = tonumber(stored)}
     if last_like.cost then -- parts of their metas
         last_like.weight = ' ' .. whole(last_like.cost) .. ' '
-        last_like.extra = (seg ~= '' and ' ' .. seg or '') .. (work and ' w' .. work or '')
+        last_like.extra = (seg ~= '' and ' ' .. seg or '') .. (work and ' w' .. work or '') ..
+                          (last_like.result > 0 and ' r' .. result or '')
         last_like.tail = '\t' .. channels .. '\t' .. op .. labels .. '\t' .. tenant
     end
     return last_like
@@ -211,7 +259,7 @@ local function meta_of(like, blob, deadline, packed, key, waits, promised)
     end
     last_meta = like.si .. begin .. flags .. ' ' .. deadline .. like.extra ..
                 (packed and ' x' .. whole(packed) or '') .. like.tail .. (key and '\t' .. key or '')
-    last_job = {si = like.si, cost = like.cost, jobs = packed or 1,
+    last_job = {si = like.si, cost = like.cost, result = like.result, jobs = packed or 1,
                 deadline = deadline == '0' and 0 or tonumber(deadline),
                 seg = like.seg, channels = like.channels, op = like.op,
                 labels = sub(like.labels, 2), tenant = like.tenant,
@@ -241,18 +289,31 @@ local function waiting()
     return lines, counts
 end
 
--- Changes what a tenant has pending; of one without limits of its own nobody asks.
-local function meter(tenant, jobs, bytes)
+-- How much of a limit a tenant that is to have `more` lacks, where there are `all`, and `own` of them are its
+-- own: it may have `most`, and no more than it leaves free. So however much one has, others find room; and one
+-- that has none is let in where there is room in all. `most` 0: there are no others.
+local function share_lacks(limit, all, own, more, most)
+    local lacks = all + more - limit
+    if most == 0 then return lacks end
+    if own > 0 then lacks = max(lacks, (own + all + 2 * more - limit) / 2) end
+    return max(lacks, own + more - most)
+end
+
+-- Changes what a tenant has pending; of one without limits of its own nobody asks. `results`: bytes that
+-- its results will take.
+local function meter(tenant, jobs, bytes, results)
     if call('HINCRBY', K.used, 'jobs ' .. tenant, whole(jobs)) <= 0 then
-        call('HDEL', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant)
+        call('HDEL', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant, 'results ' .. tenant)
     else
         call('HINCRBY', K.used, 'bytes ' .. tenant, whole(bytes))
+        if results ~= 0 then call('HINCRBY', K.used, 'results ' .. tenant, whole(results)) end
     end
 end
 
--- Changes the number of references to a segment, or to a blob; whether there are any.
+-- Changes the number of references to a segment, or to a blob; how many there are, or false.
 local function refer(seg, by)
-    if call('HINCRBY', K.refs, seg, whole(by)) > 0 then return true end
+    local count = call('HINCRBY', K.refs, seg, whole(by))
+    if count > 0 then return count end
     call('HDEL', K.refs, seg)
     return false
 end

@@ -1,6 +1,9 @@
 -- Jobs and batch entries that are submitted: repeated ones are found by their Idempotency-Key, limits are
 -- kept, and demand that waits is answered at once. Read next: listing.lua.
 
+local submit
+do
+
 -- Whether two fingerprints are of one request. One of 16 digits is the first half of one of 32, as
 -- the release before this one wrote it.
 local function same_fingerprint(a, b)
@@ -15,7 +18,7 @@ local function repeated(key, fingerprint, channel, tenant)
     local id, recorded_fingerprint = match(text, '^(%S+) (%S+)$')
     local meta = metas_alone({id})[1]
     local record = not meta and recorded(id, tenant)
-    if not meta and not record then return nil end -- its record has expired, so the key is free
+    if not meta and not record then return 14 end -- its record is gone: it has run
     if not same_fingerprint(recorded_fingerprint, fingerprint) then return 2 end
     if channel == '' then return {id, ''} end
     if meta then
@@ -26,12 +29,20 @@ local function repeated(key, fingerprint, channel, tenant)
 end
 
 -- What a call of submit has taken: entries as claim_take has them, of which `written` are written;
--- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new.
+-- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new; `kept` are the bytes of
+-- results that are kept for their time, and those that pending jobs will have.
+local function intake_counts(t)
+    local jobs, bytes, results = unpack(call('HMGET', K.count, 'jobs', 'bytes', 'results'))
+    t.jobs, t.sum = max(tonumber(jobs or 0), 0), max(tonumber(bytes or 0), 0)
+    t.results = max(tonumber(results or 0), 0)
+    t.kept = kept_bytes('a') + t.results
+end
+
 local function intake_new()
-    local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
-    return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
-            sum = max(tonumber(bytes or 0), 0), taken = 0, count = {0, 0, 0}, ops = {},
-            kept = kept_bytes('a'), like = false, meta = false, looked = false}
+    local t = {entries = {}, written = 0, taken = 0, count = {0, 0, 0}, ops = {}, like = false, meta = false,
+               looked = false}
+    intake_counts(t)
+    return t
 end
 
 local function intake_add(t, name, meta, frame, jobs, waits)
@@ -62,10 +73,10 @@ local function intake_write(t)
     call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
-    call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
+    call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum), 'results', whole(t.results))
     for tenant, used in pairs(t.used or {}) do
-        meter(tenant, used.new_jobs, used.new_bytes)
-        used.new_jobs, used.new_bytes = 0, 0
+        meter(tenant, used.new_jobs, used.new_bytes, used.new_results)
+        used.new_jobs, used.new_bytes, used.new_results = 0, 0, 0
     end
     t.written = #entries
 end
@@ -107,7 +118,8 @@ local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
 -- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, its
--- Idempotency-Key with the value, where its end is told, and what of it is put.
+-- Idempotency-Key with the value, where its end is told, what of it is put, and what becomes tensors, {most,
+-- bytes, tensors}.
 local function submit_options(id, options, like)
     options = ' ' .. options
     local head, fingerprint, key = match(options, '^(.-) k=([^:]*):(.*)$')
@@ -115,7 +127,7 @@ local function submit_options(id, options, like)
     local ms, deadline = min(tonumber(match(head, ' d=(%d+)') or 0), DEADLINE_MOST), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
-    local blob, most = find(head, ' [bB]=1') and '1' or '0', match(head, ' m=(%d+)')
+    local blob, made = find(head, ' [bB]=1') and '1' or '0', {match(head, ' m=(%d+):(%d+):(%d+)')}
     local r = key and repeated(K.idem_of .. like.tenant .. ':' .. key, fingerprint, like.channels,
                                like.tenant)
     if r then return nil, r end
@@ -136,14 +148,21 @@ local function submit_options(id, options, like)
     local puts, puts_most = Put.asked(head), count_of(match(head, ' P=(%d+)'))
     if puts == false or puts and not puts_most then return nil, 4 end
     if puts and not Put.fits(like.tenant, puts, puts_most) then return nil, 12 end
-    if most then Tensor.quota(like.tenant, most) end
-    return deadline, blob, holds, found, key, key and id .. ' ' .. fingerprint, url, puts
+    if made[1] then
+        for i = 1, 3 do made[i] = tonumber(made[i]) end
+        local code = Tensor.make_room(like.tenant, unpack(made))
+        if code > 0 then return nil, code <= 2 and 16 or 15 end
+    end
+    return deadline, blob, holds, found, key, key and id .. ' ' .. fingerprint, url, puts, made[1] and made
 end
 
--- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
--- as a rule: they are refused where some that did have filled a quarter more.
-local function results_full(t, name)
-    return t.kept >= L.record_bytes * (byte(name) == 115 and 1.25 or 1)
+-- How much of the limit of results there is for that job: of those that somebody waits for few are kept for
+-- their time, so they have a quarter more.
+local function results_limit(name) return L.record_bytes * (byte(name) == 115 and 1.25 or 1) end
+
+-- Whether results leave no room for those of `n` jobs more. One is let in where there are none.
+local function results_full(t, name, n)
+    return t.kept > 0 and t.kept + n * t.like.result > results_limit(name)
 end
 
 -- What a tenant with limits has pending, with what this call has taken, and its records' bytes.
@@ -151,29 +170,35 @@ local function submit_used(t, tenant)
     t.used = t.used or {}
     local used = t.used[tenant]
     if used then return used end
-    local jobs, bytes = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant))
+    local jobs, bytes, results = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant,
+                                             'results ' .. tenant))
     used = {jobs = tonumber(jobs or 0), bytes = tonumber(bytes or 0), new_jobs = 0, new_bytes = 0,
-            stored = kept_bytes(':' .. tenant)}
+            stored = kept_bytes(':' .. tenant) + tonumber(results or 0), new_results = 0}
     t.used[tenant] = used
     return used
 end
 
 -- Counts jobs in, if their tenant may have them: 0, or which of its limits says no.
-local function submit_meter(t, n)
+local function submit_meter(t, name, n)
     local like = t.like
     if not like.work then return 0 end
-    local used, cost = submit_used(t, like.tenant), n * like.cost
+    local used, cost, results = submit_used(t, like.tenant), n * like.cost, n * like.result
     local function over(most, is) return most > 0 and is > most end
     if over(like.jobs_most, used.jobs + n) then return 6 end
     if over(like.bytes_most, used.bytes + cost) then return 7 end
-    if over(like.stored_most, used.stored) then return 8 end
-    used.jobs, used.bytes = used.jobs + n, used.bytes + cost
+    if like.stored_most > 0 and used.stored > 0 and
+       share_lacks(results_limit(name), t.kept, used.stored, results, like.stored_most) > 0 then
+        return 8
+    end
+    used.jobs, used.bytes, used.stored = used.jobs + n, used.bytes + cost, used.stored + results
     used.new_jobs, used.new_bytes = used.new_jobs + n, used.new_bytes + cost
+    used.new_results = used.new_results + results
     return 0
 end
 
 -- Counts jobs in, if there is room for all: 0, or why not.
-local function submit_fits(t, n)
+local function submit_fits(t, name, n)
+    if results_full(t, name, n) then return 5 end
     local cost = n * t.like.cost
     local jobs, bytes = t.jobs + n, t.sum + cost
     if (jobs > L.queue_jobs or bytes > L.queue_bytes) and not t.looked then
@@ -181,13 +206,14 @@ local function submit_fits(t, n)
         intake_write(t)
         expire_due()
         t.used = nil
-        t.jobs, t.sum = counted('jobs'), counted('bytes')
+        intake_counts(t)
         jobs, bytes = t.jobs + n, t.sum + cost
     end
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return 1 end
-    local over = submit_meter(t, n)
+    local over = submit_meter(t, name, n)
     if over > 0 then return over end
     t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
+    t.results, t.kept = t.results + n * t.like.result, t.kept + n * t.like.result
     t.ops[t.like.op] = (t.ops[t.like.op] or 0) + n
     return 0
 end
@@ -198,22 +224,23 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, holds, found, key, value, url, puts = t.meta, '0', '0'
+    local meta, deadline, blob, holds, found, key, value, url, puts, made = t.meta, '0', '0'
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, holds, found, key, value, url, puts = submit_options(id, options, t.like)
+        deadline, blob, holds, found, key, value, url, puts, made = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
-    if results_full(t, id) then return 5 end
-    local full = submit_fits(t, 1)
+    local full = submit_fits(t, id, 1)
     if full > 0 then return full end
     local waits = found ~= nil and #found.wants > 0
     if not meta then
-        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil)
+        -- what a request that comes again is answered with stays as long as its key
+        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil or key ~= nil)
         if options == '' then t.meta = meta end
     end
     intake_add(t, id, meta, frame, 1, waits)
+    if find(options, 'B=1', 1, true) then call('DEL', K.hold_of .. id .. '.in') end -- the job has it now
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(id, holds) end
     if found then
@@ -222,16 +249,16 @@ local function submit_one(t, id, frame, options)
     end
     if url then Hook.promise(id, t.like.tenant, url) end
     if puts then Put.promise(id, t.like.tenant, puts) end
+    if made then Tensor.reserve(id, t.like.tenant, made[2], made[3]) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
 
 local function submit_batch_entry(t, batch_entry, record_frames, options)
-    if results_full(t, batch_entry) then return 5 end
     local jobs, holds = t.like.packed, match(options, '^t=(%S+)$')
     if options ~= '' and not holds then return 4 end
     if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
-    if submit_fits(t, jobs) == 0 then
+    if submit_fits(t, batch_entry, jobs) == 0 then
         intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), record_frames, jobs, false)
         if holds then Tensor.hold(batch_entry, holds) end
         return 0
@@ -252,7 +279,6 @@ local function submit_any(t, name, frame, options)
     return submit_one(t, name, frame, options)
 end
 
-local submit
 do
 
 -- How long a front end's last call is known: longer than Redis' clock may leap while one is sent again. And what
@@ -306,6 +332,8 @@ submit = function(keys, args)
         end
     end
     return reply
+end
+
 end
 
 end

@@ -16,25 +16,38 @@ end
 
 local function blob_of(id) return id .. '.in' end
 local function is_held(id) return call('HEXISTS', K.refs, blob_of(id)) == 1 end
-local function bytes_of(tenant) return tonumber(call('HGET', K.tensor_bytes, tenant) or 0) end
 local ALL = ':' -- of all tenants: none has such a name
 
--- Many jobs of one call may refer to the same tensor: once is enough.
-local touched, touched_at = {}, ''
-local function touch(id, facts)
-    if touched_at ~= now_text then touched, touched_at = {}, now_text end
-    if touched[id] == facts.life then return end
-    touched[id] = facts.life
-    call('ZADD', K.tensor_uses, now_text, id)
-    call('ZADD', K.tensor_uses .. ':' .. facts.tenant, now_text, id)
+-- The index of those that no pending job refers to, which may make room, and whose lives end: the first one is
+-- the one that was not used for longest.
+local function uses_of(tenant) return K.tensor_uses .. ':' .. tenant end
+
+local function change(field, by)
+    if by ~= 0 and call('HINCRBY', K.tensor_bytes, field, whole(by)) <= 0 then
+        call('HDEL', K.tensor_bytes, field)
+    end
+end
+
+-- It was used just now, and no pending job refers to it.
+local function index(id, facts)
+    if call('ZADD', uses_of(facts.tenant), now_text, id) == 1 then change('idle ' .. facts.tenant, facts.bytes) end
     call('ZADD', K.tensor_ends, whole(floor(now / 1000000) + facts.life), id)
 end
 
-local function count_bytes(tenant, by)
+local function unindex(id, facts)
+    if call('ZREM', uses_of(facts.tenant), id) == 1 then change('idle ' .. facts.tenant, -facts.bytes) end
+    call('ZREM', K.tensor_ends, id)
+end
+
+local function touch(id, facts)
+    if not is_held(id) then index(id, facts) end
+end
+
+-- Bytes and tensors of that tenant, and of all, also of those that pending jobs will make.
+local function count(tenant, bytes, tensors)
     for _, of in ipairs({ALL, tenant}) do
-        if call('HINCRBY', K.tensor_bytes, of, whole(by)) <= 0 then
-            call('HDEL', K.tensor_bytes, of)
-        end
+        change(of, bytes)
+        change('#' .. of, tensors)
     end
 end
 
@@ -51,24 +64,21 @@ local function add(tenant, life, id, bytes, form)
     write(id, facts)
     touch(id, facts)
     call('ZADD', K.tensor_names .. ':' .. tenant, 0, now_text .. id)
-    count_bytes(tenant, facts.bytes)
+    count(tenant, facts.bytes, 1)
     call('DEL', K.hold_of .. blob_of(id))
 end
 
 -- Its bytes stay, and count, as long as a pending job refers to them.
 local function drop(id, facts)
-    touched[id] = nil
     call('HDEL', K.tensors, id)
     call('HDEL', K.tensor_copies, id)
-    call('ZREM', K.tensor_uses, id)
-    call('ZREM', K.tensor_ends, id)
-    call('ZREM', K.tensor_uses .. ':' .. facts.tenant, id)
+    unindex(id, facts)
     call('ZREM', K.tensor_names .. ':' .. facts.tenant, (facts.created or '') .. id, id)
     if is_held(id) then
         call('HSET', K.left, blob_of(id), whole(facts.bytes) .. ' ' .. facts.tenant)
         return 0
     end
-    count_bytes(facts.tenant, -facts.bytes)
+    if facts.form then count(facts.tenant, -facts.bytes, -1) end
     return 1
 end
 
@@ -84,64 +94,71 @@ function Tensor.let_go(name)
     local bytes, tenant, kind = match(call('HGET', K.left, name) or '', '^(%d+) (%S+) ?(%a?)$')
     if not bytes then return end
     call('HDEL', K.left, name)
-    if kind == '' then count_bytes(tenant, -bytes) else Tensor.weigh(kind, tenant, -bytes) end
+    if kind == '' then count(tenant, -bytes, -1) else Tensor.weigh(kind, tenant, -bytes) end
 end
 
--- Adds to `old` what was not used for longest, so many bytes and tensors, but what pending jobs refer to
--- and what is in there already; whether there was so much. `uses` is the key of a tenant's uses, or of all.
-local AT_ONCE = 64
-local function choose_old(old, uses, bytes, count)
-    local from = 0
-    while bytes > 0 or count > 0 do
-        local ids = call('ZRANGE', uses, from, from + AT_ONCE - 1)
-        if #ids == 0 then return false end
-        from = from + #ids
-        for _, id in ipairs(ids) do
-            if (bytes > 0 or count > 0) and not old.has[id] and not is_held(id) then
-                local facts = facts_of(id) or {bytes = 0, tenant = NOBODY}
-                old[#old + 1], old.has[id], old.bytes = {id, facts}, true, old.bytes + facts.bytes
-                bytes, count = bytes - facts.bytes, count - 1
-            end
+-- Makes room for so many more of that tenant, by dropping those of its own that were not used for longest;
+-- `most`: bytes that it may have, 0: it is the only one. 0; or 1 they are more than all may be, 2 than its own,
+-- 3 what is in use, and what others have, leaves no room, and nothing was dropped, 5 some were, and there are
+-- more to drop.
+local DROPPED = 256
+function Tensor.make_room(tenant, most, bytes, tensors)
+    local share = most > 0 and max(floor(L.tensors / 2), 1) or 0
+    if bytes > L.tensor_bytes or tensors > L.tensors then return 1 end
+    if most > 0 and (bytes > most or tensors > share) then return 2 end
+    local has = call('HMGET', K.tensor_bytes, ALL, tenant, '#' .. ALL, '#' .. tenant, 'idle ' .. tenant)
+    for i = 1, 5 do has[i] = tonumber(has[i] or 0) end
+    local lacks = share_lacks(L.tensor_bytes, has[1], has[2], bytes, most)
+    local lacking = share_lacks(L.tensors, has[3], has[4], tensors, share)
+    if lacks <= 0 and lacking <= 0 then return 0 end
+    local uses = uses_of(tenant)
+    if lacks > has[5] or lacking > call('ZCARD', uses) then return 3 end
+    local dropped = 0
+    for _, id in ipairs(call('ZRANGE', uses, 0, DROPPED - 1)) do
+        local facts = facts_of(id) or {bytes = 0, tenant = tenant}
+        drop(id, facts)
+        dropped, lacks, lacking = dropped + 1, lacks - facts.bytes, lacking - 1
+        if lacks <= 0 and lacking <= 0 then break end
+    end
+    call('HINCRBY', K.totals, 'tensors evicted', dropped)
+    if lacks <= 0 and lacking <= 0 then return 0 end
+    if dropped == DROPPED then return 5 end
+    call('HDEL', K.tensor_bytes, 'idle ' .. tenant) -- there are none
+    return 3
+end
+
+-- A pending job will make so many. What it will refers to no place yet, so it is counted by the job.
+function Tensor.reserve(job, tenant, bytes, tensors)
+    call('HSET', K.making, job, whole(bytes) .. ' ' .. whole(tensors) .. ' ' .. tenant)
+    count(tenant, bytes, tensors)
+end
+
+-- These have ended: what they have made is counted by itself.
+function Tensor.made(names)
+    if call('EXISTS', K.making) == 0 then return end
+    for i, text in ipairs(get_many(K.making, names)) do
+        local bytes, tensors, tenant = match(text or '', '^(%d+) (%d+) (%S+)$')
+        if bytes then
+            count(tenant, -bytes, -tensors)
+            call('HDEL', K.making, names[i])
         end
     end
-    return true
-end
-
--- How many tensors one of several tenants may have.
-local function share() return max(floor(L.tensors / 4 * 3), 1) end
-
--- Makes room for so many more; `most`: bytes of that tenant, 0: as many as there is room for. How many
--- blobs are free, and whether there is room; else nothing was dropped.
-local function make_room(tenant, most, count, bytes)
-    local old, freed = {has = {}, bytes = 0}, 0
-    if most > 0 then
-        local uses = K.tensor_uses .. ':' .. tenant
-        if not choose_old(old, uses, bytes_of(tenant) + bytes - most,
-                          call('ZCARD', uses) + count - share()) then return 0, false end
-    end
-    if not choose_old(old, K.tensor_uses, bytes_of(ALL) + bytes - old.bytes - L.tensor_bytes,
-                      call('HLEN', K.tensors) + count - #old - L.tensors) then return 0, false end
-    for _, one in ipairs(old) do freed = freed + drop(one[1], one[2]) end
-    if freed > 0 then call('HINCRBY', K.totals, 'tensors evicted', freed) end
-    return freed, true
 end
 
 function Tensor.put(keys, args)
     start(keys, args)
-    local tenant, most, bytes, count = args[2], tonumber(args[3]), 0, 0
+    local tenant, most, bytes, tensors = args[2], tonumber(args[3]), 0, 0
     local life, here = match(args[4], '^(%d+)( ?B?)$')
     life = tonumber(life)
     if #args % 3 ~= 1 then return redis.error_reply('ERR tensor_put takes three arguments each') end
     for i = 5, #args, 3 do
         if here == ' B' and call('HEXISTS', K.blobs, blob_of(args[i])) == 0 then return {4, now} end
         if call('HEXISTS', K.tensors, args[i]) == 0 then
-            bytes, count = bytes + tonumber(args[i + 1]), count + 1
+            bytes, tensors = bytes + tonumber(args[i + 1]), tensors + 1
         end
     end
-    if bytes > L.tensor_bytes or count > L.tensors then return {1, now} end
-    if most > 0 and (bytes > most or count > share()) then return {2, now} end
-    local _, good = make_room(tenant, most, count, bytes)
-    if not good then return {3, now} end
+    local code = Tensor.make_room(tenant, most, bytes, tensors)
+    if code > 0 then return {code, now} end
     for i = 5, #args, 3 do add(tenant, life, args[i], args[i + 1], args[i + 2]) end
     return {0, now}
 end
@@ -169,8 +186,9 @@ end
 
 local function told(id, facts)
     return concat({whole(facts.bytes), whole(facts.life), facts.created,
-                   call('ZSCORE', K.tensor_uses, id) or facts.created,
-                   call('ZSCORE', K.tensor_ends, id) or '0', facts.form}, ' ') .. copy_of(id)
+                   call('ZSCORE', uses_of(facts.tenant), id) or now_text, -- it is in use
+                   call('ZSCORE', K.tensor_ends, id) or whole(floor(now / 1000000) + facts.life),
+                   facts.form}, ' ') .. copy_of(id)
 end
 
 -- What a worker says its device has copies of; it says so again while that is so.
@@ -238,19 +256,11 @@ function Tensor.list(keys, args)
 end
 
 -- What the worker says of outputs that become tensors, "\tID BYTES FORM...": kept in any case, for
--- the job has ended. Where others that are in use leave no room the next tick makes it.
+-- the job has ended, and room was made when it came.
 function Tensor.keep(tenant, text)
-    local most = tonumber(call('HGET', K.tensor_bytes, 'most ' .. tenant) or 0)
     for id, bytes, form in gmatch(text, '\t(t%x+) (%d+) ([^\t]+)') do
-        if not L.strict or call('HEXISTS', K.tensors, id) == 0 then
-            make_room(tenant, most, 1, tonumber(bytes))
-            add(tenant, L.tensor_life_s, id, bytes, form)
-        end
+        if not K.strict or call('HEXISTS', K.tensors, id) == 0 then add(tenant, L.tensor_life_s, id, bytes, form) end
     end
-end
-
-function Tensor.quota(tenant, most)
-    if most ~= '0' then call('HSET', K.tensor_bytes, 'most ' .. tenant, most) end
 end
 
 -- Whether there is what the texts of a submission name, "BLOB,BLOB...", for that tenant.
@@ -262,13 +272,19 @@ function Tensor.there(blobs, tenant, has_outputs)
     return true
 end
 
+-- What is known of a blob that is a tensor's.
+local function facts_of_blob(blob)
+    local id = match(blob, '^(t%x+)%.in$')
+    return id and facts_of(id), id
+end
+
 function Tensor.hold(job, blobs)
     call('HSET', K.holds, job, blobs)
     for blob in gmatch(blobs, '[^,]+') do
-        refer(blob, 1)
-        local id = sub(blob, 1, ID)
-        local facts = facts_of(id)
-        if facts then touch(id, facts) end
+        if refer(blob, 1) == 1 then
+            local facts, id = facts_of_blob(blob)
+            if facts then unindex(id, facts) end
+        end
     end
 end
 
@@ -277,6 +293,8 @@ local function refer_held(blob, by)
     if refer(blob, by) then return end
     Wait.forget(blob)
     Tensor.let_go(blob)
+    local facts, id = facts_of_blob(blob)
+    if facts then index(id, facts) end
 end
 
 -- A batch entry was opened: each of its jobs holds what it held.
@@ -296,9 +314,6 @@ function Tensor.release(names)
     for _, blobs in ipairs(get_many(K.holds, names)) do
         for blob in gmatch(blobs or '', '[^,]+') do
             refer_held(blob, -1)
-            local id = sub(blob, 1, ID)
-            local facts = facts_of(id)
-            if facts then touch(id, facts) end
         end
     end
     call_many('HDEL', K.holds, names)
@@ -309,16 +324,38 @@ function Tensor.referred(id, blob)
     return call('HEXISTS', K.tensors, id) == 1 or call('HEXISTS', K.refs, blob) == 1
 end
 
--- Drops those whose time is up, and makes room that was lacking; how many blobs are free.
+-- Drops those whose time is up; how many blobs are free.
 function Tensor.tick()
     local freed = 0
     local old = call('ZRANGE', K.tensor_ends, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 100)
-    for _, id in ipairs(old) do
-        local facts = facts_of(id) or {bytes = 0, tenant = NOBODY, life = 1}
-        if is_held(id) then touch(id, facts) else freed = freed + drop(id, facts) end
+    for _, id in ipairs(old) do freed = freed + drop(id, facts_of(id) or {bytes = 0, tenant = NOBODY}) end
+    return freed
+end
+
+-- Makes anew what is kept beside the tensors.
+function Tensor.reindex()
+    call('DEL', K.tensor_uses)
+    local counts = call('HKEYS', K.tensor_bytes)
+    for _, field in ipairs(counts) do
+        if find(field, '^#') or find(field, '^idle ') or find(field, '^most ') then
+            call('HDEL', K.tensor_bytes, field)
+        end
     end
-    local more = bytes_of(ALL) > L.tensor_bytes and make_room('', 0, 0, 0) or 0
-    return freed + more
+    local all = call('HKEYS', K.tensors)
+    for _, id in ipairs(all) do
+        local facts = facts_of(id)
+        if facts then
+            change('#' .. ALL, 1)
+            change('#' .. facts.tenant, 1)
+            if is_held(id) then
+                unindex(id, facts)
+            elseif call('ZSCORE', uses_of(facts.tenant), id) then
+                change('idle ' .. facts.tenant, facts.bytes)
+            else
+                index(id, facts)
+            end
+        end
+    end
 end
 
 end

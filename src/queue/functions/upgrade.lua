@@ -41,11 +41,33 @@ local function upgrade_records()
     if call('EXISTS', seconds) == 1 then call('RENAME', seconds, K.seconds_of .. NOBODY) end
 end
 
-upgrade = function()
-    if call('HGET', K.recbytes, 'schema') == '3' then return end
-    call('HSET', K.recbytes, 'schema', 3)
-    upgrade_lists()
-    upgrade_records()
+-- What is kept beside records and tensors to find some of them by, made of these.
+local function upgrade_records_index()
+    call('DEL', K.outs, K.sync)
+    for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
+        local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
+        for _, id in ipairs(call('HKEYS', K.out_of .. bucket)) do call('HSET', K.outs, id, bucket) end
+        for _, key in ipairs(call('HVALS', K.keys_of .. bucket)) do call('EXPIRE', key, L.ttl.a) end
+        if kind == 's' then
+            call('ZADD', K.sync_of .. tenant, b, b)
+            if tenant ~= NOBODY then
+                call('ZINCRBY', K.sync, call('HGET', K.recbytes, bucket) or '0', tenant)
+            end
+        end
+    end
 end
 
+-- Once in the life of a queue, and after one of an earlier release.
+upgrade = function()
+    upgrade_lists()
+    upgrade_records()
+    upgrade_records_index()
+    Tensor.reindex()
+end
+
+end
+
+-- Records what is to be recorded of the queue, where it is not.
+local function settle(keys, anew)
+    if settle_record(keys[1], anew) then upgrade() end
 end

@@ -5,6 +5,7 @@ local function register(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
     if not info_ok(info) then return redis.error_reply('ERR register: INFO is no JSON object') end
     if class ~= '1' and class ~= '2' then return redis.error_reply('ERR register: no CLASS') end
+    settle(keys)
     call('SETNX', K.store, identity)
     local store = call('GET', K.store)
     if store ~= identity then return redis.error_reply('STORE ' .. store) end
@@ -18,6 +19,7 @@ end
 local function renew(keys, args)
     start(keys, args)
     local name, epoch, info = args[2], args[3], args[4]
+    settle(keys)
     local lost = lapsed(name, epoch)
     if lost then
         housekeeping()
@@ -27,14 +29,16 @@ local function renew(keys, args)
     local was = call('HGET', K.workers, name) or '0'
     local is = sub(was, 1, 1) .. ' ' .. epoch .. ' ' .. info
     if is ~= was and info_ok(info) then call('HSET', K.workers, name, is) end
-    return housekeeping()
+    local facts = housekeeping()
+    facts[#facts + 1] = L.text
+    return facts
 end
 
 local function release(keys, args)
     start(keys, args)
     local lost = lapsed(args[2], args[3])
     if lost then return lost end
-    recover(args[2])
+    recover(args[2], true)
     return 0
 end
 
@@ -83,7 +87,7 @@ local function turn_wrong(args)
     for i = 12, #args, 3 do
         local n = outputs_of(args[i])
         if not n then return 'OUTPUTS as they are told' end
-        if L.strict and not frames_are_of(args[i - 2], args[i - 1], n) then return 'record frames of what ends' end
+        if K.strict and not frames_are_of(args[i - 2], args[i - 1], n) then return 'record frames of what ends' end
     end
 end
 
@@ -102,7 +106,7 @@ yields_to = function(worker)
             entries[entry] = call('HEXISTS', K.claims_of .. worker, entry) == 1
         end
         if entries[entry] or call('HEXISTS', K.claims_of .. worker, name) == 1 then return true end
-        if L.strict then return false end
+        if K.strict then return false end
         for _, other in ipairs(call('HKEYS', K.workers)) do
             local its = call('HMGET', K.claims_of .. other, name, entry)
             if its[1] or its[2] then return false end
@@ -291,7 +295,7 @@ local function turn(keys, args)
     local c, label, left = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq, nil
     -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
     local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.putting, K.deadlines, K.attempts,
-                       K.prog_of .. name, K.holds) == 0
+                       K.prog_of .. name, K.holds, K.making) == 0
     if plain then c.again, c.made = false, false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
         K.asks = name

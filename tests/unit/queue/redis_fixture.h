@@ -57,9 +57,15 @@ static inline void bed_connect(struct bed *bed) {
     assert_int_equal(blasd_link_connect(&address, TIMEOUT_MS, &bed->raw, &err), 0);
 }
 
-/* Call it again after a change of bed->limits. */
+/* Call it again after a change of bed->limits: they are recorded as the deployment's. */
 static inline void bed_limits(struct bed *bed) {
     blasd_link_limits(&bed->options, &bed->link);
+    if (bed->raw == NULL) return;
+    const char *argv[] = {"FCALL",        BLASD_QUEUE_FN("open"),           "1", bed->tag,
+                          bed->link.text, blasd_store_identity(bed->store), "1"};
+    redisReply *reply = redisCommandArgv(bed->raw, 7, argv, NULL);
+    if (reply->type == REDIS_REPLY_ERROR) fail_msg("%s", reply->str);
+    freeReplyObject(reply);
 }
 
 static inline void bed_open(struct bed *bed, const struct redis *redis, const char *name) {

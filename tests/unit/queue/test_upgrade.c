@@ -32,7 +32,7 @@ static void downgrade(struct bed *bed) {
         "  call('DEL', q .. ':tenants:' .. place)\n"
         "end\n"
         "rename(':seconds:anonymous', ':seconds')\n"
-        "call('HSET', q .. ':recbytes', 'schema', 2)\n"
+        "call('DEL', q .. ':schema', q .. ':outs', q .. ':sync')\n"
         "return 'ok'\n";
     redisReply *reply = redisCommand(bed->raw, "EVAL %s 1 %s", script, bed->tag);
     if (reply->type == REDIS_REPLY_ERROR) fail_msg("%s", reply->str);
@@ -100,9 +100,8 @@ static void records_of_schema_5(void **state) {
     assert_int_equal(submit_as(&bed, again, "2", "100", "k=1:key", ""), -1); /* the earlier job */
     drop(fcall(&bed, "cancel", "1", id[0], id[1], NULL));
     for (int i = 0; i < 2; i++) assert_string_equal(record_line(&bed, id[i], 0), "404");
-    reply = redisCommand(bed.raw, "HMGET %s:recbytes s a", bed.tag);
-    assert_string_equal(reply->element[0]->str, "0");
-    assert_string_equal(reply->element[1]->str, "0");
+    reply = redisCommand(bed.raw, "HGET %s:recbytes a", bed.tag);
+    assert_string_equal(reply->str, "0");
     drop(reply);
     /* the buckets go in their time */
     redis_forward(&server, 2 * 3600 * 1000);
@@ -130,7 +129,7 @@ static void jobs_of_this_schema_without_its_mark(void **state) {
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     assert_int_equal(finish(worker, id[0], id[0], 5000), 1);
     submit_new(&bed, id[1], "2");
-    drop(redisCommand(bed.raw, "HDEL %s:recbytes schema", bed.tag));
+    drop(redisCommand(bed.raw, "DEL %s:schema", bed.tag));
     upgrade(&bed);
     assert_string_equal(record_line(&bed, id[0], 0), id[0]);
     assert_int_equal(claim(worker, 2, PLENTY, claims), 1);
