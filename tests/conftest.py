@@ -22,7 +22,14 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_configure():
-    """BLASD_TEST_DEVICE=cuda: jobs whose tests name no device go there, as tests/gpu/run.sh wants."""
+    """Tests of a program that is older than its sources would say nothing of these.
+
+    BLASD_TEST_DEVICE=cuda: jobs whose tests name no device go there, as tests/gpu/run.sh wants."""
+    if not BLASD.exists():
+        pytest.exit(f"{BLASD} is missing: run make, or set BLASD to a program", 2)
+    source = None if "BLASD" in os.environ else harness.newer_source(BLASD)
+    if source is not None:
+        pytest.exit(f"{BLASD} is older than {source}: run make, or set BLASD to the program that is to be tested", 2)
     device = os.environ.get("BLASD_TEST_DEVICE")
     if not device:
         return

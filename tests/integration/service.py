@@ -26,6 +26,24 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BLASD = pathlib.Path(os.environ.get("BLASD", ROOT / "build" / "blasd"))
 sys.path.insert(0, str(ROOT / "clients" / "python"))
 
+# --- the program ---------------------------------------------------------------------------------------------------
+
+SOURCES = ("src/**/*.c", "src/**/*.cc", "src/**/*.lua", "src/**/*.h", "src/http/console/*", "kernels/*/*.c", "kernels/*/*.h", "clients/c/*.c",
+           "clients/c/*.h", "clients/cli/*", "api/openapi.json", "api/docs.html", "api/style.css")
+
+
+def newer_source(program, root=ROOT):
+    """A source of the program that was changed after it was built; None where there is none. A header counts where an object was made of it."""
+    built = program.stat().st_mtime
+    changed = [path.relative_to(root) for form in SOURCES for path in root.glob(form) if path.is_file() and path.stat().st_mtime > built]
+    headers = any(path.suffix == ".h" for path in changed) and {word for rules in (program.parent / "obj").glob("[!t]*/**/*.d")
+                                                                for word in rules.read_text().split()}
+    for path in changed:
+        if path.parts[:2] != ("kernels", "cuda") and (path.suffix != ".h" or str(path) in headers):
+            return path
+    return None
+
+
 # --- the API text -------------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,11 @@
 """What `make` does: with files that go as well as with files that come."""
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
 
-from service import ROOT
+from service import ROOT, newer_source
 
 MAKE = ["make", "-s", "--no-print-directory"]
 
@@ -40,6 +41,22 @@ def test_an_operation_whose_folder_is_removed_is_no_longer_served(tmp_path):
     assert operations(tmp_path) == before - {"distance"}
     os.remove(tmp_path / "build" / "blasd")
     assert make(tmp_path, "-q", "NVCC=", "build/blasd").returncode == 1
+
+
+def test_a_program_older_than_its_sources_is_not_tested(tmp_path):
+    """Of what it is made of alone, and the suite says so in place of testing what was."""
+    files = {"src/base/buf.c": True, "src/base/buf.h": True, "src/base/unused.h": False, "kernels/cuda/pool.c": False, "api/openapi.json": True,
+             "tests/unit/base/test_buf.c": False, "src/http/console/page.js": True, "build/blasd": False, "build/obj/src/base/buf.c.d": False}
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("build/obj/src/base/buf.c.o: src/base/buf.c src/base/buf.h\n")
+        os.utime(tmp_path / name, (1000, 1000))
+    assert newer_source(tmp_path / "build/blasd", tmp_path) is None
+    for name, counts in files.items():
+        os.utime(tmp_path / name, (2000, 2000))
+        os.utime(tmp_path / "build/blasd", (1000, 1000))
+        assert newer_source(tmp_path / "build/blasd", tmp_path) == (pathlib.Path(name) if counts else None)
+        os.utime(tmp_path / name, (1000, 1000))
 
 
 def test_help_names_targets_that_exist():
