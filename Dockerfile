@@ -34,7 +34,8 @@ COPY --from=build /src/deploy/sbom.sh /usr/local/share/blasd/
 RUN ldconfig && cd /usr/local/share/blasd && ./sbom.sh "$(blasd --version | cut -d ' ' -f 2)" >sbom.spdx.json && rm sbom.sh
 # what the host's container runtime hands in of its driver, where it has one
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-USER blasd
+# by number, for where a policy asks for a user that is not root (runAsNonRoot)
+USER 10001
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["blasd-healthcheck"]
 VOLUME /var/lib/blasd

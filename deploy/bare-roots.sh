@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Machines where nothing is installed, as roots to change into; sourced by what tries the project there. Needs root
 # and debootstrap. Bare roots are kept in BLASD_FRESH_DIR, by default /var/tmp/blasd-fresh.
 #   open_root RELEASE   makes one, $root

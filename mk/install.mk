@@ -16,7 +16,7 @@ $(BUILD)/$(SHARED): $(call obj,$(wildcard clients/c/*.c)) clients/c/blasd.h depl
 # what is made for the place that it goes to
 installed: all $(BUILD)/$(SHARED)
 	@mkdir -p $(STAGE)
-	@deploy/install/man.sh $(BUILD)/blasd clients/c/blasd.h $(STAGE)/man
+	@deploy/install/man.sh $(BUILD)/blasd clients/c/blasd.h $(STAGE)/man $(PREFIX)/share/doc/blasd
 	@deploy/install/completion.sh bash $(BUILD)/blasd >$(STAGE)/blasd.bash
 	@deploy/install/completion.sh zsh $(BUILD)/blasd >$(STAGE)/_blasd
 	@sed 's|@prefix@|$(PREFIX)|; s|@version@|$(VERSION_TEXT)|' clients/c/blasd.pc.in >$(STAGE)/blasd.pc

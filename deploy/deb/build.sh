@@ -62,7 +62,7 @@ if [ -f "$all/usr/lib/blasd/blasd_cuda.so" ]; then
     pack blasd-cuda science "blasd (= $version)" "BLAS daemon, CUDA backend" \
         "Jobs on NVIDIA GPUs. Needs the driver, and cuBLAS and cuSOLVER of the CUDA toolkit that it was built with."
 fi
-take blasd lib/blasd/blasd bin/blasd lib/systemd/system/blasd.service lib/sysusers.d/blasd.conf share/man/man1 \
+take blasd lib/blasd/blasd bin/blasd lib/systemd/system/blasd.service lib/sysusers.d/blasd.conf share/man/man1 share/doc/blasd \
     share/bash-completion/completions/blasd share/zsh/site-functions/_blasd
 # zsh of Debian looks here
 mkdir -p "$stage/blasd/usr/share/zsh"

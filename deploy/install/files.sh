@@ -27,6 +27,9 @@ point libblasd.so.0 "$root/lib/libblasd.so"
 put 644 "$stage/blasd.pc" "$root/lib/pkgconfig/blasd.pc"
 put 644 "$stage/blasdConfig.cmake" "$root/lib/cmake/blasd/blasdConfig.cmake"
 put 644 "$stage/blasdConfigVersion.cmake" "$root/lib/cmake/blasd/blasdConfigVersion.cmake"
+for document in docs/*.md; do  # which the manual pages name
+    put 644 "$document" "$root/share/doc/blasd/${document##*/}"
+done
 for page in $(deploy/install/pages.sh); do
     put 644 "$stage/man/man${page##*.}/$page" "$root/share/man/man${page##*.}/$page"
 done
@@ -34,6 +37,6 @@ put 644 "$stage/blasd.bash" "$root/share/bash-completion/completions/blasd"
 put 644 "$stage/_blasd" "$root/share/zsh/site-functions/_blasd"
 put 644 "$stage/blasd.service" "$DESTDIR$UNITDIR/blasd.service"
 put 644 deploy/install/blasd.sysusers "$root/lib/sysusers.d/blasd.conf"
-for folder in lib/blasd lib/cmake/blasd; do
+for folder in lib/blasd lib/cmake/blasd share/doc/blasd; do
     if [ "$action" = uninstall ] && [ -d "$root/$folder" ]; then rmdir "$root/$folder"; fi
 done

@@ -1,9 +1,10 @@
 #!/bin/sh
 # The manual pages, into a folder: of the commands from what they say of themselves, of the C client
 # from its header.
-#   man.sh BLASD HEADER FOLDER
+#   man.sh BLASD HEADER FOLDER DOCS
+# DOCS: where the documents will lie that the texts name as docs/NAME.md.
 set -eu
-blasd=$1 header=$2 out=$3 here=$(dirname "$0")
+blasd=$1 header=$2 out=$3 docs=$4 here=$(dirname "$0")
 version=$("$blasd" --version | cut -d' ' -f2)
 rm -rf "$out/man1" "$out/man3"
 mkdir -p "$out/man1" "$out/man3"
@@ -27,3 +28,4 @@ done
     printf '.BR libblasd (3)\n'
 } >"$out/man1/blasd.1"
 awk -f "$here/header-man.awk" -v version="$version" -v out="$out/man3" "$header"
+sed -i "s|docs/\\([a-z-]*\\.md\\)|$docs/\\1|g" "$out"/man[13]/*

@@ -20,7 +20,7 @@
 # run alone.
 # Exit: 0 all passed; 1 something failed or was left; 3 there is no GPU, or no nvcc to build with.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 all="conformance answers launches solve distance regression matmul peers service leaks memcheck synccheck racecheck ncu"
 build=${BUILD:-build/gpu} carry=${BLASD_CARRY:-build/carry}
 out=bench/results/gpu packed="" left="" dry="" parts=""

@@ -120,6 +120,8 @@ def test_the_manual_pages_render_and_name_every_option(dest):
         if shutil.which("man") and not text.startswith(".so "):
             done = run("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page)
             assert done.returncode == 0 and done.stderr == "" and len(done.stdout) > 300, done.stderr
+        for document in re.findall(r"[\w/.-]*[a-z-]\.md", text):
+            assert (dest / document.lstrip("/")).is_file(), (page.name, document)
     man3 = dest / PREFIX[1:] / "share/man/man3"
     for name in header_functions():
         page = (man3 / f"{name}.3").read_text()
