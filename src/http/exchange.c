@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/hash.h"
+#include "http/etag.h"
 #include "http/timeouts.h"
 
 #include <inttypes.h>
@@ -186,8 +187,8 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
         if (response != NULL) MHD_destroy_response(response);
         return;
     }
+    exchange->answer.response = http_etag_apply(exchange, &status, response);
     exchange->answer.status = status;
-    exchange->answer.response = response;
     http_exchange_resume(exchange);
 }
 

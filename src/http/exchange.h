@@ -218,6 +218,7 @@ struct http_answering {
     bool early;               /* libmicrohttpd would not take it yet */
     bool whole;               /* it has a body, which lies in memory */
     unsigned retry_s;         /* Retry-After of a problem; 0: as its code says */
+    char tag[160];            /* of what is sent: etag.h; "": it has none */
     struct blasd_rate_view rate;
 };
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
+#include "http/etag.h"
 #include "http/peer.h"
 #include "http/upload.h"
 
@@ -68,10 +69,10 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
     if (type != NULL && strcmp(type, HTTP_TYPE_HTML) == 0) add(response, PAGE_POLICY);
-    /* what is read by GET changes, and is for who may read it: no cache on the way keeps any of it
-     */
+    /* what is read by GET is for the caller alone, and changes unless it has a tag */
     if (type != NULL && (exchange->request.method & (HTTP_GET | HTTP_HEAD)) != 0)
-        add(response, "Cache-Control", "no-store");
+        add(response, "Cache-Control",
+            exchange->answer.tag[0] != '\0' ? "private, no-cache" : "no-store");
     if (exchange->home->stopping.draining || exchange->request.framing.ambiguous)
         add(response, "Connection", "close");
     add_rate(exchange, response);
@@ -79,7 +80,7 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
     add(response, "Access-Control-Expose-Headers",
         "Location, Retry-After, Preference-Applied, Request-Id, RateLimit, RateLimit-Policy, "
-        "WWW-Authenticate, Accept-Ranges, Content-Range, Inference-Header-Content-Length");
+        "WWW-Authenticate, Accept-Ranges, Content-Range, ETag, Inference-Header-Content-Length");
     add(response, "Vary", "Origin");
 }
 
@@ -195,6 +196,12 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     http_exchange_answer(exchange, status, response);
 }
 
+void http_reply_page(struct http_exchange *exchange, const char *type, const char *body,
+                     size_t len) {
+    http_etag_of_bytes(exchange, body, len);
+    http_reply_static(exchange, 200, type, body, len);
+}
+
 void http_reply_file(struct http_exchange *exchange, unsigned status, const char *type,
                      const char *const (*headers)[2], const char *body, size_t len) {
     struct MHD_Response *response;
@@ -304,6 +311,7 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     const char *type;
     char seconds[16];
     exchange->answer.problem = *problem;
+    exchange->answer.tag[0] = '\0';
     blasd_buf_init(&body, 16 * BLASD_KIB);
     type = http_problem_body(exchange->form.dialect, problem, &body);
     response = response_of(exchange, &body, type != NULL, type);
@@ -353,6 +361,7 @@ struct MHD_Response *http_reply_document_response(struct http_exchange *exchange
                            shares(exchange), &body) == 0;
     response = response_of(exchange, &body, written, HTTP_TYPE_JSON);
     if (response != NULL) http_reply_job_headers(exchange, response, located ? record->id : NULL);
+    if (response != NULL) add(response, "Vary", "Accept");
     return response;
 }
 

@@ -25,6 +25,9 @@ static inline void http_reply_sends(const struct http_exchange *exchange, size_t
 }
 /* 200 with `document`, which is taken; NULL: memory has run out. */
 void http_reply_json(struct http_exchange *exchange, json_t *document);
+/* Answers 200 with a text that lives as long as the program, and has a tag. */
+void http_reply_page(struct http_exchange *exchange, const char *type, const char *body,
+                     size_t len);
 /* `body` must live for ever. */
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len);

@@ -248,7 +248,8 @@ int http_request_header(struct http_request *request, const char *name, const ch
     if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
     if (strcasecmp(name, "traceparent") == 0) read_trace(request, value, len);
     if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
-    if (strcasecmp(name, "If-Range") == 0) request->if_range = true;
+    if (strcasecmp(name, "If-Range") == 0) request->if_range = value;
+    if (strcasecmp(name, "If-None-Match") == 0) request->if_none_match = value;
     if (is_proxys(name)) request->forwarded = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
     if (strcasecmp(name, "Expect") == 0)

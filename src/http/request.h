@@ -115,8 +115,8 @@ struct http_request {
     struct http_prefer prefer;
     struct http_range range;
     struct http_tracing tracing;
-    const char *last_event_id; /* Last-Event-ID */
-    bool if_range;             /* then there is none: we give no validators */
+    const char *last_event_id;            /* Last-Event-ID */
+    const char *if_range, *if_none_match; /* borrowed, as the others; NULL: not there */
     struct http_framing framing;
     struct http_query query;
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */

@@ -2,6 +2,7 @@
  *
  * Small answers are made whole. Large ones are sent piece by piece. Read next: ../wire/answer.h. */
 #include "base/cut.h"
+#include "http/etag.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "wire/frame.h"
@@ -112,6 +113,11 @@ static bool is_output(const struct http_exchange *exchange) {
            (exchange->captures[1][0] != '\0' && exchange->form.dialect == NULL);
 }
 
+/* An output, or a tensor, never changes under its path. */
+static void tag(struct http_exchange *exchange, enum blasd_format format) {
+    if (is_output(exchange)) http_etag_of_output(exchange, blasd_format_type(format));
+}
+
 static void add_ranges(const struct http_exchange *exchange, struct MHD_Response *response) {
     char range[80];
     (void)MHD_add_response_header(response, "Accept-Ranges", "bytes");
@@ -123,6 +129,7 @@ static void add_ranges(const struct http_exchange *exchange, struct MHD_Response
 
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
                          enum blasd_format format) {
+    tag(exchange, format);
     if (response != NULL && exchange->form.dialect != NULL) {
         exchange->form.dialect->headers(exchange, response);
     } else if (response != NULL) {
@@ -130,6 +137,8 @@ static void send_tensors(struct http_exchange *exchange, struct MHD_Response *re
         http_reply_job_headers(exchange, response,
                                exchange->request.method == HTTP_POST ? exchange->id : NULL);
     }
+    if (response != NULL && exchange->form.dialect == NULL)
+        (void)MHD_add_response_header(response, "Vary", "Accept");
     if (response != NULL && is_output(exchange) && format != BLASD_FORMAT_JSON)
         add_ranges(exchange, response);
     http_exchange_answer(exchange, exchange->wanted.partial ? 206 : 200, response);
@@ -142,8 +151,9 @@ static int cut_range(struct http_exchange *exchange, struct blasd_answer *answer
     const struct http_range *range = &exchange->request.range;
     int64_t size = blasd_answer_size(answer);
     uint64_t all = (uint64_t)size, from = range->first, to = range->last;
-    if (exchange->request.method != HTTP_GET || !range->given || exchange->request.if_range ||
-        !is_output(exchange) || size < 0)
+    tag(exchange, (enum blasd_format)exchange->wanted.format);
+    if (exchange->request.method != HTTP_GET || !range->given ||
+        !http_etag_allows_range(exchange) || !is_output(exchange) || size < 0)
         return 0;
     if (range->from_end) {
         from = all > range->first ? all - range->first : 0;

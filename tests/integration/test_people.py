@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from service import API, TYPES, nested
+from service import API, TYPES, nested, npy
 
 RNG = np.random.default_rng(11)
 
@@ -229,9 +229,41 @@ def test_a_waited_for_answer_and_an_error_compressed(service):
 
 
 def test_no_cache_keeps_what_is_read(service):
-    """Documents change, results are for who may read them; the page's own files may be asked for anew."""
+    """Documents change, results are for who may read them; what has a tag may be kept by its reader and asked for again."""
     job = service.run("matmul", {"a": np.eye(2), "b": np.eye(2)})[1]["id"]
-    for path in ("/jobs", f"/jobs/{job}", f"/jobs/{job}/outputs/c", "/devices", "/metrics", "/stats", "/docs", "/ops"):
+    for path in ("/jobs", f"/jobs/{job}", "/devices", "/metrics", "/stats", "/ops"):
         assert service.request("GET", path).headers.get_all("Cache-Control") == ["no-store"], path
+    for path in (f"/jobs/{job}/outputs/c", "/docs", "/openapi.json"):
+        assert service.request("GET", path).headers.get_all("Cache-Control") == ["private, no-cache"], path
     assert service.request("GET", "/jobs/none").headers["Cache-Control"] == "no-store"
     assert service.request("GET", "/", headers={"Accept": "text/html"}).headers["Cache-Control"] in ("no-cache", "no-store")
+
+
+def test_tags(service):
+    """Each representation has a tag of its own: a client that has it is told so, and resumes with it."""
+    job = service.run("matmul", {"a": np.ones((300, 2)), "b": np.ones((2, 300))})[1]["id"]
+    other = service.run("matmul", {"a": np.ones((2, 2)), "b": np.eye(2)})[1]["id"]
+    tensor = service.request("POST", "/tensors", npy(np.ones((40, 40))), {"Content-Type": TYPES["npy"]}).json()["id"]
+    made = {}
+    for path in (f"/jobs/{job}/outputs/c", f"/jobs/{other}/outputs/c", f"/tensors/{tensor}", "/docs", "/openapi.json", "/docs/style.css"):
+        for accept in ({"Accept": TYPES[form]} for form in ("npy", "safetensors", "json")) if path.startswith(("/jobs", "/tensors")) else ({},):
+            for coding in ("identity", "gzip"):
+                headers = {**accept, "Accept-Encoding": coding}
+                answer = service.request("GET", path, headers=headers, check=False)
+                if path.startswith("/tensors") and accept["Accept"] == TYPES["json"]:  # its document
+                    continue
+                tag = answer.headers["ETag"]
+                assert answer.status == 200 and tag[0] == tag[-1] == '"', answer.headers
+                assert not accept or "Accept" in ",".join(answer.headers.get_all("Vary")).split(","), answer.headers
+                assert made.setdefault(tag, answer.body) == answer.body, "two representations have one tag"
+                for held in (tag, f'"x", {tag}', f"W/{tag}", "*"):
+                    for method in ("GET", "HEAD"):
+                        same = service.request(method, path, headers={**headers, "If-None-Match": held, "Range": "bytes=0-1"}, check=False)
+                        assert (same.status, same.headers["ETag"], same.body) == (304, tag, b""), (held, same.headers)
+                assert service.request("GET", path, headers={**headers, "If-None-Match": '"x"'}, check=False).status == 200
+                if "Accept-Ranges" in answer.headers:
+                    for held, status in ((tag, 206), (f"W/{tag}", 200), ('"x"', 200), ("Sat, 28 Nov 2026 00:00:00 GMT", 200)):
+                        assert service.request("GET", path, headers={**headers, "If-Range": held, "Range": "bytes=0-1"}, check=False).status == status, held
+    assert len(made) >= 12
+    assert service.request("GET", f"/jobs/{job}/outputs/nosuch", headers={"If-None-Match": "*"}, check=False).status == 404
+    assert service.request("GET", f"/jobs/{job}").headers.get("ETag") is None
