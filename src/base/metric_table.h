@@ -44,11 +44,11 @@
     X(blasd_queue_bytes, gauge, "", deployment, "Inputs and outputs of those jobs.")               \
     X(blasd_queue_bytes_limit, gauge, "", deployment, "The limit queue_bytes, as it is now.")      \
     X(blasd_queue_waiting_jobs, gauge, "class priority", deployment,                               \
-      "Jobs that no worker has taken yet, by the class of devices they wait for.")                 \
+      "Jobs that have not begun, by the class of devices they wait for.")                          \
     X(blasd_queue_claimed_jobs, gauge, "class priority", deployment,                               \
-      "Jobs that workers have taken: in a batch, or next.")                                        \
+      "Jobs that have begun, by the class of devices they asked for.")                             \
     X(blasd_queue_oldest_seconds, gauge, "class priority", deployment,                             \
-      "How long the oldest job that no worker has taken has waited; 0: none waits.")               \
+      "How long the oldest job that has not begun has waited; 0: none waits.")                     \
     X(blasd_queue_running_jobs, gauge, "", deployment, "Jobs whose batch has begun.")              \
     X(blasd_queue_dependent_jobs, gauge, "", deployment, "Jobs that wait for other jobs to end.")  \
     X(blasd_results_bytes, gauge, "", deployment, "Results that are kept for fetching.")           \

@@ -1,8 +1,9 @@
-/* The queue tells how many jobs wait for or run on a class; what one of them takes is what this
- * loop predicted for those it sent there last, or what the workers needed lately. */
+/* The queue tells how many jobs wait for or run on a class, and how long these are predicted to
+ * take. */
 #include "http/class_load.h"
 
 #include "http/jobs.h"
+#include "http/placement.h"
 #include "http/reply.h"
 #include "wire/stats_load.h"
 
@@ -28,8 +29,7 @@ static double count_wanted(double jobs, double waiting_s, double target_s) {
     return wanted < 1 ? 1 : wanted;
 }
 
-json_t *http_load_document(const struct http_placement *placement, const char *stats, size_t len,
-                           double target_s) {
+json_t *http_load_document(const char *stats, size_t len, double target_s) {
     json_t *document = blasd_stats_load(stats, len), *classes = json_object();
     json_t *workers = json_object_get(document, "workers");
     const json_t *queue = json_object_get(document, "queue");
@@ -38,9 +38,10 @@ json_t *http_load_document(const struct http_placement *placement, const char *s
         alive[c] = count_workers(workers, blasd_device_class_names[c]);
     if (alive[BLASD_DEVICE_CPU] == 0 && alive[BLASD_DEVICE_CUDA] > 0) open = BLASD_DEVICE_CUDA;
     for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++) {
-        double jobs = http_placement_jobs(queue, (enum blasd_device_class)c), waiting_s;
+        double jobs = http_placement_jobs(queue, (enum blasd_device_class)c);
+        double waiting_s = http_placement_waits_s(queue, (enum blasd_device_class)c);
         if (c == open) jobs += http_placement_jobs(queue, BLASD_DEVICE_ANY);
-        waiting_s = jobs * http_placement_job_s(&placement->of[c]);
+        if (c == open) waiting_s += http_placement_waits_s(queue, BLASD_DEVICE_ANY);
         json_object_set_new(classes, blasd_device_class_names[c],
                             json_pack("{s:f, s:i, s:I}", "waiting_s", waiting_s, "workers",
                                       alive[c], "wanted",
@@ -62,15 +63,15 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
         if (err != NULL)
             http_reply_problem(exchange, err);
         else
-            http_reply_json(exchange,
-                            http_load_document(&exchange->home->placement, text, len,
-                                               given ? query->target_s : HTTP_LOAD_TARGET_S));
+            http_reply_json(exchange, http_load_document(
+                                          text, len, given ? query->target_s : HTTP_LOAD_TARGET_S));
     }
     http_exchange_release(exchange);
 }
 
 void http_load(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queues_figures(exchange->home->queues, &(struct blasd_figures_query){0}, on_stats,
+    blasd_front_queues_figures(exchange->home->queues,
+                               &(struct blasd_figures_query){.of = BLASD_FIGURES_METRICS}, on_stats,
                                exchange);
 }

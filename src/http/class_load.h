@@ -3,15 +3,12 @@
 #ifndef BLASD_HTTP_CLASS_LOAD_H
 #define BLASD_HTTP_CLASS_LOAD_H
 
-#include "http/placement.h"
-
 #include <jansson.h>
 
 #define HTTP_LOAD_TARGET_S 30 /* where the request names no other */
 
-/* From the text of BLASD_FIGURES_STATS. Jobs for any class count with cpu, but where workers of
+/* From the text of BLASD_FIGURES_METRICS. Jobs for any class count with cpu, but where workers of
  * cuda alone live. `target_s` is above 0. New reference; NULL where the text is no document. */
-json_t *http_load_document(const struct http_placement *placement, const char *stats, size_t len,
-                           double target_s);
+json_t *http_load_document(const char *stats, size_t len, double target_s);
 
 #endif

@@ -64,12 +64,11 @@ static double own_jobs(const json_t *stats, enum blasd_device_class class_id) {
  * rule, would tell how many others have, and how long theirs are. */
 static double queue_of(const struct dry_run *run, const json_t *stats, enum blasd_device_class at,
                        int workers, double job_s) {
-    const struct http_placement *placement = &run->exchange->home->placement;
     const json_t *queue = json_object_get(stats, "queue");
     double jobs = own_jobs(stats, at) + own_jobs(stats, BLASD_DEVICE_ANY);
     if (!http_sees_all(run->exchange)) return jobs > 0 ? jobs * job_s / workers : 0;
-    jobs = http_placement_jobs(queue, at) + http_placement_jobs(queue, BLASD_DEVICE_ANY);
-    return jobs * http_placement_job_s(&placement->of[at]) / workers;
+    return (http_placement_waits_s(queue, at) + http_placement_waits_s(queue, BLASD_DEVICE_ANY)) /
+           workers;
 }
 
 /* The queue, and the job by itself. */
@@ -187,6 +186,8 @@ int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
     http_exchange_hold(exchange);
     blasd_front_queues_figures(
         exchange->home->queues,
-        &(struct blasd_figures_query){.tenant = exchange->caller.principal.tenant}, on_stats, run);
+        &(struct blasd_figures_query){.of = BLASD_FIGURES_METRICS,
+                                      .tenant = exchange->caller.principal.tenant},
+        on_stats, run);
     return 0;
 }

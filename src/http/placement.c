@@ -67,15 +67,23 @@ static void learn_workers(struct http_placement_class *class, const char *name, 
     class->mean_s = jobs > 0 && busy > 0 ? busy / jobs : 0;
 }
 
-double http_placement_jobs(const json_t *queue, enum blasd_device_class class_id) {
+/* The sum of a figure over the priorities of a class. */
+static double sum_of(const json_t *queue, enum blasd_device_class class_id, const char *figure) {
     const json_t *class = json_object_get(queue, blasd_device_class_names[class_id]);
-    double jobs = 0;
+    double sum = 0;
     for (int p = 0; p < BLASD_PRIORITY_COUNT; p++) {
         const json_t *row = json_object_get(class, blasd_priority_names[p]);
-        jobs += json_number_value(json_object_get(row, "queued")) +
-                json_number_value(json_object_get(row, "claimed"));
+        sum += json_number_value(json_object_get(row, figure));
     }
-    return jobs > 0 ? jobs : 0;
+    return sum > 0 ? sum : 0;
+}
+
+double http_placement_jobs(const json_t *queue, enum blasd_device_class class_id) {
+    return sum_of(queue, class_id, "queued") + sum_of(queue, class_id, "claimed");
+}
+
+double http_placement_waits_s(const json_t *queue, enum blasd_device_class class_id) {
+    return sum_of(queue, class_id, "work_us") * 1e-6;
 }
 
 /* The work of the last `jobs` jobs of this class: those that this loop sent last, as far as they
@@ -285,28 +293,18 @@ int http_placement_check_time(const struct http_placement *placement,
 #define USUAL_FLOPS 1e10
 #define USUAL_BYTES 1e9
 
-#define LATELY (1.0 / 16) /* what a job counts for in the mean of those sent last */
-
-double http_placement_work(struct http_placement *placement, const struct blasd_queue_view *view,
-                           enum blasd_device_class class, const struct blasd_op *op,
-                           const struct blasd_plan *plan) {
-    struct http_placement_class *of;
+double http_placement_work(const struct http_placement *placement,
+                           const struct blasd_queue_view *view, enum blasd_device_class class,
+                           const struct blasd_op *op, const struct blasd_plan *plan) {
     struct blasd_cost_guess guess;
     if (class == BLASD_DEVICE_ANY)
         class = view->workers_of[BLASD_DEVICE_CPU] > 0 || view->workers_of[BLASD_DEVICE_CUDA] == 0
                     ? BLASD_DEVICE_CPU
                     : BLASD_DEVICE_CUDA;
-    of = &placement->of[class];
     if (!http_placement_predict(placement, class, op, plan, &guess))
         guess.share_s = BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
                         (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
-    of->lately_s += (guess.share_s - of->lately_s) * (of->lately_s > 0 ? LATELY : 1);
     return guess.share_s;
-}
-
-double http_placement_job_s(const struct http_placement_class *class) {
-    if (class->lately_s > 0) return class->lately_s;
-    return class->mean_s > 0 ? class->mean_s : BLASD_COST_JOB_S;
 }
 
 /* The work that waits, now. */

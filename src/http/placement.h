@@ -24,7 +24,6 @@ struct http_placement_class {
     uint64_t host_bytes;    /* of memory, most of any; 0: not told */
     uint64_t device_bytes;  /* of a device with memory of its own */
     double mean_s;          /* a job's share of the time they computed lately; 0: not known */
-    double lately_s;        /* predicted for the jobs that this loop sent last; 0: there was none */
     double work_s;          /* predicted for what waits or runs, as of `at_ns` */
     int64_t at_ns;
     double rate; /* predicted seconds that a worker has really done in a second, lately */
@@ -87,13 +86,13 @@ void http_placement_sent(struct http_placement *placement, const struct blasd_qu
                          const struct blasd_plan *plan, int64_t now_ns);
 /* Seconds that the job adds to the work of the class it is queued for, as far as can be said: what
  * counts for the share of who sends it. */
-double http_placement_work(struct http_placement *placement, const struct blasd_queue_view *view,
-                           enum blasd_device_class class, const struct blasd_op *op,
-                           const struct blasd_plan *plan);
-/* Seconds of one worker that a job of the class takes, as far as can be said. */
-double http_placement_job_s(const struct http_placement_class *class);
-/* Jobs that wait for a class or are with its workers; `queue`: that member of the stats. */
+double http_placement_work(const struct http_placement *placement,
+                           const struct blasd_queue_view *view, enum blasd_device_class class,
+                           const struct blasd_op *op, const struct blasd_plan *plan);
+/* Jobs that wait for a class or run there, and the seconds that are predicted for them, where that
+ * was asked for; `queue`: that member of the stats. */
 double http_placement_jobs(const json_t *queue, enum blasd_device_class class);
+double http_placement_waits_s(const json_t *queue, enum blasd_device_class class);
 /* Whether there is anything to choose: both classes live. */
 static inline bool http_placement_open(const struct blasd_queue_view *view) {
     return view->workers_of[BLASD_DEVICE_CPU] > 0 && view->workers_of[BLASD_DEVICE_CUDA] > 0;

@@ -102,10 +102,13 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 
 #define FRONT_NOTE_MAX                                                                             \
     (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_LABELS_MAX +              \
-     BLASD_TENANT_MAX + 4 * (1 + BLASD_TEXT_NUMBER))
+     BLASD_TENANT_MAX + 5 * (1 + BLASD_TEXT_NUMBER))
 
 #define FRONT_ENTRIES 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_ENTRY_JOBS 128
+#define FRONT_QUICK_US 8192   /* as in functions/state.lua */
+#define FRONT_ENTRY_US 131072 /* predicted, together: half of what a worker claims of quick jobs   \
+                               */
 #define FRONT_ENTRY_BYTES (4 * BLASD_MIB) /* of their costs */
 /* The same where tensors travel in the frames: to look at one job Redis reads all of its batch
  * entry. */
@@ -114,7 +117,7 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 /* A batch entry in the making: what its jobs share, and their frames. */
 struct front_entry {
     char id[BLASD_ID_LEN + 1]; /* of its first job; it begins with the batch entry's name */
-    int jobs;
+    int jobs, jobs_most;
     uint64_t cost, result;         /* of each */
     uint64_t bytes_most;           /* of all costs */
     uint64_t stream;               /* SI, see functions/contract.lua */

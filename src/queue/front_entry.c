@@ -20,8 +20,8 @@ static bool same_batch_entry(const struct front_entry *a, const struct front_ent
            blasd_key_equal(&a->batch_key, &b->batch_key);
 }
 
-static bool has_room(const struct front_entries *entries, const struct front_entry *entry) {
-    return entry->jobs < entries->jobs_most &&
+static bool has_room(const struct front_entry *entry) {
+    return entry->jobs < entry->jobs_most &&
            (uint64_t)(entry->jobs + 1) * entry->cost <= entry->bytes_most;
 }
 
@@ -31,7 +31,7 @@ void front_entry_join(struct front_entries *entries, const struct front_entry *l
     struct blasd_buf kept;
     for (int i = 0; i < entries->count; i++) {
         entry = &entries->of[i];
-        if (!has_room(entries, entry) || !same_batch_entry(entry, like)) continue;
+        if (!has_room(entry) || !same_batch_entry(entry, like)) continue;
         memcpy(id, entry->id, BLASD_ID_ENTRY);
         return;
     }

@@ -57,7 +57,7 @@ struct blasd_submission {
     uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
     uint64_t result_bytes;       /* predicted, of its record: they are reserved until it ends */
     uint64_t made_bytes, made;   /* the same of outputs that become tensors, and how many do */
-    double work_s;               /* predicted, for its tenant's share; 0: not known */
+    double work_s;               /* predicted time on a device; 0: not known */
     const char *idempotency_key; /* NULL: none; borrowed during the call */
     /* of the request, to tell reuse of a key by another one; the first half is all that a front end
      * before this one kept, and is compared alone with what it has kept */

@@ -340,14 +340,15 @@ static uint64_t stream_of(const struct blasd_submission *s) {
     return 1 + 3 * (uint64_t)class_of(s) + (uint64_t)s->job->priority;
 }
 
-/* What a job counts for in its tenant's share, in us. In steps of powers of two: jobs that differ
- * in it share no batch entry. */
-static uint64_t share_of(const struct blasd_principal *principal, double work_s) {
-    double us =
-        (work_s > 0 ? work_s * 1e6 : 1000) / (principal->weight > 0 ? principal->weight : 1);
-    uint64_t share = 1;
-    while ((double)share < us && share < UINT64_C(1) << 40) share *= 2;
-    return share;
+#define PREDICTED_MOST (UINT64_C(1) << 40) /* us */
+
+/* The time that is predicted for the job, in us, as the queue is told: the power of two below it,
+ * as jobs that differ in it share no batch entry. 0: less than is worth telling. */
+static uint64_t predicted_us(double work_s) {
+    uint64_t us = 64;
+    if (!(work_s * 1e6 >= (double)us)) return 0;
+    while ((double)us * 2 <= work_s * 1e6 && us < PREDICTED_MOST) us *= 2;
+    return us;
 }
 
 /* NOTE; returns its length. */
@@ -362,11 +363,12 @@ static size_t write_note(const struct blasd_front_queue *queue,
     if (s->job->labels[0] != '\0')
         len += blasd_text_join(note + len, size - len, " ", s->job->labels, NULL);
     len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
-    if (front_alone(principal)) return len;
+    bool alone = front_alone(principal);
     struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);
-    const uint64_t numbers[] = {share_of(principal, s->work_s), quotas.jobs, quotas.bytes,
-                                quotas.stored_bytes};
-    for (int i = 0; i < 4; i++) {
+    const uint64_t numbers[] = {predicted_us(s->work_s), principal->weight, quotas.jobs,
+                                quotas.bytes, quotas.stored_bytes};
+    int count = alone ? numbers[0] > 0 : 5;
+    for (int i = 0; i < count; i++) {
         note[len++] = i == 0 ? '\t' : ' ';
         len += blasd_text_number(note + len, numbers[i]);
     }
@@ -423,6 +425,13 @@ static bool batch_full(const struct blasd_front_queue *queue, size_t more) {
            submit->call.command.len + queue->entries.bytes + more > BATCH_BYTES;
 }
 
+/* How many such jobs a batch entry may have: no more than a worker claims at once, and none that
+ * are not quick, which run one by one. */
+static int jobs_most(const struct front_entries *entries, uint64_t us) {
+    uint64_t most = us == 0 ? FRONT_ENTRY_JOBS : us < FRONT_QUICK_US ? FRONT_ENTRY_US / us : 1;
+    return most < (uint64_t)entries->jobs_most ? (int)most : entries->jobs_most;
+}
+
 void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *s, char id[BLASD_ID_LEN + 1]) {
@@ -430,7 +439,8 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     char head[BLASD_ID_ENTRY];
     if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
         s->idempotency_key != NULL || s->notify != NULL || s->put_count > 0 ||
-        s->job->keeping.keep != 0 || blasd_job_refers(s->job))
+        s->job->keeping.keep != 0 || blasd_job_refers(s->job) ||
+        jobs_most(&queue->entries, predicted_us(s->work_s)) < 2)
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     memcpy(head, id, sizeof head);
@@ -439,6 +449,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     like.result = s->result_bytes;
     like.bytes_most = blasd_slice_given(&s->job->slice) ? FRONT_ENTRY_BYTES : FRONT_ENTRY_INLINE;
     like.stream = stream_of(s);
+    like.jobs_most = jobs_most(&queue->entries, predicted_us(s->work_s));
     like.asked = s->job->device;
     like.note_len = write_note(queue, principal, s, like.note);
     like.batch_key = *s->batch_key;

@@ -91,9 +91,10 @@ int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)
                              int count, bool *lost, struct blasd_err *err);
 /* Changes what the end of the last job claimed will ask for; `max` 0: nothing. */
 void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes);
-/* Whether several tenants have jobs waiting, or had of late: then who claims little at once keeps
- * nobody waiting. */
-bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue);
+/* Of each lane, quick, brief and long jobs, how many us of what is predicted is asked for from now
+ * on; of long ones no more than one job is given. As much as there is, before the first call. */
+#define BLASD_LANES 3
+void blasd_worker_queue_lanes(struct blasd_worker_queue *queue, const uint64_t us[BLASD_LANES]);
 /* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
 bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue);

@@ -37,21 +37,21 @@ struct blasd_worker_wait {
 
 /* Where the exchange of worker_turn.c stands. */
 struct blasd_worker_turns {
-    bool shared;     /* the last claim said that jobs of several tenants wait, or did of late */
-    bool watched;    /* and that somebody wants to hear when jobs begin */
+    bool watched;    /* somebody wants to hear when jobs begin, as the last turn said */
     uint64_t seq;    /* of the last turn */
     bool unsure;     /* its reply is not known: it must be sent again */
     bool completion; /* and it has completions: only who has them can */
     bool idle;       /* it found nothing: its reply will come in the list */
     int jobs;        /* MAX and MAX_BYTES, as last asked for */
     uint64_t bytes;
-    int jobs_most;       /* the largest MAX so far */
-    int64_t answered_ns; /* when jobs came last */
-    redisReply *next;    /* owned: a reply with jobs that claim has not given yet */
-    redisReply *claimed; /* owned: the frames of the last claim lie here */
-    int left;            /* jobs that claim has given and that have not ended */
-    bool led;            /* and the wait for it has been sent behind it */
-    bool busy;           /* the last wait was short */
+    uint64_t lanes[BLASD_LANES]; /* us of each, as last asked for; zeros: it was never said */
+    int jobs_most;               /* the largest MAX so far */
+    int64_t answered_ns;         /* when jobs came last */
+    redisReply *next;            /* owned: a reply with jobs that claim has not given yet */
+    redisReply *claimed;         /* owned: the frames of the last claim lie here */
+    int left;                    /* jobs that claim has given and that have not ended */
+    bool led;                    /* and the wait for it has been sent behind it */
+    bool busy;                   /* the last wait was short */
     struct blasd_worker_wait wait;
     /* the turns that `next` and `claimed` answer; 0: there is none */
     uint64_t next_in, claimed_in;

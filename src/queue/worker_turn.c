@@ -168,7 +168,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
                 int count, bool wants, char *digits, struct blasd_err *err) {
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
-    char seq[24], most[16], bytes[24];
+    char seq[24], most[16], room[(1 + BLASD_LANES) * BLASD_TEXT_NUMBER];
     struct blasd_err ignored;
     redisReply *reply;
     if (!turns->unsure && !turns->idle) turns->seq++;
@@ -176,13 +176,15 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     turns->completion = count > 0;
     snprintf(seq, sizeof seq, "%" PRIu64, turns->seq);
     snprintf(most, sizeof most, "%d", wants ? turns->jobs : 0);
-    snprintf(bytes, sizeof bytes, "%" PRIu64, turns->bytes);
+    int len = snprintf(room, sizeof room, "%" PRIu64, turns->bytes);
+    for (int i = 0; turns->lanes[0] > 0 && i < BLASD_LANES; i++)
+        len += snprintf(room + len, sizeof room - (size_t)len, " %" PRIu64, turns->lanes[i]);
     blasd_worker_leased(queue, BLASD_QUEUE_FN("turn"));
     blasd_caller_text(caller, queue->lease.thread);
     blasd_caller_text(caller, seq);
     blasd_caller_arg(caller, &queue->lease.device_class, 1);
     blasd_caller_text(caller, most);
-    blasd_caller_text(caller, bytes);
+    blasd_caller_text(caller, room);
     bool leads = wants && count > 0 && turns->busy && turns->wait.text != NULL;
     blasd_caller_text(caller, leads ? "1" : "0");
     add_completions(queue, completions, count);
@@ -287,7 +289,6 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     struct blasd_worker_turns *turns = &queue->turns;
     int64_t now = read_now(reply->element[0]);
     int64_t here = blasd_clock_ns() / 1000 + queue->lease.offset_us; /* it may have lain for long */
-    if (now > 0) turns->shared = strstr(reply->element[0]->str, " shared") != NULL;
     if (turns->left == 0) blasd_buf_reset(&turns->entries);
     for (size_t i = 2; i + 1 < reply->elements; i += 2) {
         const redisReply *head = reply->element[i];
@@ -312,6 +313,10 @@ void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64
     turns->jobs = max < CLAIM_MOST ? max : CLAIM_MOST;
     turns->bytes = max_bytes;
     if (turns->jobs > turns->jobs_most) turns->jobs_most = turns->jobs;
+}
+
+void blasd_worker_queue_lanes(struct blasd_worker_queue *queue, const uint64_t us[BLASD_LANES]) {
+    memcpy(queue->turns.lanes, us, sizeof queue->turns.lanes);
 }
 
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
@@ -356,10 +361,6 @@ int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)
     *lost = rc == BLASD_CALL_LOST;
     if (rc == 0) queue->turns.held_on = connection;
     return rc < 0 ? rc : 0;
-}
-
-bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
-    return queue->turns.shared;
 }
 
 bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {

@@ -144,6 +144,12 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int number, int64_
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
+void blasd_heartbeat_gives_way(struct blasd_heartbeat *heartbeat, enum blasd_slot slot) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->active[slot].gives_way = true;
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
 /* How long a batch may compute: as the job of it that may least. 0: as long as it takes. */
 static uint64_t least_time(const struct blasd_heartbeat *heartbeat, struct blasd_item *const *jobs,
                            int count) {

@@ -60,13 +60,14 @@ bool blasd_heartbeat_reaches(const struct blasd_heartbeat *heartbeat, int number
 void blasd_heartbeat_missed(struct blasd_heartbeat *heartbeat, int number);
 
 /* A worker may run several batches at once, one in each place. */
-enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_SLOW, BLASD_SLOT_SLOW_TOO, BLASD_SLOTS };
+enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_SLOW, BLASD_SLOTS = BLASD_SLOT_SLOW + 4 };
 
 /* What a batch was told. */
 enum blasd_told {
     BLASD_GO_ON,
     BLASD_UNWANTED, /* every job of it has been cancelled or has expired */
-    BLASD_TOO_LONG  /* it computes for longer than job_s */
+    BLASD_TOO_LONG, /* it computes for longer than job_s */
+    BLASD_OVERRAN   /* or than others should wait for it */
 };
 
 /* The main thread is alive. */
@@ -74,6 +75,9 @@ void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat);
 /* A call begins that computes these jobs; they, and the array, are borrowed until its end. */
 void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
                            struct blasd_item *const *jobs, int count);
+/* A batch in that place is told BLASD_OVERRAN after BLASD_OVERRUN_NS, from now on. */
+#define BLASD_OVERRUN_NS (1500 * BLASD_MS)
+void blasd_heartbeat_gives_way(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 /* It has computed; what it was told meanwhile. */
 enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 /* It has ended with so many jobs, of which `failed` did not succeed; 0: they are to be run again.

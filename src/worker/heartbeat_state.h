@@ -22,6 +22,7 @@ struct active {
     uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
     int64_t began_ns;
     bool computing;
+    bool gives_way;            /* it is told when it takes longer than others should wait for it */
     int64_t since_ns, told_ns; /* the watchdog's clock: it began; it was told to end, 0: not yet */
     uint64_t most_s;           /* it may compute for so long; 0: as long as it takes */
     _Atomic double progress;

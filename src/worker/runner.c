@@ -234,7 +234,7 @@ static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) 
     enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->slot);
     if (code == -(int)BLASD_E_device_error) return code;
     if (told == BLASD_UNWANTED) return 0; /* store_part says so for each job */
-    if (told == BLASD_TOO_LONG)
+    if (told == BLASD_TOO_LONG || told == BLASD_OVERRAN)
         return blasd_heartbeat_too_long(batcher->heartbeat, batcher->slot, err);
     if (code != 0 && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
@@ -369,6 +369,21 @@ static void learn(struct blasd_batcher *batcher, int live, const struct blasd_ba
                           times->ran_ns - times->mapped_ns);
 }
 
+/* Whether the batch was stopped, as others should not wait for it. */
+static bool overran(const struct blasd_batcher *batcher) {
+    return blasd_heartbeat_told(batcher->heartbeat, batcher->slot) == BLASD_OVERRAN;
+}
+
+/* Jobs that take too long to run here begin again as long ones. */
+static void hand_over(struct blasd_batcher *batcher, struct blasd_item *const *members, int count) {
+    for (int i = 0; i < count; i++)
+        if (!blasd_slow_pool_take_long(batcher->pool, members[i]))
+            batcher->lost = true; /* they go back to the queue */
+    if (batcher->slot == BLASD_SLOT_MAIN) blasd_worker_queue_let_go(batcher->queue, count);
+    batcher->overran = members[0]->job.op;
+    memcpy(batcher->overran_of, members[0]->claim->tenant, sizeof batcher->overran_of);
+}
+
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
  * another way, as if it had not run. Returns as run_part does. */
 static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, int count, int live,
@@ -376,7 +391,8 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
                     const struct blasd_err *err) {
     times->ran_ns = blasd_clock_ns();
     if (blasd_heartbeat_lost(batcher->heartbeat, batcher->number)) batcher->lost = true;
-    if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1)) {
+    if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1) ||
+        overran(batcher)) {
         discard_part(batcher, members, count);
         return code;
     }
@@ -426,7 +442,9 @@ static int run_members(struct blasd_batcher *batcher, int count, int part, int64
             *err = problem;
             break;
         }
-        if (code != 0 && !batcher->lost) { /* never with one member: that one has then failed */
+        if (code != 0 && !batcher->lost && overran(batcher)) {
+            hand_over(batcher, batcher->room->members + at, size);
+        } else if (code != 0 && !batcher->lost) { /* never one member: that one has then failed */
             part = code == -(int)BLASD_E_out_of_memory ? size / 2 : 1;
             continue;
         }
@@ -532,6 +550,11 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
     for (int i = group->first; i >= 0; i = items[i].next) {
         batcher->room->ids[count] = items[i].claim->id;
         batcher->room->members[count++] = &items[i];
+    }
+    if (batcher->overran == items[group->first].job.op &&
+        strcmp(batcher->overran_of, items[group->first].claim->tenant) == 0) {
+        hand_over(batcher, batcher->room->members, count); /* these would, too */
+        return 0;
     }
     if ((first || !overlaps) && (code = blasd_batch_finish(batcher, err)) != 0) return code;
     /* a mark that does not arrive costs no job: only a crash would not be counted */

@@ -9,6 +9,8 @@
 #include "worker/heartbeat.h"
 #include "worker/worker.h"
 
+struct blasd_slow_pool;
+
 /* What the tensors and tasks of one batch take; owned. */
 struct blasd_batch_room {
     struct blasd_arena arena;
@@ -42,6 +44,12 @@ struct blasd_batcher {
     struct blasd_batch_pending pending;
     struct blasd_completions completions;
     struct blasd_batch_span span;
+    struct blasd_slow_pool *pool; /* borrowed: takes a job that takes too long to run here; NULL: it
+                                     goes on here */
+    /* the operation and the tenant of jobs that were handed over to it; NULL: none were. To be
+     * cleared by whoever claims */
+    const struct blasd_op *overran;
+    char overran_of[BLASD_TENANT_MAX];
     bool lost; /* the lease is gone: nothing more of this claim can be ended */
 };
 
@@ -61,5 +69,9 @@ int blasd_batch_finish(struct blasd_batcher *batcher, struct blasd_err *err);
 /* Ends those of `items` that cannot run (their err is set) as failed. */
 void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items, int count,
                         int64_t claimed_ns);
+
+/* slow_pool.c: takes a copy of a job that has run for too long and was stopped, to begin it again
+ * as a long one. False: no memory for that. */
+bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_item *item);
 
 #endif

@@ -1,5 +1,5 @@
-/* One mutex holds the lists of what waits and what is gone, and who sleeps. The pool's threads hold
- * it only between jobs; the main thread never while it talks to Redis. */
+/* One mutex guards the lists of what waits and what is gone, and who sleeps. The pool's threads
+ * hold it only between jobs; the main thread never while it talks to Redis. */
 #include "worker/slow_pool.h"
 
 #include "base/clock.h"
@@ -15,23 +15,31 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HEAVY_NS 10e6 /* jobs that take longer than this run here */
-#define MOST_WAITING 64
+#define HEAVY_NS 10e6    /* jobs that are predicted to take longer run here */
+#define LONG_NS 1000e6   /* those are long */
+#define AHEAD_US 100000  /* of brief jobs that wait here, so that none of its threads does */
+#define BRIEF_US 1000000 /* any brief job */
+#define LONG_US (UINT64_C(1) << 50)
 /* The pool's threads have this nice value, so that it gives way soon to those of the front end, of
  * Redis and of the main thread, and still gets a tenth of a core that they all want. Those that
  * help it weigh a third of that. */
 #define NICE 10
 
 /* Jobs whose predicted time is below this run two at a time: while one of them is mapped, stored or
- * ended the other computes, and neither waits for a thread that the front end has put aside. Longer
- * ones have the machine to themselves, but for the small jobs, and wait for each other by priority;
- * the next one begins when the threads of the one before run out of work, before its last pieces
- * are done and it is stored and ended.
+ * ended the other computes, and neither waits for a thread that the front end has put aside. Others
+ * of a lane run one by one, by priority; the next one begins when the threads of the one before run
+ * out of work, before its last pieces are done and it is stored and ended.
  *
  * Of two that run at a time each takes its part of the device's units, for threads that take turns
  * on a core find its caches full of each other's matrices. */
-#define BRIEF_NS 100e6
-#define THREADS 2
+#define PAIRED_NS 100e6
+#define THREADS 2 /* of each lane */
+enum { BRIEF, LONG, LANES };
+
+/* A quarantined job, which may end the worker, is among the long ones. It begins when nothing else
+ * runs, and has the worker to itself for so long. Others are held back for it, unless it waits for
+ * a long one. */
+#define ALONE_NS (1000 * BLASD_MS)
 
 /* A job that was taken over. */
 struct slow_job {
@@ -39,38 +47,42 @@ struct slow_job {
     struct blasd_item item;
     struct blasd_claim claim;
     struct blasd_group group;
-    int64_t claimed_ns;
-    bool brief;
-    uint64_t round;        /* tenants take turns: one more than of its tenant's job before it */
+    int64_t taken_ns;
+    double ns; /* predicted */
+    int lane;
     unsigned char frame[]; /* the claim's */
+};
+
+struct lane {
+    struct slow_job *first; /* owned: what waits, in the order in which it will run */
+    double waiting_ns;      /* of that */
+    int running, apart;     /* jobs; those of them that do not run two at a time, */
+    int fading;             /* and of these the ones that have threads to spare */
 };
 
 /* One of the pool's threads. */
 struct slow_thread {
     struct blasd_slow_pool *pool; /* borrowed */
+    int lane;
     struct blasd_batcher batcher; /* the thread's own */
     struct blasd_worker_queues queues;
     pthread_t handle;
     bool started;
     pthread_cond_t wake;  /* work, the end */
     struct slow_job *job; /* under the lock: what it runs; owned */
-    bool fading;          /* under the lock: that is a long one, and has threads to spare */
+    bool fading;          /* under the lock: that has threads to spare */
 };
 
 struct blasd_slow_pool {
-    struct slow_thread threads[THREADS];
-    int thread_count, units; /* of the device */
+    struct slow_thread threads[LANES * THREADS];
+    int thread_count;
     pthread_mutex_t lock;
     pthread_cond_t news; /* the main thread: a job has ended */
 
     /* under the lock */
-    struct slow_job *first;    /* owned: what waits, in the order in which it will run */
-    int waiting;               /* jobs in that */
-    uint64_t round;            /* of the job that was begun last */
-    uint64_t bytes;            /* of what waits and what runs */
-    int running, long_running; /* jobs; those of them that are not brief, */
-    int fading;                /* and of these the ones that have threads to spare */
-    bool quarantined;          /* what runs is quarantined: the main thread waits for its end */
+    struct lane lanes[LANES];
+    uint64_t bytes;         /* of what waits and what runs */
+    int64_t alone_until_ns; /* a quarantined job runs by itself till then */
     bool main_waits,
         main_turn; /* for that; it runs jobs, or is next: a quarantined job waits for them */
     bool stop;
@@ -80,24 +92,31 @@ struct blasd_slow_pool {
 
 /* ---- what the pool's threads do ---- */
 
+static bool is_paired(const struct slow_job *job) {
+    return job->lane == BRIEF && job->ns < PAIRED_NS;
+}
+
 static int on_sharers(struct blasd_watch *watch) {
     const struct slow_thread *thread = watch->owner;
     int running;
     pthread_mutex_lock(&thread->pool->lock);
-    running = thread->job->brief ? thread->pool->running : 1;
+    running = is_paired(thread->job) ? thread->pool->lanes[BRIEF].running : 1;
     pthread_mutex_unlock(&thread->pool->lock);
     return running;
 }
 
-/* Runs a job; called without the lock. */
+/* Runs a job, which has waited until now; called without the lock. */
 static int carry(struct slow_thread *thread, struct slow_job *job, struct blasd_err *err) {
     struct blasd_batcher *batcher = &thread->batcher;
+    int64_t now = blasd_clock_ns();
     int code;
+    job->claim.claimed_us += (now - job->taken_ns) / 1000;
+    batcher->overran = NULL;
     batcher->number = job->claim.queue;
     batcher->queue = thread->queues.of[batcher->number];
     batcher->lost = blasd_heartbeat_lost(batcher->heartbeat, batcher->number);
     if (batcher->lost) return 0; /* the queue has handed this job to others */
-    code = blasd_batch_run(batcher, &job->item, &job->group, job->claimed_ns, err);
+    code = blasd_batch_run(batcher, &job->item, &job->group, now, err);
     if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat, batcher->number);
     blasd_worker_queue_tidy(batcher->queue);
     return code;
@@ -109,28 +128,36 @@ static void wake_threads(struct blasd_slow_pool *pool) {
     for (int i = 0; i < pool->thread_count; i++) pthread_cond_signal(&pool->threads[i].wake);
 }
 
-/* Whether what waits first is quarantined, and waits at the most for the main thread. */
-static bool quarantined_is_due(const struct blasd_slow_pool *pool) {
-    return pool->running == 0 && pool->code == 0 && pool->first != NULL &&
-           pool->first->group.quarantined;
+/* Whether a quarantined job is next that no long one is in the way of. */
+static bool holds_back(const struct blasd_slow_pool *pool) {
+    const struct lane *slow = &pool->lanes[LONG];
+    return pool->code == 0 && slow->running == 0 && slow->first != NULL &&
+           slow->first->group.quarantined;
 }
 
-/* Whether what waits first may begin beside what runs. */
-static bool may_begin(const struct blasd_slow_pool *pool) {
-    const struct slow_job *job = pool->first;
-    if (job == NULL || pool->code != 0) return false;
-    if (job->group.quarantined) return quarantined_is_due(pool) && !pool->main_turn;
-    return pool->running == pool->fading || (job->brief && pool->long_running == 0);
+/* How long a quarantined job will yet have the worker to itself. */
+static int64_t alone_ns(const struct blasd_slow_pool *pool) {
+    int64_t left = pool->alone_until_ns == 0 ? 0 : pool->alone_until_ns - blasd_clock_ns();
+    return left > 0 ? left : 0;
 }
 
-static struct slow_job *pop(struct blasd_slow_pool *pool) {
-    struct slow_job *job = pool->first;
-    pool->first = job->next;
-    pool->round = job->round;
-    pool->waiting--;
-    pool->running++;
-    if (!job->brief) pool->long_running++;
-    pool->quarantined = job->group.quarantined; /* which is not brief: none begins beside it */
+/* Whether what waits first in a lane may begin beside what runs. */
+static bool may_begin(const struct blasd_slow_pool *pool, const struct lane *lane) {
+    const struct slow_job *job = lane->first;
+    if (job == NULL || pool->code != 0 || alone_ns(pool) > 0) return false;
+    if (job->group.quarantined)
+        return pool->lanes[BRIEF].running + pool->lanes[LONG].running == 0 && !pool->main_turn;
+    if (holds_back(pool)) return false;
+    return lane->running == lane->fading || (is_paired(job) && lane->apart == 0);
+}
+
+static struct slow_job *pop(struct blasd_slow_pool *pool, struct lane *lane) {
+    struct slow_job *job = lane->first;
+    lane->first = job->next;
+    lane->waiting_ns = lane->first == NULL ? 0 : lane->waiting_ns - job->ns;
+    lane->running++;
+    if (!is_paired(job)) lane->apart++;
+    if (job->group.quarantined) pool->alone_until_ns = blasd_clock_ns() + ALONE_NS;
     return job;
 }
 
@@ -139,31 +166,50 @@ static void on_spare(struct blasd_watch *watch) {
     struct slow_thread *thread = watch->owner;
     struct blasd_slow_pool *pool = thread->pool;
     pthread_mutex_lock(&pool->lock);
-    if (!thread->job->brief && !pool->quarantined && !thread->fading) {
+    if (!is_paired(thread->job) && !thread->fading) {
         thread->fading = true;
-        pool->fading++;
-        if (may_begin(pool)) wake_threads(pool);
+        pool->lanes[thread->lane].fading++;
+        wake_threads(pool);
     }
     pthread_mutex_unlock(&pool->lock);
 }
 
-static void ended(struct blasd_slow_pool *pool, struct slow_job *job, int code,
+static void ended(struct blasd_slow_pool *pool, struct slow_thread *thread, int code,
                   const struct blasd_err *err) {
-    pool->running--;
-    if (!job->brief) pool->long_running--;
-    if (pool->quarantined) pool->main_turn = pool->main_waits; /* they take turns */
-    pool->quarantined = false;
+    struct slow_job *job = thread->job;
+    struct lane *lane = &pool->lanes[thread->lane];
+    lane->running--;
+    if (!is_paired(job)) lane->apart--;
+    if (thread->fading) lane->fading--;
+    thread->fading = false;
+    thread->job = NULL;
+    if (job->group.quarantined) {
+        pool->alone_until_ns = 0;
+        pool->main_turn = pool->main_waits; /* they take turns */
+    }
     pool->bytes -= job->group.bytes;
+    free(job);
     if (code != 0 && pool->code == 0) {
         pool->code = code;
         pool->err = *err;
     }
-    if (may_begin(pool)) wake_threads(pool);
+    wake_threads(pool);
+    pthread_cond_signal(&pool->news);
+}
+
+static void wait_for(pthread_cond_t *cond, struct blasd_slow_pool *pool, int64_t ns) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / (1000 * BLASD_MS);
+    until.tv_nsec = ns % (1000 * BLASD_MS);
+    pthread_cond_timedwait(cond, &pool->lock, &until);
 }
 
 static void *run(void *arg) {
     struct slow_thread *thread = arg;
     struct blasd_slow_pool *pool = thread->pool;
+    struct lane *lane = &pool->lanes[thread->lane];
     prctl(PR_SET_NAME, "slow pool");
     if (setpriority(PRIO_PROCESS, (id_t)gettid(), NICE) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the slow pool");
@@ -171,22 +217,19 @@ static void *run(void *arg) {
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop) {
         struct blasd_err err = {0};
-        struct slow_job *job;
         int code;
-        if (!may_begin(pool)) {
-            pthread_cond_wait(&thread->wake, &pool->lock);
+        if (!may_begin(pool, lane)) {
+            if (alone_ns(pool) > 0)
+                wait_for(&thread->wake, pool, alone_ns(pool));
+            else
+                pthread_cond_wait(&thread->wake, &pool->lock);
             continue;
         }
-        job = thread->job = pop(pool);
+        thread->job = pop(pool, lane);
         pthread_mutex_unlock(&pool->lock);
-        code = carry(thread, job, &err);
+        code = carry(thread, thread->job, &err);
         pthread_mutex_lock(&pool->lock);
-        if (thread->fading) pool->fading--;
-        thread->fading = false;
-        thread->job = NULL;
-        ended(pool, job, code, &err);
-        free(job);
-        pthread_cond_signal(&pool->news);
+        ended(pool, thread, code, &err);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -202,27 +245,40 @@ static void free_jobs(struct slow_job *job) {
     }
 }
 
+/* With the lock. Whether a job that comes to the lane would begin at once. */
+static bool is_free(const struct lane *lane) {
+    return lane->first == NULL && lane->running == lane->fading;
+}
+
 struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool) {
+    const struct lane *brief = &pool->lanes[BRIEF], *slow = &pool->lanes[LONG];
     struct blasd_slow_pool_view view;
     pthread_mutex_lock(&pool->lock);
-    view = (struct blasd_slow_pool_view){.idle = pool->running == 0 && pool->first == NULL,
-                                         .full = pool->waiting >= MOST_WAITING,
-                                         .bytes = pool->bytes};
+    view = (struct blasd_slow_pool_view){.idle = brief->running + slow->running == 0 &&
+                                                 brief->first == NULL && slow->first == NULL,
+                                         .bytes = pool->bytes,
+                                         .long_us = is_free(slow) ? LONG_US : 0};
+    if (is_free(brief))
+        view.brief_us = BRIEF_US;
+    else if (brief->waiting_ns < AHEAD_US * 1e3)
+        view.brief_us = AHEAD_US - (uint64_t)(brief->waiting_ns / 1e3);
     pthread_mutex_unlock(&pool->lock);
     return view;
 }
 
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]) {
-    int count = 0;
+    int count = 0, most = LANES * THREADS;
     pthread_mutex_lock(&pool->lock);
-    *ret = calloc((size_t)pool->waiting + THREADS, sizeof **ret);
-    if (*ret != NULL) {
-        for (const struct slow_job *job = pool->first; job != NULL; job = job->next)
+    for (int i = 0; i < LANES; i++)
+        for (const struct slow_job *job = pool->lanes[i].first; job != NULL; job = job->next)
+            most++;
+    *ret = calloc((size_t)most, sizeof **ret);
+    for (int i = 0; i < LANES && *ret != NULL; i++)
+        for (const struct slow_job *job = pool->lanes[i].first; job != NULL; job = job->next)
             memcpy((*ret)[count++], job->claim.id, BLASD_ID_LEN);
-        for (int i = 0; i < pool->thread_count; i++)
-            if (pool->threads[i].job != NULL)
-                memcpy((*ret)[count++], pool->threads[i].job->claim.id, BLASD_ID_LEN);
-    }
+    for (int i = 0; i < pool->thread_count && *ret != NULL; i++)
+        if (pool->threads[i].job != NULL)
+            memcpy((*ret)[count++], pool->threads[i].job->claim.id, BLASD_ID_LEN);
     pthread_mutex_unlock(&pool->lock);
     return *ret != NULL ? count : -1;
 }
@@ -239,8 +295,8 @@ bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item
 
 /* A copy of the item, its claim and its frame, which the plan goes with. NULL: no memory. */
 static struct slow_job *slow_job_new(const struct blasd_slow_pool *pool,
-                                     const struct blasd_item *item, const struct blasd_group *group,
-                                     int64_t claimed_ns) {
+                                     const struct blasd_item *item, bool quarantined,
+                                     bool takes_long, int64_t taken_ns) {
     struct slow_job *job = calloc(1, sizeof *job + item->claim->frame_len);
     if (job == NULL) return NULL;
     job->claim = *item->claim;
@@ -251,39 +307,34 @@ static struct slow_job *slow_job_new(const struct blasd_slow_pool *pool,
     if (item->payload != NULL)
         job->item.payload =
             job->frame + (item->payload - (const unsigned char *)item->claim->frame);
-    job->claimed_ns = claimed_ns;
-    job->brief = weight(pool, item) < BRIEF_NS && !group->quarantined;
+    job->taken_ns = taken_ns;
+    job->ns = weight(pool, item);
+    job->lane = quarantined || takes_long || job->ns >= LONG_NS ? LONG : BRIEF;
     job->group = (struct blasd_group){.count = 1,
-                                      .quarantined = group->quarantined,
-                                      .priority = group->priority,
+                                      .quarantined = quarantined,
+                                      .priority = item->job.priority,
                                       .flops = item->plan.flops,
                                       .bytes = blasd_item_bytes(item)};
     return job;
 }
 
-/* With the lock. Of one priority each tenant's first job comes before anybody's second. */
+/* With the lock. */
 static void enqueue(struct blasd_slow_pool *pool, struct slow_job *job) {
-    struct slow_job **at = &pool->first;
-    job->round = pool->round + 1;
-    for (const struct slow_job *one = pool->first; one != NULL; one = one->next)
-        if (one->group.priority == job->group.priority && one->round >= job->round &&
-            strcmp(one->claim.tenant, job->claim.tenant) == 0)
-            job->round = one->round + 1;
-    while (*at != NULL &&
-           ((*at)->group.priority < job->group.priority ||
-            ((*at)->group.priority == job->group.priority && (*at)->round <= job->round)))
-        at = &(*at)->next;
+    struct lane *lane = &pool->lanes[job->lane];
+    struct slow_job **at = &lane->first;
+    while (*at != NULL && (*at)->group.priority <= job->group.priority) at = &(*at)->next;
     job->next = *at;
     *at = job;
-    pool->waiting++;
+    lane->waiting_ns += job->ns;
     pool->bytes += job->group.bytes;
 }
 
 /* With the lock. Whether it has the job: a master that was a replica may give once more what it
  * does not know that this worker was given. That runs once, and two would make one result. */
 static bool has(const struct blasd_slow_pool *pool, const char *id) {
-    for (const struct slow_job *job = pool->first; job != NULL; job = job->next)
-        if (strcmp(job->claim.id, id) == 0) return true;
+    for (int i = 0; i < LANES; i++)
+        for (const struct slow_job *job = pool->lanes[i].first; job != NULL; job = job->next)
+            if (strcmp(job->claim.id, id) == 0) return true;
     for (int i = 0; i < pool->thread_count; i++)
         if (pool->threads[i].job != NULL && strcmp(pool->threads[i].job->claim.id, id) == 0)
             return true;
@@ -295,7 +346,7 @@ bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batch
                           int64_t claimed_ns) {
     struct slow_job *jobs = NULL, **end = &jobs;
     for (int i = group->first; i >= 0; i = items[i].next) {
-        if ((*end = slow_job_new(pool, &items[i], group, claimed_ns)) == NULL) {
+        if ((*end = slow_job_new(pool, &items[i], group->quarantined, false, claimed_ns)) == NULL) {
             free_jobs(jobs);
             return false;
         }
@@ -316,6 +367,17 @@ bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batch
     return true;
 }
 
+bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_item *item) {
+    struct slow_job *job =
+        slow_job_new(pool, item, item->claim->attempts > 0, true, blasd_clock_ns());
+    if (job == NULL) return false;
+    pthread_mutex_lock(&pool->lock);
+    enqueue(pool, job);
+    wake_threads(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return true;
+}
+
 int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err) {
     int code;
     pthread_mutex_lock(&pool->lock);
@@ -325,26 +387,11 @@ int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err) 
     return code;
 }
 
-static void await_news(struct blasd_slow_pool *pool, int ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ms * BLASD_MS;
-    until.tv_sec += until.tv_nsec / (1000 * BLASD_MS);
-    until.tv_nsec %= 1000 * BLASD_MS;
-    pthread_cond_timedwait(&pool->news, &pool->lock, &until);
-}
-
-void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms) {
-    pthread_mutex_lock(&pool->lock);
-    if (pool->code == 0 && pool->waiting >= MOST_WAITING) await_news(pool, ms);
-    pthread_mutex_unlock(&pool->lock);
-}
-
 void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batcher *main) {
     pthread_mutex_lock(&pool->lock);
     pool->main_waits = true;
-    while (!pool->main_turn && (pool->quarantined || quarantined_is_due(pool))) {
-        await_news(pool, 1000);
+    while (!pool->main_turn && (alone_ns(pool) > 0 || holds_back(pool))) {
+        wait_for(&pool->news, pool, alone_ns(pool) > 0 ? alone_ns(pool) : ALONE_NS);
         blasd_heartbeat_sign(main->heartbeat);
     }
     pool->main_waits = false;
@@ -355,7 +402,7 @@ void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batc
 void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->main_turn = false;
-    if (may_begin(pool)) wake_threads(pool);
+    wake_threads(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -366,8 +413,8 @@ static bool is_of(const struct slow_job *job, int number) {
     return job != NULL && (number == ALL || job->claim.queue == number);
 }
 
-static void drop_waiting(struct blasd_slow_pool *pool, int number) {
-    struct slow_job **at = &pool->first;
+static void drop_waiting(struct blasd_slow_pool *pool, struct lane *lane, int number) {
+    struct slow_job **at = &lane->first;
     while (*at != NULL) {
         struct slow_job *job = *at;
         if (!is_of(job, number)) {
@@ -375,7 +422,7 @@ static void drop_waiting(struct blasd_slow_pool *pool, int number) {
             continue;
         }
         *at = job->next;
-        pool->waiting--;
+        lane->waiting_ns = lane->first == NULL ? 0 : lane->waiting_ns - job->ns;
         pool->bytes -= job->group.bytes;
         free(job);
     }
@@ -390,8 +437,8 @@ static bool is_running(const struct blasd_slow_pool *pool, int number) {
 bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number) {
     bool busy;
     pthread_mutex_lock(&pool->lock);
-    drop_waiting(pool, number);
-    if (may_begin(pool)) wake_threads(pool);
+    for (int i = 0; i < LANES; i++) drop_waiting(pool, &pool->lanes[i], number);
+    wake_threads(pool);
     busy = is_running(pool, number);
     pthread_mutex_unlock(&pool->lock);
     return busy;
@@ -403,7 +450,7 @@ int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *ma
     while (busy) {
         pthread_mutex_lock(&pool->lock);
         busy = is_running(pool, ALL);
-        if (busy) await_news(pool, 1000);
+        if (busy) wait_for(&pool->news, pool, 1000 * BLASD_MS);
         pthread_mutex_unlock(&pool->lock);
         blasd_heartbeat_sign(main->heartbeat);
     }
@@ -466,6 +513,10 @@ static int thread_open(struct slow_thread *thread, const struct blasd_batcher *m
     watch->spare = on_spare;
     watch->sharers = on_sharers;
     watch->owner = thread;
+    if (thread->lane == BRIEF) {
+        batcher->pool = thread->pool;
+        blasd_heartbeat_gives_way(main->heartbeat, batcher->slot);
+    }
     thread->queues.count = blasd_queue_count(&options->queue);
     code = options->backend->device_open(options->ordinal, &batcher->device, err);
     return code;
@@ -477,16 +528,16 @@ static void pool_init(struct blasd_slow_pool *pool, const struct blasd_batcher *
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&pool->news, &steady);
-    pthread_condattr_destroy(&steady);
-    pool->units = main->info.units;
-    pool->thread_count = pool->units > 1 ? THREADS : 1;
+    pool->thread_count = main->info.units > 1 ? LANES * THREADS : LANES;
     for (int i = 0; i < pool->thread_count; i++) {
         struct slow_thread *thread = &pool->threads[i];
         thread->pool = pool;
-        pthread_cond_init(&thread->wake, NULL);
+        thread->lane = i % LANES;
+        pthread_cond_init(&thread->wake, &steady);
         blasd_batcher_init(&thread->batcher, main->options->queue.limits);
         thread->batcher.slot = BLASD_SLOT_SLOW + (enum blasd_slot)i;
     }
+    pthread_condattr_destroy(&steady);
 }
 
 int blasd_slow_pool_open(const struct blasd_batcher *main, struct blasd_slow_pool **ret,

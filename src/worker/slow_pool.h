@@ -1,7 +1,7 @@
-/* The slow pool: threads of the worker that run large jobs at a lower scheduling
- * weight, while the worker's main thread goes on claiming and running small ones. A job is run by
- * itself: a call costs nothing beside it, and it ends, or is stopped, without the others. Two run
- * at once where both are brief (slow_pool.c), else one.
+/* The slow pool: threads of the worker that run what is not quick at a lower scheduling weight,
+ * while the worker's main thread goes on claiming and running quick jobs. They are two lanes, of
+ * brief jobs and of long ones, so that a long job is never in the way of a brief one. A job is run
+ * by itself: a call costs nothing beside it, and it ends, or is stopped, without the others.
  *
  * The main thread claims. Each of these threads marks its jobs as begun and ends them over a
  * connection of its own, under the worker's one lease: Redis refuses whatever comes under another.
@@ -38,22 +38,22 @@ bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batch
                           int64_t claimed_ns);
 /* Negative: the pool's device cannot go on. */
 int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err);
-/* The main thread's jobs begin, once no quarantined one runs here, or is next; and have ended, so
- * that one may begin. */
+/* The main thread's jobs begin, once a quarantined one that is next here has run by itself for a
+ * second; and have ended, so that one may begin. */
 void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batcher *main);
 void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool);
 struct blasd_slow_pool_view {
     bool idle;      /* nothing runs or waits here */
-    bool full;      /* so much waits here that nothing more should be claimed */
     uint64_t bytes; /* that the jobs here take, or will */
+    /* predicted us of the brief and the long jobs that should be claimed now, as they would begin
+     * soon; 0: none */
+    uint64_t brief_us, long_us;
 };
 /* How it stands now. */
 struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
 /* The jobs here that have not ended, for all that is known: *ret is new; how many, or -1: no
  * memory. */
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]);
-/* Waits for the pool to have room, for up to `ms`. */
-void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms);
 /* Forgets what waits of queue `number`; whether something of it still runs, which was asked to stop
  * where the lease is given up: none of it is recorded but what has been on its way to Redis. */
 bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number);

@@ -21,6 +21,9 @@ static const char *must_end(struct blasd_heartbeat *heartbeat, struct active *ac
     if (atomic_load(&active->told) == BLASD_GO_ON && most_ns > 0 &&
         now - active->since_ns > most_ns)
         atomic_store(&active->told, BLASD_TOO_LONG);
+    if (atomic_load(&active->told) == BLASD_GO_ON && active->gives_way &&
+        now - active->since_ns > BLASD_OVERRUN_NS)
+        atomic_store(&active->told, BLASD_OVERRAN);
     switch (atomic_load(&active->told)) {
     case BLASD_UNWANTED: return "is cancelled or past its deadline";
     case BLASD_TOO_LONG: return "has computed for longer than job_s";

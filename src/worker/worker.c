@@ -17,11 +17,13 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define WAIT_MS 200 /* how soon an idle worker notices that it is to stop */
-/* A worker takes no more at once than it does in about this time: what it holds cannot be run by
- * another, nor be overtaken by a job of higher priority. */
-#define CLAIM_NS (250 * BLASD_MS)
-#define SHARED_NS (1 * BLASD_MS) /* the same where it might be another tenant's */
+#define WAIT_MS 200 /* how soon an idle worker notices that it is to stop, */
+#define FREE_MS 10  /* and one whose slow pool is busy that it has room */
+/* A worker takes no more quick jobs at once than it is predicted to do in this time, for each of
+ * its queues: what it holds cannot be run by another, nor be overtaken by a job of higher priority.
+ * Of others it takes what would begin soon. */
+#define CLAIM_US 262144
+#define BRIEF_US 1000000 /* of a worker that runs all on one thread */
 /* With several queues: what takes longer than this is not to keep from other workers what comes to
  * the other queues meanwhile. To let go of these costs a connection each. */
 #define LONG_NS 20e6
@@ -45,7 +47,8 @@ struct worker {
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
-    int room, most;                /* rows in both; how many to claim next */
+    int room;                      /* rows in both: how many to claim */
+    int wait_ms;                   /* for jobs */
     bool left_others;              /* the last claim was so long that it let go of other queues */
     int64_t refreshed_ns;          /* when the device was last asked about its memory */
     struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
@@ -65,9 +68,11 @@ static int start_threads(struct worker *worker, struct blasd_err *err) {
     int code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
     if (code != 0) return code;
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
-    return worker->options->backend->side_by_side
-               ? blasd_slow_pool_open(batcher, &worker->pool, err)
-               : 0;
+    if (!worker->options->backend->side_by_side) return 0;
+    blasd_heartbeat_gives_way(batcher->heartbeat, batcher->slot);
+    code = blasd_slow_pool_open(batcher, &worker->pool, err);
+    batcher->pool = worker->pool;
+    return code;
 }
 
 /* A kernel may want its inputs in other dtypes, and take jobs into one call that are not alike. */
@@ -89,20 +94,29 @@ static bool give_to_pool(struct worker *worker, const struct blasd_group *group,
            blasd_slow_pool_take(worker->pool, &worker->batcher, worker->items, group, claimed_ns);
 }
 
-/* What the slow pool's jobs leave of the bytes that one claim may have; never so little that small
- * jobs come one by one. */
-static uint64_t claim_bytes(const struct worker *worker) {
-    uint64_t all = worker->options->queue.limits->claim_bytes, taken, least = all / 8;
-    if (worker->pool == NULL) return all;
-    taken = blasd_slow_pool_look(worker->pool).bytes;
+/* What the slow pool's jobs, which have `taken` bytes, leave of those that one claim may have;
+ * never so little that small jobs come one by one. */
+static uint64_t claim_bytes(const struct worker *worker, uint64_t taken) {
+    uint64_t all = worker->options->queue.limits->claim_bytes, least = all / 8;
     return taken < all - least ? all - taken : least;
+}
+
+/* What is asked for from now on, in bytes and predicted time. */
+static uint64_t note_room(struct worker *worker) {
+    struct blasd_slow_pool_view view = {.brief_us = BRIEF_US, .long_us = UINT64_C(1) << 50};
+    if (worker->pool != NULL) view = blasd_slow_pool_look(worker->pool);
+    worker->wait_ms = view.long_us == 0 || view.brief_us < BRIEF_US ? FREE_MS : WAIT_MS;
+    blasd_worker_queue_lanes(
+        worker->batcher.queue,
+        (const uint64_t[]){CLAIM_US / (uint64_t)worker->registered.queues.count, view.brief_us,
+                           view.long_us});
+    return claim_bytes(worker, view.bytes);
 }
 
 /* What the end of this claim asks for. */
 static void note_demand(struct worker *worker) {
-    bool none =
-        stopping(worker) || (worker->pool != NULL && blasd_slow_pool_look(worker->pool).full);
-    blasd_worker_queue_demand(worker->batcher.queue, none ? 0 : worker->most, claim_bytes(worker));
+    uint64_t bytes = note_room(worker);
+    blasd_worker_queue_demand(worker->batcher.queue, stopping(worker) ? 0 : worker->room, bytes);
 }
 
 /* Whether the first groups are so much that other queues would wait for long. */
@@ -146,6 +160,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     struct blasd_err ignored;
     bool refused = false;
     int code = 0, finished;
+    batcher->overran = NULL;
     if (worker->pool != NULL) blasd_slow_pool_main_begins(worker->pool, batcher);
     for (int i = 0; i < count; i++) {
         struct blasd_item *item = &worker->items[i];
@@ -161,19 +176,6 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     finished = blasd_batch_finish(batcher, code == 0 ? err : &ignored);
     if (worker->pool != NULL) blasd_slow_pool_main_ended(worker->pool);
     return code != 0 ? code : finished;
-}
-
-/* The next claim is larger or smaller than this one by what this one took. */
-static void adapt(struct worker *worker, int count, int64_t took_ns) {
-    int64_t most_ns = blasd_worker_queue_shared(worker->batcher.queue)
-                          ? SHARED_NS
-                          : CLAIM_NS / worker->registered.queues.count; /* each may hold some */
-    if (took_ns > most_ns) {
-        worker->most = (int)((double)count * (double)most_ns / (double)took_ns);
-        if (worker->most < 1) worker->most = 1;
-    } else if (took_ns < most_ns / 2 && count >= worker->most) {
-        worker->most = worker->most > worker->room / 2 ? worker->room : worker->most * 2;
-    }
 }
 
 static void memory_comes(void *arg, void *memory, uint64_t bytes, bool writable) {
@@ -221,16 +223,6 @@ static void refresh(struct worker *worker) {
     batcher->info.power_watts = info.power_watts;
     batcher->info.energy_joules = info.energy_joules;
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
-}
-
-/* What comes before a claim where there is a slow pool. False: there is to be no claim now. */
-static bool look_after_pool(struct worker *worker, int *code, struct blasd_err *err) {
-    *code = pool_failed(worker, err);
-    if (worker->pool == NULL) return true;
-    if (*code != 0) return false;
-    if (!blasd_slow_pool_look(worker->pool).full) return true;
-    blasd_slow_pool_rest(worker->pool, WAIT_MS);
-    return false;
 }
 
 static void publish_cost(struct worker *worker) {
@@ -353,8 +345,8 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
     batcher->queue = worker->registered.queues.of[number];
     batcher->number = number;
     batcher->lost = false;
-    code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
-                                    worker->claims, count, &batcher->lost, &problem);
+    code = blasd_worker_queue_claim(batcher->queue, worker->room, note_room(worker), worker->claims,
+                                    count, &batcher->lost, &problem);
     if (code == 0 && !batcher->lost && blasd_worker_queue_moved(batcher->queue))
         tell_holdings(worker);
     claimed_ns = blasd_clock_ns();
@@ -363,10 +355,7 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
         blasd_registrations_miss(&worker->registered, batcher, number, &problem);
         return 0;
     }
-    if (*count > 0 && !batcher->lost) {
-        code = run_claimed(worker, *count, claimed_ns, err);
-        adapt(worker, *count, blasd_clock_ns() - claimed_ns);
-    }
+    if (*count > 0 && !batcher->lost) code = run_claimed(worker, *count, claimed_ns, err);
     if (batcher->lost) blasd_registrations_lose(&worker->registered, batcher, number);
     return code;
 }
@@ -375,7 +364,7 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
  * the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     int count = 0, number, code;
-    if (!look_after_pool(worker, &code, err)) return code;
+    if ((code = pool_failed(worker, err)) != 0) return code;
     while (count == 0 && (number = blasd_registrations_next(&worker->registered,
                                                             worker->batcher.heartbeat)) >= 0) {
         bool held;
@@ -388,7 +377,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     if (measure_due(worker, count > 0) && (count > 0 || !jobs_came(worker)))
         return step_cost(worker, count > 0, err);
     if (count == 0)
-        blasd_registrations_wait(&worker->registered, &worker->batcher, WAIT_MS);
+        blasd_registrations_wait(&worker->registered, &worker->batcher, worker->wait_ms);
     else if (worker->registered.queues.count > 1 && !worker->left_others)
         blasd_registrations_look(&worker->registered, &worker->batcher, WAIT_MS);
     return 0; /* those that were left are claimed at next */
@@ -418,7 +407,6 @@ static int work(struct worker *worker, struct blasd_err *err) {
 static int make_rooms(struct worker *worker, struct blasd_err *err) {
     worker->room = (int)worker->options->queue.limits->claim_jobs;
     blasd_log_job_most(worker->options->queue.limits->log_jobs);
-    worker->most = worker->room;
     worker->claims = calloc((size_t)worker->room, sizeof *worker->claims);
     worker->items = calloc((size_t)worker->room, sizeof *worker->items);
     if (worker->claims == NULL || worker->items == NULL ||

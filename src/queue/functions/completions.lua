@@ -6,6 +6,7 @@ local function completion_new(plain)
     if plain then return e end
     e.record_frames, e.tenants, e.meter = {}, {}, Meter.new()
     e.tells = call('EXISTS', K.notify, K.putting) > 0
+    e.settles = call('EXISTS', K.shares) == 1 and {} or nil
     return e
 end
 
@@ -133,6 +134,15 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.one_channel = channels
         completion_tell(e, channels, record_frames)
     end
+end
+
+-- Jobs that a worker of that class has ended: their tenant's share is of what they took, not of what was
+-- predicted when they were given. The jobs of a batch entry are taken to be like the first one.
+local function settle_share(e, class, job, record_frames)
+    local us = job.metered and Record.device_us(record_frames, RECORD_FRAME_HEAD + 1)
+    if not us then return end
+    local field = class .. '-' .. SI.priority[job.si] .. ' ' .. job.tenant
+    e.settles[field] = (e.settles[field] or 0) + job.jobs * (us / job.metered - work_of(job))
 end
 
 -- Changes the bytes of records: of all of a kind, and of all of a tenant.
@@ -317,6 +327,7 @@ local function completion_commit(e, worker)
         fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
     end
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, whole(jobs)) end
+    for field, by in pairs(e.settles or {}) do call('HINCRBY', K.shares, field, whole(by)) end
     if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
     if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were

@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 9
+-- revision 11
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -10,22 +10,23 @@ the order that the Makefile gives. Read next: state.lua.
 
 KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
 that very name exists. All others begin with it, so they lie in one slot of a cluster.
-  {q}:wait:CLASS:PRIO:TENANT
-                       list of names, CLASS any|cpu|cuda, PRIO high|normal|low: what of that tenant no
-                       worker has been given, the first one first; what is given back stands at its
+  {q}:wait:CLASS:PRIO:[LANE:]TENANT
+                       list of names, CLASS any|cpu|cuda, PRIO high|normal|low, LANE brief|long, see LANES:
+                       what of that tenant no worker has been given, the first one first; what is given back stands at its
                        head. A job that ends meanwhile leaves its name there, a tombstone, which claims
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or batch entry, waits, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ rRESULT][ xN]\tCHANNEL[,CHANNEL...]\t
+                       "SI US COST FLAGS DEADLINE[ SEG][ pTIME][ wWEIGHT][ rRESULT][ xN]\tCHANNEL[,CHANNEL...]\t
                        OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
-                       cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
+                       cuda low = 9), then a to i of brief jobs, and j to r of long ones; US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
                        of kind s and its end was promised for later, see keep, or outputs are put, plus 4 while it
                        waits for other jobs and is in no line; DEADLINE in us, 0:
-                       none; SEG: the segment its inputs lie in; WORK: what each job counts for in
-                       its tenant's share, in us by the tenant's weight, of a tenant that is metered;
+                       none; SEG: the segment its inputs lie in; TIME: predicted for each job, in
+                       us; WEIGHT: by which that is divided where its tenant's share counts, of
+                       a tenant that is metered;
                        RESULT: bytes that each job's record is expected to take, reserved until it ends;
                        N: jobs of a batch entry; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
@@ -40,7 +41,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        when last those of several tenants waited
   {q}:used             hash "jobs TENANT", "bytes TENANT", "results TENANT": the same of each tenant that is metered
   {q}:shares           hash "C-P TENANT" -> WORK that workers of class C (1 cpu, 2 cuda) were given of
-                       that tenant's and of priority P (1 to 3) while others' waited, too, and "C-P" ->
+                       that tenant's and of priority P (1 to 3) while others' waited, too: TIME by WEIGHT,
+                       or what it then took; and "C-P" ->
                        the least of those that wait. No fields while one tenant alone waits
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
   {q}:rec:KIND:B:TENANT
@@ -110,7 +112,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
-  {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES THREAD SEQ", the demand of a turn that was
+  {q}:idle             hash NAME -> "CLASS MAX ROOM THREAD SEQ", the demand of a turn that was
                        not met
   {q}:wake:NAME        list at which the worker waits, with BLMPOP: the reply to that turn, without
                        digits and now_us as a text, once there are jobs: these are its already
@@ -172,10 +174,14 @@ back by a worker that had begun it), the batch entry is opened: its jobs are ent
 then on, and whoever comes upon its name, in a list or among what a worker held, takes them for it.
 So each pending job is named in one place, by its id or by its batch entry's name: NAME is either.
 
+LANES. A job's TIME says in which lane it waits: quick, brief from 8 ms on, or long from 1 s on. A worker says
+how much of each it would begin soon, and is given no more: a line of long jobs holds up no others, and what
+no worker has room for is there for the next one that comes.
+
 SHARES. Where lines of one tenant wait, jobs are given in their order, by priority. Where those of
-several do, each priority is shared out by WORK: whoever was given least is next, and one that comes
+several do, each priority is shared out by TIME and WEIGHT: whoever was given least is next, and one that comes
 anew starts where the least of them stands. Then, and some seconds longer, a claim is small, so that a
-worker comes again soon; it is told, for it knows better how long jobs take.
+worker comes again soon. When a job has ended its TIME is replaced by what it took.
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
@@ -206,8 +212,8 @@ Front ends call
       MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
       o=1 (nothing is queued: it asks for the job that KEY names); P=MOST p=AT:URL ... (the output at each position AT is put there, the same of MOST);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
-      tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
+      NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tTIME[ WEIGHT JOBS BYTES STORED] ]", CHANNEL "" where nobody waits;
+      SI is that of a quick job. A tenant with WEIGHT is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
@@ -305,15 +311,16 @@ lease is not theirs any more)
   release NAME EPOCH      -> 0: gives back what it held, and the name
   blob_write NAME EPOCH BLOB BYTES N DATA
       -> 0: notes a blob of kind redis of BYTES, puts it on hold for two minutes and writes its chunk N
-  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
-      -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
-      wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
+  turn NAME EPOCH THREAD SEQ CLASS MAX ROOM LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
+      -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us watched" while
+      somebody hears {q}:events. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise, or that
       another worker holds.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
       batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
-      MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
+      MAX counts jobs; 0: it wants none. ROOM: "BYTES[ US US US]", with how much TIME of each lane it wants:
+      of long ones then one at the most. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are; "1" there: it is to
       ask again. LEADS 1: that wait comes behind this call, so if there were such jobs "1" is in the list,
       which ends it.

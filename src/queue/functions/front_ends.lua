@@ -125,7 +125,7 @@ local function keep(keys, args)
         local id = args[2 + i]
         if meta and byte(id) == 115 and not parse(meta).promised then
             local alone = metas_alone({id})[1] or ''
-            local head, flags, tail = match(alone, '^(%d+ %d+ %d+ )([0145])( .*)$')
+            local head, flags, tail = match(alone, '^(%w %d+ %d+ )([0145])( .*)$')
             if head then
                 metas[i] = head .. tonumber(flags) + 2 .. tail
                 call('HSET', K.pending, id, metas[i])
@@ -192,19 +192,6 @@ local function cancel(keys, args)
     return reply
 end
 
--- Adds how many pending jobs of each SI the names stand for, and to `own` those of that tenant;
--- returns their sum.
-local function count_named(names, counts, tenant, own)
-    local sum, _, metas = 0, resolve(names)
-    for _, meta in ipairs(metas) do
-        local job = parse(meta)
-        counts[job.si] = (counts[job.si] or 0) + job.jobs
-        if job.tenant == tenant then own[job.si] = (own[job.si] or 0) + job.jobs end
-        sum = sum + job.jobs
-    end
-    return sum
-end
-
 -- Whether a text of a worker about itself can stand in one of ours: it is one object, and cjson would read
 -- none behind a zero.
 local function info_ok(info)
@@ -216,11 +203,44 @@ end
 local stats
 do
 
--- How long the oldest job has waited that stands in that line, in us: the first name, or one behind
--- some tombstones; 0 where none waits.
-local function oldest_us(line)
+-- The row of a quick place, for all lanes: jobs that wait and that run, predicted us of both, and since when
+-- the oldest of those that wait does.
+local function row_of(rows, si)
+    local row = rows[SI.quick[si]] or {queued = 0, running = 0, work = 0, since = now}
+    rows[SI.quick[si]] = row
+    return row
+end
+
+-- Adds what workers hold, and to `own` the jobs of that tenant: what they have not begun waits.
+local function add_held(rows, workers, tenant, own)
+    for i = 1, #workers, 2 do
+        local names, begun = holdings(workers[i])
+        local found, metas = resolve(names)
+        for k, meta in ipairs(metas) do
+            local job, name = parse(meta), found[k]
+            local row = row_of(rows, job.si)
+            row.work = row.work + job.jobs * job.time
+            if job.tenant == tenant then own[SI.class[job.si]] = own[SI.class[job.si]] + job.jobs end
+            if begun[name] or begun[sub(name, 1, BATCH_ENTRY)] then
+                row.running = row.running + job.jobs
+            else
+                row.queued, row.since = row.queued + job.jobs, min(row.since, tonumber(job.us))
+            end
+        end
+    end
+end
+
+-- Adds a line: the first name, or one behind some tombstones, has waited for longest, and the others are taken
+-- to be like the first ones.
+local function look_at(row, line, jobs)
     local _, metas = resolve(call('LRANGE', line_key(line), 0, 31))
-    return metas[1] and max(now - tonumber(parse(metas[1]).us), 0) or 0
+    local seen, time = 0, 0
+    for _, meta in ipairs(metas) do
+        local job = parse(meta)
+        row.since = min(row.since, tonumber(job.us))
+        seen, time = seen + job.jobs, time + job.jobs * job.time
+    end
+    if seen > 0 then row.work = row.work + time / seen * jobs end
 end
 
 -- What each tenant has, as JSON.
@@ -249,22 +269,11 @@ local function tenants_text()
     return concat(texts, ',')
 end
 
--- How many jobs are queued or claimed of one tenant, `counts` by SI, in each class, as JSON.
-local function own_text(counts)
-    local texts = {}
-    for c, class in ipairs(CLASSES) do
-        local jobs = 0
-        for p = 1, #PRIORITIES do jobs = jobs + (counts[SI[(c - 1) * 3 + p]] or 0) end
-        texts[c] = format('"%s":%d', class, jobs)
-    end
-    return concat(texts, ',')
-end
-
 stats = function(keys, args)
     start(keys, args)
-    local more, tenant, own = args[2] ~= '' and args[2], args[3], {}
-    local figures, oldest = {}, {}
-    local infos, claimed, running, workers = {}, {}, 0, call('HGETALL', K.workers)
+    local more, tenant, own = args[2] ~= '' and args[2], args[3], {0, 0, 0}
+    local figures, infos, rows, running = {}, {}, {}, 0
+    local workers = call('HGETALL', K.workers)
     for i = 1, #workers, 2 do
         local name = workers[i]
         if call('EXISTS', K.lease_of .. name) == 1 then
@@ -274,28 +283,27 @@ stats = function(keys, args)
                 figures[#figures + 1] = cjson.encode(name) .. ':' .. told
             end
         end
-        local names, begun = holdings(name)
-        local begun_names = {}
-        for one in pairs(begun) do begun_names[#begun_names + 1] = one end
-        count_named(names, claimed, tenant, own)
-        running = running + count_named(begun_names, {})
     end
-    local parts, queued = {}, {}
+    local parts, own_parts = {}, {}
+    add_held(rows, workers, tenant, own)
     for line, jobs in pairs(waiting()) do
         local si = sub(line, 1, 1)
-        queued[si] = (queued[si] or 0) + jobs
-        if sub(line, 3) == tenant then own[si] = (own[si] or 0) + jobs end
-        if more and jobs > 0 then oldest[si] = max(oldest[si] or 0, oldest_us(line)) end
+        local row = row_of(rows, si)
+        row.queued = row.queued + jobs
+        if sub(line, 3) == tenant then own[SI.class[si]] = own[SI.class[si]] + jobs end
+        if more and jobs > 0 then look_at(row, line, jobs) end
     end
     for c, class in ipairs(CLASSES) do
-        local rows = {}
+        local texts = {}
         for p, priority in ipairs(PRIORITIES) do
-            local si = SI[(c - 1) * 3 + p]
-            local held = claimed[si] or 0
-            rows[p] = format('"%s":{"queued":%d,"claimed":%d%s}', priority, queued[si] or 0, held,
-                             oldest[si] and ',"oldest_us":' .. whole(oldest[si]) or '')
+            local row = row_of(rows, SI[(c - 1) * 3 + p])
+            running = running + row.running
+            texts[p] = format('"%s":{"queued":%d,"claimed":%d%s}', priority, row.queued, row.running,
+                              more and ',"oldest_us":' .. whole(now - row.since) .. ',"work_us":' ..
+                                       whole(row.work) or '')
         end
-        parts[c] = format('"%s":{%s}', class, concat(rows, ','))
+        parts[c] = format('"%s":{%s}', class, concat(texts, ','))
+        own_parts[c] = format('"%s":%d', class, own[c])
     end
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
@@ -304,7 +312,7 @@ stats = function(keys, args)
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
-                  tenant and '"own":{' .. own_text(own) .. '},' or '',
+                  tenant and '"own":{' .. concat(own_parts, ',') .. '},' or '',
                   counted('jobs'), whole(counted('bytes')), running, call('HLEN', K.waits),
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',

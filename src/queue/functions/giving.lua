@@ -12,7 +12,9 @@ end
 local function claim_add(c, name, job, frame, attempts)
     local n, reply = c.entries + 1, c.reply
     c.entries, c.count = n, c.count + job.jobs
-    c.room, c.work = c.room - job.jobs * job.cost, c.work + job.jobs * job.work
+    c.room = c.room - job.jobs * job.cost
+    local lane = SI.lane[job.si]
+    c.us[lane] = lane == #LANES and c.us[lane] < math.huge and 0 or c.us[lane] - job.jobs * job.time
     c.frames = c.frames + #frame
     c.names[n] = name
     local head = name .. job.claim
@@ -22,13 +24,14 @@ local function claim_add(c, name, job, frame, attempts)
     if c.frames > 33554432 then c.full = true end
 end
 
--- Whether it may be given, too, where the list may give `quota` jobs yet.
+-- Whether it may be given, too, where the list may give `quota` jobs yet: its lane must have time for it. Who
+-- says how much has of long jobs one.
 local function claim_fits(c, job, quota)
     if c.entries >= c.share or
        c.count > 0 and (job.jobs * job.cost > c.room or c.count + job.jobs > c.most) then
         c.full = true
     end
-    return not c.full and job.jobs <= quota
+    return not c.full and job.jobs <= quota and job.jobs * job.time <= c.us[SI.lane[job.si]]
 end
 
 -- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
@@ -60,11 +63,12 @@ end
 -- Takes up to `quota` jobs from one line, and none where `share` of work is used up; returns how
 -- many, and their work. What was read beyond the bytes or the share goes back, so it reads no more
 -- than will fit if jobs are of average size, and few at first where there is a share.
-local AT_ONCE = 512
+local AT_ONCE, FIRST = 512, {512, 4, 1} -- names of each lane
 local function claim_line(c, line, quota, share)
-    local step = share < math.huge and 8 or AT_ONCE
+    local lane = SI.lane[sub(line, 1, 1)]
+    local step = share < math.huge and min(8, FIRST[lane]) or FIRST[lane]
     local jobs, given, work = c.lines[line] or 0, 0, 0
-    if jobs <= 0 then return 0, 0 end
+    if jobs <= 0 or c.us[lane] <= 0 then return 0, 0 end
     local key, back, fits, names_a_job = line_key(line), {}, true, nil
     while quota > 0 and c.count < c.most and work < share and not c.full do
         names_a_job = names_a_job or call('LLEN', key) / jobs
@@ -79,7 +83,7 @@ local function claim_line(c, line, quota, share)
             if fits then
                 claim_add(c, unpack(entry, 1, 4))
                 given, quota = given + job.jobs, quota - job.jobs
-                work = work + job.jobs * job.work
+                work = work + job.jobs * work_of(job)
             else
                 back[#back + 1] = entry[1]
             end
@@ -107,13 +111,30 @@ local function claim_fresh(c, si, quota)
     end
 end
 
+-- The places that a worker of that class is given of, of one priority: quick ones first, of each lane those of
+-- its own class before those of any.
+local function places_of(class, priority)
+    local key = -3 * class - priority
+    if not SI[key] then
+        SI[key] = {}
+        for lane = 0, #LANES - 1 do
+            table.insert(SI[key], SI[9 * lane + class * 3 + priority])
+            table.insert(SI[key], SI[9 * lane + priority])
+        end
+    end
+    return SI[key]
+end
+
+local SHARED_US = 10000000 -- after jobs of several tenants have waited, claims stay small for so long
+local claim_rank
+do
+
 -- Whose jobs a worker is given where those of several tenants wait. Of each rank, a priority and a
 -- class of workers, {q}:shares knows the work that each was given while others waited, too: who had
 -- least comes first, and each is given what puts it QUANTUM ahead of that. Who was away comes back
 -- where the least of those stands that were not. So that whoever comes next need not wait long, a
 -- worker is given no more at once, and for SHARED_US longer.
-local QUANTUM = 1000       -- us of work
-local SHARED_US = 10000000
+local QUANTUM = 1000 -- us of work
 
 -- The ring in the order in which it is served; `had` is what each was given.
 local function ring_sort(rank, ring)
@@ -133,7 +154,7 @@ end
 
 local function claim_shares(c, rank, ring, quota)
     ring_sort(rank, ring)
-    local level, least, fields = nil, math.huge, {}
+    local level, least, fields, count = nil, math.huge, {}, c.count
     for _, one in ipairs(ring) do
         local before = one.had
         level = level or before + QUANTUM
@@ -141,6 +162,7 @@ local function claim_shares(c, rank, ring, quota)
             local n, work = claim_line(c, line, quota, level - one.had)
             quota, one.had = quota - n, one.had + work
         end
+        if c.count == count then level = nil end -- nothing of it fits: who is next?
         if one.had > before then
             fields[#fields + 1], fields[#fields + 2] = one.field, whole(one.had)
         end
@@ -153,10 +175,10 @@ local function claim_shares(c, rank, ring, quota)
     call('HSET', K.count, 'shared', now_text)
 end
 
--- Gives of one priority, the lists of the worker's own class before those of any.
-local function claim_rank(c, class, priority, quota)
+-- Gives of one priority.
+claim_rank = function(c, class, priority, quota)
     local ring, of = {}, {}
-    for _, si in ipairs({SI[class * 3 + priority], SI[priority]}) do
+    for _, si in ipairs(places_of(class, priority)) do
         for _, tenant in ipairs(c.waits[si] or {}) do
             local line = si .. ' ' .. tenant
             local one = of[tenant]
@@ -173,9 +195,15 @@ local function claim_rank(c, class, priority, quota)
     end
 end
 
--- For at most so many jobs, bytes and entries.
+end
+
+-- For at most so many jobs and entries. `room`: bytes, and how many us of each lane's jobs; as many as there
+-- are where it does not say.
 local function claim_new(most, room, share)
-    return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0, work = 0,
+    local us, bytes, texts = {}, match(room, '^(%d+)(.*)$')
+    for one in gmatch(texts, '%d+') do us[#us + 1] = tonumber(one) end
+    for lane = #us + 1, #LANES do us[lane] = math.huge end
+    return {most = most, room = tonumber(bytes), us = us, share = share, count = 0, entries = 0, frames = 0,
             full = false, names = {},
             reply = {Record.events.clock(), ''}, fresh = nil, again = nil}
 end
@@ -187,8 +215,7 @@ local function claim_take(c, class, turn, fresh)
     if fresh then
         c.fresh = fresh
         for p = 1, 3 do
-            claim_fresh(c, SI[class * 3 + p], c.most)
-            claim_fresh(c, SI[p], c.most)
+            for _, si in ipairs(places_of(class, p)) do claim_fresh(c, si, c.most) end
         end
         return
     end
@@ -201,7 +228,6 @@ local function claim_take(c, class, turn, fresh)
         if jobs > 0 then c.waits[si], tenants[#tenants + 1] = tenants, sub(line, 3) end
     end
     c.shared = now - tonumber(counts.shared or 0) < SHARED_US
-    if c.shared then c.reply[1] = c.reply[1] .. ' shared' end
     c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
     -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil

@@ -13,7 +13,7 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, whether labels, 0
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
-local FINISHED_AT = 32
+local FINISHED_AT, TIMES_AT, BATCH_AT = 32, 72, 104 -- times: upload, compute, download
 local TRACED_AT, PUTS, PUTS_BYTES = 159, 2, 192
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5,
@@ -62,6 +62,13 @@ function Record.not_later(record_frame)
     local at = RECORD_FRAME_HEAD + 1
     if Record.finished(record_frame, at) <= now then return record_frame end
     return sub(record_frame, 1, at + FINISHED_AT - 1) .. struct.pack('<i8', now) .. sub(record_frame, at + FINISHED_AT + 8)
+end
+
+-- How many us of a device it used, its part of the batch it was in; nil where it does not say.
+function Record.device_us(text, at)
+    if not is_record(text, at) then return nil end
+    local up, compute, down = struct.unpack('<i8i8i8', text, at + TIMES_AT)
+    return (max(up, 0) + max(compute, 0) + max(down, 0)) / max(struct.unpack('<I4', text, at + BATCH_AT), 1)
 end
 
 -- In which segment the outputs of the record at `at` lie, '' where in none, and how many bytes of it
@@ -240,7 +247,7 @@ local function summary(id, job, state, code, finder, why)
     local is = worker and 'running' or job.waiting and 'waiting' or 'queued'
     return Record.pack({state = state or is, why = why, id = id, op = job.op,
                         labels = job.labels,
-                        priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
+                        priority = SI.priority[job.si] - 1, class = SI.class[job.si] - 1,
                         created = tonumber(job.us), started = started or 0,
                         finished = state and now or 0, progress = progress,
                         remaining = remaining, trace = trace, attempts = attempts,

@@ -15,12 +15,12 @@ local function serve(count, fresh)
     for i = 1, #idle, 2 do
         if left <= 0 then return end
         local name, class, most, room, label = idle[i], match(idle[i + 1],
-                                                              '^([12]) (%d+) (%d+) (%d %d+)$')
+                                                              '^([12]) (%d+) (%d[%d ]*) (%d %d+)$')
         if not class then
             call('HDEL', K.idle, name)
         elseif count[1] + count[class + 1] > 0 then
             local share = floor(2 * (left - 1) / (#idle - i + 1)) + 1
-            local c = claim_new(tonumber(most), tonumber(room), min(share, HANDED))
+            local c = claim_new(tonumber(most), room, min(share, HANDED))
             claim_take(c, tonumber(class), 0, fresh)
             if c.count > 0 then
                 call('HDEL', K.idle, name)
@@ -45,7 +45,7 @@ local function give_back(names, keep)
     for _, i in ipairs(order) do
         local job = jobs[i]
         if not keep or keep(found[i], job) then
-            local list, class = lists[job.line] or {jobs = 0}, CLASS_OF[job.si]
+            local list, class = lists[job.line] or {jobs = 0}, SI.class[job.si]
             lists[job.line], list[#list + 1], count[class] = list, found[i], count[class] + 1
             list.jobs = list.jobs + job.jobs
             Record.events.given_back(found[i], metas[i])
@@ -94,11 +94,14 @@ local function serve_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
     for line, jobs in pairs(waiting()) do
-        local class = CLASS_OF[sub(line, 1, 1)]
+        local class = SI.class[sub(line, 1, 1)]
         count[class] = count[class] + jobs
     end
     serve(count)
 end
+
+local reroute_stranded
+do
 
 -- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
 -- device class their user asked for) saying any, and for which no worker of it has lived for
@@ -128,7 +131,8 @@ end
 local looked, looked_count = {}, 0 -- how far each list was looked at, by its key
 local function reroute_line(line)
     local key, moved, jobs = line_key(line), {}, 0
-    local any = SI[(tonumber(sub(line, 1, 1)) - 1) % 3 + 1]
+    local si = sub(line, 1, 1)
+    local any = SI[9 * SI.lane[si] - 9 + SI.priority[si]]
     if looked_count >= 1000 then looked, looked_count = {}, 0 end
     if not looked[key] then looked_count = looked_count + 1 end
     local from = looked[key] or 0
@@ -154,10 +158,10 @@ local function reroute(class, lines)
     for _, line in ipairs(lines) do reroute_line(line) end
 end
 
-local function reroute_stranded(live)
+reroute_stranded = function(live)
     local of = {{}, {}, {}}
     for line, jobs in pairs(waiting()) do
-        local class = of[CLASS_OF[sub(line, 1, 1)]]
+        local class = of[SI.class[sub(line, 1, 1)]]
         if jobs > 0 then class[#class + 1] = line end
     end
     for class = 2, 3 do
@@ -167,6 +171,8 @@ local function reroute_stranded(live)
             call('DEL', K.alone_of .. CLASSES[class])
         end
     end
+end
+
 end
 
 -- What only a damaged meta or batch entry can put out of step is counted anew. Lines, and shares, in which

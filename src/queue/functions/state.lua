@@ -3,9 +3,14 @@
 
 local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
-local CLASS_OF = {['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 2, ['5'] = 2, ['6'] = 2, ['7'] = 3,
-                  ['8'] = 3, ['9'] = 3} -- position in CLASSES, by SI
-local SI = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
+-- Jobs are in lanes by the time that is predicted for them: quick ones, brief ones from BRIEF_US on, long
+-- ones from LONG_US on. Both are powers of two, as predicted times are.
+local LANES = {'', 'brief:', 'long:'}
+local BRIEF_US, LONG_US = 8192, 1048576
+-- Places in the queue, each a character: the nine of quick jobs by class and priority, those of brief ones and
+-- those of long ones. Of each, its position in CLASSES, PRIORITIES and LANES; `quick`: the quick one of the
+-- same class and priority. Filled in by the first call.
+local SI = {class = {}, priority = {}, lane = {}, quick = {}}
 local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
@@ -45,14 +50,21 @@ local function key_table(q)
                            'tenants', 'usage', 'figures', 'hook_lane', 'put_lane', 'sync'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
-    for c, class in ipairs(CLASSES) do
-        for p, priority in ipairs(PRIORITIES) do
-            k.wait[SI[(c - 1) * 3 + p]] = q .. ':wait:' .. class .. ':' .. priority .. ':'
-        end
+    for _, si in ipairs(SI) do
+        k.wait[si] = q .. ':wait:' .. CLASSES[SI.class[si]] .. ':' .. PRIORITIES[SI.priority[si]] .. ':' ..
+                     LANES[SI.lane[si]]
     end
     if key_table_count >= 64 then key_tables, key_table_count = {}, 0 end
     key_tables[q], key_table_count = k, key_table_count + 1
     return k
+end
+
+local function name_places()
+    for i = 1, 27 do
+        local si = sub('123456789abcdefghijklmnopqr', i, i)
+        SI[i], SI.lane[si], SI.class[si] = si, floor((i - 1) / 9) + 1, floor((i - 1) % 9 / 3) + 1
+        SI.priority[si], SI.quick[si] = (i - 1) % 3 + 1, SI[(i - 1) % 9 + 1]
+    end
 end
 
 -- What is recorded of each queue, its limits, as the first call here has found it and each tick finds it
@@ -99,6 +111,7 @@ prepare = function(keys, args)
         format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
         gsub, sub, byte, concat = string.gsub, string.sub, string.byte, table.concat
         floor, min, max = math.floor, math.min, math.max
+        name_places()
     end
     local q = keys[1]
     K = key_table(q)
@@ -196,7 +209,7 @@ local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
 
 -- Metas
 
-local WORK = 1000 -- us that a job counts for in its tenant's share where nothing was predicted
+local LEAST_US = 32 -- what is predicted for a job where its meta does not say: less than 64
 
 local last_meta, last_job -- of many metas in a row all but the first are the same text
 
@@ -204,47 +217,58 @@ local last_meta, last_job -- of many metas in a row all but the first are the sa
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(meta)
     if meta == last_meta then return last_job end
-    local si, us, cost, flags, deadline, seg, work, result, jobs, channels, op, labels, tenant, key =
-        match(meta, '^([1-9]) (%d+) (%d+) ([0-7]) (%d+) ?(%x*) ?w?(%d*) ?r?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+    local si, us, cost, flags, deadline, seg, time, weight, result, jobs, channels, op, labels, tenant, key =
+        match(meta, '^([1-9a-r]) (%d+) (%d+) ([0-7]) (%d+) ?(%x*) ?p?(%d*) ?w?(%d*) ?r?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
                     '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, result = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
-                labels = '', tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
+                labels = '', tenant = 'anonymous', line = '2 anonymous', time = LEAST_US, key = '',
                 waiting = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local bits = tonumber(flags)
     last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op, result = tonumber(result) or 0,
-                labels = labels, tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
+                labels = labels, tenant = tenant, line = si .. ' ' .. tenant, time = tonumber(time) or LEAST_US,
                 key = key, us = us, waiting = bits >= 4,
                 claim = ' ' .. us .. ' ' .. cost .. (bits % 2 == 1 and ' 1' or ' 0')} -- behind the name, as in a claim
-    if work ~= '' then last_job.metered = true end -- else nil, as sixteen fields take half the memory of seventeen
+    if weight ~= '' then last_job.metered = tonumber(weight) end -- else nil, as sixteen fields take half the memory of seventeen
     if bits % 4 >= 2 then last_job.promised = true end
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
+
+-- What each of its jobs counts for in its tenant's share.
+local function work_of(job) return max(1, job.time / (job.metered or 1)) end
 
 -- What jobs have in common that are alike but for their ids and times: those of one submission as a
 -- rule, and those of the next. Not to be changed; `cost` is nil where `cost_text` is malformed.
 local last_like = {}
 local function alike(si, cost_text, note)
     local like = last_like
-    if si == like.si and cost_text == like.cost_text and note == like.note then return like end
+    if si == like.asked and cost_text == like.cost_text and note == like.note then return like end
     local cost, packed, result = match(cost_text, '^(%d+) ?(%d*) ?r?(%d*)$')
     local seg, channels, op, labels, tenant, rest =
         match(note, '^ ?(%x*)\t([^\t]*)\t([^\t ]*)( ?[^\t]*)\t([%w._-]+)(.*)$')
-    local work, jobs, bytes, stored = match(rest or '', '^\t(%d+) (%d+) (%d+) (%d+)$')
-    local good = (rest == '' or count_of(work)) and (result == '' or count_of(result))
-    last_like = {si = si, cost_text = cost_text, note = note, cost = good and count_of(cost),
+    local time, limits = match(rest or '', '^\t(%d+)(.*)$')
+    local weight, jobs, bytes, stored = match(limits or '', '^ (%d+) (%d+) (%d+) (%d+)$')
+    local good = K.wait[si] and (rest == '' or count_of(time) and (limits == '' or count_of(weight))) and
+                 (result == '' or count_of(result))
+    local asked, us = si, good and tonumber(time or 0) or 0
+    if us >= BRIEF_US and SI.quick[si] == si then
+        si = SI[tonumber(si) + (us >= LONG_US and 18 or 9)]
+    elseif us == 0 then
+        time = nil
+    end
+    last_like = {asked = asked, si = si, cost_text = cost_text, note = note, cost = good and count_of(cost),
                  result = count_of(result) or 0, packed = count_of(packed), seg = seg, channels = channels, op = op,
-                 labels = labels, tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
+                 labels = labels, tenant = tenant, line = good and si .. ' ' .. tenant, time = tonumber(time), metered = weight,
                  jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
                  stored_most = tonumber(stored)}
     if last_like.cost then -- parts of their metas
         last_like.weight = ' ' .. whole(last_like.cost) .. ' '
-        last_like.extra = (seg ~= '' and ' ' .. seg or '') .. (work and ' w' .. work or '') ..
-                          (last_like.result > 0 and ' r' .. result or '')
+        last_like.extra = (seg ~= '' and ' ' .. seg or '') .. (time and ' p' .. time or '') ..
+                          (weight and ' w' .. weight or '') .. (last_like.result > 0 and ' r' .. result or '')
         last_like.tail = '\t' .. channels .. '\t' .. op .. labels .. '\t' .. tenant
     end
     return last_like
@@ -253,7 +277,7 @@ end
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
 local function meta_of(like, blob, deadline, packed, key, waits, promised)
     local begin = ' ' .. now_text .. like.weight
-    local head, flags, work = begin .. blob, blob, like.work
+    local head, flags = begin .. blob, blob
     if waits or promised then
         flags = whole(blob + (waits and 4 or 0) + (promised and 2 or 0))
     end
@@ -263,10 +287,10 @@ local function meta_of(like, blob, deadline, packed, key, waits, promised)
                 deadline = deadline == '0' and 0 or tonumber(deadline),
                 seg = like.seg, channels = like.channels, op = like.op,
                 labels = sub(like.labels, 2), tenant = like.tenant,
-                line = like.line, work = work and tonumber(work) or WORK,
+                line = like.line, time = like.time or LEAST_US,
                 key = key or '', waiting = waits or false,
                 us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
-    if work then last_job.metered = true end
+    if like.metered then last_job.metered = tonumber(like.metered) end
     if promised then last_job.promised = true end
     return last_meta
 end
@@ -324,7 +348,7 @@ end
 -- another may have written last: such a text is not looked at.
 local function begun_lines(name)
     local all, epoch = {}, nil
-    for _, text in ipairs(call('HMGET', K.claims_of .. name, '@0', '@1', '@2')) do
+    for _, text in ipairs(call('HMGET', K.claims_of .. name, '@0', '@1', '@2', '@3', '@4')) do
         local its, lines = match(text or '', '^(%d+)\n(.*)$')
         epoch = epoch or its and match(call('HGET', K.workers, name) or '', '^%S+ (%S+)')
         if its and its == epoch then all[#all + 1] = lines end

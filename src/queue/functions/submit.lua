@@ -47,7 +47,7 @@ end
 
 local function intake_add(t, name, meta, frame, jobs, waits)
     local like, entries = t.like, t.entries
-    local class, seg = CLASS_OF[like.si], like.seg
+    local class, seg = SI.class[like.si], like.seg
     entries[#entries + 1] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs, given = waits}
     entries[like.si] = true
     if not waits then t.count[class] = t.count[class] + 1 end
@@ -181,7 +181,7 @@ end
 -- Counts jobs in, if their tenant may have them: 0, or which of its limits says no.
 local function submit_meter(t, name, n)
     local like = t.like
-    if not like.work then return 0 end
+    if not like.metered then return 0 end
     local used, cost, results = submit_used(t, like.tenant), n * like.cost, n * like.result
     local function over(most, is) return most > 0 and is > most end
     if over(like.jobs_most, used.jobs + n) then return 6 end
@@ -273,7 +273,7 @@ end
 
 local function submit_any(t, name, frame, options)
     local like = t.like
-    if not (like.cost and K.wait[like.si] and place_of(name)) then return 4 end
+    if not (like.cost and place_of(name)) then return 4 end
     if is_batch_entry(name) and like.packed then return submit_batch_entry(t, name, frame, options) end
     if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)

@@ -115,14 +115,14 @@ local function go_on(lines, id, from)
         return
     end
     call('HDEL', K.waits, id)
-    local head, flags, tail = match(call('HGET', K.pending, id) or '', '^(%d+ %d+ %d+ )([4-7])( .*)$')
+    local head, flags, tail = match(call('HGET', K.pending, id) or '', '^(%w %d+ %d+ )([4-7])( .*)$')
     if not head then return end
     local meta = head .. whole(flags - 4) .. tail
     local job = parse(meta)
     call('HSET', K.pending, id, meta)
     lines[job.line] = lines[job.line] or {}
     table.insert(lines[job.line], id)
-    released[CLASS_OF[job.si]] = released[CLASS_OF[job.si]] + 1
+    released[SI.class[job.si]] = released[SI.class[job.si]] + 1
     Record.events.queued(id, meta)
 end
 

@@ -81,7 +81,7 @@ end
 local function turn_wrong(args)
     if #args % 3 ~= 0 then return 'three arguments for each completion' end
     if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
-       not find(args[8], '^%d+$') or #args[8] > 20 or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
+       not find(args[8], '^%d[%d ]*$') or #args[8] > 80 or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
     end
     for i = 12, #args, 3 do
@@ -128,6 +128,7 @@ local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
         return '0'
     end
     completion_add(e, name, job, record_frames, bytes, segs)
+    if e.settles then settle_share(e, e.class, job, record_frames) end
     if kept and kept ~= '' then
         e.kept = e.kept or {}
         e.kept[#e.kept + 1] = {job.tenant, kept}
@@ -199,6 +200,7 @@ end_all = function(worker, args, from, held, plain)
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
     local e, seen, finder = completion_new(plain), {}, running_finder(1)
+    e.class = e.settles and sub(call('HGET', K.workers, worker) or '1', 1, 1)
     local yields = yields_to(worker)
     for i, meta in ipairs(get_many(K.pending, names)) do
         local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 1]
@@ -292,10 +294,10 @@ local function turn(keys, args)
     local last, given, digits = match(held[1] or '', '^(%d+) (%d+) (.*)$')
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
-    local c, label, left = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq, nil
+    local c, label, left = claim_new(most, args[8], math.huge), thread .. ' ' .. seq, nil
     -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
     local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.putting, K.deadlines, K.attempts,
-                       K.prog_of .. name, K.holds, K.making) == 0
+                       K.prog_of .. name, K.holds, K.making, K.shares) == 0
     if plain then c.again, c.made = false, false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
         K.asks = name

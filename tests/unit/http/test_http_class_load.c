@@ -10,17 +10,9 @@
 
 #include <cmocka.h>
 
-static struct http_placement choice;
-
-static int reset(void **state) {
-    (void)state;
-    memset(&choice, 0, sizeof choice);
-    return 0;
-}
-
 /* What is said of a class; -1 where it does not say. */
 static double of(const char *stats, double target_s, const char *class, const char *what) {
-    json_t *load = http_load_document(&choice, stats, strlen(stats), target_s);
+    json_t *load = http_load_document(stats, strlen(stats), target_s);
     const json_t *value =
         json_object_get(json_object_get(json_object_get(load, "classes"), class), what);
     double number = json_is_number(value) ? json_number_value(value) : -1;
@@ -29,14 +21,13 @@ static double of(const char *stats, double target_s, const char *class, const ch
 }
 
 #define WORKERS "\"workers\":{\"a\":{\"class\":\"cpu\"},\"b\":{\"class\":\"cpu\"}}"
-#define ROW(queued, claimed) "{\"queued\":" #queued ",\"claimed\":" #claimed "}"
+#define ROW(queued, claimed, us)                                                                   \
+    "{\"queued\":" #queued ",\"claimed\":" #claimed ",\"work_us\":" #us "}"
 
 static void each_class_by_itself(void **state) {
     static const char stats[] = "{" WORKERS ",\"queue\":{\"any\":{},\"cpu\":{\"high\":" ROW(
-        7, 1) ",\"low\":" ROW(2, 0) "},\"cuda\":{\"normal\":" ROW(4, 0) "}}}";
+        7, 1, 50e6) ",\"low\":" ROW(2, 0, 10e6) "},\"cuda\":{\"normal\":" ROW(4, 0, 2e6) "}}}";
     (void)state;
-    choice.of[BLASD_DEVICE_CPU].lately_s = 6;
-    choice.of[BLASD_DEVICE_CUDA].mean_s = 0.5;
     assert_true(of(stats, 30, "cpu", "waiting_s") == 60);
     assert_int_equal(of(stats, 30, "cpu", "workers"), 2);
     assert_int_equal(of(stats, 30, "cpu", "wanted"), 2);
@@ -48,9 +39,11 @@ static void each_class_by_itself(void **state) {
 }
 
 static void jobs_for_any_class(void **state) {
-    static const char nobody[] = "{\"workers\":{},\"queue\":{\"any\":{\"normal\":" ROW(3, 0) "}}}";
+    static const char nobody[] =
+        "{\"workers\":{},\"queue\":{\"any\":{\"normal\":" ROW(3, 0, 3000) "}}}";
     static const char card[] =
-        "{\"workers\":{\"c\":{\"class\":\"cuda\"}},\"queue\":{\"any\":{\"normal\":" ROW(3, 0) "}}}";
+        "{\"workers\":{\"c\":{\"class\":\"cuda\"}},\"queue\":{\"any\":{\"normal\":" ROW(3, 0,
+                                                                                        3000) "}}}";
     (void)state;
     assert_int_equal(of(nobody, 30, "cpu", "wanted"), 1);
     assert_int_equal(of(nobody, 30, "cuda", "wanted"), 0);
@@ -59,8 +52,8 @@ static void jobs_for_any_class(void **state) {
 }
 
 static void what_runs_keeps_its_worker(void **state) {
-    static const char runs[] = "{" WORKERS ",\"queue\":{\"cpu\":{\"normal\":" ROW(0, 1) "}}}";
-    static const char idle[] = "{" WORKERS ",\"queue\":{\"cpu\":{\"normal\":" ROW(0, 0) "}}}";
+    static const char runs[] = "{" WORKERS ",\"queue\":{\"cpu\":{\"normal\":" ROW(0, 1, 900) "}}}";
+    static const char idle[] = "{" WORKERS ",\"queue\":{\"cpu\":{\"normal\":" ROW(0, 0, 0) "}}}";
     (void)state;
     assert_int_equal(of(runs, 1e9, "cpu", "wanted"), 1);
     assert_int_equal(of(idle, 0.001, "cpu", "wanted"), 0);
@@ -69,16 +62,16 @@ static void what_runs_keeps_its_worker(void **state) {
 
 static void what_is_no_document(void **state) {
     (void)state;
-    assert_null(http_load_document(&choice, "{", 1, 30));
+    assert_null(http_load_document("{", 1, 30));
     assert_int_equal(of("{}", 30, "cpu", "wanted"), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(each_class_by_itself, reset),
-        cmocka_unit_test_setup(jobs_for_any_class, reset),
-        cmocka_unit_test_setup(what_runs_keeps_its_worker, reset),
-        cmocka_unit_test_setup(what_is_no_document, reset),
+        cmocka_unit_test(each_class_by_itself),
+        cmocka_unit_test(jobs_for_any_class),
+        cmocka_unit_test(what_runs_keeps_its_worker),
+        cmocka_unit_test(what_is_no_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,8 +94,8 @@ static void do_submit(struct world *w) {
     snprintf(note, sizeof note, "%s\t%s\tmatmul\t%s%s", segments[pick(w, 4)],
              channel < CHANNELS ? channel_names[channel] : "", tenant,
              who == 0     ? ""
-             : pick(w, 2) ? "\t100 0 0 0"
-                          : "\t5000 0 0 0");
+             : pick(w, 2) ? "\t100 1 0 0 0"
+                          : "\t5000 1 0 0 0");
     unsigned channels = channel < CHANNELS ? 1u << channel : 0;
     if (entry.jobs == 1) {
         char text[16], frame[64];

@@ -102,7 +102,7 @@ static void on_refused(void *arg, const struct blasd_err *err, const char *id, b
 static void try_one(struct env *env) {
     struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};
     struct blasd_submission submission = {
-        .job = &job, .frame = "x", .frame_len = 1, .cost_bytes = 100};
+        .job = &job, .frame = "x", .frame_len = 1, .cost_bytes = 100, .work_s = 0.002};
     int answered = 0;
     blasd_front_queue_id(env->queue, &who, BLASD_ID_ASYNC, job.id);
     blasd_front_queue_submit(env->queue, &who, &submission, on_refused, &answered);

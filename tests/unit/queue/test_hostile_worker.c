@@ -3,7 +3,7 @@
 #include "batch_entry_fixture.h"
 
 #define SEG "aaaaaaaaaaaaaaaa"
-#define METERED " " SEG "\t\tmatmul\tann\t1 0 0 0"
+#define METERED " " SEG "\t\tmatmul\tann\t1 1 0 0 0"
 enum { JOBS = 3, OTHERS = 5, COST = 100 };
 
 /* Jobs of one metered tenant: a batch entry and a job that the worker has, and a batch entry that

@@ -57,8 +57,8 @@ static void *submitter(void *arg) {
             a[2] = "2";
             a[3] = "100";
             a[4] = "";
-            a[5] = strcmp(tenant_of(ids[i]), "ann") == 0 ? "\tnobody\tmatmul\tann\t100 0 0 0"
-                                                         : "\tnobody\tmatmul\tben\t300 0 0 0";
+            a[5] = strcmp(tenant_of(ids[i]), "ann") == 0 ? "\tnobody\tmatmul\tann\t100 1 0 0 0"
+                                                         : "\tnobody\tmatmul\tben\t300 1 0 0 0";
         }
         argv[6] = submit_seq(false);
         redisReply *reply = redisCommandArgv(redis, 7 + 6 * BATCH, argv, NULL);

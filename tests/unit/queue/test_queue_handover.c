@@ -38,7 +38,7 @@ static void test_dead_idle_worker(void **state) {
     /* idle beside a job that it was not given: housekeeping gives it */
     assert_int_equal(finish(live, id, "r", 0), 1);
     assert_int_equal(claim(live, 4, PLENTY, claims), 0);
-    char demand[64];
+    char demand[160];
     reply = redisCommand(bed.raw, "HGET %s:idle live", bed.tag);
     snprintf(demand, sizeof demand, "%s", reply->str);
     drop(reply);
@@ -358,7 +358,7 @@ static void test_handed_over_while_it_tells(void **state) {
 /* What a replica knows that has become the master, and was a little behind: of the worker's last
  * turns nothing. */
 struct behind {
-    char demand[64], turn[64];
+    char demand[160], turn[64];
 };
 
 static void behind_note(struct bed *bed, struct behind *ret) {

@@ -7,7 +7,7 @@
 static int submit_metered(struct bed *bed, const char *who, const char *id, const char *si,
                           int work, const char *limits) {
     char note[128];
-    snprintf(note, sizeof note, "\t\tmatmul\t%s\t%d%s", who, work, limits);
+    snprintf(note, sizeof note, "\t\tmatmul\t%s\t%d 1%s", who, work, limits);
     redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, si, "100", "", note, NULL);
     int code =
         reply->element[3]->type == REDIS_REPLY_INTEGER ? (int)reply->element[3]->integer : -1;
@@ -314,13 +314,13 @@ static void a_batch_entry_beyond_the_limits(void **state) {
     bed_open(&bed, &server, "some");
     batch_entry_make(&entry, BLASD_ID_ASYNC, 5);
     assert_string_equal(
-        submit_batch_entry_as(&bed, &entry, "2", 100, "", "\t\tmatmul\tann\t1 3 0 0"), "00066");
+        submit_batch_entry_as(&bed, &entry, "2", 100, "", "\t\tmatmul\tann\t1 1 3 0 0"), "00066");
     audit(&bed);
     tenant = "ann";
     assert_int_equal(list_all(&bed, "queued", "10", NULL, NULL), 3);
     batch_entry_make(&entry, BLASD_ID_ASYNC, 5);
     assert_string_equal(
-        submit_batch_entry_as(&bed, &entry, "2", 100, "", "\t\tmatmul\tann\t1 8 0 0"), "0");
+        submit_batch_entry_as(&bed, &entry, "2", 100, "", "\t\tmatmul\tann\t1 1 8 0 0"), "0");
     drop(fcall(&bed, "cancel", "0", entry.id[2], NULL)); /* which opens it */
     audit(&bed);
     tenant = "anonymous";

@@ -28,7 +28,6 @@ static struct {
     bool heavy_outlasts; /* the main thread's work: it goes on until that waits for jobs */
     atomic_int waits;    /* the main thread's, for jobs */
     atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
-    double order[16]; /* first elements of heavy jobs, as they began on one thread */
     atomic_int heavy_running, beside_quarantined, beside_a_long, three;
 } kernel;
 
@@ -107,8 +106,7 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
     now = ++kernel.running;
     if (now > kernel.most_running) kernel.most_running = now;
     if (is_heavy) {
-        int began = kernel.heavy_began++;
-        if (began < 16) kernel.order[began] = fake_element(&tasks[0].inputs[0], 0, 0);
+        kernel.heavy_began++;
         if (kernel.heavy_fails) {
             kernel.running--;
             kernel.heavy_running--;
@@ -176,34 +174,6 @@ static void test_heavy_jobs_run_one_at_a_time(void **state) {
     assert_int_equal(kernel.most_running, 1);
     fake_check(&fake.jobs[0], heavy);
     fake_check(&fake.jobs[1], other);
-}
-
-static void note_wait(void) {
-    kernel.waits++;
-}
-
-/* Whoever comes to what another tenant has waiting here is soon next. */
-static void test_tenants_take_turns(void **state) {
-    enum { JOBS = 5 };
-    struct fake_spec spec = heavy;
-    (void)state;
-    for (int i = 0; i < JOBS; i++) {
-        spec.value = i + 1;
-        fake_add(spec);
-        fake.jobs[i].tenant = i < JOBS - 1 ? "greedy" : "late";
-    }
-    kernel.heavy_outlasts = true; /* all have come before the first one has ended */
-    fake.waiting = note_wait;
-    limits.claim_jobs = JOBS - 1; /* it is in the next claim */
-    assert_int_equal(fake_work(&limits, &err), 0);
-    assert_int_equal(kernel.heavy_began, JOBS);
-    assert_true(kernel.order[1] == JOBS || kernel.order[2] == JOBS);
-    for (int i = 0, next = 1; i < JOBS; i++)
-        if (kernel.order[i] != JOBS) assert_true(kernel.order[i] == next++); /* in their order */
-    for (int i = 0; i < JOBS; i++) {
-        spec.value = i + 1;
-        fake_check(&fake.jobs[i], spec);
-    }
 }
 
 static void test_brief_ones_run_two_at_a_time(void **state) {
@@ -417,7 +387,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_small_jobs_overtake_a_heavy_one),
         TEST(test_heavy_jobs_run_one_at_a_time),
-        TEST(test_tenants_take_turns),
         TEST(test_a_heavy_job_is_stopped),
         TEST(test_a_lost_lease_stops_both_lanes),
         TEST(test_what_it_holds_is_told),
