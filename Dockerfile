@@ -19,7 +19,7 @@ WORKDIR /src
 COPY deploy/install-packages.sh deploy/
 RUN deploy/install-packages.sh build
 COPY . .
-RUN make -j"$(nproc)" ${CUDA_ARCH:+CUDA_ARCH="$CUDA_ARCH"} all && deploy/image-files.sh build/image
+RUN make -j"$(nproc)" ${CUDA_ARCH:+CUDA_ARCH="$CUDA_ARCH"} all backends && deploy/image-files.sh build/image
 
 FROM ${RUN_IMAGE}
 COPY --from=build /src/build/image/runtime-packages /tmp/

@@ -1,27 +1,36 @@
 # blasd. `make help` lists the targets. Build variants live in folders of their own:
 #   make BUILD=build/asan SANITIZE=address,undefined build/asan/blasd
 #
-## make              build/blasd and, where a CUDA toolkit is found, the CUDA backend beside it (minutes)
+## Use
+## make              build/blasd (the service, with its CPU kernels) and the C client's library
+## make cuda         build/blasd_cuda.so, the CUDA backend, beside it (needs a CUDA toolkit; minutes)
 ## make demo         from nothing: installs, builds build/blasd, starts it, sends four jobs, checks the answers
-## make test         from nothing: installs, builds, runs every test that needs no GPU
+## make test         from nothing: installs, builds, runs the tests of every feature (below ten minutes on two cores)
+## make install      DESTDIR= PREFIX=/usr/local: the program, the C client, manual pages, a systemd unit; also uninstall
+## make clean        removes what was built; virtual environments of the tests stay (make distclean removes them, too)
+##
+## Develop
+## make check        builds what changed, runs the quick unit programs and the thirty tests that a user would miss first
+## make test-all     everything that needs no GPU: make test, sanitizers, every schedule, attacks, kills, packages, disks
 ## make lint         style, floors, warnings with gcc and clang
+## make generated    writes anew what is generated from the code's tables and committed (docs, api)
+## make new-op       NAME=name: the folder of a new operation, which builds and passes its tests
+## make mutants      ARGS="--room queue -n 20": changes one operator at a time, says whether the room's tests notice
 ## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
 ## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
 ## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
 ## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000", "--seconds 600 --seed N", "--disk 96" (may mount)
-## make attack       what hostile clients do, SCALE (10) times as much as in make test
+## make attack       what hostile clients do, SCALE (10) times as much as in make test-all
 ## make soak         the load tests for a minute each, then half an hour in which memory must be flat; ARGS="--seconds 600"
 ## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
-## make test-fresh   `make demo` and `make test` in a bare root (needs root)
-## make test-image   builds and runs the container image (needs root)
+##
+## Release
 ## make deb          build/deb: Debian packages; make test-deb tries them (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
-## make generated    writes anew what is generated from the code's tables and committed (docs, api)
-## make new-op       NAME=name: the folder of a new operation, which builds and passes its tests
-## make install      DESTDIR= PREFIX=/usr/local: the program, the C client, manual pages, a systemd unit; also uninstall
-## make clean        removes build/
+## make test-fresh   `make demo` and `make test` in a bare root (needs root)
+## make test-image   builds and runs the container image (needs root)
 ##
-## Parts of make test: test-unit, test-sanitized, test-integration. Variables: BUILD, CC, CXX, SANITIZE, NVCC (empty: no CUDA).
+## Variables: BUILD, CC, CXX, SANITIZE, NVCC (empty: no CUDA), TEST_JOBS (tests at a time).
 BUILD ?= build
 SANITIZE ?=
 CC = gcc
@@ -69,7 +78,7 @@ GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions
 
 .PHONY: all help FORCE
 .DELETE_ON_ERROR: # half of a generated file is none
-all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
+all: $(BUILD)/blasd $(BUILD)/libblasd_client.a toolkit
 help:
 	@sed -n 's/^## \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
@@ -169,20 +178,27 @@ new-op:
 	@mk/new-op.sh "$(NAME)"
 
 # Everything from nothing: these install what is missing first.
-.PHONY: demo test lint
+.PHONY: demo test check test-all lint
 demo:
 	@deploy/install-packages.sh build demo
 	@echo 'blasd: building $(BUILD)/blasd (two to four minutes on two cores, where nothing is built yet)'
 	@$(MAKE) --no-print-directory -j2 -s $(BUILD)/blasd
 	@deploy/demo.sh
-ifneq ($(NVCC),)
-	@echo 'This used the CPU. There is a CUDA toolkit here: `make` builds the CUDA backend, too (some minutes more).'
-endif
+	@$(MAKE) --no-print-directory -s toolkit
 
+# Each layer of tests is a part of the next; tests/pytest.ini says what the marks mean that divide them.
 test:
 	@deploy/install-packages.sh build demo test
-	@$(MAKE) --no-print-directory -j2 -s all $(UNIT) $(INTEGRATION)
-	@$(MAKE) --no-print-directory -s run-suites
+	@$(MAKE) --no-print-directory -j2 -s all test-programs
+	+@MAKE="$(MAKE)" TESTED="make test" tests/run-suites.sh test-unit test-integration
+check:
+	@$(MAKE) --no-print-directory -j2 -s all check-programs
+	+@MAKE="$(MAKE)" TESTED="make check" tests/run-suites.sh check-unit check-integration
+# the sanitized programs, which never wait, beside the tests that do
+test-all:
+	@deploy/install-packages.sh build demo test
+	@$(MAKE) --no-print-directory -j2 -s all test-programs
+	+@MAKE="$(MAKE)" TESTED="make test-all" tests/run-suites.sh test-unit test-everything --beside test-sanitized $(if $(NVCC),test-device-code)
 
 lint:
 	@deploy/install-packages.sh build test lint
@@ -194,8 +210,11 @@ lint:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
 	@$(MAKE) --no-print-directory -s -j2 BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 check-generated
 
-.PHONY: clean
+# The environments of Python programs that others wrote take minutes to install, and belong to no build.
+.PHONY: clean distclean
 clean:
+	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name '*-venv*' -exec rm -rf {} +; fi
+distclean:
 	rm -rf build
 
 .SECONDARY:

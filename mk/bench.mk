@@ -5,7 +5,7 @@ BENCH = $(BENCH_C:%.c=$(BUILD)/%)
 BENCH_PEERS = $(patsubst %,$(BUILD)/bench/%,peer_mhd direct_blas power_iteration)
 bench:
 	@deploy/install-packages.sh build bench
-	@$(MAKE) --no-print-directory -j2 -s all bench-programs
+	@$(MAKE) --no-print-directory -j2 -s all bench-programs $(if $(wildcard /dev/nvidiactl /dev/dxg),backends)
 	@bench/peers/make-venv.sh fastapi $(BUILD)/bench-venv || true
 	@bench/peers/make-venv.sh triton $(BUILD)/bench-venv-triton || true
 	@bench/peers/make-venv.sh science $(BUILD)/bench-venv-science || true

@@ -44,16 +44,18 @@ $(BUILD)/standin/blasd_cuda.so: $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(
 	$(CC) -shared -o $(@D)/libcuda.so.1 -x c /dev/null
 	$(CXX) $(LDFLAGS) -shared -pthread -o $@ -Wl,-u,blasd_backend -Wl,--start-group $^ -Wl,--end-group \
 	    -Wl,--version-script=$(BUILD)/gen/standin.map -Wl,-z,defs -Wl,--as-needed -llapacke -lopenblas -ldl -lm
+# backends: each that can be built here, for an image or packages
+.PHONY: cuda backends toolkit
+backends: $(if $(NVCC),cuda)
 ifneq ($(NVCC),)
-ifeq ($(SANITIZE),)
-all: $(BUILD)/blasd_cuda.so
-endif
+cuda: $(BUILD)/blasd_cuda.so
+toolkit: $(BUILD)/blasd
+	@[ -e $(BUILD)/blasd_cuda.so ] || [ -n "$(SANITIZE)" ] || echo 'blasd: there is a CUDA toolkit here: `make cuda` adds the CUDA backend (some minutes)'
 else
-all: no-nvcc
+cuda:
+	@echo 'blasd: no nvcc found (looked in /usr/local/cuda/bin and PATH); install a CUDA toolkit, 12.5 or later' >&2; exit 1
+toolkit:
 endif
-.PHONY: no-nvcc
-no-nvcc:
-	@echo 'blasd: no nvcc found (looked in /usr/local/cuda/bin and PATH): built without the CUDA backend'
 $(BUILD)/gen/cuda_ops.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cuda/cuda_op.h 'struct blasd_cuda_op' blasd_cuda \
 	    'struct blasd_cuda_op' blasd_cuda_ops 'struct blasd_kernel' blasd_cuda_kernels=.kernel -- $(CUDA_OPS))

@@ -29,7 +29,7 @@ uninstall:
 # for the release that they are made on; test-deb makes and tries them in bare roots, and needs to be root
 deb:
 	@deploy/install-packages.sh build package
-	@$(MAKE) --no-print-directory -s PREFIX=/usr installed
+	@$(MAKE) --no-print-directory -s PREFIX=/usr installed backends
 	@deploy/deb/build.sh $(BUILD) $(BUILD)/deb
 test-deb:
 	@deploy/test-deb.sh

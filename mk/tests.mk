@@ -4,9 +4,11 @@
 UNIT_C = $(wildcard tests/unit/*/test_*.c)
 UNIT_CC = $(wildcard tests/unit/*/test_*.cc)
 UNIT = $(UNIT_C:%.c=$(BUILD)/%) $(UNIT_CC:%.cc=$(BUILD)/%)
+# two hundred programs: where there is a linker that takes half the time, with that one
+UNIT_LINKER := $(if $(shell command -v ld.gold 2>/dev/null),-fuse-ld=gold)
 $(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/%.cc.o
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+	$(CC) $(LDFLAGS) $(UNIT_LINKER) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
 # in NVML's place, loaded by these tests
 $(BUILD)/tests/unit/cuda/fake_nvml.so: $(BUILD)/obj/tests/unit/cuda/fake_nvml.c.o
 	@mkdir -p $(@D)
@@ -21,7 +23,7 @@ $(BUILD)/tests/unit/cuda/test_cuda_worker $(BUILD)/tests/unit/cuda/test_cuda_gra
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+	$(CC) $(LDFLAGS) $(UNIT_LINKER) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
 $(filter $(BUILD)/tests/unit/base/%,$(UNIT)): $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a
 $(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
@@ -55,22 +57,6 @@ $(BUILD)/share_probe $(BUILD)/client_probe: $(BUILD)/%: $(BUILD)/obj/tests/integ
 $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 
-.PHONY: run-suites test-unit test-sanitized test-integration
-# Every suite runs, whatever became of the one before it; the sanitized programs, which never wait, beside those that do.
-SUITES = test-unit test-integration --beside test-sanitized
-run-suites:
-	+@MAKE="$(MAKE)" tests/run-suites.sh $(SUITES)
-
-# cmocka's own words are kept for a test that fails
-test-unit: $(UNIT)
-	@tests/run-units.sh $(UNIT)
-# with the stand-in for a GPU as an A100, whose blocks have less shared memory than the H100 that it is else
-# a stack of its own for each call, which newer sanitizers give, costs the shim's threads minutes
-ASAN_OPTIONS ?= detect_stack_use_after_return=0
-test-sanitized:
-	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g1" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
-	@ASAN_OPTIONS="$(ASAN_OPTIONS)" BLASD_STANDIN_CARD=8.0 tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
-	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd power_iteration)
 # for LD_PRELOAD
 PRELOADED = $(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/slow_seed.so $(BUILD)/alloc_fail.so
@@ -79,11 +65,43 @@ $(BUILD)/alloc_fail.so: $(BUILD)/obj/tests/attack/alloc_fail.c.o
 $(PRELOADED):
 	$(CC) $(LDFLAGS) -shared -pthread -o $@ $< -ldl
 INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
-# a machine that lacks something fails everything: twenty say as much as a thousand, and the last lines name them
-# files side by side, for a test waits most of its time; those of one file share its services
-TEST_JOBS ?= 2
+# Suites, of which tests/run-suites.sh runs several and says how each went.
+.PHONY: test-programs check-programs test-unit check-unit test-sanitized test-integration check-integration test-everything test-device-code
+test-programs: $(UNIT) $(INTEGRATION)
+# cmocka's own words are kept for a test that fails. What takes seconds of a processor is done by test-sanitized alone.
+test-unit: $(UNIT)
+	@BLASD_TEST_QUICK=1 tests/run-units.sh $(UNIT)
+# without the shim's programs, of which some take seconds
+CHECK_UNIT = $(filter-out $(BUILD)/tests/unit/cuda/%,$(UNIT))
+check-programs: $(CHECK_UNIT) $(INTEGRATION)
+check-unit: $(CHECK_UNIT)
+	@BLASD_TEST_QUICK=1 tests/run-units.sh $(CHECK_UNIT)
+# with the stand-in for a GPU as an A100, whose blocks have less shared memory than the H100 that it is else
+# a stack of its own for each call, which newer sanitizers give, costs the shim's threads minutes
+ASAN_OPTIONS ?= detect_stack_use_after_return=0
+test-sanitized:
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g1" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
+	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
+	@ASAN_OPTIONS="$(ASAN_OPTIONS)" BLASD_STANDIN_CARD=8.0 tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
+# what a driver finishes for the card that it finds; code of cards themselves takes minutes more, and is not run here
+test-device-code:
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/device OPT=-O1 CUDA_ARCH="-gencode arch=compute_80,code=compute_80" build/device/blasd_cuda.so
+	@echo "device code: blasd_cuda.so links"
+# A machine that lacks something fails everything: twenty say as much as a thousand, and the last lines name them.
+# A test waits most of its time, so there are more at a time than processors. tests/pytest.ini says what the marks mean.
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n > 6 ? 24 : 4 * n)))
+PYTEST = $(PYTHON) -m pytest -q --tb=short -n $(TEST_JOBS) --dist loadgroup --maxfail=20 -p no:cacheprovider --disable-warnings -rs
+check-integration: $(INTEGRATION)
+	@$(PYTEST) -m first tests/integration
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q --tb=short --maxfail=20 -n $(TEST_JOBS) --dist loadfile -p no:cacheprovider --disable-warnings -rs tests/integration tests/attack
+	@$(PYTEST) -m "not full" tests/integration
+test-everything: $(INTEGRATION)
+	@$(PYTEST) tests/integration tests/attack
+
+# whether tests notice that an operator has changed: tests/mutants.py says more
+.PHONY: mutants
+mutants:
+	@$(PYTHON) tests/mutants.py $(ARGS)
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh test-wheels wheels soak

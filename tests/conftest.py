@@ -1,4 +1,6 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -47,6 +49,39 @@ def pytest_configure():
         wait_for(lambda: any(d["class"] == device for d in self.request("GET", "/devices").json()["devices"]), "the device")
         return self
     Service.start = started
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """A test with a service of its own goes to any worker that is free; others stay with those of their file, whose fixtures
+    they share. Long ones come first, for the end of one is else all that is waited for."""
+    for item in items:
+        if item.path.parent.name == "attack":
+            item.add_marker("full")
+        ours = [each[-1] for each in item._fixtureinfo.name2fixturedefs.values() if str(ROOT) in each[-1].func.__code__.co_filename]
+        if not {"make_service", "with_card"} & set(item.fixturenames) or any(each.scope in ("module", "class") for each in ours):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: (item.get_closest_marker("alone") is not None, item.get_closest_marker("full") is None))
+
+
+@contextlib.contextmanager
+def locked(path, how):
+    with open(path, "w") as file:
+        fcntl.flock(file, how)
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """While a test marked `alone` runs, those of other workers wait. It asks at the gate, so that no new one overtakes it."""
+    if not hasattr(item.config, "workerinput"):
+        yield
+        return
+    folder = item.config._tmp_path_factory.getbasetemp().parent  # of all workers
+    with contextlib.ExitStack() as held:
+        with locked(folder / "gate", fcntl.LOCK_EX):
+            held.enter_context(locked(folder / "others", fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -228,7 +263,8 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("failed")
     for report in reports:
         when = getattr(report, "when", None)
-        terminalreporter.write_line(f"FAILED {terminalreporter.config.cwd_relative_nodeid(report.nodeid)}{f' ({when})' if when in ('setup', 'teardown') else ''}")
+        name = re.sub(r"@test_\w+$", "", terminalreporter.config.cwd_relative_nodeid(report.nodeid))  # without xdist's group
+        terminalreporter.write_line(f"FAILED {name}{f' ({when})' if when in ('setup', 'teardown') else ''}")
         terminalreporter.write_line(f"    {line_of(report)[:400]}")
 
 

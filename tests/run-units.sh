@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs unit test programs, two at a time; prints one line in all, and the output of those that failed.
+# Runs unit test programs, as many at a time as there are processors; prints one line in all, and the output of those that failed.
 set -uo pipefail
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -11,7 +11,7 @@ one() {  # one PROGRAM: its output, and behind it "status N", in a file of its o
     echo "status $?" >>"$log"
 }
 export -f one
-printf '%s\0' "$@" | xargs -0 -P 2 -n 1 bash -c 'one "$0"'
+printf '%s\0' "$@" | xargs -0 -P "$(nproc)" -n 1 bash -c 'one "$0"'
 
 failed=0 tests=0
 for program in "$@"; do

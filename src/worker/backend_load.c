@@ -42,8 +42,8 @@ static int load_cuda(bool *here, struct blasd_err *err) {
     *here = ours || driver;
     if (!ours)
         return blasd_fail(err, BLASD_E_no_such_device, "device",
-                          "blasd_cuda.so is not beside blasd%s; `make` builds it where it finds a "
-                          "CUDA toolkit (nvcc)",
+                          "blasd_cuda.so is not beside blasd%s: run `make cuda` where a CUDA "
+                          "toolkit (nvcc) is installed",
                           driver ? ", though this machine has an NVIDIA driver" : "");
     if (!driver)
         return blasd_fail(err, BLASD_E_no_such_device, "device",

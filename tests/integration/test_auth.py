@@ -144,6 +144,7 @@ def test_two_at_a_time_lose_none(tmp_path):
     assert len(json.loads(file.read_text())["keys"]) == 8
 
 
+@pytest.mark.first
 def test_without_a_key(guarded):
     for path in ("/jobs", "/ops", "/devices", "/metrics", "/health/ready", "/openapi.json", "/jobs/x", "/nothing", "/events", "/docs"):
         answer = guarded.request("GET", path, check=path != "/nothing")

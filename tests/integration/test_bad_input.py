@@ -231,6 +231,7 @@ def test_a_method_that_a_path_does_not_take(service):
     assert answer.json()["detail"] == f"{path} does not take PUT"  # the whole id
 
 
+@pytest.mark.first
 def test_an_unknown_content_type(service):
     answer = service.request("POST", "/jobs", b"<xml/>", {"Content-Type": "application/xml"})
     assert answer.status == 415

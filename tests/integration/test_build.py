@@ -70,13 +70,19 @@ def test_help_names_targets_that_exist():
         assert "No rule to make" not in done.stderr, target
 
 
+def suites(*names):
+    return subprocess.run([ROOT / "tests" / "run-suites.sh", *names], cwd=ROOT, capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "MAKE": "make", "MAKEFLAGS": "NVCC=", "TESTED": "make test"})
+
+
 def test_a_suite_that_fails_does_not_hide_the_next():
-    done = make(ROOT, "NVCC=", "SUITES=no-such-suite help", "run-suites")
-    assert done.returncode != 0 and "make demo" in done.stdout and "failed: no-such-suite" in done.stdout
-    beside = make(ROOT, "NVCC=", "SUITES=help --beside no-such-suite", "run-suites")
-    assert beside.returncode != 0 and "make demo" in beside.stdout and beside.stdout.endswith("failed: no-such-suite\n"), beside.stdout
-    good = make(ROOT, "NVCC=", "SUITES=check-nothing help --beside check-nothing", "run-suites", "--eval=check-nothing: ; @echo nothing")
-    assert good.returncode == 0 and good.stdout.splitlines()[-1] == make(ROOT, "NVCC=", "help").stdout.splitlines()[-1], good.stdout
+    done = suites("no-such-suite", "help")
+    assert done.returncode != 0 and "help: ok: " in done.stdout and done.stdout.endswith("make test: failed: no-such-suite\n"), done.stdout
+    beside = suites("help", "--beside", "no-such-suite")
+    assert beside.returncode != 0 and "help: ok: " in beside.stdout and beside.stdout.endswith("failed: no-such-suite\n"), beside.stdout
+    good = suites("help", "--beside", "help")
+    last = make(ROOT, "NVCC=", "help").stdout.splitlines()[-1]
+    assert good.returncode == 0 and good.stdout.splitlines() == [f"help: ok: {last}", f"help: ok: {last}", last], good.stdout
 
 
 THREE_THAT_FAIL = """

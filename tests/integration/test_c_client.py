@@ -47,6 +47,7 @@ def test_a_fork_while_another_thread_makes_its_first_request(service, tmp_path):
     assert said.stdout == "40 right of 40, child 0\n"
 
 
+@pytest.mark.first
 def test_a_graph(service):
     assert run(PROBE, "graph", url=service.url).stdout == "1 1\ninvalid_request\nunknown_step results\n"
 

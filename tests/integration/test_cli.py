@@ -31,6 +31,7 @@ def run(url, *arguments, status=0):
     return done
 
 
+@pytest.mark.first
 def test_a_job_from_its_submission_to_its_result(service, files, tmp_path):
     job = run(service.url, "submit", "matmul", *files).stdout.strip()
     assert re.fullmatch("[sa][0-9a-f]{40}", job)

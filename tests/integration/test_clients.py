@@ -19,6 +19,7 @@ def client(service):
     return blasd.Client(service.url)
 
 
+@pytest.mark.first
 def test_operations_by_name(client):
     a, b = RNG.standard_normal((2, 50, 50))
     assert np.allclose(client.matmul(a, b), a @ b)
@@ -45,6 +46,7 @@ def test_large_arrays(client):
     assert np.array_equal(client.matmul(a, np.eye(1200, dtype="f4")), a)
 
 
+@pytest.mark.first
 def test_submit_wait_result_cancel(client):
     job = client.submit("matmul", a=np.eye(3), b=np.ones((3, 3)), priority="low", deadline_ms=60000)
     assert job.wait(20) and job.state == "succeeded" and job.progress == 1
@@ -142,6 +144,7 @@ def run(service, *arguments, status=0):
     return done
 
 
+@pytest.mark.first
 def test_blasd_run(service, tmp_path):
     a, b = RNG.standard_normal((2, 30, 30))
     np.save(tmp_path / "a.npy", a)

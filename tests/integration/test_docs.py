@@ -27,6 +27,10 @@ OTHERS = "needs a container engine, other machines, or a system's own folders"
 # By the words they begin with; `make` by itself is that alone.
 NOT_RUN = {
     "make": ITSELF,
+    "make check": ITSELF,
+    "make test-all": ITSELF,
+    "make cuda": LONG,
+    "make mutants": LONG,
     "make demo": INSTALLS,
     "make test": ITSELF,
     "make lint": LONG,

@@ -18,6 +18,7 @@ def readers(service):
     return service.metrics()["blasd_http_requests_in_flight"]
 
 
+@pytest.mark.first
 def test_a_job_from_the_queue_to_its_end(service):
     with EventStream(service) as stream:
         assert stream.headers["Content-Type"] == "text/event-stream" and stream.headers["Cache-Control"] == "no-store"

@@ -11,6 +11,7 @@ from service import children, command_line, wait_for
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 
 
+@pytest.mark.first
 def test_a_killed_service_finds_its_jobs_again(make_service):
     """SIGKILL to the supervisor: its children go too; started again over the same directory, it ends every job."""
     service = make_service()

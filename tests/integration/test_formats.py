@@ -9,6 +9,7 @@ from service import TYPES, multipart, npy, safetensors
 A, B = np.array([[1.5, -2.0], [0.25, 4.0]]), np.array([[3.0, 0.5], [1.0, -1.0]])
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("form", ["json", "safetensors", "multipart"])
 @pytest.mark.parametrize("accept", ["json", "safetensors", "npy"])
 def test_every_form_in_and_out(service, form, accept):

@@ -38,6 +38,7 @@ def chain(length, n=2, first=None):
 # --- what comes out -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first
 def test_two_steps(service):
     answer = post(service, TWO, results=["x"])
     assert answer.status == 200

@@ -117,6 +117,7 @@ def test_paths_that_only_begin_like_it_have_our_form(service):
 # --- inference ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first
 def test_json(service):
     document, arrays = read(infer(service, "matmul", {"a": A, "b": B}, id="number 1"))
     np.testing.assert_allclose(arrays["c"], A @ B, rtol=1e-14)

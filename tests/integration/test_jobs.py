@@ -27,6 +27,7 @@ def poll(service, job_id, seconds=120):
     raise AssertionError(f"{job_id} has not ended")
 
 
+@pytest.mark.first
 def test_submit_and_poll(service):
     answer = service.post("matmul", SMALL, wait=0)
     assert answer.status == 202
@@ -37,6 +38,7 @@ def test_submit_and_poll(service):
     assert job["progress"] == 1 and job["created_at"] <= job["started_at"] <= job["finished_at"]
 
 
+@pytest.mark.first
 def test_prefer_wait(service):
     body = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}})
     answer = service.request("POST", "/jobs", body, {"Content-Type": TYPES["json"], "Prefer": "wait=10"})
@@ -70,6 +72,7 @@ def test_no_result_before_the_end(make_service):
         assert service.request("GET", f"/jobs/{job['id']}/outputs/c").status == 409
 
 
+@pytest.mark.first
 def test_cancel_and_forget(make_service):
     service = make_service()
     with service.worker_held():
@@ -124,6 +127,7 @@ def test_a_client_that_leaves_at_once_takes_its_job_along(make_service, wait):
         wait_for(lambda: service.request("GET", "/jobs?state=cancelled").json()["jobs"], "the job is cancelled", 20)
 
 
+@pytest.mark.first
 def test_list_by_state_newest_first(make_service):
     service = make_service()
     ids = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(5)]
@@ -291,6 +295,7 @@ def test_every_end_is_counted_once(make_service):
     assert {row: metrics.get(row) for row in expected} == expected
 
 
+@pytest.mark.first
 def test_idempotency_key(service):
     def send(value, key):
         return service.request("POST", "/jobs?wait=10", json.dumps({"op": "matmul", "inputs": {"a": [[value]], "b": [[1]]}}),
@@ -314,6 +319,7 @@ def test_a_deadline_fires_on_time_while_queued_and_while_running(make_service):
     assert service.post("matmul", SMALL, deadline_ms=30000).json()["state"] == "succeeded"
 
 
+@pytest.mark.first
 def test_high_priority_goes_first(make_service):
     service = make_service("--limit", "claim_jobs=1")
     with service.worker_held():
@@ -324,6 +330,7 @@ def test_high_priority_goes_first(make_service):
     assert starts == sorted(starts) and all(jobs[p]["priority"] == p for p in ids)
 
 
+@pytest.mark.first
 def test_a_full_queue_says_so_and_loses_nothing(make_service):
     service = make_service("--limit", "queue_jobs=10", "--limit", "queue_wait_ms=50")
     with service.worker_held():

@@ -22,6 +22,7 @@ def test_matmul(service, shape, dtype):
     assert job["state"] == "succeeded" and job["execution"]["device"].startswith("cpu")
 
 
+@pytest.mark.first
 def test_matmul_of_integers_is_exact(service):
     a, b = RNG.integers(-50, 50, (33, 70)), RNG.integers(-50, 50, (70, 21))
     for form in ("json", "safetensors", "multipart"):
@@ -51,12 +52,14 @@ def test_solve(service, n, dtype):
         assert backward_error(a, arrays["x"], b) <= 16 * n * np.finfo(dtype).eps
 
 
+@pytest.mark.first
 def test_solve_of_many_systems(service):
     a, b = RNG.standard_normal((50, 8, 8)), RNG.standard_normal((50, 8, 2))
     arrays, _ = service.run("solve", {"a": a, "b": b}, form="safetensors")
     assert np.allclose(arrays["x"], np.linalg.solve(a, b), rtol=1e-9)
 
 
+@pytest.mark.first
 def test_a_singular_system_fails_with_its_pivot(service):
     answer = service.post("solve", {"a": np.array([[1.0, 2.0], [2.0, 4.0]]), "b": np.array([1.0, 2.0])})
     job = answer.json()
@@ -98,6 +101,7 @@ def test_distance(service, metric, dtype):
             assert np.array_equal(arrays["d"], arrays["d"].T) and np.all(np.diag(arrays["d"]) == 0)
 
 
+@pytest.mark.first
 def test_distance_does_not_cancel(service):
     x = np.array([[512695], [512804]], np.float32)
     arrays, _ = service.run("distance", {"x": x}, form="safetensors")
@@ -111,6 +115,7 @@ def test_regression_finds_an_exact_line(service):
     assert np.allclose(arrays["intercept"], 7, rtol=1e-13)
 
 
+@pytest.mark.first
 def test_regression_on_wampler1(service):
     """Certified: y = 1 + x + x^2 + x^3 + x^4 + x^5, x = 0 to 20: nine digits of each coefficient at least."""
     t = np.arange(21.0)
@@ -119,6 +124,7 @@ def test_regression_on_wampler1(service):
     assert np.all(np.abs(arrays["coef"] - 1) <= 1e-9) and np.all(np.abs(arrays["intercept"] - 1) <= 1e-9)
 
 
+@pytest.mark.first
 def test_compatible_jobs_run_as_one_call(service):
     """Jobs queued together, of one shape, leave together."""
     import concurrent.futures

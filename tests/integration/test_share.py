@@ -381,6 +381,7 @@ def test_off_unless_asked_for(service, tmp_path):
 # --- the Python client ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first
 def test_python_arrays_in_place(sharing):
     client = blasd.Client(sharing.url, share=True)
     folder = folder_of(sharing)

@@ -70,6 +70,7 @@ def same_refusal(one, other, method, path, never):
     assert {k: v for k, v in heads[0].items()} == {k: v for k, v in heads[1].items()}
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("how", ["?wait=30", "", "small", "large"])
 def test_anothers_job_is_one_that_never_was(two, how):
     ann, ben = two

@@ -210,6 +210,7 @@ def test_pages_hold_each_once_and_the_newest_first(make_service):
 # --- references -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("n", [3, 60, 250])
 def test_a_job_on_what_is_kept(service, n):
     a, b = RNG.standard_normal((2, n, n))

@@ -75,6 +75,7 @@ def test_it_says_so(secured):
     assert secured.request("GET", "/health/live").status == 200
 
 
+@pytest.mark.first
 def test_curl(secured, authority):
     done = subprocess.run(["curl", "-sS", "--cacert", authority.cert, "-H", f"Authorization: Bearer {secured.user}",
                            f"{secured.url}/jobs?wait=20", "-d", PRODUCT], capture_output=True, text=True, timeout=60)

@@ -91,6 +91,7 @@ def test_a_part_that_cannot_start_anew_for_now_ends_no_service(make_service, tmp
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
+@pytest.mark.first
 def test_a_restart_keeps_results_and_instance(make_service):
     service = make_service()
     job = service.post("matmul", {"a": np.arange(40000.0).reshape(200, 200), "b": np.eye(200)},

@@ -42,6 +42,7 @@ def waiting(make_service):
     return make_service()
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("n", [3, 60, 250])
 def test_a_chain(waiting, n):
     """What is waited for lies in a record, in a segment, in a blob of its own."""

@@ -174,6 +174,7 @@ def verify(venv, cases):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.first
 def test_each_end_is_told(hooked):
     """JSON, safetensors, multipart, graphs, the query; a job that failed, one cancelled, one whose deadline passed."""
     service, receiver = hooked

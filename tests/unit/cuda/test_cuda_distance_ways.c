@@ -88,7 +88,7 @@ static void products_keep_what_differences_have(void **state) {
     (void)state;
     blasd_distance_limits.product_pairs = 1;
     blasd_distance_limits.product_deep_f64 = blasd_distance_limits.product_deep_f32 = 64;
-    for (int round = 0; round < 96; round++) {
+    for (int round = 0; round < 96; round += trial_step(5)) {
         const int64_t *s = shapes[round % 4];
         enum blasd_dtype dtype = floats[round / 4 % 4];
         const char *metric = metrics[round / 16];
@@ -202,7 +202,7 @@ static void what_does_not_fit_goes_down_in_rows(void **state) {
     struct blasd_gpu_facts *facts = &trial_device()->facts;
     uint64_t memory = facts->memory_bytes;
     (void)state;
-    for (int round = 0; round < 48; round++) {
+    for (int round = 0; round < 48; round += trial_step(5)) {
         int64_t m = trial_between(1, 200), n = trial_between(1, 200);
         bool alone = round % 3 != 0;
         struct trial *t =
@@ -263,7 +263,7 @@ static void neighbours_of_every_number(void **state) {
     struct blasd_gpu_facts *facts = &trial_device()->facts;
     int units = facts->units;
     (void)state;
-    for (int round = 0; round < 32; round++) {
+    for (int round = 0; round < 32; round += trial_step(5)) {
         int64_t m = trial_between(1, 90), n = 300, k = numbers[round % 8];
         bool alone = round % 16 >= 8;
         struct trial *full, *t;
@@ -349,7 +349,7 @@ static void batches_are_as_single_problems(void **state) {
     struct blasd_gpu_facts *facts = &trial_device()->facts;
     uint64_t memory = facts->memory_bytes;
     (void)state;
-    for (int round = 0; round < 54; round++) {
+    for (int round = 0; round < 54; round += trial_step(5)) {
         const char *metric = metrics[round % 9], *output = outputs[round / 9 % 4];
         enum blasd_dtype dtype = floats[round / 2 % 2];
         int64_t m = trial_between(20, 80), n = trial_between(20, 80), k = trial_between(2, 9);
@@ -451,7 +451,7 @@ static void faults_are_errors_and_no_more(void **state) {
         again = with_output(t, cases[c].output);
         if (cases[c].rows) facts->memory_bytes = 1000;
         assert_int_equal(trial_run(again), 0);
-        for (int at = 1; more; at++) {
+        for (int at = 1; more; at += trial_step(5)) {
             enum blasd_code code;
             blasd_standin.fail_at = at;
             blasd_standin.fail_code = at % 2 ? BLASD_E_internal_error : BLASD_E_out_of_memory;

@@ -407,7 +407,8 @@ static void every_place(const struct fault *fault, int first, int least) {
         assert_int_equal(batch_run(&batch, device), 0);
         batch_keep(&batch);
         blasd_backend.device_close(device);
-        while (n < TRIES && try_at(&batch, fault, n)) n += fault->allocations ? 1 : CALL_STEP;
+        while (n < TRIES && try_at(&batch, fault, n))
+            n += (fault->allocations ? 1 : CALL_STEP) * trial_step(7);
         assert_true(n > least && n < TRIES);
         batch_free(&batch);
     }

@@ -166,7 +166,7 @@ static const struct form forms[] = {
 static void both_backends_agree(void **state) {
     (void)state;
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
-        for (int method = 0; method < 5; method++) {
+        for (int method = 0; method < 5; method += trial_step(2)) {
             for (int c = 0; c < 2; c++) {
                 struct trial *t;
                 char what[80];
@@ -198,7 +198,7 @@ static void whole_numbers_agree(void **state) {
     };
     int units = trial_device()->facts.units;
     (void)state;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i += trial_step(5)) {
         const struct form *f = &fits[i % 4];
         struct trial *t;
         char what[40];
@@ -222,6 +222,7 @@ static void wide_penalised_fits_agree(void **state) {
     const struct form f = {0, 260, 400, 0, true, false, false, 0};
     struct trial *t = make(&f);
     (void)state;
+    TRIAL_FULL();
     set_method(t, 3, 0, true, true);
     trial_set_float(t, "alpha", 1.5);
     compare(t, 1e-8, "wide elastic net");
@@ -271,7 +272,7 @@ static void slices_change_nothing(void **state) {
     uint64_t memory = trial_device()->facts.memory_bytes;
     (void)state;
     for (size_t f = 0; f < sizeof large / sizeof *large; f++) {
-        for (int method = 0; method < 5; method++) {
+        for (int method = 0; method < 5; method += trial_step(2)) {
             struct trial *t = make(&large[f]);
             char what[80];
             set_method(t, method, (int)f * 2 % 5, method != 2, method % 2 == 0);
@@ -371,7 +372,7 @@ static void a_grid_makes_a_blocks_bits(void **state) {
     int from = blasd_cuda_tuning.spread_from, units = trial_device()->facts.units;
     (void)state;
     /* of the widest, which takes most of the time, one */
-    for (size_t i = 0; i <= 4 * (sizeof fits / sizeof *fits - 1); i++) {
+    for (size_t i = 0; i <= 4 * (sizeof fits / sizeof *fits - 1); i += (size_t)trial_step(3)) {
         const struct form *f = &fits[i / 4];
         int method = i % 4 == 3 ? 1 : 0, cov = i % 4 == 2 ? 4 : 0;
         struct trial *t = make(f);
@@ -407,6 +408,7 @@ static void wide_fits_have_the_grid(void **state) {
                                        {2, 84, 70, 0, true, true, false, 1}};
     int units = trial_device()->facts.units, from = blasd_cuda_tuning.spread_from;
     (void)state;
+    TRIAL_FULL();
     trial_device()->facts.units = 2;
     for (int i = 0; i < 2; i++) {
         struct trial *t = make(&fits[i]);
@@ -458,7 +460,7 @@ static void wide_descents_are_one_launch(void **state) {
 static void descents_of_every_width_agree(void **state) {
     static const int64_t widths[] = {7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 150};
     (void)state;
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i += (size_t)trial_step(3)) {
         const struct form f = {0, 20, widths[i], i % 3 == 0 ? 2 : 0, false, false, false, 0};
         struct trial *t = make(&f);
         set_method(t, 4, 0, i % 2 == 0, false);

@@ -278,7 +278,7 @@ static void parts_of_a_mixed_batch(void **state) {
     const size_t part_bytes = blasd_cuda_sizes.part_bytes;
     (void)state;
     for (size_t k = 0; k < KINDS; k++)
-        for (size_t part = 64; part <= (size_t)1 << 20; part *= 64) {
+        for (size_t part = 64; part <= (size_t)1 << 20; part *= trial_step(2) == 2 ? 4096 : 64) {
             struct blasd_device *device;
             struct trial *trials[MOST];
             char *right[MOST];

@@ -26,6 +26,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/kernels/quick.h"
+
 #define TRIAL_UNUSED __attribute__((unused))
 #ifndef TRIAL_BACKEND /* tests/unit/cuda and tests/gpu run the same trials on theirs */
 #define TRIAL_BACKEND blasd_backend_cpu

@@ -62,7 +62,7 @@ static void eigenvalues_and_vectors(void **state) {
     static const int sizes[] = {1, 2, 3, 7, 24, 40};
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += (size_t)trial_step(2))
             for (int single = 0; single < 2; single++)
                 check_eigh((enum kind)kind, sizes[i], single, (int)i % 2);
 }
@@ -127,7 +127,7 @@ static void singular_values_and_vectors(void **state) {
                                    {9, 7}, {5, 12}, {40, 9}, {30, 30}};
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += (size_t)trial_step(2))
             for (int how = 0; how < 4; how++)
                 check_svd((enum kind)kind, sizes[i][0], sizes[i][1], how % 2, how / 2);
 }
@@ -188,7 +188,7 @@ static void orthogonal_and_triangular(void **state) {
     static const char *const modes[] = {"reduced", "complete", "r"};
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += (size_t)trial_step(2))
             for (int how = 0; how < 6; how++)
                 check_qr((enum kind)kind, sizes[i][0], sizes[i][1], how % 2, modes[how / 2]);
 }
@@ -433,7 +433,7 @@ static void below_the_range(void **state) {
     const int n = 4;
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        for (int turn = 0; turn < 8; turn++) {
+        for (int turn = 0; turn < 8; turn += trial_step(3)) {
             bool single = cases[c].single;
             double *a = matrix(PLAIN, n, n, false);
             struct trial *t;
