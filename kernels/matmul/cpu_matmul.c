@@ -509,14 +509,24 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
     struct blasd_matmul mm;
     struct work work = {task, next, &mm, task->plan->input_dtype[0], threads, progress};
     enum blasd_matmul_need need;
+    bool half = blasd_dtype_size(task->outputs[0].dtype) == 2, odd = false;
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
-    if (mm.exact) return blasd_matmul_wide(task, &mm, threads, progress);
+    if (mm.exact) {
+        if (!blasd_matmul_wide(task, &mm, threads, progress)) return false;
+        blasd_matmul_warn(task);
+        return blasd_wanted();
+    }
     need = blasd_matmul_need(task, &mm, work.dtype);
     if (need != BLASD_MATMUL_WIDE && !run_blas(&work, task)) return false;
-    if (need == BLASD_MATMUL_CHECK && task->err.code == BLASD_OK &&
-        blasd_matmul_again(task, &mm, work.dtype))
+    odd = (need != BLASD_MATMUL_BLAS || half) && task->err.code == BLASD_OK &&
+          !blasd_matmul_is_finite(task);
+    if (need == BLASD_MATMUL_CHECK && odd && blasd_matmul_again(task, &mm, work.dtype))
         need = BLASD_MATMUL_WIDE;
-    if (need == BLASD_MATMUL_WIDE && !blasd_matmul_wide(task, &mm, threads, progress)) return false;
+    if (need == BLASD_MATMUL_WIDE) {
+        if (!blasd_matmul_wide(task, &mm, threads, progress)) return false;
+        odd = !blasd_matmul_is_finite(task);
+    }
+    if (odd) blasd_matmul_judge_range(task, &mm);
     blasd_matmul_warn(task);
     return true;
 }

@@ -141,9 +141,9 @@ static int run_library(struct blasd_cuda_job *job, const struct product_plan *pl
     return code;
 }
 
-/* Sums that overflow on the way are seen in the result: by the host in small results; not in the
- * largest, at which it would look for longer than the device computes; and in those between where
- * they are made, unless something else must be looked at, too. */
+/* What overflows is seen in the result: by the host in small results; in larger ones where they are
+ * made, unless something else must be looked at, too. Sums that overflowed on the way in the
+ * largest are not made again: that would take longer than the device did. */
 #define LOOK_LEAST (1 << 18)
 #define LOOK_MOST (1 << 20)
 static bool is_plain(const struct product_plan *plan) {
@@ -151,7 +151,7 @@ static bool is_plain(const struct product_plan *plan) {
 }
 static bool is_looked_at(const struct blasd_cuda_job *job, const struct product_plan *plan) {
     return plan->way == WAY_LIBRARY && is_plain(plan) && job->tasks[0].residents == nullptr &&
-           plan->elements >= LOOK_LEAST && plan->elements <= LOOK_MOST;
+           plan->elements >= LOOK_LEAST;
 }
 
 static int look(struct blasd_cuda_job *job, const struct product_plan *plan,
@@ -238,19 +238,27 @@ static int make_on_host(struct blasd_cuda_job *job, int t, const struct product_
     struct blasd_task *task = &job->tasks[t];
     struct blasd_cpu_progress progress = {};
     enum blasd_matmul_need need = BLASD_MATMUL_BLAS;
+    bool odd = false, again = false;
     int code;
     progress.total = 1;
     *made = false;
     if (!plan->mm.exact) {
-        if ((is_plain(plan) && plan->elements > LOOK_MOST) || is_settled(task, &plan->mm)) return 0;
+        bool large = is_plain(plan) && plan->elements > LOOK_MOST;
+        if (is_settled(task, &plan->mm)) return 0;
         if (plan->nonfinite != nullptr && plan->nonfinite_host[t] == UINT64_MAX) return 0;
+        if (large && plan->nonfinite == nullptr && blasd_cuda_seen_of(task, 0) == nullptr) return 0;
         code = blasd_cuda_outputs_to_host(job, t, err);
         if (code != 0) return code;
-        need = blasd_matmul_need(task, &plan->mm, plan->sum);
+        need = large ? BLASD_MATMUL_CHECK : blasd_matmul_need(task, &plan->mm, plan->sum);
+        odd =
+            (need != BLASD_MATMUL_BLAS || plan->out != plan->sum) && !blasd_matmul_is_finite(task);
+        again = odd && !large && blasd_matmul_again(task, &plan->mm, plan->sum);
     }
     *made = need == BLASD_MATMUL_WIDE || (plan->mm.exact && plan->too_large) ||
-            (need == BLASD_MATMUL_CHECK && blasd_matmul_again(task, &plan->mm, plan->sum));
+            (need == BLASD_MATMUL_CHECK && again);
     if (*made && !blasd_matmul_wide(task, &plan->mm, 1, &progress)) return blasd_cuda_stopped(err);
+    if (*made && !plan->mm.exact) odd = !blasd_matmul_is_finite(task);
+    if (odd) blasd_matmul_judge_range(task, &plan->mm);
     return 0;
 }
 

@@ -31,9 +31,19 @@ struct blasd_matmul {
  * together. */
 int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret, struct blasd_err *err);
 
+/* How the elements of an operand lie: steps from matrix to matrix, row to row, column to column. */
+struct blasd_matmul_steps {
+    int64_t matrix, row, column;
+};
+struct blasd_matmul_steps blasd_matmul_steps(const struct blasd_tensor *tensor,
+                                             const struct blasd_matmul_operand *operand);
+/* Where in c, broadcast to the result, the result's element `at` lies. */
+int64_t blasd_matmul_place_of_c(const struct blasd_tensor *c, const struct blasd_tensor *out,
+                                int64_t at);
+
 struct blasd_task;
 /* Warns where all inputs are integers and sums of their products can be beyond what float64 holds
- * exactly. */
+ * exactly, or with `exact` are beyond what the result holds. */
 void blasd_matmul_warn(struct blasd_task *task);
 
 #endif

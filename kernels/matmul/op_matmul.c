@@ -113,6 +113,27 @@ int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
     return has_c ? check_c(&job->inputs[BLASD_MATMUL_C].tensor, &out, err) : 0;
 }
 
+struct blasd_matmul_steps blasd_matmul_steps(const struct blasd_tensor *tensor,
+                                             const struct blasd_matmul_operand *operand) {
+    bool column_major = tensor->rank == 2 && tensor->order == BLASD_COLUMN_MAJOR;
+    bool swapped = operand->transposed != column_major;
+    return (struct blasd_matmul_steps){.matrix = operand->rows * operand->columns,
+                                       .row = swapped ? 1 : operand->columns,
+                                       .column = swapped ? operand->rows : 1};
+}
+
+int64_t blasd_matmul_place_of_c(const struct blasd_tensor *c, const struct blasd_tensor *out,
+                                int64_t at) {
+    int64_t place = 0, step = 1;
+    for (int d = 1; d <= c->rank; d++) {
+        int64_t length = c->shape[c->rank - d], all = out->shape[out->rank - d];
+        if (length > 1) place += at % all * step;
+        at /= all;
+        step *= length;
+    }
+    return place;
+}
+
 /* NumPy's promotion among the floating and complex dtypes; integers count as float64. */
 static enum blasd_dtype promote(enum blasd_dtype a, enum blasd_dtype b) {
     bool complex = blasd_dtype_parts(a) == 2 || blasd_dtype_parts(b) == 2, wide;
@@ -212,7 +233,9 @@ const struct blasd_op blasd_op_matmul = {
         "it: leading dimensions broadcast, a vector on the left is a row, one on the right a "
         "column. NaN and infinities pass through, also where alpha is 0; with beta 0, c is not "
         "read. float16 and bfloat16 are multiplied and added up in float32 and rounded once. What "
-        "alpha or beta bring back into the range of the dtype is computed in wider numbers.",
+        "alpha or beta bring back into the range of the dtype is computed in wider numbers. A "
+        "warning "
+        "says where elements of finite factors are infinite, and where integers wrap around.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

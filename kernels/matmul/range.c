@@ -9,6 +9,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the range of the inputs ---- */
@@ -18,19 +19,24 @@ struct range {
     int least, most;
 };
 
+/* Converts `count` numbers from number `at` on. */
+static void read_numbers(const struct blasd_tensor *tensor, int64_t at, int64_t count, double *to) {
+    enum blasd_dtype dtype = blasd_dtype_part(tensor->dtype);
+    struct blasd_tensor from = blasd_tensor_make(dtype, 1, &count);
+    struct blasd_tensor room = blasd_tensor_make(BLASD_float64, 1, &count);
+    from.data = (char *)tensor->data + (size_t)at * blasd_dtype_size(dtype);
+    room.data = to;
+    blasd_tensor_convert(&from, &room);
+}
+
 static struct range range_of(const struct blasd_tensor *tensor) {
     enum { PART = 1024 };
     int64_t n = blasd_tensor_elements(tensor) * blasd_dtype_parts(tensor->dtype), done = 0;
-    enum blasd_dtype dtype = blasd_dtype_part(tensor->dtype);
     double least = INFINITY, most = 0, room[PART];
     struct range range = {0, 0};
     for (int64_t at = 0; at < n && blasd_wanted_after(&done, PART); at += PART) {
         int64_t count = n - at < PART ? n - at : PART;
-        struct blasd_tensor from = blasd_tensor_make(dtype, 1, &count);
-        struct blasd_tensor to = blasd_tensor_make(BLASD_float64, 1, &count);
-        from.data = (char *)tensor->data + (size_t)at * blasd_dtype_size(dtype);
-        to.data = room;
-        blasd_tensor_convert(&from, &to);
+        read_numbers(tensor, at, count, room);
         for (int64_t i = 0; i < count; i++) {
             double size = fabs(room[i]);
             most = size > most && size <= DBL_MAX ? size : most;
@@ -84,7 +90,6 @@ enum blasd_matmul_need blasd_matmul_need(struct blasd_task *task, const struct b
          * than of the factors, in them */
         bool in_result = mm->add_c || mm->alpha == 0 ||
                          (double)mm->m * (double)mm->n <= (double)(mm->m + mm->n) * (double)mm->k;
-        if (!in_result && mm->k * blasd_dtype_parts(sum) < 2) return BLASD_MATMUL_BLAS;
         return in_result || !is_safe(task, mm, sum) ? BLASD_MATMUL_CHECK : BLASD_MATMUL_BLAS;
     }
     return is_safe(task, mm, sum) ? BLASD_MATMUL_BLAS : BLASD_MATMUL_WIDE;
@@ -92,41 +97,91 @@ enum blasd_matmul_need blasd_matmul_need(struct blasd_task *task, const struct b
 
 bool blasd_matmul_again(struct blasd_task *task, const struct blasd_matmul *mm,
                         enum blasd_dtype sum) {
+    return !is_safe(task, mm, sum);
+}
+
+bool blasd_matmul_is_finite(const struct blasd_task *task) {
     const struct blasd_tensor *out = &task->outputs[0];
-    return blasd_tensor_first_nonfinite(out->dtype, out->data, blasd_tensor_elements(out)) >= 0 &&
-           !is_safe(task, mm, sum);
+    return blasd_tensor_first_nonfinite(out->dtype, out->data, blasd_tensor_elements(out)) < 0;
+}
+
+/* Whether an element is finite. */
+static bool is_finite(const struct blasd_tensor *tensor, int64_t at) {
+    int parts = blasd_dtype_parts(tensor->dtype);
+    double part[2] = {0, 0};
+    read_numbers(tensor, at * parts, parts, part);
+    return isfinite(part[0]) && isfinite(part[1]);
+}
+
+/* A flag for each row of a stack of matrices, or each column: whether it is finite. NULL: no
+ * memory. */
+static bool *finite_lines(const struct blasd_tensor *tensor,
+                          const struct blasd_matmul_operand *operand, bool rows) {
+    struct blasd_matmul_steps steps = blasd_matmul_steps(tensor, operand);
+    int64_t lines = rows ? operand->rows : operand->columns, done = 0;
+    int64_t each = rows ? operand->columns : operand->rows;
+    int64_t matrices = steps.matrix > 0 ? blasd_tensor_elements(tensor) / steps.matrix : 0;
+    bool *finite = blasd_cpu_alloc((size_t)(matrices * lines), sizeof *finite);
+    for (int64_t i = 0; finite != NULL && i < matrices * lines && blasd_wanted_after(&done, each);
+         i++) {
+        int64_t at = i / lines * steps.matrix + i % lines * (rows ? steps.row : steps.column);
+        finite[i] = true;
+        for (int64_t l = 0; finite[i] && l < each; l++)
+            finite[i] = is_finite(tensor, at + l * (rows ? steps.column : steps.row));
+    }
+    return finite;
+}
+
+/* How many elements from number `first` of the result on, those of one product, are not finite,
+ * though all that they are made of is. */
+static int64_t count_beyond(const struct blasd_task *task, const struct blasd_matmul *mm,
+                            int64_t first, const bool *rows, const bool *columns) {
+    const struct blasd_tensor *out = &task->outputs[0], *c = &task->inputs[BLASD_MATMUL_C];
+    int64_t beyond = 0, done = 0;
+    for (int64_t at = 0; at < mm->m * mm->n && blasd_wanted_after(&done, 8); at++) {
+        if (!rows[at / mm->n] || !columns[at % mm->n] || is_finite(out, first + at)) continue;
+        beyond += !mm->add_c || is_finite(c, blasd_matmul_place_of_c(c, out, first + at));
+    }
+    return beyond;
+}
+
+void blasd_matmul_judge_range(struct blasd_task *task, const struct blasd_matmul *mm) {
+    const struct blasd_tensor *out = &task->outputs[0];
+    const struct blasd_tensor *a = &task->inputs[BLASD_MATMUL_A], *b = a + 1;
+    int64_t beyond = 0;
+    bool *rows, *columns;
+    struct blasd_walk walk;
+    if (!isfinite(mm->alpha) || (mm->add_c && !isfinite(mm->beta))) return;
+    blasd_task_make_inputs(task);
+    rows = finite_lines(a, &mm->a, true);
+    columns = finite_lines(b, &mm->b, false);
+    blasd_walk_init(&walk, mm->batch_rank, mm->batch);
+    blasd_walk_operand(&walk, 0, mm->a.batch_rank, mm->a.batch);
+    blasd_walk_operand(&walk, 1, mm->b.batch_rank, mm->b.batch);
+    for (int64_t i = 0; rows != NULL && columns != NULL && i < mm->batch_count; i++) {
+        beyond += count_beyond(task, mm, i * mm->m * mm->n, rows + walk.offset[0] * mm->m,
+                               columns + walk.offset[1] * mm->n);
+        blasd_walk_next(&walk);
+    }
+    free(rows);
+    free(columns);
+    if (beyond > 0 && blasd_wanted())
+        blasd_task_warn(task, BLASD_W_overflow, "%lld elements are beyond the range of %s",
+                        (long long)beyond, blasd_dtype_name(out->dtype));
 }
 
 /* ---- the products ---- */
 
-/* An operand's matrices, in elements. */
-struct factor {
-    const char *data;
-    int64_t matrix, row, column; /* steps */
-};
-
 struct wide {
     const struct blasd_task *task; /* borrowed */
     const struct blasd_matmul *mm; /* borrowed */
-    struct factor a, b;
-    int64_t c_steps[BLASD_MAX_RANK]; /* of c along the dimensions of the result; 0: the same */
-    int64_t down, across;            /* patches of one item */
+    struct blasd_matmul_steps a, b;
+    int64_t down, across; /* patches of one item */
 };
 
 #define ROWS 16    /* of a patch of the result */
 #define COLUMNS 32 /* beside each other */
 #define DEPTH 128  /* of b, copied at once */
-
-/* Where c lies for an element of the result. */
-static int64_t place_of_c(const struct wide *wide, int64_t at) {
-    const struct blasd_tensor *out = &wide->task->outputs[0];
-    int64_t place = 0;
-    for (int d = out->rank - 1; d >= 0; d--) {
-        place += at % out->shape[d] * wide->c_steps[d];
-        at /= out->shape[d];
-    }
-    return place;
-}
 
 /* Rounds one part of an element to the dtype of the result. */
 static void store_part(const struct blasd_tensor *out, int64_t part, long double value) {
@@ -156,8 +211,10 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
         double added;
         struct blasd_tensor from = blasd_tensor_make(dtype, 0, NULL);
         struct blasd_tensor to = blasd_tensor_make(BLASD_float64, 0, NULL);
-        from.data = (char *)c->data +
-                    (size_t)(place_of_c(wide, at) * parts + part) * blasd_dtype_size(dtype);
+        from.data =
+            (char *)c->data +
+            (size_t)(blasd_matmul_place_of_c(c, &wide->task->outputs[0], at) * parts + part) *
+                blasd_dtype_size(dtype);
         to.data = &added;
         blasd_tensor_convert(&from, &to);
         value += (long double)wide->mm->beta * (long double)added;
@@ -208,36 +265,20 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define NAME(name) name##_bf16
 #include "kernels/matmul/range_body.h"
 
-static struct factor factor_of(const struct blasd_tensor *tensor,
-                               const struct blasd_matmul_operand *operand) {
-    bool column_major = tensor->rank == 2 && tensor->order == BLASD_COLUMN_MAJOR;
-    bool swapped = operand->transposed != column_major;
-    return (struct factor){.data = tensor->data,
-                           .matrix = operand->rows * operand->columns,
-                           .row = swapped ? 1 : operand->columns,
-                           .column = swapped ? operand->rows : 1};
-}
-
 bool blasd_matmul_wide(struct blasd_task *task, const struct blasd_matmul *mm, int threads,
                        struct blasd_cpu_progress *progress) {
-    const struct blasd_tensor *out = &task->outputs[0], *c = &task->inputs[BLASD_MATMUL_C];
     struct wide wide = {.task = task, .mm = mm};
     struct blasd_parallel loop = {.arg = &wide, .threads = threads, .watch = progress->watch};
     const char *how = "sums in float64";
     blasd_task_make_inputs(task);
-    wide.a = factor_of(&task->inputs[BLASD_MATMUL_A], &mm->a);
-    wide.b = factor_of(&task->inputs[BLASD_MATMUL_B], &mm->b);
+    wide.a = blasd_matmul_steps(&task->inputs[BLASD_MATMUL_A], &mm->a);
+    wide.b = blasd_matmul_steps(&task->inputs[BLASD_MATMUL_B], &mm->b);
     wide.down = (mm->m + ROWS - 1) / ROWS;
     wide.across = (mm->n + COLUMNS - 1) / COLUMNS;
     loop.count = mm->batch_count * wide.down * wide.across;
     loop.from = fmin(1, progress->done / progress->total);
     progress->done += task->plan->flops;
     loop.to = fmin(1, progress->done / progress->total);
-    for (int64_t d = 0, step = 1; mm->add_c && d < c->rank; d++) {
-        int64_t length = c->shape[c->rank - 1 - d];
-        wide.c_steps[out->rank - 1 - d] = length == 1 ? 0 : step;
-        step *= length;
-    }
     switch (task->inputs[BLASD_MATMUL_A].dtype) {
     case BLASD_float32: loop.piece = patch_f32; break;
     case BLASD_float16: loop.piece = patch_f16; break;

@@ -19,9 +19,14 @@ enum blasd_matmul_need {
  * in any floating or complex dtype; sums are in `sum`, float32 or float64. */
 enum blasd_matmul_need blasd_matmul_need(struct blasd_task *task, const struct blasd_matmul *mm,
                                          enum blasd_dtype sum);
-/* After BLAS, of a task that wants the check: whether it is to be done again. */
+/* After BLAS, of a task that wants the check and whose result is not finite: whether it is to be
+ * done again. */
 bool blasd_matmul_again(struct blasd_task *task, const struct blasd_matmul *mm,
                         enum blasd_dtype sum);
+
+bool blasd_matmul_is_finite(const struct blasd_task *task);
+/* Of a task whose result is not finite: warns of elements that are not, of factors that are. */
+void blasd_matmul_judge_range(struct blasd_task *task, const struct blasd_matmul *mm);
 
 struct blasd_cpu_progress;
 /* Makes the whole result of the task, on `threads`, and sets its method. False: stopped. */

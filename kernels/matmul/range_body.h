@@ -3,7 +3,7 @@
  * included once for each type. */
 
 /* Copies `depth` rows of `columns` of b, from (l, j) on, dense. */
-static void NAME(copy)(const struct factor *b, const ITEM *matrix, int64_t l, int64_t j,
+static void NAME(copy)(const struct blasd_matmul_steps *b, const ITEM *matrix, int64_t l, int64_t j,
                        int64_t depth, int64_t columns, ITEM to[DEPTH][COLUMNS * PARTS]) {
     for (int64_t i = 0; i < depth; i++)
         for (int64_t c = 0; c < columns; c++)
@@ -13,7 +13,7 @@ static void NAME(copy)(const struct factor *b, const ITEM *matrix, int64_t l, in
 
 /* sums += a row of a, times the copied rows of b. */
 BLASD_CLONES
-static void NAME(add)(const struct factor *a, const ITEM *row, int64_t depth,
+static void NAME(add)(const struct blasd_matmul_steps *a, const ITEM *row, int64_t depth,
                       ITEM b[DEPTH][COLUMNS * PARTS], SUM *restrict sums) {
     for (int64_t l = 0; l < depth; l++, row += a->column * PARTS) {
         const ITEM *restrict from = b[l];
@@ -33,9 +33,11 @@ static void NAME(add)(const struct factor *a, const ITEM *row, int64_t depth,
 static void NAME(finish)(const struct wide *wide, int64_t at, const SUM *sum) {
 #ifdef EXACT
     uint64_t value = (uint64_t)(int64_t)wide->mm->alpha * sum[0];
+    const struct blasd_tensor *c = &wide->task->inputs[BLASD_MATMUL_C];
     if (wide->mm->add_c)
-        value += (uint64_t)(int64_t)wide->mm->beta *
-                 ((const uint64_t *)wide->task->inputs[BLASD_MATMUL_C].data)[place_of_c(wide, at)];
+        value +=
+            (uint64_t)(int64_t)wide->mm->beta *
+            ((const uint64_t *)c->data)[blasd_matmul_place_of_c(c, &wide->task->outputs[0], at)];
     ((uint64_t *)wide->task->outputs[0].data)[at] = value;
 #else
     for (int p = 0; p < PARTS; p++) finish_part(wide, at, p, PARTS, (long double)sum[p]);
@@ -58,8 +60,10 @@ static bool NAME(patch)(void *arg, int64_t piece, int slot) {
     blasd_walk_operand(&walk, 0, mm->a.batch_rank, mm->a.batch);
     blasd_walk_operand(&walk, 1, mm->b.batch_rank, mm->b.batch);
     blasd_walk_seek(&walk, item);
-    from[0] = (const ITEM *)(const void *)wide->a.data + walk.offset[0] * wide->a.matrix * PARTS;
-    from[1] = (const ITEM *)(const void *)wide->b.data + walk.offset[1] * wide->b.matrix * PARTS;
+    from[0] = (const ITEM *)wide->task->inputs[BLASD_MATMUL_A].data +
+              walk.offset[0] * wide->a.matrix * PARTS;
+    from[1] = (const ITEM *)wide->task->inputs[BLASD_MATMUL_B].data +
+              walk.offset[1] * wide->b.matrix * PARTS;
     for (int64_t r = 0; r < ROWS; r++)
         for (int c = 0; c < COLUMNS * PARTS; c++) sums[r][c] = 0;
     memset(b, 0, sizeof b);

@@ -303,10 +303,17 @@ static uint64_t whole(const struct blasd_tensor *tensor, const void *data, const
     return bits;
 }
 
-static void check_whole(struct sample *s) {
+static long double value_of(const struct blasd_tensor *tensor, uint64_t bits) {
+    return blasd_dtype_kind(tensor->dtype) == 'i' ? (long double)(int64_t)bits : (long double)bits;
+}
+
+/* Whether some element is beyond the dtype of the result. */
+static bool check_whole(struct sample *s) {
     const struct blasd_tensor *out = trial_output(s->t, "c");
     const struct blasd_input *in = s->t->job.inputs;
+    bool beyond = false;
     for (int64_t e = 0; e < blasd_tensor_elements(out); e++) {
+        long double exact = 0; /* near enough: the factors are random */
         int64_t at[BLASD_MAX_RANK] = {0}, index[BLASD_MAX_RANK] = {0};
         int64_t row, column;
         uint64_t sum = 0, got;
@@ -324,23 +331,30 @@ static void check_whole(struct sample *s) {
                 factors[i] = whole(&in[i].tensor, s->t->given[i], index);
             }
             sum += factors[0] * factors[1];
+            exact += value_of(&in[A].tensor, factors[0]) * value_of(&in[B].tensor, factors[1]);
         }
         sum *= (uint64_t)(int64_t)s->alpha;
-        if (s->add)
-            sum += (uint64_t)(int64_t)s->beta *
-                   whole(&in[C].tensor, s->t->given[C], at + out->rank - s->ranks[C]);
+        exact *= (long double)s->alpha;
+        if (s->add) {
+            uint64_t c = whole(&in[C].tensor, s->t->given[C], at + out->rank - s->ranks[C]);
+            sum += (uint64_t)(int64_t)s->beta * c;
+            exact += (long double)s->beta * value_of(&in[C].tensor, c);
+        }
         memcpy(&got, (const char *)out->data + 8 * e, 8);
         assert_true(got == sum);
+        beyond |= fabsl(exact - value_of(out, got)) > 0x1p62L;
     }
+    return beyond;
 }
 
 static void integers_are_exact(void **state) {
     static const enum blasd_dtype dtypes[] = {BLASD_int64,  BLASD_uint64, BLASD_int64, BLASD_uint64,
                                               BLASD_int32,  BLASD_int16,  BLASD_int8,  BLASD_uint32,
                                               BLASD_uint16, BLASD_uint8,  BLASD_bool};
+    int wrapped = 0;
     (void)state;
     for (int round = 0; round < 200; round++) {
-        bool has_signed = false, has_unsigned = false;
+        bool has_signed = false, has_unsigned = false, warned;
         struct sample s;
         draw(&s);
         for (int i = 0; i < (s.add ? 3 : 2); i++) {
@@ -358,9 +372,55 @@ static void integers_are_exact(void **state) {
         assert_int_equal(trial_run(s.t), BLASD_OK);
         assert_int_equal(trial_output(s.t, "c")->dtype,
                          has_unsigned && !has_signed ? BLASD_uint64 : BLASD_int64);
-        assert_int_equal(s.t->task.warning_count, 0);
-        check_whole(&s);
+        warned = check_whole(&s);
+        wrapped += warned;
+        assert_int_equal(s.t->task.warning_count, warned);
+        if (warned) assert_int_equal(s.t->task.warnings[0].code, BLASD_W_integer_overflow);
         trial_free(s.t);
+    }
+    assert_true(wrapped > 20 && wrapped < 190);
+}
+
+/* Infinite of finite factors is warned of, and counted; of factors that are not finite themselves
+ * it is not. One row of a and one column of b may be large, or hold an infinity. */
+static void overflow_is_warned_of(void **state) {
+    static const enum blasd_dtype dtypes[] = {BLASD_float64, BLASD_float32, BLASD_float16,
+                                              BLASD_complex64, BLASD_complex128};
+    static const double large[] = {1e300, 1e30, 6e4, 1e30, 1e300};
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        int d = round % 5, parts = d > 2 ? 2 : 1, kind = round / 5 % 4; /* 2, 3: an infinity, too */
+        int64_t m = trial_between(1, 40), n = trial_between(1, 40), k = trial_between(1, 70);
+        int64_t row = trial_between(0, m - 1), column = trial_between(0, n - 1);
+        int64_t at = trial_between(0, k - 1), beyond = 0;
+        struct trial *t = trial_new("matmul");
+        void *a = trial_input(t, "a", dtypes[d], BLASD_ROW_MAJOR, 2, (int64_t[]){m, k});
+        void *b = trial_input(t, "b", dtypes[d], BLASD_ROW_MAJOR, 2, (int64_t[]){k, n});
+        enum blasd_dtype part = blasd_dtype_part(dtypes[d]);
+        for (int64_t i = 0; i < m * k; i++) put(a, part, i * parts, 1);
+        for (int64_t i = 0; i < k * n; i++) put(b, part, i * parts, 1);
+        if (kind > 0) put(a, part, (row * k + at) * parts, large[d]);
+        if (kind > 0) put(b, part, (at * n + column) * parts, large[d]);
+        if (kind == 2) put(a, part, ((row + 1) % m * k + at) * parts, INFINITY);
+        if (kind == 3) put(b, part, (at * n + (column + 1) % n) * parts, INFINITY);
+        if (kind == 1 || (kind == 2 && m > 1) || (kind == 3 && n > 1)) beyond = 1;
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal(t->task.warning_count, beyond);
+        if (beyond > 0) {
+            assert_int_equal(t->task.warnings[0].code, BLASD_W_overflow);
+            assert_non_null(strstr(t->task.warnings[0].text, "1 elements"));
+        }
+        /* complex, too: elements that an infinity took part in are not finite, all others are */
+        for (int64_t i = 0; i < m * n; i++) {
+            struct blasd_tensor out = *trial_output(t, "c");
+            bool finite = true, expected = !(kind > 0 && i / n == row && i % n == column);
+            if (kind == 2) expected &= i / n != (row + 1) % m;
+            if (kind == 3) expected &= i % n != (column + 1) % n;
+            out.dtype = part;
+            for (int p = 0; p < parts; p++) finite &= isfinite(trial_value(&out, i * parts + p));
+            assert_int_equal(finite, expected);
+        }
+        trial_free(t);
     }
 }
 
@@ -389,6 +449,7 @@ int main(void) {
         cmocka_unit_test(complex_products_of_every_shape),
         cmocka_unit_test(complex_dtypes_are_promoted_as_in_numpy),
         cmocka_unit_test(integers_are_exact),
+        cmocka_unit_test(overflow_is_warned_of),
         cmocka_unit_test(what_exact_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
