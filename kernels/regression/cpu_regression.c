@@ -139,7 +139,7 @@ static int least_squares(struct room *room, const struct regression_data *data,
     struct regression_fit *fit = &room->fit;
     bool doubled;
     int code = make_factor(room, data, &doubled, progress, err);
-    if (code == 0) code = blasd_regression_rank(shape, &room->factor, fit, err);
+    if (code == 0) code = blasd_regression_rank(shape, &room->factor, data, fit, err);
     if (code == 0) code = blasd_regression_singular(shape, &room->factor, fit, err);
     if (code == 0 && !blasd_wanted()) code = blasd_cpu_stopped(err);
     if (code != 0) return code;
@@ -244,6 +244,7 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     fit->diverged = 0;
     fit->truncated = false;
     fit->unsure = false;
+    fit->doubt = 0;
     fit->orthogonal = NULL;
     blasd_regression_tss(shape, data, room->tss);
     if (shape->method == METHOD_OLS || (shape->method == METHOD_RIDGE && shape->alpha == 0))

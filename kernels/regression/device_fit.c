@@ -205,11 +205,12 @@ static int falling(const void *a, const void *b) {
 }
 
 /* Whether the rank is full beyond doubt, by the condition number of the centred features scaled to
- * length 1, which the basis gives for q^2 operations: the inverse need not be made again. */
+ * length 1, which the basis gives for q^2 operations: the inverse need not be made again. And
+ * fit->doubt, all features being taken to be rounded. */
 static bool surely_full(const struct regression_shape *shape,
-                        const struct regression_factor *factor, const struct regression_fit *fit) {
+                        const struct regression_factor *factor, struct regression_fit *fit) {
     int64_t q = shape->q, skip = shape->intercept ? 1 : 0;
-    double squares = 0;
+    double squares = 0, noises = 0;
     if (skip == 1 && !(factor->r[0] > 0)) return false;
     for (int64_t j = skip; j < q; j++) {
         double length = 0, row = 0, first = skip == 1 ? factor->r[j] : 0;
@@ -220,8 +221,11 @@ static bool surely_full(const struct regression_shape *shape,
             row += scaled * scaled;
         }
         squares += length * row;
+        noises += (length + first * first) * row;
     }
-    return sqrt(squares) * sqrt((double)(q - skip)) * SURE < 1;
+    fit->doubt = shape->sent * sqrt(noises);
+    return sqrt(squares) * sqrt((double)(q - skip)) * SURE < 1 &&
+           fit->doubt < BLASD_REGRESSION_DOUBT;
 }
 
 /* Least squares without a penalty: the rank decides whether the device's solution is the one. */
@@ -229,9 +233,9 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
                      struct regression_data *data, const struct regression_factor *factor,
                      struct regression_fit *fit, bool here, const char **how,
                      struct blasd_err *err) {
-    int code = 0;
-    if (here || shape->rcond > 0 || !surely_full(shape, factor, fit))
-        code = blasd_regression_rank(shape, factor, fit, err);
+    bool look = here || shape->rcond > 0 || !surely_full(shape, factor, fit);
+    int code = look ? widen(shape, room, IN_X, &data->x, err) : 0;
+    if (code == 0 && look) code = blasd_regression_rank(shape, factor, data, fit, err);
     if (code == 0 && here) code = blasd_regression_singular(shape, factor, fit, err);
     if (code != 0) return code;
     if (!here && shape->q > 1)

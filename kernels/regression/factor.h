@@ -21,8 +21,9 @@ static inline void blasd_regression_unshift_basis(const struct regression_factor
 struct pivoted {
     int64_t rows, columns; /* of r less the intercept's row and column */
     int64_t rank;
-    double *a, *tau, *length; /* owned: the factor, column-major, its reflections, scales */
-    int *pivot;               /* owned: from 1 */
+    double *a, *tau; /* owned: the factor of columns over their units, column-major; reflections */
+    double *length, *unit; /* owned: of the columns as they were */
+    int *pivot;            /* owned: from 1 */
 };
 
 /* Coefficients of least norm and their basis where the rank is not full. */

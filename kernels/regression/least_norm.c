@@ -102,7 +102,7 @@ static int independent_rows(const struct pivoted *pivoted, const struct regressi
         to->features[place].at = column;
         for (int64_t i = 0; i < pivoted->rank; i++)
             to->s[i * n + place] = i > j ? 0
-                                         : ldexp(pivoted->a[j * m + i] * pivoted->length[column],
+                                         : ldexp(pivoted->a[j * m + i] * pivoted->unit[column],
                                                  factor->exponent[column + skip]);
     }
     return info;

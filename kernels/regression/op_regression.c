@@ -140,6 +140,8 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
             return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
                               "the batch has too many members");
     blasd_regression_choose_way(shape);
+    shape->sent = single(x) ? 0x1p-24 : 0x1p-53;
+    shape->sent_y = single(y) ? 0x1p-24 : 0x1p-53;
     shape->storage =
         single(x) && single(y) && (!shape->weighted || single(w)) ? BLASD_float32 : BLASD_float64;
     return 0;

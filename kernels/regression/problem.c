@@ -106,8 +106,7 @@ double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at) {
     return ((const double *)tensor->data)[at];
 }
 
-#define ILL (1 / DBL_EPSILON) /* of a condition number */
-#define WORSE (-1e-10)        /* of r2: below 0 by more than its rounding */
+#define WORSE (-1e-10) /* of r2: below 0 by more than its rounding */
 
 /* Whether HC2 or HC3 found an observation of leverage 1: then no coefficient has an error. */
 static bool has_no_error(const struct regression_shape *shape, const struct blasd_task *task,
@@ -137,9 +136,9 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
     if (ols && shape->n <= fit->rank) counts->saturated++;
     if (ols && shape->n > fit->rank && shape->n - data->without <= fit->rank) counts->unweighted++;
     if (ols && shape->n > fit->rank) counts->alone += has_no_error(shape, task, at);
-    if (ols && !deficient && p > 0 && fit->cond >= ILL) {
+    if (!deficient && fit->doubt >= BLASD_REGRESSION_DOUBT) {
         counts->ill++;
-        counts->cond = fmax(counts->cond, fit->cond);
+        counts->doubt = fmax(counts->doubt, fit->doubt);
     }
     for (int64_t l = 0; l < t; l++) {
         bool finite = isfinite(blasd_regression_number(&task->outputs[OUT_INTERCEPT], at * t + l));
@@ -185,9 +184,11 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
                         (long long)counts->alone, all);
     if (counts->ill > 0)
         blasd_task_warn(task, BLASD_W_ill_conditioned,
-                        "%lld of %lld designs have a condition number of up to %.2g, all singular "
-                        "values were kept: centre or scale x, drop features or set rcond",
-                        (long long)counts->ill, all, counts->cond);
+                        "%lld of %lld designs have features whose own part is little more than the "
+                        "rounding of %s, up to %.2g of it: send more digits, drop features or set "
+                        "rcond",
+                        (long long)counts->ill, all,
+                        shape->sent > DBL_EPSILON ? "float32" : "float64", counts->doubt);
     if (counts->unsure > 0)
         blasd_task_warn(task, BLASD_W_ill_conditioned,
                         "the condition of %lld of %lld penalised problems is beyond what rounding "

@@ -39,6 +39,7 @@ struct regression_shape {
     double alpha, l1_ratio, tol, learning_rate, level, rcond;
     int64_t iterations;       /* of gd; most, of lasso and elastic_net */
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
+    double sent, sent_y;      /* units of rounding of the dtypes that x and y were sent in */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
     int64_t problems;                     /* product of batch_shape */
@@ -87,8 +88,8 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
 struct regression_counts {
     int64_t deficient, truncated, ill, unsure, saturated, unweighted, worse, infinite, unconverged,
         diverged, unproven, alone;
-    int64_t rank;               /* least */
-    double cond, kept, dropped; /* largest; singular values about rcond */
+    int64_t rank;                /* least */
+    double doubt, kept, dropped; /* largest; singular values about rcond */
 };
 
 /* With columns of the weighted [1 X] less shift[j], divided by 2^exponent[j], and targets less
@@ -138,18 +139,19 @@ struct regression_fit {
     /* t x spread x spread, symmetric: the middle of the robust covariance; NULL: made from data and
      * residuals */
     const double *middle;
-    double *singular;             /* min(n, q), falling; ols only */
-    double cond;                  /* ols only */
-    int64_t *n_iter;              /* t: lasso, elastic_net */
-    double *dual_gap;             /* t: lasso, elastic_net */
-    int64_t unconverged;          /* targets that did not reach tol */
-    double *gradient;             /* t: gd's, its length at the end */
-    int64_t *converged;           /* t: gd; whether that is small against the one at the start */
-    int64_t diverged;             /* targets of gd where it grew */
-    bool unsure;                  /* a penalised fit that rounding may have spoilt */
-    bool unproven;                /* a coefficient has no bound on its error */
-    bool truncated;               /* rcond lowered the rank */
-    double kept, dropped;         /* then: the last singular value above it, the first below */
+    double *singular;     /* min(n, q), falling; ols only */
+    double cond;          /* ols only */
+    double doubt;         /* what rounding of x as it was sent may be of what is a feature's own */
+    int64_t *n_iter;      /* t: lasso, elastic_net */
+    double *dual_gap;     /* t: lasso, elastic_net */
+    int64_t unconverged;  /* targets that did not reach tol */
+    double *gradient;     /* t: gd's, its length at the end */
+    int64_t *converged;   /* t: gd; whether that is small against the one at the start */
+    int64_t diverged;     /* targets of gd where it grew */
+    bool unsure;          /* a penalised fit that rounding may have spoilt */
+    bool unproven;        /* a coefficient has no bound on its error */
+    bool truncated;       /* rcond lowered the rank */
+    double kept, dropped; /* then: the last singular value above it, the first below */
     double critical_df, critical; /* the last quantile asked for: often the next one too */
 };
 
@@ -196,11 +198,17 @@ int blasd_regression_wide_factor(const struct regression_shape *shape,
 double blasd_regression_condition(const struct regression_shape *shape,
                                   const struct regression_factor *factor, double *work);
 
+/* Whether n values, `step` apart, leave the last binary places of their dtype free, whose unit of
+ * rounding is `sent`: whole numbers, quarters. Then nothing was rounded when they were made. */
+bool blasd_regression_exact(const double *values, int64_t step, int64_t n, double sent);
+/* From this fit->doubt on fewer than three digits of a coefficient are sure. */
+#define BLASD_REGRESSION_DOUBT 0x1p-10
 /* The numerical rank of [1 X], decided on columns scaled to equal length, so that units of
  * measurement do not matter, and then by rcond: fit->rank. Where it is less than q, also the
  * coefficients of least norm (the intercept is not part of the norm) and the basis. */
 int blasd_regression_rank(const struct regression_shape *shape,
-                          const struct regression_factor *factor, struct regression_fit *fit,
+                          const struct regression_factor *factor,
+                          const struct regression_data *data, struct regression_fit *fit,
                           struct blasd_err *err);
 /* Coefficients and basis from a triangle of full rank; the intercept is still that of the shifted
  * columns. */
