@@ -219,8 +219,8 @@ static inline struct blasd_request blasd_eigh_request(const struct blasd_eigh *o
     return blasd_call_end(call, "eigh");
 }
 
-/* Least squares of least norm, minimise ||b - a @ x||. Outputs: x, residuals, rank, s, optimality.
- */
+/* Least squares of least norm, minimise ||b - a @ x||. Outputs: x, residuals, rank, s, optimality,
+ * info. */
 struct blasd_lstsq {
     /* (..., m, n). Matrices of any shape and rank: one or a stack of them. */
     const struct blasd_array *a;
@@ -304,7 +304,7 @@ static inline struct blasd_request blasd_qr_request(const struct blasd_qr *of,
 
 /* Linear regression: y = intercept + x coef. Outputs: coef, intercept, stderr, tvalues, pvalues,
  * conf_int, r2, r2_adj, fvalue, f_pvalue, loglik, aic, bic, ssr, tss, scale, df_model, df_resid,
- * rank, singular_values, cond, n_iter, dual_gap, gradient_norm, converged, residuals, fitted,
+ * rank, singular_values, cond, n_iter, dual_gap, gradient_norm, converged, info, residuals, fitted,
  * cov_params, error_bound. */
 struct blasd_regression {
     /* (..., n, p). Observations, one a row, of p features. */

@@ -1,8 +1,10 @@
-/* lstsq on the CPU: R of a or of its transpose, the singular values of R, then x from them.
+/* lstsq on the CPU: R of a or of its transpose, the singular values of R, then x from them; from a
+ * once more, with more digits, where it is unique and singular values do not do.
  * Read next: README.md, then ../lapack/lapack_svd.c. */
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/lstsq/lstsq.h"
+#include "kernels/regression/unique.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -129,6 +131,35 @@ static double measure(const struct blasd_lstsq *l, const struct blasd_lapack *ho
     return norm > 0 ? most + blasd_stack_slack(m + n) + (l->stack.single ? 0x1p-24 : 0) : 0;
 }
 
+/* The largest doubt of the right-hand sides, whose residuals are in b->y. */
+static double doubt_of(const struct blasd_lstsq *l, const struct bench *b, int64_t rank) {
+    double most = 0;
+    for (int64_t c = 0; c < l->columns && rank > 0; c++)
+        most = fmax(most, blasd_lstsq_doubt(b->s[0], b->s[rank - 1],
+                                            blasd_stack_norm(l->stack.n, b->x + c * l->stack.n),
+                                            blasd_stack_norm(l->stack.m, b->y + c * l->stack.m)));
+    return most;
+}
+
+/* x that is unique, as regression computes it. False: not all of its digits may be right. */
+static bool solve_again(const struct blasd_lstsq *l, const struct bench *b, struct blasd_err *err) {
+    int64_t m = l->stack.m, n = l->stack.n, columns = l->columns;
+    double *rows = blasd_cpu_alloc((size_t)(m * (n + columns)), sizeof *rows);
+    double *right = rows + m * n;
+    bool sure = false;
+    if (rows == NULL) {
+        blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to compute in");
+        return false;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) rows[i * n + j] = b->a[j * m + i];
+        for (int64_t c = 0; c < columns; c++) right[i * columns + c] = b->b[c * m + i];
+    }
+    (void)blasd_regression_unique(m, n, columns, rows, right, b->x, &sure, err);
+    free(rows);
+    return sure;
+}
+
 static bool bench_make(const struct blasd_lstsq *l, struct bench *b) {
     size_t m = (size_t)l->stack.m, n = (size_t)l->stack.n, k = (size_t)l->k;
     size_t columns = (size_t)l->columns;
@@ -167,9 +198,27 @@ static void load(const struct blasd_lstsq *l, const struct blasd_task *task, int
     blasd_stack_copy(&turned, 0, m, n, wide(l), b->qr);
 }
 
-static void item(const struct blasd_stack_work *base, struct blasd_task *task, int64_t item,
-                 const struct blasd_lapack *how) {
-    const struct blasd_lstsq *l = &((const struct work *)(const void *)base)->l;
+/* Rounds x and measures it; once more where it can be had with more digits. */
+static void conclude(const struct blasd_lstsq *l, struct blasd_task *task, int64_t item,
+                     const struct blasd_lapack *how, const struct bench *b, int64_t rank,
+                     const struct blasd_lstsq_scale *scale) {
+    double optimality, doubt;
+    bool lost;
+    blasd_lstsq_round(l, b->x, scale);
+    optimality = measure(l, how, b);
+    doubt = doubt_of(l, b, rank);
+    lost = doubt > BLASD_LSTSQ_LOST;
+    if (doubt > BLASD_LSTSQ_REFINED && blasd_lstsq_unique(l, rank) && blasd_wanted()) {
+        lost = !solve_again(l, b, &task->err);
+        blasd_lstsq_round(l, b->x, scale);
+        optimality = measure(l, how, b);
+    }
+    blasd_lstsq_answer(task, l, item, b->x, b->y, b->s, rank, optimality, scale);
+    blasd_lstsq_tell(task, item, lost);
+}
+
+void blasd_lstsq_on_host(const struct blasd_lstsq *l, struct blasd_task *task, int64_t item,
+                         const struct blasd_lapack *how) {
     struct blasd_lstsq_scale scale;
     struct bench b;
     int64_t rank = 0;
@@ -184,16 +233,18 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
         rank = blasd_lstsq_rank(l, b.s);
         info = apply(l, how, &b, rank);
     }
-    if (info < 0) {
+    if (info < 0)
         blasd_stack_no_memory(task);
-    } else if (info > 0) {
+    else if (info > 0)
         blasd_lstsq_refuse(task, l, item);
-    } else if (blasd_wanted()) {
-        blasd_lstsq_round(l, b.x, &scale);
-        double optimality = measure(l, how, &b);
-        blasd_lstsq_answer(task, l, item, b.x, b.y, b.s, rank, optimality, &scale);
-    }
+    else if (blasd_wanted())
+        conclude(l, task, item, how, &b, rank, &scale);
     free(b.a);
+}
+
+static void item(const struct blasd_stack_work *base, struct blasd_task *task, int64_t item,
+                 const struct blasd_lapack *how) {
+    blasd_lstsq_on_host(&((const struct work *)(const void *)base)->l, task, item, how);
 }
 
 static void finish(const struct blasd_stack_work *base, struct blasd_task *task) {

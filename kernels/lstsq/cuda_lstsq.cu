@@ -8,7 +8,11 @@ extern "C" {
 }
 
 #define THREADS 256
-#define COLUMNS 4 /* of right-hand sides for which an element of a is read once */
+#define COLUMNS 4      /* of right-hand sides for which an element of a is read once */
+#define HOST_FLOPS 4e9 /* of an item that the host does again, at most */
+/* said of an item on the device, in place of what LAPACK says */
+#define AGAIN (-1000) /* x is unique, and wants more digits */
+#define LOST (-1001)  /* digits of x are lost */
 
 struct lstsq_state {
     struct stack_gpu gpu;
@@ -105,9 +109,10 @@ static __device__ double block_squares(int64_t count, const double *x, double *o
 
 struct lstsq_sizes {
     int64_t m, n, columns;
-    const double *r, *slope, *x, *b, *a;
+    const double *r, *slope, *x, *b, *a, *s;
     const int *of_b;
-    double *ratios;
+    const int64_t *rank;
+    double *ratios; /* columns; and their doubts, columns */
 };
 
 /* Of each column: the residual's square into the output, and how far x is from the best. */
@@ -124,15 +129,22 @@ static __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x != 0) continue;
         residuals[c] = (T)ldexp(sum, -2 * z.of_b[c]);
         z.ratios[c] = below > 0 ? above / below : below == 0 ? 0 : NAN;
+        z.ratios[z.columns + c] =
+            *z.rank > 0 ? blasd_lstsq_doubt(z.s[0], z.s[*z.rank - 1], size, sqrt(sum)) : 0;
     }
 }
 
 static __global__ void __launch_bounds__(1)
-    lstsq_worst(int64_t columns, const double *ratios, double slack, double *ret) {
-    double most = 0;
-    for (int64_t c = 0; c < columns && most == most; c++)
-        most = ratios[c] <= most ? most : ratios[c];
+    lstsq_worst(struct lstsq_sizes z, double slack, double *ret, int *info) {
+    bool unique = *z.rank == z.n && z.m >= z.n;
+    double most = 0, doubt = 0;
+    for (int64_t c = 0; c < z.columns && most == most; c++)
+        most = z.ratios[c] <= most ? most : z.ratios[c];
+    for (int64_t c = 0; c < z.columns; c++) doubt = fmax(doubt, z.ratios[z.columns + c]);
     *ret = most + slack;
+    if (*info != 0) return;
+    if (unique && doubt > BLASD_LSTSQ_REFINED) *info = AGAIN;
+    if (!unique && doubt > BLASD_LSTSQ_LOST) *info = LOST;
 }
 
 /* ---- the operation ---- */
@@ -183,7 +195,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     STACK_TRY(want(s, err));
     const int64_t lengths[] = {m * n,       m * n,       k,           k,           k * k,
                                k * k,       k * k,       m * columns, m * columns, n * columns,
-                               n * columns, k * columns, k * columns, columns};
+                               n * columns, k * columns, k * columns, 2 * columns};
     double **const parts[] = {&s->a, &s->qr, &s->tau, &s->s,     &s->r, &s->u, &s->vt,
                               &s->b, &s->y,  &s->x,   &s->slope, &s->c, &s->d, &s->ratios};
     for (int i = 0; i < 14; i++) STACK_TRY(stack_gpu_doubles(&s->gpu, lengths[i], parts[i], err));
@@ -257,14 +269,15 @@ static int apply(struct lstsq_state *s, int t, int64_t item, int *ignored, struc
                              ignored, err);
 }
 
-static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *err) {
+static int answer(struct lstsq_state *s, int t, int64_t item, int *info, struct blasd_err *err) {
     struct stack_gpu *gpu = &s->gpu;
     struct blasd_cuda_job *job = gpu->job;
     const struct blasd_lstsq *l = &s->l;
     int64_t m = l->stack.m, n = l->stack.n, columns = l->columns;
     struct blasd_lapack_product slope = product_of(n, columns, m, s->a, s->y, s->slope);
-    const struct lstsq_sizes sizes = {m,    n,    columns, s->y,    s->slope,
-                                      s->x, s->b, s->a,    s->of_b, s->ratios};
+    const int64_t *rank = (int64_t *)blasd_cuda_out(job, t, BLASD_LSTSQ_RANK) + item;
+    const struct lstsq_sizes sizes = {m,    n,    columns, s->y,    s->slope, s->x,
+                                      s->b, s->a, s->s,    s->of_b, rank,     s->ratios};
     const struct stack_gpu_view x = {s->x, n, columns, 1, n, s->of_x, true};
     const struct stack_gpu_view values = {s->s, l->k, 1, 1, l->k, gpu->exponents, false};
     double slack = blasd_stack_slack(m + n) + (l->stack.single ? 0x1p-24 : 0);
@@ -286,8 +299,8 @@ static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *
     else
         STACK_TRY(blasd_launch(lstsq_columns<double>, blocks, dim3(THREADS), 0, job->stream, err,
                                sizes, (double *)residuals + item * columns));
-    STACK_TRY(blasd_launch(lstsq_worst, dim3(1), dim3(1), 0, job->stream, err, columns, s->ratios,
-                           slack, (double *)blasd_cuda_out(job, t, BLASD_LSTSQ_OPTIMALITY) + item));
+    STACK_TRY(blasd_launch(lstsq_worst, dim3(1), dim3(1), 0, job->stream, err, sizes, slack,
+                           (double *)blasd_cuda_out(job, t, BLASD_LSTSQ_OPTIMALITY) + item, info));
     STACK_TRY(stack_gpu_store(gpu, t, BLASD_LSTSQ_X, item, &x, err));
     return stack_gpu_store(gpu, t, BLASD_LSTSQ_S, item, &values, err);
 }
@@ -304,7 +317,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
         int *info = s->gpu.info + at, *ignored = s->gpu.info + all, t = (int)(at / each);
         STACK_TRY(decompose(s, t, walk.offset[0], walk.offset[1], info, ignored, err));
         STACK_TRY(apply(s, t, at % each, ignored, err));
-        STACK_TRY(answer(s, t, at % each, err));
+        STACK_TRY(answer(s, t, at % each, info, err));
         STACK_TRY(stack_gpu_next(&s->gpu, blasd_lstsq_flops(l), at + 1, all, err));
         blasd_walk_next(&walk);
     }
@@ -338,23 +351,41 @@ static void answer_empty(struct blasd_task *task, const struct blasd_lstsq *l, i
     ((int64_t *)task->outputs[BLASD_LSTSQ_RANK].data)[item] = 0;
 }
 
+/* What the host has to do to an item, or say of it. */
+static int end_item(struct blasd_cuda_job *job, int t, int64_t item, struct blasd_err *err) {
+    struct lstsq_state *s = (struct lstsq_state *)job->state;
+    struct blasd_task *task = &job->tasks[t];
+    const struct blasd_lapack alone = {1, nullptr, 0, 1};
+    int info = s->nothing ? 0 : s->gpu.host_info[t * s->l.stack.count + item];
+    if (s->nothing) answer_empty(task, &s->l, item);
+    if (info != 0 && info != LOST) STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
+    if (info == 0 || info == LOST || (info == AGAIN && blasd_lstsq_flops(&s->l) > HOST_FLOPS)) {
+        blasd_lstsq_tell(task, item, info != 0);
+    } else if (info == AGAIN) {
+        blasd_cpu_blas_alone();
+        blasd_lstsq_on_host(&s->l, task, item, &alone);
+    } else {
+        blasd_lstsq_refuse(task, &s->l, item);
+    }
+    return 0;
+}
+
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct lstsq_state *s = (struct lstsq_state *)job->state;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         const struct blasd_seen *x = blasd_cuda_seen_of(task, BLASD_LSTSQ_X);
+        bool again = false;
+        for (int64_t i = 0; !s->nothing && i < s->l.stack.count; i++)
+            again = again || s->gpu.host_info[t * s->l.stack.count + i] == AGAIN;
+        if (again) blasd_task_make_inputs(task);
         /* elements of x beyond the range are counted */
         if (s->nothing || (x != NULL && x->first_nonfinite >= 0))
             STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
-        for (int64_t i = 0; i < s->l.stack.count; i++) {
-            if (s->nothing) {
-                answer_empty(task, &s->l, i);
-            } else if (s->gpu.host_info[t * s->l.stack.count + i] != 0) {
-                STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
-                blasd_lstsq_refuse(task, &s->l, i);
-            }
-        }
-        blasd_lstsq_finish(task, &s->l, blasd_cuda_seen_of(task, BLASD_LSTSQ_X) == NULL);
+        for (int64_t i = 0; task->err.code == BLASD_OK && i < s->l.stack.count; i++)
+            STACK_TRY(end_item(job, t, i, err));
+        if (task->err.code == BLASD_OK)
+            blasd_lstsq_finish(task, &s->l, blasd_cuda_seen_of(task, BLASD_LSTSQ_X) == NULL);
     }
     return 0;
 }

@@ -27,6 +27,23 @@ int64_t blasd_lstsq_rank(const struct blasd_lstsq *l, const double *s);
 struct blasd_lstsq_scale {
     int a, *b;
 };
+/* How far a right-hand side's x, as singular values give it, may be from the exact one, in units of
+ * rounding: by those values (k of them, `rank` kept) and the lengths of x and its residual. From
+ * the first on an x that is unique is computed with more digits, above the second a warning tells.
+ */
+#define BLASD_LSTSQ_REFINED 0x1p12
+#define BLASD_LSTSQ_LOST 0x1p27
+static inline double blasd_lstsq_doubt(double largest, double least, double x, double residual) {
+    double condition = least > 0 ? largest / least : 1;
+    return condition * (1 + (x > 0 && largest > 0 ? condition * (residual / (largest * x)) : 0));
+}
+/* Whether x is unique. */
+static inline bool blasd_lstsq_unique(const struct blasd_lstsq *l, int64_t rank) {
+    return rank == l->stack.n && l->stack.m >= l->stack.n;
+}
+/* One item on the host, whole. cpu_lstsq.c. */
+void blasd_lstsq_on_host(const struct blasd_lstsq *l, struct blasd_task *task, int64_t item,
+                         const struct blasd_lapack *how);
 /* x (n x columns, column-major) of the scaled problem as it is sent, where that is finite: rounded
  * to its dtype and at the ends of its range, so that what is said of it holds for it. */
 void blasd_lstsq_round(const struct blasd_lstsq *l, double *x,
@@ -40,6 +57,8 @@ void blasd_lstsq_near(const struct blasd_lstsq *l, const struct blasd_lapack *ho
 void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item,
                         double *x, const double *r, const double *s, int64_t rank,
                         double optimality, const struct blasd_lstsq_scale *scale);
+/* Whether digits of an item's x were lost, into info. */
+void blasd_lstsq_tell(struct blasd_task *task, int64_t item, bool lost);
 void blasd_lstsq_refuse(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item);
 /* `look_at_x`: unless all of x is known to be finite. */
 void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bool look_at_x);

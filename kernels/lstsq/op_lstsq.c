@@ -84,6 +84,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_stack_output(plan, BLASD_LSTSQ_S, &l.stack, 1, l.k, 1);
     blasd_stack_figure(plan, BLASD_LSTSQ_RANK, &l.stack, BLASD_int64);
     blasd_stack_figure(plan, BLASD_LSTSQ_OPTIMALITY, &l.stack, BLASD_float64);
+    blasd_stack_figure(plan, BLASD_LSTSQ_INFO, &l.stack, BLASD_int64);
     return 0;
 }
 
@@ -103,7 +104,9 @@ const struct blasd_op blasd_op_lstsq = {
         "As numpy.linalg.lstsq gives it, also for stacks: by the singular values of a, those of "
         "which rcond says that they are nothing left out. Computed in float64, a and each column "
         "of b scaled by powers of two where elements are near the ends of the range, and "
-        "rounded to the dtype of the inputs. A warning says where the rank is less than m and n. "
+        "rounded to the dtype of the inputs; with more digits where x is unique and its condition, "
+        "or the square of that beside the residual, asks for them. Warnings say where the rank is "
+        "less than m and n, and where digits are lost; `info` says of which matrix. "
         "regression fits models to data; this solves equations.",
     .inputs = inputs,
     .outputs = outputs,

@@ -10,6 +10,7 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/regression/dense.h"
+#include "kernels/regression/unique.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -132,6 +133,24 @@ static int make_factor(struct room *room, const struct regression_data *data, bo
     return blasd_regression_small_factor(room->small, data, &room->factor, progress, err);
 }
 
+/* Coefficients of full rank, and what goes with them, from the factor. */
+static int solve_full(struct room *room, const struct regression_data *data, bool doubled,
+                      struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_fit *fit = &room->fit;
+    int code = 0;
+    if (doubled) {
+        blasd_regression_small_solve(room->small, data, fit);
+        return 0;
+    }
+    code = blasd_regression_triangle(shape, &room->factor, fit, err);
+    if (code == 0)
+        code = blasd_regression_tall_refine(room->tall, shape, data, &room->factor, fit, progress,
+                                            err);
+    if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
+    return code;
+}
+
 /* ols, and ridge without a penalty. */
 static int least_squares(struct room *room, const struct regression_data *data,
                          struct blasd_cpu_progress *progress, struct blasd_err *err) {
@@ -147,17 +166,10 @@ static int least_squares(struct room *room, const struct regression_data *data,
                 : fit->rank < shape->q ? "complete orthogonal decomposition"
                 : doubled              ? "qr in double-double"
                                        : "tsqr with refinement";
-    if (fit->rank < shape->q) {
+    if (fit->rank < shape->q)
         blasd_regression_residuals(shape, data, fit, true);
-    } else if (doubled) {
-        blasd_regression_small_solve(room->small, data, fit);
-    } else {
-        code = blasd_regression_triangle(shape, &room->factor, fit, err);
-        if (code == 0)
-            code = blasd_regression_tall_refine(room->tall, shape, data, &room->factor, fit,
-                                                progress, err);
-        if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
-    }
+    else
+        code = solve_full(room, data, doubled, progress, err);
     if (code == 0) blasd_regression_cond(shape, fit);
     return code;
 }
@@ -393,6 +405,25 @@ static int run_all(struct run *run, int devices, struct blasd_watch *watch, stru
                                      .to = 1}))
         return blasd_cpu_stopped(err);
     return 0;
+}
+
+int blasd_regression_unique(int64_t n, int64_t p, int64_t t, const double *x, const double *y,
+                            double *coef, bool *sure, struct blasd_err *err) {
+    struct regression_shape shape = {
+        .method = METHOD_OLS, .n = n, .p = p, .q = p, .t = t, .dense = &blasd_regression_lapack};
+    struct regression_data data = {.x = x, .y = y, .total = (double)n};
+    struct blasd_cpu_progress quiet = {.total = 0};
+    struct room room = {0};
+    bool doubled;
+    int code;
+    blasd_regression_choose_way(&shape);
+    code = room_init(&room, &shape, err);
+    if (code == 0) code = make_factor(&room, &data, &doubled, &quiet, err);
+    if (code == 0) code = solve_full(&room, &data, doubled, &quiet, err);
+    for (int64_t i = 0; code == 0 && i < t * p; i++) coef[i] = room.fit.coef[i];
+    *sure = !room.fit.unsure;
+    room_release(&room);
+    return code;
 }
 
 static int run_tasks(struct blasd_device *device, struct blasd_task *tasks, int count,

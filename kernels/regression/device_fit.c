@@ -244,16 +244,17 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
     blasd_regression_cond(shape, fit);
     if (fit->rank == shape->q) {
         fit->spread = shape->q;
-        return 0;
+        if (!blasd_regression_robust_suspect(shape, fit)) return 0;
+    } else {
+        *how = fit->truncated ? "truncated singular value decomposition"
+                              : "complete orthogonal decomposition";
     }
-    *how = fit->truncated ? "truncated singular value decomposition"
-                          : "complete orthogonal decomposition";
-    fit->middle = NULL; /* that of another basis */
+    fit->middle = NULL; /* that of another basis, or not enough */
     code = widen(shape, room, IN_X, &data->x, err);
     if (code == 0) code = widen(shape, room, IN_Y, &data->y, err);
     if (code == 0 && !here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
     if (code == 0) code = want_residuals(shape, room, fit, err);
-    if (code == 0) blasd_regression_residuals(shape, data, fit, true);
+    if (code == 0) blasd_regression_residuals(shape, data, fit, fit->rank < shape->q);
     return code;
 }
 

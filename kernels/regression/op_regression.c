@@ -198,6 +198,7 @@ static int plan_outputs(struct blasd_plan *plan, const struct regression_shape *
         code = add_output(plan, shape, OUT_INTERCEPT, shape->storage, true, 0, 0, 0, err);
     for (size_t i = 0; code == 0 && i < sizeof each / sizeof *each; i++)
         code = add_output(plan, shape, each[i], BLASD_float64, true, 0, 0, 0, err);
+    if (code == 0) code = add_output(plan, shape, OUT_INFO, BLASD_int64, false, 0, 0, 0, err);
     if (code == 0 && shape->method == METHOD_OLS) code = plan_statistics(plan, shape, err);
     if (code == 0 && (shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET)) {
         code = add_output(plan, shape, OUT_N_ITER, BLASD_int64, true, 0, 0, 0, err);
@@ -312,9 +313,13 @@ const struct blasd_op blasd_op_regression = {
         "arithmetic where the problem is small or ill-conditioned, else in double with refinement "
         "by double-double residuals; statistics have statsmodels' meanings. Where the features are "
         "not independent, or more than the observations, the solution of least norm is given (the "
-        "intercept is not part of the norm), with a warning. A condition number of about 1/eps or "
-        "more, ridge that is too ill-conditioned and too large for more digits, a fit without "
-        "degrees of freedom and a negative r2 are warned of too.\n"
+        "intercept is not part of the norm), with a warning: by the rounding of the dtype that x "
+        "was "
+        "sent in, on features less their means and in units of their own. Features of which little "
+        "more is left than that, ridge that is too ill-conditioned and too large for more digits, "
+        "a fit without degrees of freedom or without residuals, a y that does not vary, robust "
+        "errors where an observation decides a coefficient alone and a negative r2 are warned of "
+        "too; `info` says of which.\n"
         "ridge minimises |y - Xb|^2 + alpha |b|^2; lasso |y - Xb|^2 / (2n) + alpha |b|_1; "
         "elastic_net |y - Xb|^2 / (2n) + alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2. "
         "With sample_weight squares are weighted and n is the weights' sum. The intercept is not "

@@ -9,6 +9,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 bool blasd_regression_smooth(const struct regression_shape *shape) {
     if (shape->method == METHOD_LASSO) return shape->alpha == 0;
@@ -108,123 +109,238 @@ double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at) {
 
 #define WORSE (-1e-10) /* of r2: below 0 by more than its rounding */
 
-/* Whether HC2 or HC3 found an observation of leverage 1: then no coefficient has an error. */
-static bool has_no_error(const struct regression_shape *shape, const struct blasd_task *task,
-                         int64_t at) {
-    bool divides = shape->cov == COV_HC2 || shape->cov == COV_HC3;
-    int64_t first = at * shape->t * shape->q;
-    return divides && shape->t > 0 && shape->q > 0 &&
-           isnan(blasd_regression_number(&task->outputs[OUT_STDERR], first));
+/* Whether a robust standard error, or their F, is missing or 0: an observation of leverage 1 has no
+ * residual to tell it, nor have observations that are all met. */
+static bool lacks_errors(const struct regression_shape *shape, const struct blasd_task *task,
+                         int64_t at, int64_t rank) {
+    if (shape->cov == COV_NONROBUST) return false;
+    for (int64_t l = at * shape->t; l < (at + 1) * shape->t; l++) {
+        if (rank == shape->q && shape->p > 0 &&
+            isnan(blasd_regression_number(&task->outputs[OUT_FVALUE], l)))
+            return true;
+        for (int64_t j = 0; j < shape->q; j++)
+            if (!(blasd_regression_number(&task->outputs[OUT_STDERR], l * shape->q + j) > 0))
+                return true;
+    }
+    return false;
 }
+
+/* Observation i of the problem at which the walk stands, and its weight. */
+static double target_of(const struct regression_shape *shape, const struct blasd_task *task,
+                        const struct blasd_walk *walk, int64_t i, int64_t target, double *weight) {
+    *weight = 1;
+    if (shape->weighted)
+        *weight = blasd_regression_number(&task->inputs[IN_WEIGHT], walk->offset[2] * shape->n + i);
+    return blasd_regression_number(&task->inputs[IN_Y],
+                                   (walk->offset[1] * shape->n + i) * shape->t + target);
+}
+
+bool blasd_regression_constant(const struct regression_shape *shape, const struct blasd_task *task,
+                               int64_t at, int64_t target) {
+    double first = 0, weight;
+    struct blasd_walk walk;
+    bool found = !shape->intercept; /* then 0 alone is meant */
+    blasd_regression_walk(shape, task, at, &walk);
+    for (int64_t i = 0; i < shape->n; i++) {
+        double y = target_of(shape, task, &walk, i, target, &weight);
+        if (weight == 0) continue;
+        if (!found) first = y;
+        found = true;
+        if (y != first) return false;
+    }
+    return true;
+}
+
+#define MET 0x1p-20 /* of tss: above, ssr is not looked at any closer */
+
+/* Whether what is left of a target is no more than the rounding of its values as they were sent, or
+ * where these are exact than that of float64. */
+static bool is_met(const struct regression_shape *shape, const struct blasd_task *task, int64_t at,
+                   int64_t target, double ssr, double tss) {
+    double squares = 0, limit = 64 * 0x1p-106 * tss, *y;
+    struct blasd_walk walk;
+    if (tss < 0x1p-900 || tss > 0x1p900) return false; /* so are they, in part, beyond the range */
+    if (ssr <= limit) return true;
+    if (!(ssr <= MET * tss)) return false;
+    y = blasd_cpu_alloc((size_t)shape->n, sizeof *y);
+    if (y == NULL) return false;
+    blasd_regression_walk(shape, task, at, &walk);
+    for (int64_t i = 0; i < shape->n; i++) {
+        double weight;
+        y[i] = target_of(shape, task, &walk, i, target, &weight);
+        squares += weight * y[i] * y[i];
+    }
+    if (!blasd_regression_exact(y, 1, shape->n, shape->sent_y))
+        limit = shape->sent_y * shape->sent_y * squares;
+    free(y);
+    return ssr <= limit;
+}
+
+/* What is said of the targets of a problem. */
+static void tally_targets(const struct regression_shape *shape, const struct blasd_task *task,
+                          int64_t at, bool judged, int64_t *of) {
+    bool ols = shape->method == METHOD_OLS;
+    for (int64_t l = at * shape->t; l < (at + 1) * shape->t; l++) {
+        bool finite = isfinite(blasd_regression_number(&task->outputs[OUT_INTERCEPT], l));
+        double tss = blasd_regression_number(&task->outputs[OUT_TSS], l);
+        double ssr = blasd_regression_number(&task->outputs[OUT_SSR], l);
+        double r2 = blasd_regression_number(&task->outputs[OUT_R2], l);
+        for (int64_t j = 0; finite && j < shape->p; j++)
+            finite = isfinite(blasd_regression_number(&task->outputs[OUT_COEF], l * shape->p + j));
+        of[DOUBT_INFINITE] += !finite;
+        if (finite && tss == 0 && !isfinite(r2)) {
+            of[DOUBT_CONSTANT] += judged;
+            continue;
+        }
+        of[DOUBT_WORSE] += finite && r2 < WORSE;
+        if (finite && judged && ols && is_met(shape, task, at, l - at * shape->t, ssr, tss))
+            of[DOUBT_MET]++;
+    }
+}
+
+/* The code of each doubt. */
+static const enum blasd_warning_code codes[DOUBTS] = {
+    [DOUBT_DIVERGED] = BLASD_W_diverged,
+    [DOUBT_INFINITE] = BLASD_W_overflow,
+    [DOUBT_UNCONVERGED] = BLASD_W_not_converged,
+    [DOUBT_UNSURE] = BLASD_W_ill_conditioned,
+    [DOUBT_ILL] = BLASD_W_ill_conditioned,
+    [DOUBT_DEFICIENT] = BLASD_W_rank_deficient,
+    [DOUBT_TRUNCATED] = BLASD_W_rank_truncated,
+    [DOUBT_SATURATED] = BLASD_W_no_degrees_of_freedom,
+    [DOUBT_UNWEIGHTED] = BLASD_W_no_degrees_of_freedom,
+    [DOUBT_ALONE] = BLASD_W_leverage_one,
+    [DOUBT_MET] = BLASD_W_exact_fit,
+    [DOUBT_CONSTANT] = BLASD_W_constant_target,
+    [DOUBT_WORSE] = BLASD_W_negative_r2,
+    [DOUBT_UNPROVEN] = BLASD_W_not_certifiable,
+};
 
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
                             int64_t at, const struct regression_data *data,
                             const struct regression_fit *fit, struct regression_counts *counts) {
-    int64_t t = shape->t, p = shape->p;
     bool ols = shape->method == METHOD_OLS, deficient = fit->rank < shape->q;
-    counts->unproven += fit->unproven;
-    counts->unsure += fit->unsure;
-    counts->unconverged += fit->unconverged;
-    counts->diverged += fit->diverged;
-    if (fit->truncated && counts->truncated++ == 0) {
+    bool left = shape->n > fit->rank; /* degrees of freedom */
+    int64_t of[DOUBTS] = {0}, info = 0;
+    tally_targets(shape, task, at, left || !ols, of);
+    of[DOUBT_DIVERGED] = fit->diverged;
+    of[DOUBT_INFINITE] -= of[DOUBT_INFINITE] < fit->diverged ? of[DOUBT_INFINITE] : fit->diverged;
+    of[DOUBT_UNCONVERGED] = fit->unconverged;
+    of[DOUBT_UNSURE] = fit->unsure;
+    of[DOUBT_ILL] = !deficient && fit->doubt >= BLASD_REGRESSION_DOUBT;
+    of[DOUBT_DEFICIENT] = deficient && !fit->truncated;
+    of[DOUBT_TRUNCATED] = fit->truncated;
+    of[DOUBT_SATURATED] = ols && !left;
+    of[DOUBT_UNWEIGHTED] = ols && left && shape->n - data->without <= fit->rank;
+    of[DOUBT_ALONE] = ols && left && of[DOUBT_MET] == 0 && of[DOUBT_CONSTANT] == 0 &&
+                      lacks_errors(shape, task, at, fit->rank);
+    of[DOUBT_UNPROVEN] = fit->unproven;
+    if (fit->truncated && counts->of[DOUBT_TRUNCATED] == 0) {
         counts->kept = fit->kept;
         counts->dropped = fit->dropped;
-    } else if (deficient && !fit->truncated) {
-        counts->deficient++;
     }
     if (deficient && (counts->rank == 0 || fit->rank < counts->rank)) counts->rank = fit->rank;
-    if (ols && shape->n <= fit->rank) counts->saturated++;
-    if (ols && shape->n > fit->rank && shape->n - data->without <= fit->rank) counts->unweighted++;
-    if (ols && shape->n > fit->rank) counts->alone += has_no_error(shape, task, at);
-    if (!deficient && fit->doubt >= BLASD_REGRESSION_DOUBT) {
-        counts->ill++;
-        counts->doubt = fmax(counts->doubt, fit->doubt);
+    if (of[DOUBT_ILL] > 0) counts->doubt = fmax(counts->doubt, fit->doubt);
+    for (int d = DOUBTS - 1; d >= 0; d--) {
+        counts->of[d] += of[d];
+        if (of[d] > 0) info = codes[d];
     }
-    for (int64_t l = 0; l < t; l++) {
-        bool finite = isfinite(blasd_regression_number(&task->outputs[OUT_INTERCEPT], at * t + l));
-        for (int64_t j = 0; finite && j < p; j++)
-            finite =
-                isfinite(blasd_regression_number(&task->outputs[OUT_COEF], (at * t + l) * p + j));
-        counts->infinite += !finite;
-        counts->worse +=
-            finite && blasd_regression_number(&task->outputs[OUT_R2], at * t + l) < WORSE;
-    }
+    ((int64_t *)task->outputs[OUT_INFO].data)[at] = info;
 }
 
 static void warn_of_rank(const struct regression_shape *shape, struct blasd_task *task,
                          const struct regression_counts *counts) {
     long long all = (long long)shape->problems, q = (long long)shape->q;
-    if (counts->deficient > 0)
+    const int64_t *of = counts->of;
+    if (of[DOUBT_DEFICIENT] > 0)
         blasd_task_warn(task, BLASD_W_rank_deficient,
                         "%lld of %lld designs are rank-deficient or wide: their solutions are "
                         "those of least norm; rank %lld of %lld%s",
-                        (long long)counts->deficient, all, (long long)counts->rank, q,
-                        counts->saturated > 0 ? ", no degrees of freedom are left" : "");
-    if (counts->truncated > 0)
+                        (long long)of[DOUBT_DEFICIENT], all, (long long)counts->rank, q,
+                        of[DOUBT_SATURATED] > 0 ? ", no degrees of freedom are left" : "");
+    if (of[DOUBT_TRUNCATED] > 0)
         blasd_task_warn(task, BLASD_W_rank_truncated,
                         "rcond truncated %lld of %lld designs: rank %lld of %lld, singular values "
                         "kept to %.3g, dropped from %.3g",
-                        (long long)counts->truncated, all, (long long)counts->rank, q, counts->kept,
-                        counts->dropped);
-    if (counts->saturated > 0 && counts->deficient == 0)
-        blasd_task_warn(task, BLASD_W_no_degrees_of_freedom,
-                        "%lld of %lld fits have no degrees of freedom left (n = rank): r2 says "
-                        "nothing, and there are no standard errors",
-                        (long long)counts->saturated, all);
-    if (counts->unweighted > 0)
-        blasd_task_warn(task, BLASD_W_no_degrees_of_freedom,
-                        "%lld of %lld fits have no more observations of a weight above 0 than "
-                        "independent coefficients: r2 and standard errors say nothing, though "
-                        "df_resid counts all observations",
-                        (long long)counts->unweighted, all);
-    if (counts->alone > 0)
-        blasd_task_warn(task, BLASD_W_leverage_one,
-                        "%lld of %lld fits have an observation of leverage 1, for which HC2 and "
-                        "HC3 give no standard errors: take HC0 or HC1, or drop it",
-                        (long long)counts->alone, all);
-    if (counts->ill > 0)
+                        (long long)of[DOUBT_TRUNCATED], all, (long long)counts->rank, q,
+                        counts->kept, counts->dropped);
+    if (of[DOUBT_ILL] > 0)
         blasd_task_warn(task, BLASD_W_ill_conditioned,
                         "%lld of %lld designs have features whose own part is little more than the "
                         "rounding of %s, up to %.2g of it: send more digits, drop features or set "
                         "rcond",
-                        (long long)counts->ill, all,
+                        (long long)of[DOUBT_ILL], all,
                         shape->sent > DBL_EPSILON ? "float32" : "float64", counts->doubt);
-    if (counts->unsure > 0)
+    if (of[DOUBT_UNSURE] > 0)
         blasd_task_warn(task, BLASD_W_ill_conditioned,
-                        "the condition of %lld of %lld penalised problems is beyond what rounding "
-                        "leaves: coefficients may have few correct digits; raise alpha, scale x or "
-                        "drop features",
-                        (long long)counts->unsure, all);
+                        "the condition of %lld of %lld problems is beyond what rounding leaves: "
+                        "coefficients may have few correct digits; scale x, drop features or use "
+                        "a penalty",
+                        (long long)of[DOUBT_UNSURE], all);
+}
+
+/* Of statistics that say nothing. */
+static void warn_of_errors(const struct regression_shape *shape, struct blasd_task *task,
+                           const struct regression_counts *counts) {
+    long long all = (long long)shape->problems;
+    const int64_t *of = counts->of;
+    if (of[DOUBT_SATURATED] > 0 && of[DOUBT_DEFICIENT] == 0)
+        blasd_task_warn(task, BLASD_W_no_degrees_of_freedom,
+                        "%lld of %lld fits have no degrees of freedom left (n = rank): r2 says "
+                        "nothing, and there are no standard errors",
+                        (long long)of[DOUBT_SATURATED], all);
+    if (of[DOUBT_UNWEIGHTED] > 0)
+        blasd_task_warn(task, BLASD_W_no_degrees_of_freedom,
+                        "%lld of %lld fits have no more observations of a weight above 0 than "
+                        "independent coefficients: r2 and standard errors say nothing",
+                        (long long)of[DOUBT_UNWEIGHTED], all);
+    if (of[DOUBT_ALONE] > 0)
+        blasd_task_warn(task, BLASD_W_leverage_one,
+                        "%lld of %lld fits have coefficients that observations of leverage 1 or "
+                        "residual 0 decide: they have no robust standard errors; use cov_type "
+                        "nonrobust",
+                        (long long)of[DOUBT_ALONE], all);
+    if (of[DOUBT_MET] > 0)
+        blasd_task_warn(task, BLASD_W_exact_fit,
+                        "%lld targets are met but for rounding: standard errors, t, F and p say "
+                        "nothing of errors",
+                        (long long)of[DOUBT_MET]);
+    if (of[DOUBT_CONSTANT] > 0)
+        blasd_task_warn(task, BLASD_W_constant_target,
+                        "%lld targets %s: r2, F and their p-values are NaN",
+                        (long long)of[DOUBT_CONSTANT], shape->intercept ? "do not vary" : "are 0");
 }
 
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
                            const struct regression_counts *counts) {
+    const int64_t *of = counts->of;
     warn_of_rank(shape, task, counts);
-    if (counts->unproven > 0)
+    warn_of_errors(shape, task, counts);
+    if (of[DOUBT_UNPROVEN] > 0)
         blasd_task_warn(
             task, BLASD_W_not_certifiable,
             "not_certifiable: %lld of %lld designs are deficient in rank, or too near to "
             "that for a proof; their error_bound is infinite",
-            (long long)counts->unproven, (long long)shape->problems);
-    if (counts->unconverged > 0)
+            (long long)of[DOUBT_UNPROVEN], (long long)shape->problems);
+    if (of[DOUBT_UNCONVERGED] > 0)
         blasd_task_warn(task, BLASD_W_not_converged,
                         "%lld targets did not reach tol within max_iter: see dual_gap, and "
                         "raise max_iter or tol",
-                        (long long)counts->unconverged);
-    if (counts->diverged > 0)
+                        (long long)of[DOUBT_UNCONVERGED]);
+    if (of[DOUBT_DIVERGED] > 0)
         blasd_task_warn(task, BLASD_W_diverged,
                         "gradient descent diverged for %lld targets, the loss grows: lower "
                         "learning_rate or scale x",
-                        (long long)counts->diverged);
-    if (counts->infinite > counts->diverged)
+                        (long long)of[DOUBT_DIVERGED]);
+    if (of[DOUBT_INFINITE] > 0)
         blasd_task_warn(task, BLASD_W_overflow,
                         "coefficients of %lld targets are beyond the range of %s: change the "
                         "units of x or y%s",
-                        (long long)counts->infinite,
+                        (long long)of[DOUBT_INFINITE],
                         shape->storage == BLASD_float32 ? "float32" : "float64",
                         shape->storage == BLASD_float32 ? ", or send float64" : "");
-    if (counts->worse > 0)
+    if (of[DOUBT_WORSE] > 0)
         blasd_task_warn(task, BLASD_W_negative_r2,
                         "r2 is negative for %lld targets: the fit is worse than %s",
-                        (long long)counts->worse, shape->intercept ? "the mean of y" : "0");
+                        (long long)of[DOUBT_WORSE], shape->intercept ? "the mean of y" : "0");
 }

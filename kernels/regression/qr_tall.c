@@ -27,7 +27,8 @@ enum { LANES = 16 };
 #define MOST_STEPS 8            /* of refinement */
 /* of the largest part that a feature has in y: one that is less is right to this */
 #define SEEN 1e-8
-#define TARGETS 512 /* in one call of LAPACK */
+#define UNREFINED 1e-8 /* of a coefficient: the last step was still larger */
+#define TARGETS 512    /* in one call of LAPACK */
 
 struct regression_tall {
     const struct regression_shape *shape; /* borrowed */
@@ -311,7 +312,7 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
     int64_t q = shape->q;
     const int *e = factor->exponent;
     int shift = e[q + target];
-    double *step = tall->tau, last = INFINITY, by = shrinking(factor, q);
+    double *step = tall->tau, last = INFINITY, by = shrinking(factor, q), left = 0;
     bool penalised = shape->method == METHOD_RIDGE && shape->alpha > 0;
     struct dd squares = {0, 0}, fall = {0, 0};
     for (int64_t j = 0; j < q; j++)
@@ -338,14 +339,16 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
             if (fabs(step[j]) > part * own) part = fabs(step[j]) / own;
         }
         if (penalised) fall = penalised_fall(tall, shape, factor, step, fall);
+        left = part;
         if (!(change < last / 4)) break; /* no longer better: leave b as it is */
         for (int64_t j = 0; j < q; j++) tall->b[j] = dd_add(tall->b[j], dd_from(step[j]));
         if (steps > 0) by = change / last;
         last = change;
         squares = dd_subtract(squares, fall); /* |r - X step|^2, since X'X step = g */
-        /* the next correction would be about this one times `by` */
+        left = part * by; /* the next correction would be about this one times `by` */
         if (!(change > 1e-9 * size) && !(part * by > 1e-17) && !(penalised && part > 1e-9)) break;
     }
+    if (!penalised && left > UNREFINED) fit->unsure = true;
     for (int64_t j = 0; j < q; j++)
         fit->coef[target * q + j] = ldexp(dd_round(tall->b[j]), shift - e[j]);
     if (shape->intercept)

@@ -83,11 +83,28 @@ struct regression_data blasd_regression_data(const struct regression_shape *shap
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 
-/* What is worth a warning: problems of a task, or targets of them; of the worst of those problems
- * what it is about. */
+/* What is worth a warning, of a problem or of its targets; the worst first. */
+enum regression_doubt {
+    DOUBT_DIVERGED,
+    DOUBT_INFINITE,
+    DOUBT_UNCONVERGED,
+    DOUBT_UNSURE,
+    DOUBT_ILL,
+    DOUBT_DEFICIENT,
+    DOUBT_TRUNCATED,
+    DOUBT_SATURATED,
+    DOUBT_UNWEIGHTED,
+    DOUBT_ALONE,
+    DOUBT_MET,
+    DOUBT_CONSTANT,
+    DOUBT_WORSE,
+    DOUBT_UNPROVEN,
+    DOUBTS
+};
+/* How often each is said of a task's problems, or targets of them; and of the worst of those what
+ * it is about. */
 struct regression_counts {
-    int64_t deficient, truncated, ill, unsure, saturated, unweighted, worse, infinite, unconverged,
-        diverged, unproven, alone;
+    int64_t of[DOUBTS];
     int64_t rank;                /* least */
     double doubt, kept, dropped; /* largest; singular values about rcond */
 };
@@ -329,13 +346,25 @@ int blasd_regression_prove(const struct regression_shape *shape, const struct re
 
 /* Element `at` of an output of floats. */
 double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at);
-/* Notes what is worth a warning in the outputs of problem `at`, which are complete. */
+/* Whether a target of problem `at` does not vary, observations of weight 0 aside; without an
+ * intercept: whether it is 0. */
+bool blasd_regression_constant(const struct regression_shape *shape, const struct blasd_task *task,
+                               int64_t at, int64_t target);
+/* Notes what is worth a warning in the outputs of problem `at`, which are complete but for info. */
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
                             int64_t at, const struct regression_data *data,
                             const struct regression_fit *fit, struct regression_counts *counts);
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
                            const struct regression_counts *counts);
 
+/* The robust covariance (q x q) of a target's coefficients, and their F. Rows of coefficients that
+ * have no residuals to tell their variance are 0. */
+int blasd_regression_robust(const struct regression_shape *shape,
+                            const struct regression_data *data, const struct regression_fit *fit,
+                            int64_t target, double *cov, double *f, struct blasd_err *err);
+/* Whether fit->middle may not be enough for that: residuals and data are wanted in its place. */
+bool blasd_regression_robust_suspect(const struct regression_shape *shape,
+                                     const struct regression_fit *fit);
 /* Writes every output of problem `at` of a task. */
 int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,
                              int64_t at, const struct regression_data *data,

@@ -32,8 +32,8 @@
       "Remove columns, or use a penalty.")                                                         \
     X(13, rank_truncated, "The parameter rcond left out singular values",                          \
       "Lower rcond to keep them.")                                                                 \
-    X(14, ill_conditioned, "The condition number leaves few correct digits",                       \
-      "Centre or scale the columns, remove some, or set rcond.")                                   \
+    X(14, ill_conditioned, "Rounding of what was sent leaves few correct digits",                  \
+      "Send more digits, remove columns, or set rcond.")                                           \
     X(15, no_degrees_of_freedom, "A fit has as many coefficients as observations",                 \
       "Send more observations, or remove columns.")                                                \
     X(16, leverage_one, "An observation decides a coefficient alone",                              \

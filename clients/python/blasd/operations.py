@@ -192,8 +192,10 @@ class Operations:
 
         As numpy.linalg.lstsq gives it, also for stacks: by the singular values of a, those of which rcond says that
         they are nothing left out. Computed in float64, a and each column of b scaled by powers of two where elements
-        are near the ends of the range, and rounded to the dtype of the inputs. A warning says where the rank is less
-        than m and n. regression fits models to data; this solves equations.
+        are near the ends of the range, and rounded to the dtype of the inputs; with more digits where x is unique and
+        its condition, or the square of that beside the residual, asks for them. Warnings say where the rank is less
+        than m and n, and where digits are lost; `info` says of which matrix. regression fits models to data; this
+        solves equations.
 
         a: Matrices of any shape and rank: one or a stack of them. Shape (..., m, n).
         b: The right-hand sides. One dimension: one vector, for every matrix of a. More: each matrix holds k right-hand
@@ -286,9 +288,11 @@ class Operations:
         ols solves (weighted) least squares by orthogonal factorisation, in double-double arithmetic where the problem
         is small or ill-conditioned, else in double with refinement by double-double residuals; statistics have
         statsmodels' meanings. Where the features are not independent, or more than the observations, the solution of
-        least norm is given (the intercept is not part of the norm), with a warning. A condition number of about 1/eps
-        or more, ridge that is too ill-conditioned and too large for more digits, a fit without degrees of freedom and a
-        negative r2 are warned of too.
+        least norm is given (the intercept is not part of the norm), with a warning: by the rounding of the dtype that x
+        was sent in, on features less their means and in units of their own. Features of which little more is left than
+        that, ridge that is too ill-conditioned and too large for more digits, a fit without degrees of freedom or
+        without residuals, a y that does not vary, robust errors where an observation decides a coefficient alone and a
+        negative r2 are warned of too; `info` says of which.
         ridge minimises |y - Xb|^2 + alpha |b|^2; lasso |y - Xb|^2 / (2n) + alpha |b|_1; elastic_net |y - Xb|^2 / (2n) +
         alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2. With sample_weight squares are weighted and n is the
         weights' sum. The intercept is not penalised.
