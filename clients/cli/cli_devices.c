@@ -27,7 +27,7 @@ static void put_device(const json_t *device, const json_t *before, double second
     const json_t *then = same_worker(device, before);
     double life = number_of(device, "uptime_s"), jobs = number_of(device, "jobs");
     double batches = number_of(device, "batches"), busy = number_of(device, "busy_share");
-    char line[LINE], id[32], name[128], memory[16];
+    char line[LINE], id[32], worker[64], name[128], memory[16];
     if (then != NULL && seconds > 0 && number_of(then, "jobs") <= jobs) {
         life -= number_of(then, "uptime_s");
         jobs -= number_of(then, "jobs");
@@ -36,10 +36,11 @@ static void put_device(const json_t *device, const json_t *before, double second
     if (!(life > 0)) life = seconds > 0 ? seconds : 1;
     cli_format_bytes(number_of(device, "memory_free_bytes"), memory);
     snprintf(
-        line, sizeof line, "%-8s %9.0f %9.1f %9.2f %5.0f%% %9s  %s",
+        line, sizeof line, "%-8s %9.0f %9.1f %9.2f %5.0f%% %9s  %-24s %s",
         cli_plain(json_string_value(json_object_get(device, "device")), id, sizeof id),
         number_of(device, "jobs"), jobs / life, batches > 0 ? jobs / batches : 0, 100 * busy,
         memory,
+        cli_plain(json_string_value(json_object_get(device, "worker")), worker, sizeof worker),
         cli_plain(json_string_value(json_object_get(device, "device_name")), name, sizeof name));
     put(arg, line);
 }
@@ -71,7 +72,8 @@ void cli_put_devices(const json_t *document, const json_t *before, double second
     char line[LINE], id[32], reason[256];
     put_queue(json_object_get(document, "queue"), put, arg);
     put(arg, "");
-    put(arg, "DEVICE        JOBS    JOBS/S JOBS/CALL   BUSY  MEM FREE  NAME");
+    put(arg,
+        "DEVICE        JOBS    JOBS/S JOBS/CALL   BUSY  MEM FREE  WORKER                   NAME");
     json_array_foreach(json_object_get(document, "devices"), i, device)
         put_device(device, before, seconds, put, arg);
     json_array_foreach(json_object_get(document, "unusable"), i, device) {

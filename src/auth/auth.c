@@ -219,6 +219,19 @@ size_t blasd_auth_keys(struct blasd_auth *auth) {
     return count;
 }
 
+bool blasd_auth_find_tenant(struct blasd_auth *auth,
+                            bool (*is)(void *arg, const struct blasd_principal *tenant), void *arg,
+                            struct blasd_principal *ret) {
+    bool found = false;
+    pthread_mutex_lock(&auth->lock);
+    for (size_t i = 0; i < auth->ring.count && !found; i++) {
+        found = is(arg, &auth->ring.keys[i].caller.principal);
+        if (found) *ret = auth->ring.keys[i].caller.principal;
+    }
+    pthread_mutex_unlock(&auth->lock);
+    return found;
+}
+
 static uint64_t hash_of(const unsigned char digest[BLASD_DIGEST]) {
     uint64_t hash;
     memcpy(&hash, digest, sizeof hash);

@@ -46,6 +46,11 @@ struct blasd_credentials {
 int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *shown,
                      struct blasd_identity *caller, unsigned *retry_s, struct blasd_err *err);
 
+/* Finds the tenant of a key for which `is` says so, and tells it in *ret; false: none. */
+bool blasd_auth_find_tenant(struct blasd_auth *auth,
+                            bool (*is)(void *arg, const struct blasd_principal *tenant), void *arg,
+                            struct blasd_principal *ret);
+
 /* Of the jobs a second that a key may submit; limit 0: any number. */
 struct blasd_rate_view {
     uint64_t limit, remaining;

@@ -537,6 +537,12 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
     blasd_id_sign(id, &key);
 }
 
+bool blasd_front_queue_gave(const struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal, const char *id) {
+    struct blasd_id_key key = front_id_key(queue, principal);
+    return blasd_id_signed(id, &key);
+}
+
 void blasd_front_queue_tag(const struct blasd_front_queue *queue,
                            const struct blasd_principal *principal,
                            char tag[BLASD_TENANT_TAG + 1]) {

@@ -164,6 +164,9 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
 void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *submission, char id[BLASD_ID_LEN + 1]);
+/* Whether the id is one that was given to that tenant. */
+bool blasd_front_queue_gave(const struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal, const char *id);
 /* What shows that something is a tenant's, to who was given it: digits, "" of the anonymous one. */
 #define BLASD_TENANT_TAG 16
 void blasd_front_queue_tag(const struct blasd_front_queue *queue,

@@ -333,3 +333,31 @@ def test_bodies_of_one_tenant_leave_room_for_those_of_others(tmp_path):
         for one in held:
             one.close()
         service.stop()
+
+
+def test_an_admin_reaches_jobs_of_all_tenants_by_id(tmp_path):
+    """To look, to fetch and to cancel; its own list stays its own, and other roles reach what they did."""
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"}, watcher={"role": "metrics"}, root={"role": "admin", "tenant": "ops"})
+    service = Service(tmp_path / "service", "--keys", file).start()
+    try:
+        ones = {name: As(service, secret) for name, secret in secrets.items()}
+        ann, root = ones["ann"], ones["root"]
+        job = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}})
+        graph = json.dumps({"steps": {"s": {"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}}}, "results": ["s"]})
+        done = ann.request("POST", "/jobs?wait=30", job).json()["id"]
+        assert root.request("GET", f"/jobs/{done}").json() == ann.request("GET", f"/jobs/{done}").json()
+        assert root.request("GET", f"/jobs/{done}/outputs/c", headers={"Accept": "application/x-npy"}).status == 200
+        with service.worker_held():
+            for path, body in (("/jobs", job), ("/graphs", graph)):
+                made = ann.request("POST", path, body)
+                assert made.status == 202, made.body
+                made = f"{path}/{made.json()['id']}"
+                for name in ("ben", "watcher"):
+                    assert ones[name].request("DELETE", made).status in (403, 404)
+                assert root.request("GET", made).json()["state"] == "queued"
+                assert root.request("DELETE", made).json()["state"] == "cancelled"
+                assert ann.request("GET", made).json()["state"] == "cancelled"
+        assert root.request("GET", "/jobs").json()["jobs"] == []
+        assert root.request("GET", f"/jobs/{done[:-1]}{'0' if done[-1] != '0' else '1'}").status == 404
+    finally:
+        service.stop(check=False)
