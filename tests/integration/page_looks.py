@@ -53,7 +53,8 @@ def forced(page, wanted):
     control(page, tell=["batch", {"worker": "w", "device": "cpu", "op": "matmul", "jobs": 2, "started_at": stamp(7)}])
     for count in (0, 40):
         lane = {priority: {"queued": count, "claimed": 0} for priority in ("high", "normal", "low")}
-        control(page, devices={"devices": [{"device": "cpu", "worker": "w", "running": 1, "busy_share": 0.5}], "unusable": [],
+        control(page, devices={"devices": [{"device": "cpu", "worker": "w", "running": 1, "busy_share": 0.5}],
+                               "unusable": [{"device": "cuda", "reason": "no driver"}, {"device": "cuda:1", "reason": "broken"}],
                                "queue": {"any": lane, "cpu": lane, "cuda": lane, "jobs": 9, "bytes": 9, "records_bytes": 9, "running": 1},
                                "totals": {"matmul submitted": count, "matmul succeeded": count}})
         page.until(lambda: page.totals() == {"matmul": {"succeeded": count, "failed": 0, "cancelled": 0, "expired": 0}}, "its figures are shown")
@@ -66,7 +67,7 @@ def forced(page, wanted):
             page.picture(f"{wanted['folder']}/forced-{theme}.png")
     page.run("document.querySelector('#jobs .state.succeeded').closest('tr').querySelector('button').click()")
     page.until(lambda: page.visible("#job-document"), "a job opens")
-    return {"empty": empty, "found": found, "timeline": page.run(UNSEEN, ["#job .timeline i", "#job .swatch"])["unseen"]}
+    return {"unusable": page.run("return [...document.querySelectorAll('#devices article:not([data-worker]) p')].map((one) => one.className)"), "empty": empty, "found": found, "timeline": page.run(UNSEEN, ["#job .timeline i", "#job .swatch"])["unseen"]}
 
 
 SCENARIOS = {one.__name__: one for one in (forced,)}

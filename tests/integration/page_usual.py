@@ -42,9 +42,13 @@ def forms(page, wanted):
         title = page.until(lambda: next((text for text in [page.text("#job-title")] if text.startswith(name) and text.split(" – ")[1] in
                                          ("succeeded", "failed")), None), f"{name} ends")
         page.until(lambda: '"outputs"' in page.text("#job-document") or "failed" in title, f"{name}: its outputs are told")
+        if "succeeded" in title:
+            page.until(lambda: page.run("const one = document.querySelector('#job-answer'); return one && one.getBoundingClientRect().bottom <= innerHeight"),
+                       f"{name}: its outputs are shown, without scrolling")
         ends[name] = {"title": title, "curl": page.text("#job-curl"), "phases": page.run("return document.querySelectorAll('#job tbody tr').length"),
                       "document": page.text("#job-document")}
         page.click("#job-close")
+    page.until(lambda: page.run("return [...document.querySelectorAll('#jobs tbody tr')].every((row) => Number(row.cells[4].innerText) >= 1)"), "batches are told of")
     page.set("#send-op", "matmul")
     page.set("#send-input-b", "[[1, 2]")
     page.click("#send button[type=submit]")

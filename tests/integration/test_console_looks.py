@@ -12,3 +12,4 @@ def test_colours_that_the_system_forces(service, browse):
         assert found["forced"] and found["unseen"] == [], theme
         assert found["tasks"] > empty["tasks"] + 500 and found["rates"] > empty["rates"] + 100, (theme, said)
     assert said["timeline"] == []
+    assert said["unusable"] == ["muted", "problem"], "a class of which there is no device alarms nobody, a device that does not work does"

@@ -152,11 +152,14 @@ function deviceCard(device, _, all) {
     make("p", { class: "muted" }, `${device.device_name || ""} · ${device.worker}`), make("dl", {}, ...facts));
 }
 
+// Where other devices work, a class of which there is none at all is no trouble; one of its devices that does not work is.
+function absent(one, { devices }) { return devices.length > 0 && !one.device.includes(":"); }
+
 function showDevices(document) {
   const cards = document.devices.slice(0, CARDS).map(deviceCard);
   if (document.devices.length > CARDS) cards.push(make("p", { class: "muted" }, `and ${document.devices.length - CARDS} more`));
   for (const one of document.unusable) {
-    cards.push(make("article", { class: "device" }, make("div", { class: "title" }, make("h3", {}, one.device)), make("p", { class: "problem" }, one.reason)));
+    cards.push(make("article", { class: "device" }, make("div", { class: "title" }, make("h3", {}, one.device)), make("p", { class: absent(one, document) ? "muted" : "problem" }, one.reason)));
   }
   if (cards.length === 0) cards.push(make("p", { class: "problem" }, "No worker is alive: jobs wait until one comes."));
   const many = cards.length > 3; // then they have the whole width, above the columns

@@ -1,7 +1,7 @@
 // The list of jobs, and one of them opened.
 import { fetchGood, getJson, key } from "./api.js";
 import { $, FINAL, clock, make, ms, renew, renewRows, say, setText } from "./page.js";
-import { sample } from "./send.js";
+import { sample, written } from "./send.js";
 
 const MOST = 1000; // jobs that are kept here, unless somebody looks further back
 const PAGE = 50;
@@ -163,7 +163,7 @@ function showRows() {
     state.firstChild.className = `state ${job.state}`;
     state.firstChild.title = job.remaining_ms >= 0 ? `some ${ms(job.remaining_ms)} to go` : "";
     setText(device, job.execution.device || "");
-    setText(batch, job.execution.batch_size > 1 ? String(job.execution.batch_size) : "");
+    setText(batch, job.execution.batch_size > 0 ? String(job.execution.batch_size) : "");
     setText(took, time(job));
   });
   setText($("jobs-note"), list.length === 0 ? "No job fits." : all.length > list.length ? `${list.length} of ${all.length} that are at hand` : `${list.length} jobs`);
@@ -277,6 +277,7 @@ function show() {
   const job = { ...jobs.get(open), ...(retold.get(open) || {}) };
   if (!job.id) return;
   const done = FINAL.has(job.state), text = JSON.stringify(job, null, 2);
+  if (done && !retold.has(open)) retell(open);
   if (done && text === drawn) return; // what somebody selects, or is about to press, stays
   if ($("job-body").matches(":active")) { setTimeout(show, 200); return; } // a button drawn anew while it is pressed would not be pressed
   drawn = text;
@@ -292,6 +293,9 @@ function show() {
   ];
   if (job.error) parts.push(problem(job.error));
   if (job.state === "running" && job.started_at) parts.push(progress(job));
+  const values = Object.entries(job.outputs || {}).filter(([, output]) => output.data !== undefined)
+    .map(([name, { dtype, shape, data }]) => `${name}  ${dtype} ${JSON.stringify(shape)}\n${written(data)}`);
+  if (values.length > 0) parts.push(make("pre", { id: "job-answer", "data-part": "answer", tabindex: "0", "aria-label": "Outputs" }, values.join("\n\n")));
   if (done) parts.push(...timeline(job));
   for (const warning of run.warnings || []) parts.push(make("p", { class: "problem" }, warning));
   const actions = make("div", { class: "actions" });
@@ -327,8 +331,18 @@ function openAddressed() {
   if (!id && $("job").open) $("job").close();
 }
 
+// What was told of a job has no data: its end is asked for, with its small outputs.
+async function retell(id) {
+  retold = new Map([[id, null]]);
+  const job = await getJson(`/jobs/${id}`).catch(() => null);
+  if (open !== id || !job || !FINAL.has(job.state)) return;
+  retold.set(id, job);
+  show();
+}
+
 export async function openJob(id) {
   open = id;
+  retold = new Map([[id, null]]); // it is being asked for
   note(id);
   drawn = "";
   setText($("job-title"), "Job"); // no other one's is shown, whatever comes
@@ -340,9 +354,11 @@ export async function openJob(id) {
     const job = await getJson(`/jobs/${id}`);
     if (open !== id) return;
     onJob(job, asked);
-    if (FINAL.has(job.state)) retold = new Map([[id, job]]); // with its small outputs
+    if (FINAL.has(job.state)) retold.set(id, job); // with its small outputs
+    else retold.delete(id);
     show();
   } catch (why) {
+    retold.delete(id);
     if (open === id) { show(); complain(id, why); }
   }
 }

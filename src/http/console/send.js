@@ -33,7 +33,7 @@ export function sample(name) {
 }
 
 // A matrix with a row a line.
-function written(value) {
+export function written(value) {
   if (Array.isArray(value) && Array.isArray(value[0])) return `[${value.map((row) => JSON.stringify(row)).join(",\n ")}]`;
   return JSON.stringify(value);
 }
