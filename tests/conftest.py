@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items):
     """A test with a service of its own goes to any worker that is free; others stay with those of their file, whose fixtures
     they share. Long ones come first, for the end of one is else all that is waited for."""
     for item in items:
-        if item.path.parent.name == "attack":
+        if item.path.parent.name == "attack" or {"venv", "browse", "prometheus"} & set(item.fixturenames):  # from a registry
             item.add_marker("full")
         ours = [each[-1] for each in item._fixtureinfo.name2fixturedefs.values() if str(ROOT) in each[-1].func.__code__.co_filename]
         if not {"make_service", "with_card"} & set(item.fixturenames) or any(each.scope in ("module", "class") for each in ours):

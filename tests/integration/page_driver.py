@@ -49,7 +49,7 @@ class Page:
 
     def text(self, selector):
         """What is seen of it, empty for what is hidden; read in one step, for the page draws anew what it likes when it likes."""
-        return self.run("const one = document.querySelector(arguments[0]); return one.checkVisibility() ? one.innerText.trim() : ''", selector)
+        return self.run("const one = document.querySelector(arguments[0]); return one && one.checkVisibility() ? one.innerText.trim() : ''", selector)
 
     def visible(self, selector):
         return self.run("return Boolean(document.querySelector(arguments[0])?.checkVisibility())", selector)

@@ -10,6 +10,8 @@ import sys
 import pytest
 from service import ROOT
 
+pytestmark = pytest.mark.full
+
 PROGRAM = ROOT / "build" / "bench" / "machine" / "bench_machine"
 TWO_CORES = {"pipe_two_cores_us", "pipe_two_cores_p99_us", "pipe_two_cores_awake_us", "pipe_two_cores_awake_p99_us",
              "tcp_two_cores_us", "tcp_two_cores_p99_us", "tcp_stream_gb_s", "sgemm_all_cores_gflops"}

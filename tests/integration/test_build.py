@@ -5,7 +5,10 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 from service import ROOT, newer_source
+
+pytestmark = pytest.mark.full
 
 MAKE = ["make", "-s", "--no-print-directory"]
 
@@ -63,11 +66,8 @@ def test_help_names_targets_that_exist():
     lines = make(ROOT, "help").stdout.splitlines()
     targets = [line.split()[1] for line in lines if line.startswith("make ") and line.split()[1].islower()]
     assert {"demo", "test", "lint", "bench", "clean"} <= set(targets)
-    for target in targets:
-        if target == "build/blasd":
-            continue
-        done = make(ROOT, "-n", "NVCC=", target)
-        assert "No rule to make" not in done.stderr, target
+    known = make(ROOT, "-npRr", "NVCC=", "help").stdout  # what make has read
+    assert not [target for target in targets if f"\n{target}:" not in known]
 
 
 def suites(*names):

@@ -128,6 +128,7 @@ def test_jobs_that_are_cancelled_or_given_up(make_service):
         assert all(job["state"] == "cancelled" for job in service.list_jobs())
 
 
+@pytest.mark.full
 def test_a_front_end_that_is_killed_loses_no_job_of_a_loop(make_service):
     """With retries; and none runs twice."""
     service = make_service()
@@ -357,6 +358,7 @@ CHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind here")
 
 
+@pytest.mark.full
 @needs_valgrind
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_keep_their_memory_in_order(example, sharing):
@@ -422,6 +424,7 @@ def test_every_parameter_of_every_operation_is_sent(tmp_path):
         assert (op, params, rest[end:].split()) == (name, sent, inputs), line
 
 
+@pytest.mark.full
 @needs_valgrind
 def test_memory_where_things_go_wrong(make_service):
     service = make_service()

@@ -10,6 +10,8 @@ import chaos  # noqa: E402
 import check  # noqa: E402
 import soak  # noqa: E402
 
+pytestmark = pytest.mark.full
+
 
 def run(tmp_path, *words):
     assert chaos.main(["--calm", "1", "--pause", "0.15", "--rate", "120", "--workers", "2", "--keep", str(tmp_path / "run"),

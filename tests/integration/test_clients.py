@@ -127,6 +127,7 @@ def test_a_front_end_that_restarts_does_not_break_a_client(make_service):
     assert client.run("matmul", a=[[2.0]], b=[[5.0]], idempotency_key="k")["c"][0, 0] == 10
 
 
+@pytest.mark.full
 def test_pip_installs_it(tmp_path):
     """In an environment of its own, without a network."""
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv"], check=True)
@@ -179,7 +180,7 @@ def test_blasd_run_waits_out_a_full_queue(make_service, tmp_path):
     np.save(tmp_path / "a.npy", np.array([[3.0]]))
     arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "-q"]
     with service.worker_held():  # no time at all to wait: the queue's answer is the client's
-        assert "queue is full" in run(service, *arguments, "-t", "0.5", status=4).stderr
+        assert "queue is full" in run(service, *arguments, "-t", "3", status=4).stderr
     running = [subprocess.Popen([BLASD, "run", "--url", service.url, *arguments], stdout=subprocess.PIPE, text=True)
                for _ in range(8)]
     for one in running:
@@ -238,6 +239,7 @@ def test_the_c_client(service):
     assert "19 22" in done.stdout and "43 50" in done.stdout and "singular_matrix" in done.stdout
 
 
+@pytest.mark.full
 def test_wheels_of_client_and_service(tmp_path):
     """`make wheels`; installed without anything else, they serve: blasd.serve() and the command blasd."""
     subprocess.run([ROOT / "deploy/wheels/build.sh", BLASD, tmp_path / "wheels"], check=True, stdout=subprocess.DEVNULL,

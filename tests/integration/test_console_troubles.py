@@ -2,7 +2,11 @@
 import re
 
 from page_standins import Late, Liar, Trouble
+
+import pytest
 from service import ROOT
+
+pytestmark = pytest.mark.full
 
 CONSOLE = ROOT / "src" / "http" / "console"
 

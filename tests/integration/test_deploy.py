@@ -15,6 +15,8 @@ import yaml
 from service import BLASD, ROOT, Service, children, command_line, wait_for
 from test_redis import client, ready_line, server  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.full
+
 FOLDER = ROOT / "deploy/kubernetes"
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.name != "kustomization.yaml")
 DOCUMENTS = [one for path in FILES for one in yaml.safe_load_all(path.read_text())]

@@ -15,6 +15,8 @@ import pytest
 from service import BLASD, Redis, Service, wait_for
 from test_guard import with_keys
 
+pytestmark = pytest.mark.full
+
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 MIB = 1 << 20
 

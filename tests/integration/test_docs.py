@@ -303,8 +303,9 @@ def run_peer(kind, text, folder):
 SHARING = ("docs/sharing.md", "clients/python/README.md")  # their snippets say share=True
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if any(blocks((ROOT / name).read_text()))])
-def test_blocks_run_as_printed(document, service, sharing, tree, monkeypatch, venv):
+@pytest.mark.parametrize("document", [pytest.param(name, marks=[pytest.mark.full] if any(word in PEERS for _, word, _ in found) else [])
+                                      for name in DOCUMENTS if (found := list(blocks((ROOT / name).read_text())))])
+def test_blocks_run_as_printed(document, service, sharing, tree, monkeypatch, request):
     """One after the other, as one reads them: what the first ones define and save the later ones use."""
     of, answer, space = sharing if document in SHARING else service, "", {"__name__": "a document"}
     monkeypatch.chdir(tree)
@@ -316,7 +317,7 @@ def test_blocks_run_as_printed(document, service, sharing, tree, monkeypatch, ve
         if is_prose(document, text) or kind == "":
             continue
         if kind in PEERS:
-            run_peer(kind, with_port(text, of), venv(PEERS[kind]))
+            run_peer(kind, with_port(text, of), request.getfixturevalue("venv")(PEERS[kind]))
             continue
         if kind == "sh":
             for command in commands(text):

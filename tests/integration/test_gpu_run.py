@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ["conformance", "answers", "launches", "solve", "distance", "regression", "matmul", "peers", "service", "leaks", "memcheck",
          "synccheck", "racecheck", "ncu"]

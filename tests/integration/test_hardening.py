@@ -2,7 +2,10 @@
 import platform
 import subprocess
 
+import pytest
 from service import BLASD
+
+pytestmark = pytest.mark.full
 
 
 def readelf(*options):

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from service import ROOT, Service
 
+pytestmark = pytest.mark.full
+
 PREFIX = "/opt/blasd"
 
 

@@ -93,6 +93,7 @@ def test_a_drain_does_not_wait_for_a_part_that_is_stopped(make_service, victim):
         assert ended(service, job_id)["state"] == "succeeded"
 
 
+@pytest.mark.full
 def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
     """It counts what it missed itself, not how long it was away."""
     service = make_service("--limit", "silence_s=3")
@@ -105,6 +106,7 @@ def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
     assert {name: service.part(name) for name in PARTS} == before
 
 
+@pytest.mark.full
 def test_who_sends_is_not_replaced_for_a_redis_that_hangs(tmp_path):
     """It asks each queue for webhooks and for puts, one after the other, and waits for each answer."""
     server = Server(tmp_path / "redis").up()
@@ -184,6 +186,7 @@ def test_a_job_past_job_s_fails_once(hanging):
     wait_for(lambda: service.part("worker") not in (worker, None))
 
 
+@pytest.mark.full
 def test_a_long_call_that_is_wanted_keeps_its_lease(hanging):
     """Neither the worker's lease nor the supervisor takes a library call of long for a worker that hangs."""
     service = hanging("lease_ms=3000", "silence_s=3")
@@ -233,6 +236,7 @@ def ask(service, method, path, body=None):
 JOB = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[2]]}})
 
 
+@pytest.mark.full
 def test_the_port_says_that_it_drains(hanging):
     service = hanging("drain_s=3600")
     known, job_id = service.post("matmul", SMALL).json()["id"], start(service, GATED)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from service import TYPES, safetensors
 
+pytestmark = pytest.mark.full
+
 SECONDS = float(os.environ.get("BLASD_LOAD_SECONDS", "3"))
 
 

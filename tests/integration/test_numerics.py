@@ -372,6 +372,7 @@ def test_progress_of_a_long_job_moves(client):
     assert len({p for p in seen if 0 < p < 1}) >= 2, sorted(set(seen))
 
 
+@pytest.mark.full
 def test_mahalanobis_in_many_dimensions(service):
     """The covariance matrix, which is inverted in parts, against NumPy's inverse of NumPy's."""
     random = np.random.default_rng(1030)

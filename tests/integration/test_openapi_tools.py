@@ -7,6 +7,8 @@ import textwrap
 import pytest
 from service import API, ROOT
 
+pytestmark = pytest.mark.full
+
 CLIENT = textwrap.dedent("""
     import sys
     from generated import Client

@@ -194,6 +194,7 @@ def test_scipys_signatures(default):
         ours.cdist(x, y, lambda u, v: 0)
 
 
+@pytest.mark.full
 def test_scikit_learns_own_checks(client, default):
     """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
     pytest.importorskip("sklearn")

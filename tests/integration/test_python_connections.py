@@ -502,6 +502,7 @@ def test_a_proxy_that_speaks_no_http_is_refused(proxy, monkeypatch):
 # --- the newest of what stands beside it ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["the system's", "the newest"])
 def test_numpy_scipy_and_scikit_learn(which, service, request):
     """Their signatures and attributes are ours, and scikit-learn's check_estimator passes."""

@@ -334,6 +334,7 @@ def tenants(folder, count):
     return file, headers
 
 
+@pytest.mark.full
 def test_one_master_is_killed_and_one_slot_moved_under_load(make):  # noqa: F811
     cluster = Masters(make)
     file, (*headers, admin) = tenants(cluster.home.folder, 6)
@@ -365,6 +366,7 @@ def test_one_master_is_killed_and_one_slot_moved_under_load(make):  # noqa: F811
         assert process.wait(60) == 0
 
 
+@pytest.mark.full
 def test_one_master_stands_still_under_load(make):  # noqa: F811
     """It closes nothing and answers nothing; whoever spoke to it gives up after some seconds."""
     cluster = Masters(make)

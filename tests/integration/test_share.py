@@ -298,7 +298,8 @@ def test_handed_in_files_are_never_another_jobs(sharing):
     path.write_bytes(content)
     mine = np.memmap(path, "u1", "r+")  # its descriptor is closed, so no lock is held: the mapping stays
     inode = path.stat().st_ino
-    assert hand_in(sharing, path.stem).json()["state"] == "succeeded"
+    answer = hand_in(sharing, path.stem)
+    assert answer.status == 200 and answer.json()["state"] == "succeeded", answer.body
     path.unlink(missing_ok=True)
     for _ in range(5):
         arrays, _ = sharing.run("matmul", {"a": 3 * np.eye(500), "b": np.eye(500)}, form="safetensors")

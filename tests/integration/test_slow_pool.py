@@ -3,6 +3,7 @@ import os
 import signal
 
 import numpy as np
+import pytest
 from service import ENDED, until, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
@@ -27,6 +28,7 @@ def test_small_jobs_end_before_the_heavy_one(make_service):
     assert got.shape == (4000, 4000) and (got == 4000).all()
 
 
+@pytest.mark.full
 def test_a_heavy_system_is_overtaken_too(make_service):
     service = make_service()
     rng = np.random.default_rng(5)
@@ -40,6 +42,7 @@ def test_a_heavy_system_is_overtaken_too(make_service):
     np.testing.assert_allclose(arrays["x"], x, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.full
 def test_cancelling_the_heavy_job_leaves_the_others_alone(make_service):
     service = make_service()
     heavy = start_heavy(service, 6000)
@@ -60,6 +63,7 @@ def post_behind_a_heavy_job(service, priorities):
     return ids if service.request("GET", f"/jobs/{heavy}").json()["state"] == "running" else None
 
 
+@pytest.mark.full
 def test_long_jobs_wait_for_each_other_by_priority(make_service):
     service = make_service()
     tries = (post_behind_a_heavy_job(service, ("low", "normal", "high")) for _ in range(4))
@@ -69,6 +73,7 @@ def test_long_jobs_wait_for_each_other_by_priority(make_service):
     assert starts == sorted(starts)
 
 
+@pytest.mark.full
 def test_a_worker_killed_with_both_lanes_busy_loses_nothing(make_service):
     service = make_service()
     heavy = start_heavy(service)
@@ -81,6 +86,7 @@ def test_a_worker_killed_with_both_lanes_busy_loses_nothing(make_service):
         assert until(service, job_id, ENDED)["state"] == "succeeded"
 
 
+@pytest.mark.full
 def test_what_the_lane_runs_ends_when_the_service_is_told_to_stop(make_service):
     service = make_service("--limit", "drain_s=300")
     heavy, behind = start_heavy(service, 3000), []
@@ -96,6 +102,7 @@ def test_what_the_lane_runs_ends_when_the_service_is_told_to_stop(make_service):
         assert job["state"] == "succeeded" and job["execution"]["attempts"] == 1
 
 
+@pytest.mark.full
 def test_a_job_after_a_lapsed_lease_is_not_taken_for_cancelled(make_service):
     """The worker sleeps for longer than its lease. What it begins under the next one runs to its end."""
     service = make_service("--limit", "lease_ms=3000")

@@ -8,6 +8,8 @@ import subprocess
 import pytest
 from service import ROOT
 
+pytestmark = pytest.mark.full
+
 FOLDER = ROOT / "docs/tutorial"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
