@@ -123,7 +123,7 @@ static inline struct blasd_request blasd_call_end(struct blasd_call *call, const
     return request;
 }
 
-/* Cholesky factor, a = L @ L.T. Outputs: L, info, residual. */
+/* Cholesky factor, a = L @ L.T. Outputs: L, info, residual, least_eigenvalue. */
 struct blasd_cholesky {
     /* (..., n, n). Symmetric positive definite matrices: one or a stack of them. One triangle is
      * read; a warning says where the other differs. */
@@ -199,7 +199,7 @@ static inline struct blasd_request blasd_distance_request(const struct blasd_dis
 }
 
 /* Eigenvalues and eigenvectors of symmetric matrices. Outputs: eigenvalues, eigenvectors, residual,
- * orthogonality. */
+ * orthogonality, info. */
 struct blasd_eigh {
     /* (..., n, n). Symmetric matrices: one or a stack of them. One triangle is read; a warning says
      * where the other differs. */
@@ -286,7 +286,7 @@ static inline struct blasd_request blasd_matmul_request(const struct blasd_matmu
     return blasd_call_end(call, "matmul");
 }
 
-/* QR factorisation, a = Q @ R. Outputs: Q, R, residual, orthogonality. */
+/* QR factorisation, a = Q @ R. Outputs: Q, R, residual, orthogonality, info. */
 struct blasd_qr {
     /* (..., m, n). Matrices of any shape: one or a stack of them. */
     const struct blasd_array *a;
@@ -416,8 +416,8 @@ static inline struct blasd_request blasd_solve_request(const struct blasd_solve 
     return blasd_call_end(call, "solve");
 }
 
-/* Singular value decomposition, a = U @ diag(S) @ Vh. Outputs: U, S, Vh, residual, orthogonality.
- */
+/* Singular value decomposition, a = U @ diag(S) @ Vh. Outputs: U, S, Vh, residual, orthogonality,
+ * info. */
 struct blasd_svd {
     /* (..., m, n). Matrices of any shape: one or a stack of them. */
     const struct blasd_array *a;

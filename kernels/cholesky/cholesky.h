@@ -12,6 +12,13 @@
  * numbers, which LAPACK takes for positive ones. */
 #define BLASD_CHOLESKY_MOST 8.0
 
+/* The least eigenvalue is below || b || / || a^-1 b || for every b: these are so many, of ones and
+ * minus ones that follow no pattern. Element i of vector r. */
+#define BLASD_CHOLESKY_TRIALS 3
+#define BLASD_CHOLESKY_MIX(x) ((((x) ^ (x) >> 15) * 0x85ebca77u >> 16 & 1) == 0 ? 1.0 : -1.0)
+#define BLASD_CHOLESKY_TRIAL(i, r)                                                                 \
+    BLASD_CHOLESKY_MIX(((uint32_t)(i)*BLASD_CHOLESKY_TRIALS + (uint32_t)(r) + 1) * 0x9e3779b1u)
+
 double blasd_cholesky_flops(const struct blasd_stack *stack);
 
 /* What is the same on every backend (cholesky_report.c). */

@@ -43,16 +43,40 @@ void blasd_cholesky_refuse(struct blasd_task *task, const struct blasd_stack *st
                            int64_t info) {
     blasd_stack_store_nan(&task->outputs[BLASD_CHOLESKY_L], item, stack->n * stack->n);
     blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, NAN);
+    blasd_stack_put(&task->outputs[BLASD_CHOLESKY_LEAST], item, NAN);
     put_info(task, item, info);
+}
+
+/* Warns of matrices of which rounding to their dtype may make indefinite ones. */
+static void judge_definiteness(struct blasd_task *task, const struct blasd_stack *stack) {
+    const double *least = task->outputs[BLASD_CHOLESKY_LEAST].data;
+    double most = 4 * ((double)stack->n + 1) * (stack->single ? 0x1p-24 : 0x1p-53);
+    int64_t near = 0, done = 0;
+    for (int64_t i = 0; i < stack->count && blasd_wanted_after(&done, 10); i++)
+        if (least[i] <= most) {
+            near++;
+            blasd_stack_note(task, stack, i, BLASD_W_near_singular);
+        }
+    if (near > 0 && stack->rank == 0)
+        blasd_task_warn(task, BLASD_W_near_singular,
+                        "a is definite to rounding alone: scaled, its least eigenvalue is about "
+                        "%.1g or less",
+                        least[0]);
+    else if (near > 0)
+        blasd_task_warn(
+            task, BLASD_W_near_singular,
+            "%lld of %lld matrices are definite to rounding alone: see least_eigenvalue",
+            (long long)near, (long long)stack->count);
 }
 
 void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack,
                            int64_t uneven) {
     static const int figures[] = {BLASD_CHOLESKY_RESIDUAL, -1};
     const int64_t *info = task->outputs[BLASD_CHOLESKY_INFO].data;
+    struct blasd_stack noted = *stack;
     int64_t failed = 0, done = 0;
     for (int64_t i = 0; i < stack->count && blasd_wanted_after(&done, 10); i++)
-        failed += info[i] != 0;
+        failed += info[i] > 0;
     snprintf(task->method, sizeof task->method, "cholesky");
     if (failed > 0 && stack->rank == 0) {
         blasd_fail(&task->err, BLASD_E_not_positive_definite, "inputs.a",
@@ -63,6 +87,8 @@ void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *st
         blasd_task_warn(task, BLASD_W_not_positive_definite,
                         "%lld of %lld matrices are not positive definite: see info",
                         (long long)failed, (long long)stack->count);
-    blasd_stack_judge(task, stack, figures);
+    noted.minus = true;
+    judge_definiteness(task, &noted);
+    blasd_stack_judge(task, &noted, figures);
     blasd_stack_judge_symmetry(task, stack, uneven, task->job->params[BLASD_CHOLESKY_UPPER].b);
 }

@@ -3,6 +3,8 @@
 #include "kernels/cholesky/cholesky.h"
 #include "kernels/cpu/cpu.h"
 
+#include <lapacke.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,13 +31,25 @@ static double residual(const struct blasd_lapack *how, int64_t n, double *a, con
     return blasd_stack_norm(n * n, a) / norm + blasd_stack_slack(n);
 }
 
+/* An estimate from above of the least eigenvalue of l l'; room: BLASD_CHOLESKY_TRIALS n. */
+static double least_eigenvalue(int64_t n, const double *l, double *room) {
+    const int64_t count = BLASD_CHOLESKY_TRIALS * n;
+    if (n == 0) return INFINITY;
+    for (int64_t at = 0; at < count; at++) room[at] = BLASD_CHOLESKY_TRIAL(at % n, at / n);
+    LAPACKE_dpotrs_work(LAPACK_COL_MAJOR, 'L', (int)n, BLASD_CHOLESKY_TRIALS, l, (int)n, room,
+                        (int)n);
+    return sqrt((double)count) / blasd_stack_norm(count, room);
+}
+
 static void item(const struct blasd_stack_work *work, struct blasd_task *task, int64_t item,
                  const struct blasd_lapack *how) {
     const struct blasd_stack *stack = &work->stack;
     const struct blasd_lapack first = blasd_lapack_part(how, 0, 0.4);
     const struct blasd_lapack second = blasd_lapack_part(how, 0.4, 1);
     int64_t n = stack->n, square = n * n;
-    double *a = blasd_cpu_alloc(2 * (size_t)square + (size_t)n, sizeof *a), *l;
+    double *a = blasd_cpu_alloc(2 * (size_t)square + (BLASD_CHOLESKY_TRIALS + 1) * (size_t)n,
+                                sizeof *a),
+           *l, *room;
     int64_t done = 0;
     int *d, info;
     if (a == NULL) {
@@ -43,7 +57,8 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
         return;
     }
     l = a + square;
-    d = (int *)(void *)(l + square);
+    room = l + square;
+    d = (int *)(void *)(room + BLASD_CHOLESKY_TRIALS * n);
     blasd_stack_copy(&task->inputs[BLASD_CHOLESKY_A], item, n, n, false, a);
     blasd_cholesky_scale(n, a, task->job->params[BLASD_CHOLESKY_UPPER].b, d);
     blasd_stack_move(square, a, l);
@@ -53,6 +68,7 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
     if (info == 0 && blasd_wanted()) {
         for (int64_t j = 0; j < n && blasd_wanted_after(&done, j); j++)
             memset(l + j * n, 0, (size_t)j * sizeof *l);
+        blasd_stack_put(&task->outputs[BLASD_CHOLESKY_LEAST], item, least_eigenvalue(n, l, room));
         blasd_stack_round(stack, l, square);
         blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, residual(&second, n, a, l));
         blasd_cholesky_answer(task, stack, item, l, d);

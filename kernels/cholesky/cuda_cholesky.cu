@@ -13,7 +13,7 @@ extern "C" {
 struct cholesky_state {
     struct stack_gpu gpu;
     struct blasd_stack stack;
-    double *a, *copy, *l;
+    double *a, *copy, *l, *trials, *solved;
 };
 
 /* 2^d[i] brings element i of the diagonal to [1, 4), as blasd_cholesky_scale does. */
@@ -40,6 +40,13 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+static __global__ void __launch_bounds__(THREADS)
+    cholesky_trials(int64_t n, double *trials, double *solved) {
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+         at < BLASD_CHOLESKY_TRIALS * n; at += (int64_t)gridDim.x * blockDim.x)
+        trials[at] = solved[at] = BLASD_CHOLESKY_TRIAL(at % n, at / n);
+}
+
 static dim3 blocks_of(int64_t count) {
     int64_t blocks = (count + THREADS - 1) / THREADS;
     return dim3((unsigned)(blocks < 2048 ? blocks : 2048));
@@ -61,6 +68,8 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     STACK_TRY(stack_gpu_take_room(&s->gpu, err));
     STACK_TRY(stack_gpu_doubles(&s->gpu, n * n, &s->a, err));
     STACK_TRY(stack_gpu_doubles(&s->gpu, n * n, &s->copy, err));
+    STACK_TRY(stack_gpu_doubles(&s->gpu, BLASD_CHOLESKY_TRIALS * n, &s->trials, err));
+    STACK_TRY(stack_gpu_doubles(&s->gpu, BLASD_CHOLESKY_TRIALS * n, &s->solved, err));
     return stack_gpu_doubles(&s->gpu, n * n, &s->l, err);
 }
 
@@ -89,6 +98,12 @@ static int run_item(struct cholesky_state *s, int t, int64_t item, int64_t at,
                                 gpu->work_bytes, gpu->host_work, gpu->host_bytes, gpu->info + at,
                                 err));
     STACK_TRY(stack_gpu_clear(gpu, n, n, false, s->l, err));
+    STACK_TRY(blasd_launch(cholesky_trials, blocks_of(BLASD_CHOLESKY_TRIALS * n), dim3(THREADS), 0,
+                           job->stream, err, n, s->trials, s->solved));
+    STACK_TRY(job->calls->potrs(job->stream, BLASD_float64, false, n, BLASD_CHOLESKY_TRIALS, s->l,
+                                n, s->solved, n, gpu->info + s->stack.count * job->count, err));
+    STACK_TRY(stack_gpu_figure(gpu, t, BLASD_CHOLESKY_LEAST, item, BLASD_CHOLESKY_TRIALS * n,
+                               s->trials, BLASD_CHOLESKY_TRIALS * n, s->solved, 0, false, err));
     STACK_TRY(stack_gpu_round(gpu, &s->stack, square, s->l, err));
     STACK_TRY(stack_gpu_copy(gpu, square, s->a, s->copy, err));
     STACK_TRY(stack_gpu_multiply(gpu, &p, err));
@@ -118,7 +133,10 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         for (int64_t i = 0; i < s->stack.count; i++) {
             int info = s->stack.n > 0 ? s->gpu.host_info[t * s->stack.count + i] : 0;
             ((int64_t *)task->outputs[BLASD_CHOLESKY_INFO].data)[i] = 0;
-            if (s->stack.n == 0) blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], i, 0);
+            if (s->stack.n == 0) {
+                blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], i, 0);
+                blasd_stack_put(&task->outputs[BLASD_CHOLESKY_LEAST], i, INFINITY);
+            }
             if (info <= 0) continue;
             STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
             blasd_cholesky_refuse(task, &s->stack, i, info);

@@ -20,6 +20,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_stack_output(plan, BLASD_CHOLESKY_L, &stack, 2, stack.n, stack.n);
     blasd_stack_figure(plan, BLASD_CHOLESKY_INFO, &stack, BLASD_int64);
     blasd_stack_figure(plan, BLASD_CHOLESKY_RESIDUAL, &stack, BLASD_float64);
+    blasd_stack_figure(plan, BLASD_CHOLESKY_LEAST, &stack, BLASD_float64);
     return 0;
 }
 
@@ -46,7 +47,9 @@ const struct blasd_op blasd_op_cholesky = {
            "It is computed in float64, with rows and columns scaled by powers of two, so that "
            "neither their sizes nor the ends of the range cost it digits, and rounded to the dtype "
            "of a. A single matrix that is not positive definite fails with not_positive_definite; "
-           "in a stack that matrix alone is marked in info and its factor is NaN.",
+           "in a stack that matrix alone is marked in info and its factor is NaN. A matrix that is "
+           "definite by no more than the rounding of its dtype has a factor, and the warning "
+           "near_singular.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

@@ -16,10 +16,11 @@ void blasd_eigh_finish(struct blasd_task *task, const struct blasd_stack *stack,
     static const int figures[] = {BLASD_EIGH_RESIDUAL, BLASD_EIGH_ORTHOGONALITY, -1};
     const bool vectors = task->outputs[BLASD_EIGH_VECTORS].rank >= 0;
     int64_t lost;
+    blasd_stack_clear_info(task, stack);
     snprintf(task->method, sizeof task->method, vectors ? "divide and conquer" : "qr iteration");
     lost = blasd_stack_judge_lost(task, stack, BLASD_EIGH_VALUES, stack->n, "eigenvalues");
     if (vectors) blasd_stack_judge(task, stack, figures);
-    blasd_stack_judge_range(task, BLASD_EIGH_VALUES, "eigenvalues", lost * stack->n);
+    blasd_stack_judge_range(task, stack, BLASD_EIGH_VALUES, "eigenvalues", lost * stack->n);
     blasd_stack_judge_symmetry(task, stack, uneven,
                                task->job->params[BLASD_EIGH_UPLO].choice == BLASD_EIGH_UPPER);
 }

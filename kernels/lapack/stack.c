@@ -239,6 +239,23 @@ static double element(const struct blasd_tensor *tensor, int64_t i) {
                                           : ((const double *)tensor->data)[i];
 }
 
+static int64_t *info_of(const struct blasd_task *task) {
+    int output = blasd_op_output(task->job->op, "info");
+    return output < 0 || task->outputs[output].rank < 0 ? NULL : task->outputs[output].data;
+}
+
+void blasd_stack_clear_info(struct blasd_task *task, const struct blasd_stack *stack) {
+    int64_t *info = info_of(task), done = 0;
+    for (int64_t i = 0; info != NULL && i < stack->count && blasd_wanted_after(&done, 1); i++)
+        info[i] = 0;
+}
+
+void blasd_stack_note(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
+                      enum blasd_warning_code code) {
+    int64_t *info = info_of(task);
+    if (info != NULL && info[item] == 0) info[item] = stack->minus ? -(int64_t)code : (int64_t)code;
+}
+
 void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
                        const int *figures) {
     double u = stack->single ? FLT_EPSILON / 2.0 : DBL_EPSILON / 2;
@@ -249,6 +266,7 @@ void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
         for (int f = 0; figures[f] >= 0; f++)
             poor = poor || element(&task->outputs[figures[f]], i) > most;
         bad += poor;
+        if (poor) blasd_stack_note(task, stack, i, BLASD_W_inexact);
     }
     if (bad > 0)
         blasd_task_warn(task, BLASD_W_inexact,
@@ -260,7 +278,10 @@ int64_t blasd_stack_judge_lost(struct blasd_task *task, const struct blasd_stack
                                int64_t each, const char *what) {
     int64_t lost = 0, done = 0;
     for (int64_t i = 0; each > 0 && i < stack->count && blasd_wanted_after(&done, 10); i++)
-        lost += isnan(element(&task->outputs[output], i * each));
+        if (isnan(element(&task->outputs[output], i * each))) {
+            lost++;
+            blasd_stack_note(task, stack, i, BLASD_W_not_converged);
+        }
     if (lost > 0 && stack->rank == 0)
         blasd_fail(&task->err, BLASD_E_not_converged, "inputs.a", "the %s did not converge", what);
     else if (lost > 0)
@@ -295,11 +316,15 @@ void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stac
                         upper ? "upper" : "lower");
 }
 
-void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name, int64_t lost) {
+void blasd_stack_judge_range(struct blasd_task *task, const struct blasd_stack *stack, int output,
+                             const char *name, int64_t lost) {
     const struct blasd_tensor *out = &task->outputs[output];
     int64_t count = out->rank < 0 ? 0 : blasd_tensor_elements(out), done = 0, beyond = -lost;
-    for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++)
-        beyond += !(fabs(element(out, i)) <= DBL_MAX);
+    for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++) {
+        if (fabs(element(out, i)) <= DBL_MAX) continue;
+        beyond++;
+        blasd_stack_note(task, stack, i / (count / stack->count), BLASD_W_overflow);
+    }
     if (beyond > 0)
         blasd_task_warn(task, BLASD_W_overflow, "%lld elements of %s are beyond the range of %s",
                         (long long)beyond, name, blasd_dtype_name(out->dtype));

@@ -22,6 +22,7 @@ struct blasd_stack {
     int64_t batch[BLASD_MAX_RANK];
     int64_t count; /* matrices */
     bool single;   /* results are float32 */
+    bool minus;    /* blasd_stack_note */
 };
 
 /* Of a port: `lengths` (0 to 2) for each matrix of the stack. */
@@ -93,6 +94,12 @@ double blasd_stack_norm(int64_t count, const double *x); /* Frobenius, no overfl
  * columns. */
 double blasd_stack_orthogonality(const struct blasd_lapack *how, int64_t m, int64_t k,
                                  int64_t columns, const double *v, double *room);
+/* The output info of a task, where it has one: for each matrix 0, or the number of the first
+ * warning that was noted of it; with `minus` less than 0, where numbers above 0 say something else.
+ */
+void blasd_stack_clear_info(struct blasd_task *task, const struct blasd_stack *stack);
+void blasd_stack_note(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
+                      enum blasd_warning_code code);
 /* Warns where one of the figures (float64, ended with -1) is above what the method promises. */
 void blasd_stack_judge(struct blasd_task *task, const struct blasd_stack *stack,
                        const int *figures);
@@ -107,7 +114,8 @@ void blasd_stack_judge_symmetry(struct blasd_task *task, const struct blasd_stac
                                 int64_t uneven, bool upper);
 /* Warns where elements of an output are beyond the range of its dtype, or NaN, which is what sums
  * of such are; `lost` NaN are those of items without a result. */
-void blasd_stack_judge_range(struct blasd_task *task, int output, const char *name, int64_t lost);
+void blasd_stack_judge_range(struct blasd_task *task, const struct blasd_stack *stack, int output,
+                             const char *name, int64_t lost);
 
 /* ---- the CPU's walk over a batch ---- */
 

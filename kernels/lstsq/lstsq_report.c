@@ -114,7 +114,8 @@ void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bo
                         "%lld results are less exact than they should be: see optimality",
                         (long long)poor);
     if (look_at_x)
-        blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x", lost * l->stack.n * l->columns);
-    blasd_stack_judge_range(task, BLASD_LSTSQ_S, "s", lost * l->k);
-    blasd_stack_judge_range(task, BLASD_LSTSQ_RESIDUALS, "residuals", lost * l->columns);
+        blasd_stack_judge_range(task, &l->stack, BLASD_LSTSQ_X, "x",
+                                lost * l->stack.n * l->columns);
+    blasd_stack_judge_range(task, &l->stack, BLASD_LSTSQ_S, "s", lost * l->k);
+    blasd_stack_judge_range(task, &l->stack, BLASD_LSTSQ_RESIDUALS, "residuals", lost * l->columns);
 }

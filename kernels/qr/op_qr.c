@@ -37,6 +37,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_stack_plan(plan, job, &qr.stack, blasd_qr_flops(&qr),
                      m * n + (double)qr.rows * n + 64 * n +
                          (qr.mode == BLASD_QR_R_ALONE ? 0 : m * n + m * (double)qr.rows));
+    if (qr.stack.rank > 0) blasd_stack_figure(plan, BLASD_QR_INFO, &qr.stack, BLASD_int64);
     blasd_stack_output(plan, BLASD_QR_R, &qr.stack, 2, qr.rows, qr.stack.n);
     if (qr.mode == BLASD_QR_R_ALONE) return 0;
     blasd_stack_output(plan, BLASD_QR_Q, &qr.stack, 2, qr.stack.m, qr.rows);

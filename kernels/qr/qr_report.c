@@ -23,7 +23,8 @@ void blasd_qr_answer(struct blasd_task *task, const struct blasd_qr *qr, int64_t
 
 void blasd_qr_finish(struct blasd_task *task, const struct blasd_qr *qr, bool look_at_r) {
     static const int figures[] = {BLASD_QR_RESIDUAL, BLASD_QR_ORTHOGONALITY, -1};
+    blasd_stack_clear_info(task, &qr->stack);
     snprintf(task->method, sizeof task->method, "householder");
     if (qr->mode != BLASD_QR_R_ALONE) blasd_stack_judge(task, &qr->stack, figures);
-    if (look_at_r) blasd_stack_judge_range(task, BLASD_QR_R, "R", 0);
+    if (look_at_r) blasd_stack_judge_range(task, &qr->stack, BLASD_QR_R, "R", 0);
 }

@@ -34,6 +34,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_stack_plan(plan, job, &svd.stack, blasd_svd_flops(&svd),
                      svd.vectors ? 2 * all + (double)svd.rows * (double)svd.left + 6 * square
                                  : all + square + 100 * (double)svd.rows);
+    if (svd.stack.rank > 0) blasd_stack_figure(plan, BLASD_SVD_INFO, &svd.stack, BLASD_int64);
     blasd_stack_output(plan, BLASD_SVD_S, &svd.stack, 1, svd.columns, 1);
     if (!svd.vectors) return 0;
     blasd_stack_output(plan, BLASD_SVD_U, &svd.stack, 2, svd.stack.m,

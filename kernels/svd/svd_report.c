@@ -29,8 +29,9 @@ void blasd_svd_refuse(struct blasd_task *task, const struct blasd_svd *svd, int6
 void blasd_svd_finish(struct blasd_task *task, const struct blasd_svd *svd) {
     static const int figures[] = {BLASD_SVD_RESIDUAL, BLASD_SVD_ORTHOGONALITY, -1};
     int64_t lost;
+    blasd_stack_clear_info(task, &svd->stack);
     snprintf(task->method, sizeof task->method, svd->vectors ? "divide and conquer" : "dqds");
     lost = blasd_stack_judge_lost(task, &svd->stack, BLASD_SVD_S, svd->columns, "singular values");
     if (svd->vectors) blasd_stack_judge(task, &svd->stack, figures);
-    blasd_stack_judge_range(task, BLASD_SVD_S, "S", lost * svd->columns);
+    blasd_stack_judge_range(task, &svd->stack, BLASD_SVD_S, "S", lost * svd->columns);
 }

@@ -60,7 +60,8 @@ class Operations:
         The factor of symmetric positive definite matrices, as numpy.linalg.cholesky gives it. It is computed in
         float64, with rows and columns scaled by powers of two, so that neither their sizes nor the ends of the range
         cost it digits, and rounded to the dtype of a. A single matrix that is not positive definite fails with
-        not_positive_definite; in a stack that matrix alone is marked in info and its factor is NaN.
+        not_positive_definite; in a stack that matrix alone is marked in info and its factor is NaN. A matrix that is
+        definite by no more than the rounding of its dtype has a factor, and the warning near_singular.
 
         a: Symmetric positive definite matrices: one or a stack of them. One triangle is read; a warning says where the
             other differs. Shape (..., n, n).

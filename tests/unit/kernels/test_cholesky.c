@@ -97,12 +97,65 @@ static void one_of_a_stack_is_not_definite(void **state) {
     trial_free(t);
 }
 
+/* f f' of factors that are: 0, whole and one column short; 1, a unit triangle, whose inverse grows
+ * as a power of its size; 2, one whose least eigenvalue is 2^-`bits`, for n of one size. */
+static double *product_of(int n, int kind, int bits) {
+    double *f = trial_alloc((size_t)(n * n) * sizeof *f),
+           *a = trial_alloc((size_t)(n * n) * sizeof *a);
+    for (int at = 0; at < n * n; at++) {
+        int i = at / n, j = at % n;
+        f[at] = kind == 0   ? j == n - 1 ? 0 : (double)trial_between(-9, 9)
+                  : kind == 1 ? i == j  ? 1
+                                : j < i ? trial_normal()
+                                        : 0
+                            : (i == j) * (i == n - 1 ? ldexp(1, -bits / 2) : 1);
+        if (kind == 2 && i == n - 1 && j < n - 1) f[at] = sqrt(1.0 / n);
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            long double sum = 0;
+            for (int l = 0; l < n; l++) sum += (long double)f[i * n + l] * f[j * n + l];
+            a[i * n + j] = (double)sum;
+        }
+    free(f);
+    return a;
+}
+
+/* What is not definite, or no more than rounding makes it, fails or is warned of; what is by more
+ * does not. */
+static void definite_to_rounding(void **state) {
+    static const struct {
+        int n, kind, bits;
+        bool single, doubtful;
+    } cases[] = {{2, 0, 0, false, true},    {3, 0, 0, true, true},   {7, 0, 0, false, true},
+                 {20, 0, 0, true, true},    {60, 0, 0, false, true}, {150, 0, 0, false, true},
+                 {90, 1, 0, false, true},   {60, 1, 0, true, true},  {5, 2, 40, false, false},
+                 {50, 2, 40, false, false}, {5, 2, 40, true, true},  {50, 2, 10, true, false},
+                 {9, 2, 56, false, true}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int round = 0; round < 20; round++) {
+            const int n = cases[c].n;
+            double *a = product_of(n, cases[c].kind, cases[c].bits);
+            struct trial *t = job_of("cholesky", a, n, n, cases[c].single);
+            enum blasd_code code = trial_run(t);
+            bool warned =
+                t->task.warning_count > 0 && t->task.warnings[0].code == BLASD_W_near_singular;
+            if ((code == BLASD_E_not_positive_definite || warned) != cases[c].doubtful)
+                fail_msg("case %zu: %d, least eigenvalue %.3Lg", c, (int)code,
+                         code == BLASD_OK ? value(t, "least_eigenvalue", 0) : -1);
+            trial_free(t);
+            free(a);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(factors_of_definite_matrices),
         cmocka_unit_test(matrices_that_are_not_definite),
         cmocka_unit_test(elements_far_beyond_their_diagonal),
         cmocka_unit_test(one_of_a_stack_is_not_definite),
+        cmocka_unit_test(definite_to_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

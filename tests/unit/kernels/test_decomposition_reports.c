@@ -80,6 +80,11 @@ static void sum_up(enum op op, struct trial *t) {
     }
 }
 
+/* What the output info says of a matrix. */
+static int64_t info_of(const struct trial *t, int64_t item) {
+    return ((const int64_t *)trial_output(t, "info")->data)[item];
+}
+
 static void figures_above_what_is_promised(void **state) {
     static const char *const figures[][2] = {{"residual", NULL},
                                              {"residual", "orthogonality"},
@@ -98,6 +103,8 @@ static void figures_above_what_is_promised(void **state) {
                 figure[1] = (most[op] + (above ? 0.5 : -0.5)) * 0x1p-53 + rcond;
                 sum_up((enum op)op, t);
                 assert_int_equal(t->task.warning_count, above);
+                assert_int_equal(info_of(t, 0), 0);
+                assert_int_equal(llabs(info_of(t, 1)), above ? BLASD_W_inexact : 0);
                 if (above)
                     assert_non_null(strstr(t->task.warnings[0].text,
                                            "1 results are less exact than they should be"));
@@ -122,6 +129,8 @@ static void matrices_without_a_result(void **state) {
         assert_int_equal(t->task.err.code, BLASD_OK);
         assert_int_equal(t->task.warning_count, 1);
         assert_string_equal(t->task.warnings[0].text, words[op]);
+        assert_int_equal(info_of(t, 1), 0);
+        assert_int_equal(info_of(t, 0), op == CHOLESKY ? 2 : BLASD_W_not_converged);
         for (int o = 0; t->job.op->outputs[o].name != NULL; o++) { /* all of it, and no more */
             const struct blasd_tensor *out = &t->task.outputs[o];
             int64_t each = blasd_tensor_elements(out) / 2;
