@@ -256,6 +256,7 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     fit->diverged = 0;
     fit->truncated = false;
     fit->unsure = false;
+    fit->alone = false;
     fit->doubt = 0;
     fit->orthogonal = NULL;
     blasd_regression_tss(shape, data, room->tss);

@@ -160,6 +160,8 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
     if (all->basis != NULL) fit->basis = all->basis + number * q * q;
     if (all->singular != NULL) fit->singular = all->singular + number * q;
     if (all->middle != NULL) fit->middle = all->middle + number * t * q * q;
+    for (int64_t l = 0; all->middle != NULL && l < t; l++)
+        fit->alone = fit->alone || isnan(factor->rest[l]);
     fit->spread = q;
 }
 
@@ -250,6 +252,7 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
                               : "complete orthogonal decomposition";
     }
     fit->middle = NULL; /* that of another basis, or not enough */
+    fit->alone = false;
     code = widen(shape, room, IN_X, &data->x, err);
     if (code == 0) code = widen(shape, room, IN_Y, &data->y, err);
     if (code == 0 && !here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);

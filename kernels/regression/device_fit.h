@@ -27,6 +27,7 @@ bool blasd_regression_sparse(const struct regression_shape *shape);
  * method does not need are NULL; the others are overwritten. */
 struct regression_results {
     double *r, *z, *rest, *coef, *ssr, *tss, *basis, *singular, *middle, *gap;
+    /* rest is NaN where robust errors met an observation of leverage 1 */
     double *slopes; /* of gd's loss, q x t each: at the start, at the end */
     int *exponent, *unit;
     int64_t *sweeps;

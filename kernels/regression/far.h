@@ -50,6 +50,9 @@ static inline BLASD_REGRESSION_BOTH double blasd_regression_shift(double low, do
     return high < 0 && low >= 2 * high ? high : 0;
 }
 
+/* Of the mean square: an observation of leverage 1 has less of a residual. */
+#define BLASD_REGRESSION_MET 1e-6
+
 /* A leverage is off by this part of the products that it is the sum of: the factor of n rows has
  * rounded each of its columns about once in 256 rows. */
 static inline BLASD_REGRESSION_BOTH double blasd_regression_leverage_unit(int64_t n, int64_t q) {

@@ -137,11 +137,14 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) put_row
         const struct gram_data &d = arrays.data[problem];
         int unit = own[s.q + l].unit;
         double y = ldexp(d.y[row * s.t + l], -unit), r, rest = 1;
+        bool near;
         double weight = d.w != nullptr ? d.w[row] * arrays.weight_scale[problem] : 1;
         struct twofold left =
             left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes);
         r = ldexp(two_round(left), gram_exponent(own[s.q + l]));
-        if (out.robust && out.cov >= 3)
+        /* at leverage 1 there is no residual: looked at where one lane of the warp has little */
+        near = weight * r * r <= BLASD_REGRESSION_MET * arrays.ssr[problem * s.t + l] / (double)s.n;
+        if (out.robust && (out.cov >= 3 || __any_sync(BLASD_WARP_ALL, near)))
             rest = left_of_leverage(s, own, d, weight, arrays.inverse + problem * s.q * s.q,
                                     arrays.pivots + problem * s.q, row, lane, lanes);
         if (lane != 0 || at >= all) continue;
@@ -149,6 +152,7 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) put_row
             store(out.residuals[problem], out.single, row * s.t + l, ldexp(r, unit));
             store(out.fitted[problem], out.single, row * s.t + l, ldexp(y - r, unit));
         }
+        if (out.robust && isnan(rest)) arrays.rest[problem * s.t + l] = NAN;
         if (out.robust)
             arrays.row_weight[(problem * s.t + l) * s.n + row] =
                 middle_weight(out, weight, r, rest);

@@ -233,7 +233,7 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
     of[DOUBT_SATURATED] = ols && !left;
     of[DOUBT_UNWEIGHTED] = ols && left && shape->n - data->without <= fit->rank;
     of[DOUBT_ALONE] = ols && left && of[DOUBT_MET] == 0 && of[DOUBT_CONSTANT] == 0 &&
-                      lacks_errors(shape, task, at, fit->rank);
+                      (fit->alone || lacks_errors(shape, task, at, fit->rank));
     of[DOUBT_UNPROVEN] = fit->unproven;
     if (fit->truncated && counts->of[DOUBT_TRUNCATED] == 0) {
         counts->kept = fit->kept;
@@ -296,8 +296,8 @@ static void warn_of_errors(const struct regression_shape *shape, struct blasd_ta
                         (long long)of[DOUBT_UNWEIGHTED], all);
     if (of[DOUBT_ALONE] > 0)
         blasd_task_warn(task, BLASD_W_leverage_one,
-                        "%lld of %lld fits have coefficients that observations of leverage 1 or "
-                        "residual 0 decide: they have no robust standard errors; use cov_type "
+                        "%lld of %lld fits have observations of leverage 1, or coefficients of "
+                        "residuals that are 0: robust errors do not count these; use cov_type "
                         "nonrobust",
                         (long long)of[DOUBT_ALONE], all);
     if (of[DOUBT_MET] > 0)

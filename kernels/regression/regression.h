@@ -156,19 +156,20 @@ struct regression_fit {
     /* t x spread x spread, symmetric: the middle of the robust covariance; NULL: made from data and
      * residuals */
     const double *middle;
-    double *singular;     /* min(n, q), falling; ols only */
-    double cond;          /* ols only */
-    double doubt;         /* what rounding of x as it was sent may be of what is a feature's own */
-    int64_t *n_iter;      /* t: lasso, elastic_net */
-    double *dual_gap;     /* t: lasso, elastic_net */
-    int64_t unconverged;  /* targets that did not reach tol */
-    double *gradient;     /* t: gd's, its length at the end */
-    int64_t *converged;   /* t: gd; whether that is small against the one at the start */
-    int64_t diverged;     /* targets of gd where it grew */
-    bool unsure;          /* a penalised fit that rounding may have spoilt */
-    bool unproven;        /* a coefficient has no bound on its error */
-    bool truncated;       /* rcond lowered the rank */
-    double kept, dropped; /* then: the last singular value above it, the first below */
+    double *singular;    /* min(n, q), falling; ols only */
+    double cond;         /* ols only */
+    double doubt;        /* what rounding of x as it was sent may be of what is a feature's own */
+    int64_t *n_iter;     /* t: lasso, elastic_net */
+    double *dual_gap;    /* t: lasso, elastic_net */
+    int64_t unconverged; /* targets that did not reach tol */
+    double *gradient;    /* t: gd's, its length at the end */
+    int64_t *converged;  /* t: gd; whether that is small against the one at the start */
+    int64_t diverged;    /* targets of gd where it grew */
+    bool unsure;         /* rounding may have spoilt it */
+    bool alone;     /* with robust errors: an observation of leverage 1 decides something alone */
+    bool unproven;  /* a coefficient has no bound on its error */
+    bool truncated; /* rcond lowered the rank */
+    double kept, dropped;         /* then: the last singular value above it, the first below */
     double critical_df, critical; /* the last quantile asked for: often the next one too */
 };
 
@@ -360,7 +361,7 @@ void blasd_regression_warn(const struct regression_shape *shape, struct blasd_ta
 /* The robust covariance (q x q) of a target's coefficients, and their F. Rows of coefficients that
  * have no residuals to tell their variance are 0. */
 int blasd_regression_robust(const struct regression_shape *shape,
-                            const struct regression_data *data, const struct regression_fit *fit,
+                            const struct regression_data *data, struct regression_fit *fit,
                             int64_t target, double *cov, double *f, struct blasd_err *err);
 /* Whether fit->middle may not be enough for that: residuals and data are wanted in its place. */
 bool blasd_regression_robust_suspect(const struct regression_shape *shape,

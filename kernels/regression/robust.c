@@ -139,10 +139,12 @@ static double weighted_residual(const struct regression_shape *shape,
     return data->w == NULL ? residual : residual * sqrt(data->w[i]);
 }
 
+/* M; and fit->alone. */
 static void make_middle(const struct regression_shape *shape, const struct regression_data *data,
-                        const struct regression_fit *fit, int64_t target, struct room *room) {
+                        struct regression_fit *fit, int64_t target, struct room *room) {
     int64_t s = fit->spread, worked = 0;
-    double *middle = room->middle;
+    double *middle = room->middle,
+           small = BLASD_REGRESSION_MET * fit->ssr[target] / (double)shape->n;
     if (fit->middle != NULL) {
         memcpy(middle, fit->middle + target * s * s, (size_t)(s * s) * sizeof *middle);
     } else {
@@ -154,6 +156,9 @@ static void make_middle(const struct regression_shape *shape, const struct regre
             double residual = weighted_residual(shape, data, fit, target, i);
             if (!blasd_wanted_after(&worked, s * (shape->q + s))) break;
             double by = take_row(shape, data, fit, i, room);
+            if (isnan(by) || (residual * residual <= small &&
+                              isnan(left_of_leverage(shape, fit, i, room->row, room->h))))
+                fit->alone = true;
             shape->dense->syr((int)s, by * residual * residual, room->h, middle, (int)s);
         }
         centre_basis(shape, fit, room->kept, true);
@@ -162,32 +167,28 @@ static void make_middle(const struct regression_shape *shape, const struct regre
         for (int64_t j = 0; j < i; j++) middle[j * s + i] = middle[i * s + j];
 }
 
-/* Whether variance `value` of coefficient j may be no more than the rounding of B M B'. */
+/* Whether the variance of coefficient j may be no more than the rounding of B M B'. */
 static bool is_suspect(const struct regression_fit *fit, const double *middle, double ssr,
-                       int64_t j, double value) {
+                       int64_t j) {
     int64_t s = fit->spread;
-    double size = 0, least = NO_RESIDUAL * ssr;
-    for (int64_t c = 0; c < s; c++)
-        size += fabs(fit->basis[j * s + c]) * sqrt(middle[c * s + c] + least);
+    const double *row = fit->basis + j * s;
+    double size = 0, value = 0, least = NO_RESIDUAL * ssr, unit = 0;
+    for (int64_t c = 0; c < s; c++) unit = fmax(unit, fabs(row[c]));
+    for (int64_t c = 0; unit > 0 && c < s; c++) {
+        double along = middle[c * s + c] * (row[c] / unit) / 2;
+        for (int64_t d = 0; d < c; d++) along += middle[c * s + d] * (row[d] / unit);
+        value += 2 * along * (row[c] / unit);
+        size += fabs(row[c] / unit) * sqrt(middle[c * s + c] + least);
+    }
     return value <= SUSPECT * size * size;
 }
 
 bool blasd_regression_robust_suspect(const struct regression_shape *shape,
                                      const struct regression_fit *fit) {
     int64_t s = fit->spread;
-    for (int64_t target = 0; fit->middle != NULL && target < shape->t; target++) {
-        const double *middle = fit->middle + target * s * s;
-        for (int64_t j = 0; j < shape->q; j++) {
-            const double *row = fit->basis + j * s;
-            double value = 0;
-            for (int64_t c = 0; c < s; c++) {
-                double along = middle[c * s + c] * row[c] / 2;
-                for (int64_t d = 0; d < c; d++) along += middle[c * s + d] * row[d];
-                value += 2 * along * row[c];
-            }
-            if (is_suspect(fit, middle, fit->ssr[target], j, value)) return true;
-        }
-    }
+    for (int64_t target = 0; fit->middle != NULL && target < shape->t; target++)
+        for (int64_t j = 0; j < shape->q; j++)
+            if (is_suspect(fit, fit->middle + target * s * s, fit->ssr[target], j)) return true;
     return false;
 }
 
@@ -226,7 +227,7 @@ static void look_again(const struct regression_shape *shape, const struct regres
     if (fit->residual == NULL || fit->middle != NULL) return;
     memcpy(room->half, fit->basis, (size_t)(q * s) * sizeof *room->half);
     for (int64_t j = 0; j < q; j++) {
-        if (!is_suspect(fit, room->middle, fit->ssr[target], j, cov[j * q + j])) continue;
+        if (!is_suspect(fit, room->middle, fit->ssr[target], j)) continue;
         centre_basis(shape, fit, room->kept, false);
         cov[j * q + j] = sum_of_squares(shape, data, fit, target, room->half + j * s, room);
         centre_basis(shape, fit, room->kept, true);
@@ -268,7 +269,7 @@ static double wald(const struct regression_shape *shape, const struct regression
 }
 
 int blasd_regression_robust(const struct regression_shape *shape,
-                            const struct regression_data *data, const struct regression_fit *fit,
+                            const struct regression_data *data, struct regression_fit *fit,
                             int64_t target, double *cov, double *f, struct blasd_err *err) {
     int64_t q = shape->q, s = fit->spread;
     const struct regression_dense *dense = shape->dense;

@@ -403,7 +403,8 @@ static void small_parts_are_right(void **state) {
 }
 
 /* One observation has a feature of its own: its residual is 0 and its leverage 1, whatever the
- * numbers are. HC2 and HC3 divide the one by the other; HC0 and HC1 do not. */
+ * numbers are. HC2 and HC3 divide the one by the other; HC0 and HC1 do not, yet count it as no
+ * error. */
 static void leverages_of_one(void **state) {
     static const struct {
         int64_t n, p;
@@ -429,7 +430,7 @@ static void leverages_of_one(void **state) {
             run(&d);
             for (int64_t j = 0; j <= d.p; j++)
                 assert_true(isnan(value(&d, "stderr", j)) == divides);
-            assert_true(warned(&d, "leverage 1") == divides);
+            assert_true(warned(&d, "leverage 1"));
             trial_free(d.t);
         }
 }
