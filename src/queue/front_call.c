@@ -161,11 +161,17 @@ void front_calls_answer(struct blasd_front_queue *queue) {
     }
 }
 
+/* Whether Redis refuses this user: its rights were taken, or its password. */
+static bool is_denied(const struct blasd_err *err) {
+    return strstr(err->detail, ": NOPERM ") != NULL || strstr(err->detail, ": NOAUTH ") != NULL;
+}
+
 void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err) {
     if (!queue->standing.ready) return;
     queue->standing.writable = queue->view.available = false;
     queue->standing.troubled = true;
     queue->standing.trouble = *err;
+    if (is_denied(err)) queue->standing.trouble.code = BLASD_E_queue_unavailable;
 }
 
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms) {
@@ -349,7 +355,9 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         start_anew(call, fault == BLASD_LINK_NO_LIBRARY ? NULL : &err);
         return;
     }
-    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_DISK) front_refused(queue, &err);
+    if (is_denied(&err)) err.code = BLASD_E_queue_unavailable;
+    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_DISK || is_denied(&err))
+        front_refused(queue, &err);
     answer(call, NULL, &err);
 }
 

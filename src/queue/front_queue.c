@@ -160,17 +160,24 @@ static void commands_up(struct blasd_async_link *link) {
         blasd_async_link_send_args(link, 1, args, lens, handle_info, queue);
 }
 
+/* "WRONGPASS invalid …", "NOAUTH …" */
+static bool is_answer(const char *why) {
+    size_t len = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return len > 2 && why[len] == ' ';
+}
+
 static void commands_down(struct blasd_async_link *link, const char *why) {
     struct blasd_front_queue *queue = link->owner;
     bool stood = queue->standing.ready;
     queue->standing.ready = false;
     queue->view.available = false;
     queue->ticks.ticking = false;
-    /* what the handshake found, or silence, says more than that the connection ended */
-    if (queue->closing || (queue->standing.troubled && !stood)) return;
+    /* what the handshake found, or silence, says more than that the connection ended; what Redis
+     * answered to AUTH says more than both */
+    if (queue->closing || (queue->standing.troubled && !stood && !is_answer(why))) return;
     queue->standing.troubled = true;
     blasd_fail(&queue->standing.trouble, BLASD_E_queue_unavailable, "",
-               "Redis cannot be reached: %s", why);
+               is_answer(why) ? "Redis answered: %s" : "Redis cannot be reached: %s", why);
 }
 
 static void reads_up(struct blasd_async_link *link) {

@@ -308,6 +308,35 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
             hand.close()
 
 
+def test_what_redis_answers_is_told(server):
+    """The user that the service has is gone, or lost a right: ready, a POST and the log say so, and all goes on with a new one."""
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server.up("--port", str(port))
+    words = [f">{SECRET}" if word == ">PASSWORD" else word for word in least_rights()] + ["~{blasd:*", "&{blasd:*"]
+    assert server.ask(*words) == b"OK"
+    env = {"BLASD_REDIS": f"redis://blasd:{SECRET}@127.0.0.1:{port}"}
+    service = client(server, server.api(env=env))
+    server.worker("--measured", "none", env=env)
+    service.wait_ready()
+    for change, says in ((("ACL", "DELUSER", "blasd"), "WRONGPASS"), (("ACL", "SETUSER", "blasd", "-fcall"), "NOPERM")):
+        server.ask(*change)
+
+        def told():
+            answers = [service.request("GET", "/health/ready", check=False),
+                       service.request("POST", "/jobs", json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}}), {"Content-Type": "application/json"}, check=False)]
+            return all((one.status, one.json().get("code")) == (503, "queue_unavailable") and says in one.json()["detail"] for one in answers)
+        wait_for(told)
+        wait_for(lambda: f"no job can be taken: Redis answered: {says}" in server.log_text())
+        server.ask("ACL", "DELUSER", "blasd")
+        assert server.ask(*words) == b"OK"
+        service.wait_ready()
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    assert server.log_text().count("WRONGPASS") < 12, server.log_text()
+
+
 def command_lines(pid):
     """Of a process and all below it."""
     pids, lines = [pid], []
