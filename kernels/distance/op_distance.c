@@ -265,13 +265,13 @@ static int plan_outputs(struct blasd_plan *plan, const struct distance_shape *sh
     return 0;
 }
 
-/* pow and log count for many. */
+/* pow and log count for many, as they take. */
 double blasd_distance_entry_work(const struct distance_shape *shape) {
     double each = 3.0 * (double)shape->k + 4;
     switch (blasd_distance_metrics[shape->metric].loop) {
     case LOOP_MAHALANOBIS: return each * (double)(shape->k > 0 ? shape->k : 1);
-    case LOOP_POWER:
-    case LOOP_JENSENSHANNON: return each * 20;
+    case LOOP_POWER: return each * 80;
+    case LOOP_JENSENSHANNON: return each * 130;
     case LOOP_SQUARES:
     case LOOP_SQUARES_W:
     case LOOP_ABSOLUTE:
@@ -280,14 +280,16 @@ double blasd_distance_entry_work(const struct distance_shape *shape) {
     }
 }
 
-/* Operations of one problem: its entries, twice where they are counted first; the heap that a
- * neighbour may have to go through; the points, made ready; a covariance matrix and its inverse. */
+/* Operations of one problem: its entries, twice where they are counted first; the heap of
+ * neighbours and its order, as many as they take; the points, made ready; a covariance matrix and
+ * its inverse. */
 static double count_flops(const struct distance_shape *shape, bool covariance) {
     double m = (double)shape->m, n = (double)shape->n, k = (double)shape->k;
     double points = (shape->alone ? m : m + n) * k, each = blasd_distance_entry_work(shape);
-    if (shape->output == OUTPUT_TOPK) each += 4 * log2((double)shape->neighbours + 1);
+    double sorted = shape->output == OUTPUT_TOPK ? (double)shape->neighbours : 0;
     if (shape->output == OUTPUT_WITHIN) each *= 2;
-    return m * n * each + 4 * points + (covariance ? points * k + k * k * k : 0);
+    return m * (n * each + 400 * sorted * log2(sorted + 1)) + 4 * points +
+           (covariance ? points * k + k * k * k : 0);
 }
 
 static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,

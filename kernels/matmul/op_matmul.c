@@ -204,7 +204,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     elements = (double)mm.batch_count * (double)mm.m * (double)mm.n;
     plan->items = (double)mm.batch_count;
     plan->flops = elements * (2.0 * (double)mm.k + (mm.add_c ? 2 : 0));
-    if (blasd_dtype_parts(dtype) == 2) plan->flops *= 4;
+    if (blasd_dtype_parts(dtype) == 2 || mm.exact) plan->flops *= 4; /* as integers take */
     if (compute != dtype) plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
     plan->device_bytes += blasd_tensor_bytes(out) + plan->workspace_bytes;
     plan->batchable = plan->flops < ALONE_FLOPS;

@@ -24,6 +24,8 @@ double blasd_qr_flops(const struct blasd_qr *qr) {
     double m = (double)qr->stack.m, n = (double)qr->stack.n, k = (double)qr->k;
     double flops = 2 * m * n * k - 2.0 / 3 * k * k * k + 10 * m * n;
     if (qr->mode != BLASD_QR_R_ALONE) flops += 6 * m * k * (double)qr->rows;
+    /* columns of Q beyond those of a are made, moved and checked: what that takes, as operations */
+    if (qr->rows > qr->k) flops += 450 * m * (double)(qr->rows - qr->k);
     return flops;
 }
 

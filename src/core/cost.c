@@ -41,8 +41,8 @@ static double tame(double value, double most) {
 void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_work *ret) {
     enum blasd_dtype dtype = plan->input_dtype[0];
     ret->op = op;
-    ret->precision = dtype == BLASD_float64 || dtype == BLASD_complex128 ? BLASD_COST_FLOAT64
-                                                                         : BLASD_COST_FLOAT32;
+    ret->precision = blasd_dtype_size(dtype) >= 8 && dtype != BLASD_complex64 ? BLASD_COST_FLOAT64
+                                                                              : BLASD_COST_FLOAT32;
     ret->flops = plan->flops;
     ret->items = plan->items;
     ret->made_bytes = (double)plan->made_bytes;

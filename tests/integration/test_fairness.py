@@ -88,3 +88,21 @@ def test_workers_that_join(server):  # noqa: F811
     assert all(job["timing"]["batch_wait_ms"] < 0.2 * job["timing"]["queue_ms"] + 100 for job in jobs)
     done = [device["jobs"] for device in service.request("GET", "/devices").json()["devices"]]
     assert len(done) == 3 and min(done) >= 1, done
+
+
+def test_shares_are_of_what_jobs_took(two):
+    """Products whose sums need wider numbers take many times what is predicted. Beside as many usual ones of another tenant they
+    have half of the device, not most of it."""
+    ann, ben, admin = two
+    a = np.random.default_rng(9).standard_normal((300, 300))
+    with ann.service.worker_held():
+        jobs = {who: [who.submit("matmul", {"a": a * scale, "b": a * scale}, params='{"alpha": 0.5}').json()["id"] for _ in range(120)]
+                for who, scale in ((ann, 1e154), (ben, 1.0))}
+    wait_for(lambda: ben.request("GET", f"/jobs/{jobs[ben][-1]}").json()["state"] in ENDED)
+    documents = {who: [who.request("GET", f"/jobs/{job}").json() for job in jobs[who]] for who in jobs}
+    last = max(job["started_at"] for job in documents[ben])
+    used = {who: sum(job["timing"]["compute_ms"] / job["execution"]["batch_size"] for job in documents[who]
+                     if job["state"] == "succeeded" and job["started_at"] < last) for who in jobs}
+    assert used[ann] < 4 * used[ben], used
+    for job in jobs[ann]:
+        ann.request("DELETE", f"/jobs/{job}")
