@@ -77,7 +77,7 @@ static void publish(const struct batch *batch, const struct blasd_system *system
     batch->flags[at] = (system->singular ? BLASD_SOLVE_SINGULAR : 0) |
                        (system->unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
                        (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0) |
-                       (system->steady ? BLASD_SOLVE_STEADY : 0);
+                       (system->settled ? BLASD_SOLVE_SETTLED : 0);
 }
 
 static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,

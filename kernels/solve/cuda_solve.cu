@@ -350,10 +350,10 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 
 /* An x that stays on the device, in whose elements blasd_solve_recheck would find nothing to look
  * at: none near the end of the range, nor small beside others. */
-static bool is_even(const struct blasd_task *task, const struct blasd_solve *s) {
+static bool is_even(const struct blasd_task *task, const struct blasd_solve *s, const int *flags) {
     const struct blasd_seen *seen = blasd_cuda_seen_of(task, BLASD_SOLVE_X);
     return seen != nullptr &&
-           blasd_solve_is_even(task, s, seen->least, seen->most, seen->first_zero >= 0);
+           blasd_solve_is_even(task, s, flags, seen->least, seen->most, seen->first_zero >= 0);
 }
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -367,7 +367,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             blasd_solve_answer_empty(task, &plan->solve);
             continue;
         }
-        if (plan->solve.certify || !is_even(task, &plan->solve))
+        if (plan->solve.certify || !is_even(task, &plan->solve, plan->flags + t * items))
             code = blasd_cuda_outputs_to_host(job, t, err);
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
             code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);

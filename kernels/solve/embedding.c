@@ -140,7 +140,8 @@ static bool widen(struct blasd_embedding *e, const struct blasd_task *from, stru
         if (!own(&to->inputs[i])) return false;
     }
     for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) outputs[o] = e->plan.outputs[o];
-    for (int o = BLASD_SOLVE_INFO; o <= BLASD_SOLVE_METHOD; o++) outputs[o] = from->outputs[o];
+    for (int o = BLASD_SOLVE_INFO; o <= BLASD_SOLVE_ERROR_ESTIMATE; o++)
+        outputs[o] = from->outputs[o];
     if (!own(&outputs[BLASD_SOLVE_X])) return false;
     if (s->certify && !own(&outputs[BLASD_SOLVE_ERROR_BOUND])) return false;
     for (int64_t i = 0; i < items_of(s->a_batch, s->a_rank); i++)
@@ -236,7 +237,7 @@ void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *ta
         for (int64_t i = 0; i < e->solve.batch_count; i++) error[i] *= 2;
         /* pivots 2 k - 1 and 2 k are those of unknown k */
         for (int64_t i = 0; i < e->solve.batch_count; i++)
-            info[i] = info[i] == 0 ? 0 : 1 + place(e->reversed, e->solve.n, (info[i] - 1) / 2);
+            if (info[i] > 0) info[i] = 1 + place(e->reversed, e->solve.n, (info[i] - 1) / 2);
         memcpy(to->method, from->method, sizeof to->method);
         memcpy(to->warnings, from->warnings, sizeof to->warnings);
         to->warning_count = from->warning_count;

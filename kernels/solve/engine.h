@@ -53,7 +53,8 @@ struct blasd_engine {
     int64_t info;
     double rcond;       /* of A */
     double own_rcond;   /* of R A C */
-    int unit_exponent;  /* of the x whose condition is estimated */
+    bool open;          /* whether the condition of what was solved with leaves it open that A is
+                           singular */
     double contraction; /* by how much a step of refinement shrinks the error, at worst or so */
     enum blasd_solve_method method;
     struct blasd_block *blocks; /* owned: two, the second for what QR makes of the first */

@@ -68,34 +68,33 @@ static void add_band(struct blasd_block *block, lapack_int c) {
         block->all_r[c] += (long double)block->error[c] * below;
 }
 
+static bool is_open(const struct blasd_engine *e) {
+    return blasd_solve_is_open((double)e->n, (double)UNIT, e->rcond, e->contraction);
+}
+
 /* The block's columns, to their end; sums up what came of them. */
 static bool run_block(struct blasd_engine *e, struct blasd_system *system,
                       struct blasd_block *block) {
-    bool more = true;
+    bool more = true, open;
     for (int band = 0; more; band++) {
         if (!refactor(e, system->a)) return false;
         more = load_block(e, block, band);
         solve_block(e, block);
         if (!blasd_wanted()) return false;
-        if (!good_enough(e, block)) solve_block_qr(e, block, block + 1);
+        open = is_open(e);
+        if (!good_enough(e, block)) {
+            solve_block_qr(e, block, block + 1);
+            if (e->factored != NULL) open = is_open(e);
+        }
+        e->open = e->open || open;
         store_block(e, block, band);
         for (lapack_int c = 0; c < block->k; c++) {
             add_band(block, c);
             if (block->steps[c] > system->steps) system->steps = block->steps[c];
+            system->settled = system->settled && block->converged[c];
         }
         if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
         system->rcond = e->rcond;
-        if (!(e->rcond < 2 * e->n * (double)UNIT)) continue;
-        if (!refactor(e, system->a)) return false; /* QR may have left nothing */
-        for (lapack_int c = 0; c < block->k && blasd_wanted(); c++)
-            NAME(residual)(e, e->x, e->b, e->r, &c, 1);
-        if (!system->doubtful) {
-            system->steady = !pivots_may_be_rounding(e);
-            system->doubtful = e->n > BLASD_RECHECK_N && !system->steady && has_pivots(e);
-        }
-        if (!some_doubtful(e, block)) continue;
-        for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
-            system->doubtful = doubtful(e, block, c);
     }
     for (lapack_int c = 0; c < block->k; c++) {
         double error = block->all_r[c] > 0 ? (double)(block->all_r[c] / block->all_below[c]) : 0;
@@ -110,8 +109,8 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
     bool going = true;
     system->steps = 0;
     system->error = 0;
-    system->doubtful = false;
-    system->steady = false;
+    system->doubtful = e->open = false;
+    system->settled = true;
     if (!refactor(e, system->a)) return false;
     system->info = e->info;
     system->singular = e->singular;
@@ -132,6 +131,10 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
         block->k = columns - c < e->block ? (lapack_int)(columns - c) : e->block;
         going = run_block(e, system, block) &&
                 blasd_engine_step(e, 0.9 + 0.1 * (double)(c + block->k) / (double)columns);
+    }
+    if (going && e->open) {
+        if (!refactor(e, system->a)) return false; /* QR may have left nothing */
+        system->doubtful = unproven(e);
     }
     /* the next system with this matrix begins as this one did, not with QR */
     if (e->method == BLASD_SOLVED_QR) e->factored = NULL;

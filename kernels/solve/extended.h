@@ -1,5 +1,7 @@
 /* One system in long double: its matrix, LU of it, and a column's solution, refined with residuals
- * in twice that precision. What recheck.c looks at others' answers with. */
+ * in twice that precision. What recheck.c solves with where the precision of the dtype leaves
+ * doubt.
+ */
 #ifndef BLASD_SOLVE_EXTENDED_H
 #define BLASD_SOLVE_EXTENDED_H
 
@@ -16,13 +18,12 @@ struct extended {
     int64_t *rows;                               /* owned: n; where LU has them from */
     int *row_scale, *column_scale;               /* owned: n; exponents, of what is factored */
     long double norm;                            /* of the matrix, infinity */
-    bool loaded, graded;                         /* whose elements differ much */
-    enum { NOT_FACTORED, AS_IT_STANDS, SCALED } factored;
-    bool regular;
-    bool sure;  /* x came to rest: corrections fell below its last digit */
-    bool still; /* or below that of its largest element */
-    double work;
+    double *v, *sign;                            /* owned: n each, for estimates */
+    bool graded;                                 /* whose elements differ much */
+    bool still; /* x came to rest: corrections fell below the last digit of its largest element */
 };
+
+enum extended_way { AS_IT_STANDS, SCALED };
 
 static inline bool extended_single(const struct extended *look) {
     return look->task->outputs[BLASD_SOLVE_X].dtype == BLASD_float32;
@@ -50,22 +51,24 @@ bool extended_make(struct extended *look);
 void extended_free(struct extended *look);
 /* op(a) as its structure has it, from `start` on. */
 void extended_load(struct extended *look, int64_t start);
-/* Factors of the matrix as it stands or SCALED, if they are not there; `regular` says whether they
- * are factors. */
-void extended_factor(struct extended *look, int how);
+/* Factors of the matrix as it stands or scaled. False: none that prove it regular, or nobody wants
+ * them any more. */
+bool extended_factor(struct extended *look, enum extended_way how);
 /* d := inverse(A) r by the factors. */
 void extended_substitute(const struct extended *look, const long double *r, long double *d);
 /* d := inverse(A') r. Destroys r. */
 void extended_substitute_transposed(const struct extended *look, long double *r, long double *d);
-/* look->r := b - A (x + low), `fine` as if in twice the precision; look->sizes := |A| |x| + |b|. */
-void extended_residual(struct extended *look, bool fine);
+/* look->r := b - A (x + low), as if in twice the precision; look->sizes := |A| |x| + |b|. */
+void extended_residual(struct extended *look);
 /* By how much, of its own size, each element of A and b may be changed for look->x to be exact.
- * *error: the residual against norms, as backward_error has it. */
+ * *error: the residual against norms, as backward_error has it. look->sizes := |A| |x| + |b|. */
 double extended_off(struct extended *look, double *error);
 /* look->x from the factors, to the last digits that the dtype of the answer has; d: room for n. */
 void extended_solve(struct extended *look, long double *d);
-/* Whether no pivot is so small beside what it is the rest of that errors of the last digit in A may
- * make it 0. Scales of rows and columns change neither. */
-bool extended_pivots_stand(const struct extended *look);
+/* Whether errors of the last digit in A and b leave no digit of look->x, which is what it is, as
+ * extended_off() left it. */
+bool extended_may_be_any(struct extended *look);
+/* 1 / (norm of A, norm of its inverse), both the largest sum of a column. */
+double extended_rcond(struct extended *look);
 
 #endif

@@ -2,8 +2,9 @@
  * by strips that threads share. Included by engine_body.h, once for each precision, under its
  * definitions; knows nothing of scales and refinement. */
 
-#define BLOCKED_N 2048   /* from here on factors are made panel by panel, so that one can stop */
-#define SHARED_N 512     /* and from here on where there are threads to share the strips */
+#define BLOCKED_N 2048   /* from here on panels are wide, and the job may end between them */
+#define SHARED_N 512     /* from here on factors are made panel by panel, for threads to share */
+#define STRIPS 16        /* how many what is shared is cut into, whoever shares it */
 #define PANEL 256        /* columns of a panel, at most */
 #define SHARED_PANEL 96  /* the same of LU below BLOCKED_N, */
 #define SHARED_SQUARE 64 /* and of Cholesky */
@@ -26,10 +27,10 @@ struct NAME(sweep) {
 static struct NAME(sweep)
     sweep_from(struct blasd_engine *e, int64_t j, int64_t width, int64_t first) {
     struct NAME(sweep) sweep = {.e = e, .j = j, .width = width};
-    int64_t rest = e->n - j - width, strips = 4 * (int64_t)(e->threads > 1 ? e->threads : 1);
+    int64_t rest = e->n - j - width;
     sweep.first = first < rest ? first : rest;
     rest -= sweep.first;
-    sweep.strip = ((rest + strips - 1) / strips + 31) / 32 * 32;
+    sweep.strip = ((rest + STRIPS - 1) / STRIPS + 31) / 32 * 32;
     if (sweep.strip < LEAST_STRIP) sweep.strip = LEAST_STRIP;
     if (sweep.strip > MOST_STRIP) sweep.strip = MOST_STRIP;
     sweep.count = (rest + sweep.strip - 1) / sweep.strip + (sweep.first > 0);
@@ -207,7 +208,7 @@ static bool factor_ldlt(struct blasd_engine *e) {
 }
 
 static bool by_panels(const struct blasd_engine *e) {
-    return e->n >= BLOCKED_N || (e->threads > 1 && e->n >= SHARED_N);
+    return e->n >= SHARED_N;
 }
 
 static bool factor_lu(struct blasd_engine *e) {
@@ -328,8 +329,8 @@ static void share_columns(struct NAME(columns) * work, bool (*piece)(void *, int
     double n = (double)work->e->n;
     struct blasd_parallel loop = {.piece = piece, .arg = work, .threads = work->threads};
     work->strip = work->k;
-    if (loop.threads > 1 && n * n * (double)work->k >= BLASD_CPU_THREADS_FLOPS)
-        work->strip = (work->k / loop.threads + 15) / 16 * 16 + 16;
+    if (n * n * (double)work->k >= BLASD_CPU_THREADS_FLOPS)
+        work->strip = ((work->k + STRIPS - 1) / STRIPS + 15) / 16 * 16;
     if (work->strip > columns_at_once(work->e, work->k))
         work->strip = columns_at_once(work->e, work->k);
     loop.count = (work->k + work->strip - 1) / work->strip;

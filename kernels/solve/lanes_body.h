@@ -471,6 +471,7 @@ static void LANE(finish)(const struct blasd_systems *shape, struct blasd_system 
     system->info = zero_pivot;
     system->singular = true;
     system->unsymmetric = system->doubtful = false;
+    system->settled = shape->refinement != BLASD_REFINE_NONE;
     system->method = zero_pivot == 0 ? BLASD_SOLVED_LU : BLASD_SOLVED_NOT;
     system->rcond = zero_pivot != 0 ? 0 : rcond < 1 ? (double)rcond : 1;
     system->steps = 0;
@@ -498,8 +499,10 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
     LANE(take_order)(w);
     rcond = LANE(rcond)(w);
     w->contraction = LANE(contraction)(w, rcond);
-    /* whose x may be doubtful */
-    left |= ~(ivec)(rcond >= LANE(splat)(2 * UNIT * (REAL)n)) & (ivec)(w->zero_pivot == (ivec){0});
+    /* whose matrix may be singular for all that is known (blasd_solve_is_open) */
+    left |= (~(ivec)(rcond >= LANE(splat)(2 * UNIT * (REAL)n)) |
+             ~(ivec)(w->contraction * (REAL)(n < 4 ? 4 : n) < LANE(splat)(2))) &
+            (ivec)(w->zero_pivot == (ivec){0});
     for (int l = 0; l < count; l++)
         LANE(finish)(shape, &systems[l], left[l] ? 0 : (int64_t)w->zero_pivot[l], rcond[l]);
     for (int64_t c = 0; c < shape->columns && blasd_wanted_after(&done, 40 * n * n); c++) {

@@ -377,14 +377,8 @@ static int apply_to_vector(struct solve_large *l, double *v, bool transposed,
     const int *columns = l->state.scaled ? l->column_scale : nullptr;
     if (l->inverse == SOLVE_OWN_INVERSE)
         return apply_between<T>(l, v, transposed, nullptr, nullptr, 0, err);
-    if (l->inverse == SOLVE_INVERSE)
-        return apply_between<T>(l, v, transposed, transposed ? columns : rows,
-                                transposed ? rows : columns, norm_exponent(l), err);
-    for (int i = 0; transposed && i < l->n; i++) v[i] *= l->f[i];
-    TRY(apply_between<T>(l, v, !transposed, transposed ? nullptr : columns,
-                         transposed ? columns : nullptr, -l->x_exponent, err));
-    for (int i = 0; !transposed && i < l->n; i++) v[i] *= l->f[i];
-    return 0;
+    return apply_between<T>(l, v, transposed, transposed ? columns : rows,
+                            transposed ? rows : columns, norm_exponent(l), err);
 }
 struct callback {
     struct solve_large *l;
@@ -446,56 +440,6 @@ int large_matrix_estimate(struct solve_large *l, struct blasd_err *err) {
     l->state.contraction = 4 * (l->narrow ? 0x1p-24 : unit_of(l)) * by / l->state.own_rcond;
     return 0;
 }
-template <class T>
-static int take_f(struct solve_large *l, int c, double *size, struct blasd_err *err) {
-    const T *x = OF(const T, l->x) + (int64_t)c * l->n, *b = OF(const T, l->b) + (int64_t)c * l->n;
-    const T *r = OF(const T, l->r) + (int64_t)c * l->n;
-    T *own = (T *)(void *)l->v;
-    int most = INT_MIN;
-    TRY(blasd_launch(large_condition_f<T>, spread(l, (l->n + 127) / 128), dim3(128), 0,
-                     l->job->stream, err, l->n, OF(const T, l->matrix), x, b, r, l->sizes));
-    TRY(size_row(l, 0, l->f, err));
-    TRY(large_bring_back(l, own, x, (size_t)l->n * sizeof(T), err));
-    for (int i = 0; i < l->n; i++) {
-        int e = exponent_on_host((double)own[i]) + (l->state.scaled ? l->column_scale[i] : 0);
-        if (own[i] != 0 && e > most) most = e;
-    }
-    *size = 0;
-    l->x_exponent = most;
-    for (int i = 0; most != INT_MIN && i < l->n; i++)
-        *size = fmax(
-            *size, ldexp(fabs((double)own[i]), (l->state.scaled ? l->column_scale[i] : 0) - most));
-    return 0;
-}
-/* Whether x in column c may have no correct digit, by what it leaves of b (in l->r), as in
- * engine_body.h. */
-int large_matrix_doubtful(struct solve_large *l, int c, bool *ret, struct blasd_err *err) {
-    double size = 0, condition;
-    *ret = false;
-    TRY(l->single ? take_f<float>(l, c, &size, err) : take_f<double>(l, c, &size, err));
-    if (size == 0) return 0;
-    TRY(norm_of_inverse(l, SOLVE_CONDITION, &condition, err));
-    *ret = !(condition / size < 0x1p-4);
-    return 0;
-}
-
-/* Whether a pivot may be rounding alone, which the conditions estimated with it do not show, as in
- * engine_body.h. */
-int large_matrix_pivots(struct solve_large *l, bool *ret, struct blasd_err *err) {
-    int lu = l->state.method == BLASD_SOLVED_LU;
-    double lost = 4 * sqrt((double)l->n) * unit_of(l);
-    dim3 blocks = spread(l, (l->n + 255) / 256);
-    *ret = false;
-    if (!lu && l->state.method != BLASD_SOLVED_CHOLESKY) return 0;
-    TRY(l->single ? blasd_launch(large_pivots<float>, blocks, dim3(256), 0, l->job->stream, err,
-                                 l->n, OF(const float, l->factors), lu, l->sizes)
-                  : blasd_launch(large_pivots<double>, blocks, dim3(256), 0, l->job->stream, err,
-                                 l->n, OF(const double, l->factors), lu, l->sizes));
-    TRY(size_row(l, 0, l->v, err));
-    for (int k = 0; k < l->n; k++) *ret = *ret || !(l->v[k] > lost);
-    return 0;
-}
-
 static int factor(struct solve_large *l, struct blasd_err *err) {
     switch (l->batch.shape.assume) {
     case BLASD_ASSUME_GENERAL:

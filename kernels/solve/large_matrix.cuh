@@ -63,10 +63,6 @@ int large_matrix_load(struct solve_large *l, struct blasd_err *err);
 int large_matrix_factor(struct solve_large *l, bool mix, struct blasd_err *err);
 /* Householder's factors in place of those at hand. */
 int large_matrix_qr(struct solve_large *l, struct blasd_err *err);
-/* Whether errors of the last digit may change all of x in column c of the block at hand. */
-int large_matrix_doubtful(struct solve_large *l, int c, bool *ret, struct blasd_err *err);
-/* Whether the factors at hand may know nothing of the inverse. */
-int large_matrix_pivots(struct solve_large *l, bool *ret, struct blasd_err *err);
 /* The conditions, from the factors at hand. */
 int large_matrix_estimate(struct solve_large *l, struct blasd_err *err);
 /* x := inverse(factors) x for k columns, or with the transposed inverse. */

@@ -85,7 +85,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     if (!s.vector) x->shape[x->rank++] = s.columns;
     code = blasd_tensor_check(x, "inputs", err);
     if (code != 0) return code;
-    for (int i = BLASD_SOLVE_INFO; i <= BLASD_SOLVE_METHOD; i++) {
+    for (int i = BLASD_SOLVE_INFO; i <= BLASD_SOLVE_ERROR_ESTIMATE; i++) {
         bool whole = i == BLASD_SOLVE_INFO || i == BLASD_SOLVE_STEPS || i == BLASD_SOLVE_METHOD;
         plan->outputs[i] =
             blasd_tensor_make(whole ? BLASD_int64 : BLASD_float64, s.batch_rank, s.batch);
@@ -119,8 +119,9 @@ const struct blasd_op blasd_op_solve = {
         "The solution of systems of linear equations, as numpy.linalg.solve gives it: one "
         "system or a stack, one right-hand side or many, batch dimensions broadcast; b is a "
         "vector only if it has one dimension. Each system comes with its condition, its backward "
-        "error and how it was solved; a warning says where the condition leaves no correct "
-        "digit. Complex systems are solved as real ones of twice the size, with the same care. A "
+        "error, an estimate of its error and how it was solved; a warning says where x may have "
+        "no correct digit. Complex systems are solved as real ones of twice the size, with the "
+        "same care. A "
         "single system that is singular fails with singular_matrix; in a stack that "
         "system alone is marked in info, its x is NaN, and the others are solved.",
     .inputs = inputs,

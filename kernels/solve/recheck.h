@@ -1,21 +1,21 @@
-/* A second look at solutions whose elements differ much in size, whatever made them. Read next:
- * recheck.c. */
+/* A second look at solutions that the precision of their dtype leaves in doubt, whatever made them.
+ * Read next: recheck.c. */
 #ifndef BLASD_KERNELS_RECHECK_H
 #define BLASD_KERNELS_RECHECK_H
 
 #include "core/kernel.h"
 #include "kernels/solve/solve.h"
 
-/* Looks at x of a task whose outputs are there, each right-hand side by itself: elements that are
- * lost beside larger ones are computed again, with BLASD_SOLVE_LOST in the system's flags where
- * that does not help; backward_error counts what is lost below the range of the dtype, with
- * BLASD_SOLVE_VANISHED. A system whose pivot rounding alone made 0 gets its solution. Needs the
- * operands in host memory. blasd_wanted stops it. */
+/* Solves again, in higher precision, what the flags of a task's systems leave in doubt, and clears
+ * or confirms BLASD_SOLVE_DOUBTFUL; right-hand sides whose small elements are lost beside larger
+ * ones, too, with BLASD_SOLVE_LOST where that does not help. backward_error counts what is lost
+ * below the range of the dtype, with BLASD_SOLVE_VANISHED. A system whose pivot rounding alone made
+ * 0 gets its solution. Needs the operands in host memory. blasd_wanted stops it. */
 int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, int *flags,
                         struct blasd_err *err);
 /* Whether it would find nothing to look at, where the finite elements of x have sizes, but for
  * zeros, from `least` to `most`. The other outputs are there. */
-bool blasd_solve_is_even(const struct blasd_task *task, const struct blasd_solve *s, double least,
-                         double most, bool zeros);
+bool blasd_solve_is_even(const struct blasd_task *task, const struct blasd_solve *s,
+                         const int *flags, double least, double most, bool zeros);
 
 #endif

@@ -160,7 +160,8 @@ static void residual_block(struct blasd_engine *e, const struct blasd_block *blo
     for (lapack_int c = 0; c < block->k; c++)
         if (!block->done[c] && block->light[c] == light) work.column[work.k++] = c;
     if (work.k == 0) return;
-    work.each = e->threads > 1 ? (work.k + e->threads - 1) / e->threads : work.k;
+    /* by what there is to do alone: threads change no bit */
+    work.each = (work.k + 3) / 4 < 4 ? 4 : (work.k + 3) / 4;
     if (work.each > RESIDUAL_COLUMNS) work.each = RESIDUAL_COLUMNS;
     loop.count = (work.k + work.each - 1) / work.each;
     blasd_parallel_run(&loop);
@@ -171,6 +172,12 @@ static double step_forward(struct blasd_engine *e, lapack_int c) {
     lapack_int n = e->n;
     REAL *x = at(e->x, n, 0, c), *d = at(e->d, n, 0, c);
     double size = NAME(size_of)(d, n) / NAME(size_of)(x, n);
+    long double own_d = 0, own_x = 0; /* before scaling: an element that is small here may not be */
+    for (lapack_int i = 0; e->scaled && i < n; i++) {
+        own_d = fmaxl(own_d, ldexpl(fabsl((long double)d[i]), e->column_scale[i]));
+        own_x = fmaxl(own_x, ldexpl(fabsl((long double)x[i]), e->column_scale[i]));
+    }
+    if (own_x > 0) size = fmax(size, (double)(own_d / own_x));
     for (lapack_int i = 0; i < n; i++) {
         REAL next = x[i] + d[i];
         d[i] = x[i];
@@ -182,8 +189,10 @@ static double step_forward(struct blasd_engine *e, lapack_int c) {
 /* The corrections shrink by so much each time (the first one may have been small by luck). */
 static double shrinking(const struct blasd_engine *e, const struct blasd_block *block, lapack_int c,
                         int step, double size) {
-    double ratio = size / block->last[c];
-    return step == 1 || ratio < e->contraction ? fmax(ratio, fmin(e->contraction, 0.5)) : ratio;
+    double ratio = size / block->last[c], least = e->contraction;
+    /* what is small where it is scaled may be large where it is not, and noise */
+    if (step == 1 && e->scaled && e->rcond < e->own_rcond) least *= e->own_rcond / e->rcond;
+    return step == 1 || ratio < least ? fmax(ratio, fmin(least, 0.5)) : ratio;
 }
 
 /* By how much an update of the residual in plain arithmetic may be off, as backward_error counts:
@@ -300,8 +309,8 @@ static bool good_enough(const struct blasd_engine *e, const struct blasd_block *
     for (lapack_int c = 0; c < block->k; c++) {
         if (!(block->error[c] <= bound)) return false;
         if (e->method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
-            e->own_rcond > 32 * e->n * (double)UNIT &&
-            (!block->converged[c] || e->contraction > 0.1))
+            (!block->converged[c] || e->contraction > 0.1) &&
+            blasd_solve_may_help(e->n, UNIT, e->own_rcond, e->contraction))
             return false;
     }
     return true;

@@ -3,6 +3,7 @@
 #define BLASD_KERNELS_SOLVE_H
 
 #include "core/job.h"
+#include "kernels/solve/probe.h"
 
 #define BLASD_DECLARED "kernels/solve/solve.def"
 #include "core/op_enums.h"
@@ -34,13 +35,13 @@ enum blasd_solve_method {
 enum {
     BLASD_SOLVE_SINGULAR = 1,    /* with info > 0: else it is not positive definite */
     BLASD_SOLVE_UNSYMMETRIC = 2, /* triangles differ where they should not */
-    BLASD_SOLVE_DOUBTFUL = 4,    /* the condition leaves no digit of x that must be right */
+    BLASD_SOLVE_DOUBTFUL = 4,    /* the factors may know nothing of the inverse */
     BLASD_SOLVE_LOST = 8,        /* small elements of x need have no digit that is right */
     BLASD_SOLVE_VANISHED = 16,   /* x lies below the range of its dtype */
-    BLASD_SOLVE_STEADY = 32      /* nothing: no pivot may be rounding alone */
+    BLASD_SOLVE_SETTLED = 32     /* nothing: refinement came to rest for each right-hand side */
 };
 
-#define BLASD_RECHECK_N 1024 /* unknowns of a system that recheck.c looks at */
+#define BLASD_RECHECK_N 512 /* unknowns of a system that recheck.c solves again, at most */
 
 struct blasd_solve {
     int64_t n, columns; /* of a; of b and x */

@@ -196,11 +196,29 @@ static __device__ void copy(solver<Team, T> &s, vector_view<T> to, vector_view<T
     s.team.sync();
 }
 
+/* How large d is against x, as they stand and before scaling: an element that is small here may not
+ * be small there. */
+template <class Team, class T>
+static __device__ __noinline__ double size_of_step(solver<Team, T> &s) {
+    double size = largest_of(s, s.room.d) / largest_of(s, s.room.x), own;
+    struct wide x = wide_make(0, 0, true), d = x;
+    if (!s.state.scaled) return size;
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        struct wide own_x = wide_make(size_of((double)s.room.x[i]), s.room.column_scale[i], true);
+        struct wide own_d = wide_make(size_of((double)s.room.d[i]), s.room.column_scale[i], true);
+        if (own_x.e > x.e || (own_x.e == x.e && own_x.m > x.m)) x = own_x;
+        if (own_d.e > d.e || (own_d.e == d.e && own_d.m > d.m)) d = own_d;
+    }
+    x = wide_most(s.team, x, true);
+    d = wide_most(s.team, d, true);
+    own = x.m > 0 ? wide_ratio(d, x) : 0;
+    return own > size ? own : size;
+}
 /* Tries x + d in place of x; keeps the better, and decides whether that was enough. */
 template <class Team, class T>
 static __device__ void try_step(solver<Team, T> &s, struct solve_column &c, int step) {
     const double u = precision<T>::unit;
-    double size = largest_of(s, s.room.d) / largest_of(s, s.room.x), ratio = size / c.last, error;
+    double size = size_of_step(s), ratio = size / c.last, least = s.state.contraction, error;
     step_forward(s);
     residual(s);
     error = backward_error(s, c);
@@ -214,8 +232,10 @@ static __device__ void try_step(solver<Team, T> &s, struct solve_column &c, int 
     c.last = size;
     /* the corrections shrink by `ratio` each time (the first may have been small by luck): is what
      * is left below the last digit? */
-    if (step == 1 || ratio < s.state.contraction) {
-        double q = s.state.contraction < 0.5 ? s.state.contraction : 0.5;
+    if (step == 1 && s.state.scaled && s.state.rcond < s.state.own_rcond)
+        least *= s.state.own_rcond / s.state.rcond;
+    if (step == 1 || ratio < least) {
+        double q = least < 0.5 ? least : 0.5;
         ratio = ratio > q ? ratio : q;
     }
     c.converged = error <= 2 * u && size * ratio <= u / 4;
@@ -263,7 +283,8 @@ static __device__ bool good_enough(const solver<Team, T> &s, const struct solve_
     if (s.shape.refinement == BLASD_REFINE_NONE || s.state.method == BLASD_SOLVED_QR) return true;
     if (!(c.error <= 3 * u)) return false;
     return !(s.state.method == BLASD_SOLVED_LU && c.steps > 0 &&
-             s.state.own_rcond > 32 * s.n() * u && (!c.converged || s.state.contraction > 0.1));
+             (!c.converged || s.state.contraction > 0.1) &&
+             blasd_solve_may_help(s.n(), u, s.state.own_rcond, s.state.contraction));
 }
 
 /* Tries again with QR, in `room` (where the factors may stay as they are); keeps what is better,
@@ -297,7 +318,7 @@ static __device__ __noinline__ bool try_qr(solver<Team, T> &s, struct solve_colu
 /* One column, band by band; its errors are relative to all of it. */
 template <class Team, class T>
 static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, matrix_view<T> spare,
-                                        struct solve_outcome *ret) {
+                                        struct solve_outcome *ret, bool *open) {
     struct wide all_r = {0, -100000}, all_below = all_r;
     int top = SOLVE_TOP;
     double error;
@@ -307,12 +328,16 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
         int from = top;
         more = load_column(s, b, c, &top);
         refine(s, c);
-        if (!good_enough(s, c) && !try_qr(s, c, spare)) {
+        bool is_open = s.is_open(), good = good_enough(s, c);
+        if (!good && try_qr(s, c, spare)) {
+            is_open = s.is_open();
+        } else if (!good) {
             int again = from;
             if (spare.p == s.room.f.p) s.factor_again();
             load_column(s, b, c, &again);
             refine(s, c);
         }
+        *open = *open || is_open;
         store_column(s, x, add, c);
         if (is_finite(c.error)) {
             struct wide below = wide_make(c.below.m, c.below.e + c.exponent, true);
@@ -326,23 +351,36 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
             beyond = true;
         }
         if (c.steps > ret->steps) ret->steps = c.steps;
-        if (!ret->doubtful && is_finite(c.error) && s.state.rcond < 2 * s.n() * s.unit) {
-            residual(s);
-            ret->doubtful = s.doubtful();
-            ret->steady = ret->steady || (!ret->doubtful && s.steady());
-        }
+        ret->settled = ret->settled && c.converged;
     }
     error = beyond ? precision<T>::infinity() : wide_ratio(all_r, all_below);
     if (!(error <= ret->error)) ret->error = error;
+}
+
+/* Whether the factors may know nothing of the inverse, as in condition_body.h. Of x and b nothing
+ * is left. */
+template <class Team, class T> static __device__ __noinline__ bool unproven(solver<Team, T> &s) {
+    double limit = BLASD_SOLVE_PROBE_LEFT / sqrt((double)s.n());
+    for (int p = 0; p < BLASD_SOLVE_PROBES; p++) {
+        for (int i = s.team.rank(); i < s.n(); i += s.team.size())
+            s.room.x[i] = s.room.b[i] = (T)blasd_solve_probe(i, p);
+        s.team.sync();
+        s.apply(s.room.x, false);
+        residual(s);
+        if (!(largest_of(s, s.room.r) <= limit)) return true;
+    }
+    return false;
 }
 
 /* All columns from `first` to `end` of a system. `spare`: room for QR's factors. */
 template <class Team, class T>
 static __device__ void solve_all_columns(solver<Team, T> &s, const T *b, T *x, int first, int end,
                                          matrix_view<T> spare, struct solve_outcome *ret) {
-    *ret = {0, s.state.rcond, 0, s.state.method, false, false};
+    bool open = false;
+    *ret = {0, s.state.rcond, 0, s.state.method, false, true};
     for (int k = first; k < end; k++)
-        solve_one_column(s, b + k * s.shape.b_column, x + k, spare, ret);
+        solve_one_column(s, b + k * s.shape.b_column, x + k, spare, ret, &open);
+    if (open) ret->doubtful = unproven(s);
     ret->rcond = s.state.rcond;
     ret->method = s.state.method;
 }

@@ -78,7 +78,7 @@ static __device__ inline void report(const struct solve_batch &batch, int64_t sy
     batch.flags[system] = (matrix.singular ? BLASD_SOLVE_SINGULAR : 0) |
                           (matrix.unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
                           (outcome.doubtful ? BLASD_SOLVE_DOUBTFUL : 0) |
-                          (outcome.steady ? BLASD_SOLVE_STEADY : 0);
+                          (outcome.settled ? BLASD_SOLVE_SETTLED : 0);
 }
 
 /* ---- room ---- */
@@ -199,8 +199,9 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 8 ? 4 : 6)
         good = s.measure();
         good = s.factor() && good;
         outcome.rcond = s.rcond();
-        good = good && outcome.rcond >= 2 * precision<T>::unit * s.n;
         shrinks = s.contraction(outcome.rcond);
+        good = good && !blasd_solve_is_open(s.n, precision<T>::unit, outcome.rcond, shrinks);
+        outcome.settled = shape.refinement != BLASD_REFINE_NONE;
         outcome.method = state.method = BLASD_SOLVED_LU;
         BLASD_UNROLL_NOT
         for (int c = 0; c < shape.columns; c++) {
@@ -398,7 +399,7 @@ __global__ void __launch_bounds__(256) solve_step_report(struct solve_steps step
             if (!(one.error <= all.error)) all.error = one.error;
             if (one.steps > all.steps) all.steps = one.steps;
             all.doubtful = all.doubtful || one.doubtful;
-            all.steady = all.steady || one.steady;
+            all.settled = (part == 0 || all.settled) && one.settled;
             if (part == 0 || one.method == BLASD_SOLVED_QR) {
                 all.method = one.method;
                 all.rcond = one.rcond;

@@ -126,7 +126,9 @@ static int move(struct solve_large *l, int k, const struct large_mask *mask, boo
 static bool judge(const struct solve_large *l, struct large_block *block, int c, int step,
                   double error, double size) {
     const double u = unit_of(l);
-    double ratio = size / block->last[c];
+    double ratio = size / block->last[c], least = l->state.contraction;
+    if (step == 1 && l->state.scaled && l->state.rcond < l->state.own_rcond)
+        least *= l->state.own_rcond / l->state.rcond;
     if (!(error < block->error[c] || error <= 2 * u)) {
         block->done[c] = true;
         return false;
@@ -136,11 +138,19 @@ static bool judge(const struct solve_large *l, struct large_block *block, int c,
     block->last[c] = size;
     /* what the condition allows is far above what float32 factors do: there only the first step,
      * which may have been small by luck, is not taken at its word */
-    if (step == 1 || (!l->narrow && ratio < l->state.contraction))
-        ratio = fmax(ratio, fmin(l->state.contraction, 0.5));
+    if (step == 1 || (!l->narrow && ratio < least)) ratio = fmax(ratio, fmin(least, 0.5));
     block->converged[c] = error <= 2 * u && size * ratio <= u / 4;
     block->done[c] = block->converged[c] || !(ratio <= 0.5);
     return true;
+}
+
+/* How large d is against x, as they stand and before scaling: an element that is small here may not
+ * be small there. */
+static double correction_of(const struct large_column *c) {
+    long double own = ldexpl(c->d.m, c->d.e - c->x.e);
+    double size = c->d_most / c->x_most;
+    if ((c->bad & 2) != 0) return INFINITY;
+    return c->x.m > 0 ? fmax(size, (double)(own / c->x.m)) : size;
 }
 
 /* One step of refinement of the columns that are not done. */
@@ -161,8 +171,7 @@ static int refine_once(struct solve_large *l, struct large_block *block, int ste
     TRY(ask_sizes(l, block->k, 1, err));
     TRY(large_wait(l, err));
     for (int c = 0; c < block->k; c++) {
-        double correction =
-            (before[c].bad & 2) != 0 ? INFINITY : before[c].d_most / before[c].x_most;
+        double correction = correction_of(&before[c]);
         double error = error_of(l, &sizes[c], block, c);
         if (block->done[c] || judge(l, block, c, step, error, correction)) continue;
         back.bits[c / 64] |= UINT64_C(1) << c % 64;
@@ -233,9 +242,10 @@ static bool good_enough(const struct solve_large *l, const struct large_block *b
     for (int c = 0; c < block->k; c++) {
         if (!(block->error[c] <= bound)) return false;
         if (l->state.method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
-            (l->narrow ? !block->converged[c]
-                       : l->state.own_rcond > 32 * l->n * u &&
-                             (!block->converged[c] || l->state.contraction > 0.1)))
+            (l->narrow
+                 ? !block->converged[c]
+                 : (!block->converged[c] || l->state.contraction > 0.1) &&
+                       blasd_solve_may_help(l->n, u, l->state.own_rcond, l->state.contraction)))
             return false;
     }
     return true;
@@ -269,14 +279,28 @@ static int solve_by_qr(struct solve_large *l, struct large_block *block, struct 
 
 /* ---- systems ---- */
 
-static int look_for_doubt(struct solve_large *l, const struct large_block *block, bool *ret,
-                          struct blasd_err *err) {
-    /* factors in float32 that converge say that x has its digits */
-    if (!(l->state.rcond < 2 * l->n * unit_of(l)) || l->narrow) return 0;
-    if (!*ret) TRY(large_matrix_pivots(l, ret, err));
-    if (!*ret) TRY(residuals(l, block, err));
-    for (int c = 0; c < block->k && !*ret; c++)
-        if (std::isfinite(block->error[c])) TRY(large_matrix_doubtful(l, c, ret, err));
+/* What factors in float32 do for float64 shows in what refinement makes of it. */
+static bool is_open(const struct solve_large *l) {
+    return !l->narrow &&
+           blasd_solve_is_open(l->n, unit_of(l), l->state.rcond, l->state.contraction);
+}
+
+/* Whether the factors may know nothing of the inverse, as in condition_body.h. Of x and b nothing
+ * is left. */
+template <class T> static int unproven(struct solve_large *l, bool *ret, struct blasd_err *err) {
+    double limit = BLASD_SOLVE_PROBE_LEFT / sqrt((double)l->n);
+    size_t bytes = (size_t)l->n * sizeof(T);
+    T *own = (T *)(void *)l->v;
+    *ret = false;
+    for (int p = 0; p < BLASD_SOLVE_PROBES && !*ret; p++) {
+        for (int i = 0; i < l->n; i++) own[i] = (T)blasd_solve_probe(i, p);
+        TRY(large_send_over(l, l->b, own, bytes, err));
+        TRY(l->job->calls->copy_within(l->job->stream, l->x, l->b, bytes, err));
+        TRY(large_matrix_apply(l, l->x, 1, false, err));
+        TRY(residual_extended<T>(l, 1, err));
+        TRY(large_bring_back(l, own, l->r, bytes, err));
+        for (int i = 0; i < l->n; i++) *ret = *ret || !(fabs((double)own[i]) <= limit);
+    }
     return 0;
 }
 
@@ -291,6 +315,7 @@ static int refactor(struct solve_large *l, const void *a, struct blasd_err *err)
 template <class T>
 static int run_block(struct solve_large *l, struct large_block *block, const T *a, const T *b, T *x,
                      struct solve_outcome *outcome, struct blasd_err *err) {
+    bool open;
     block->more = true;
     for (bool first = true; block->more && l->state.info == 0; first = false) {
         TRY(refactor(l, a, err));
@@ -300,13 +325,17 @@ static int run_block(struct solve_large *l, struct large_block *block, const T *
             TRY(large_matrix_factor(l, false, err));
             if (l->state.info == 0) TRY(solve_block(l, block, err));
         }
-        if (l->state.info == 0 && !good_enough(l, block))
+        open = is_open(l);
+        if (l->state.info == 0 && !good_enough(l, block)) {
             TRY(solve_by_qr(l, block, block + 1, err));
+            if (l->a != nullptr) open = is_open(l);
+        }
+        l->open = l->open || open;
         TRY(store_block<T>(l, block, !first, x, err));
-        TRY(refactor(l, a, err));
-        TRY(look_for_doubt(l, block, &outcome->doubtful, err));
-        for (int c = 0; c < block->k; c++)
+        for (int c = 0; c < block->k; c++) {
             if (block->steps[c] > outcome->steps) outcome->steps = block->steps[c];
+            outcome->settled = outcome->settled && block->converged[c];
+        }
         if (outcome->method != BLASD_SOLVED_QR) outcome->method = l->state.method;
         outcome->rcond = l->state.rcond;
     }
@@ -322,7 +351,8 @@ static int run_columns(struct solve_large *l, const T *a, const T *b, T *x,
                        struct solve_outcome *outcome, struct blasd_err *err) {
     struct large_block *block = l->blocks;
     int columns = l->batch.shape.columns;
-    *outcome = {0, l->state.rcond, 0, l->state.method, false, false};
+    *outcome = {0, l->state.rcond, 0, l->state.method, false, true};
+    l->open = false;
     for (int first = 0; first < columns && l->state.info == 0; first += l->block) {
         memset(block, 0, sizeof *block);
         block->first = first;
@@ -330,7 +360,9 @@ static int run_columns(struct solve_large *l, const T *a, const T *b, T *x,
         TRY(run_block<T>(l, block, a, b, x, outcome, err));
         TRY(large_go_on(l, 0.9 + 0.1 * (first + block->k) / columns, err));
     }
-    return 0;
+    if (!l->open || l->state.info != 0) return 0;
+    TRY(refactor(l, a, err));
+    return l->state.info == 0 ? unproven<T>(l, &outcome->doubtful, err) : 0;
 }
 
 /* As in matrix_of and its kind, on the host. */
@@ -437,7 +469,6 @@ static int take_host(struct solve_large *l, struct blasd_err *err) {
         l->pinned_bytes = 2 * LARGE_COLUMNS * sizeof(struct large_column);
     TRY(blasd_cuda_host(l->job, n * sizeof *l->v, (void **)&l->v, err));
     TRY(blasd_cuda_host(l->job, n * sizeof *l->sign, (void **)&l->sign, err));
-    TRY(blasd_cuda_host(l->job, n * sizeof *l->f, (void **)&l->f, err));
     TRY(blasd_cuda_host(l->job, n * sizeof(int), (void **)&l->row_scale, err));
     TRY(blasd_cuda_host(l->job, n * sizeof(int), (void **)&l->column_scale, err));
     return blasd_cuda_host(l->job, 2 * sizeof *l->blocks, (void **)&l->blocks, err);

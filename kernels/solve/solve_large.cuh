@@ -40,20 +40,20 @@ struct solve_large {
     /* on the host */
     void *pinned; /* the sizes of rows and columns, four for each; or what goes up or has come */
     size_t pinned_bytes;
-    bool sending;         /* something that goes up is in it, and nobody has waited since */
-    double *v, *sign, *f; /* f: see large_matrix_doubtful */
+    bool sending; /* something that goes up is in it, and nobody has waited since */
+    double *v, *sign;
     int *row_scale, *column_scale;
     struct large_block *blocks; /* two */
     /* of the matrix at hand */
     const void *a;
     int64_t system;
     struct solve_matrix state;
+    bool open;               /* the condition leaves it open that it is singular */
     bool narrow, was_narrow; /* the factors are float32 now; they served a job of this batch */
     int narrow_exponent;
     long double norm_1, norm_inf;
     enum solve_inverse inverse; /* of what the condition is estimated */
-    int x_exponent;
-    int code; /* of what failed inside a callback */
+    int code;                   /* of what failed inside a callback */
 };
 
 /* In prepare: takes memory. */

@@ -12,7 +12,7 @@
 
 /* What the host is told of a column: sizes before scaling (as m 2^e) and as they stand. */
 struct large_column {
-    struct wide x, r;
+    struct wide x, r, d;
     double x_most, d_most, b_most;
     int b_exponent, b_more, r_zero, bad;
 };
@@ -134,20 +134,6 @@ __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) atomicMax(ret, (unsigned long long)__double_as_longlong(most));
 }
 
-/* Each pivot's part of what it is the rest of, from factors of LU or, lower, Cholesky. */
-template <class T>
-__global__ void __launch_bounds__(256) large_pivots(int n, const T *f, int lu, double *ret) {
-    for (int k = (int)(blockIdx.x * 256 + threadIdx.x); k < n; k += (int)gridDim.x * 256) {
-        double own = size_of((double)f[(int64_t)k * (n + 1)]), sum = 0;
-        if (!lu) own *= own;
-        for (int j = 0; j < k; j++) {
-            double left = (double)f[(int64_t)j * n + k];
-            sum += size_of(left * (lu ? (double)f[(int64_t)k * n + j] : left));
-        }
-        ret[k] = own / (own + sum);
-    }
-}
-
 /* ---- float32 copies, for factors in mixed precision ---- */
 
 template <class T>
@@ -251,18 +237,6 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/* |r| + u (|A| |x| + |b|) of a column. */
-template <class T>
-__global__ void __launch_bounds__(128)
-    large_condition_f(int n, const T *a, const T *x, const T *b, const T *r, double *ret) {
-    for (int i = (int)(blockIdx.x * 128 + threadIdx.x); i < n; i += (int)gridDim.x * 128) {
-        double sum = size_of((double)b[i]);
-        for (int j = 0; j < n; j++)
-            sum += size_of((double)a[(int64_t)j * n + i]) * size_of((double)x[j]);
-        ret[i] = size_of((double)r[i]) + precision<T>::unit * sum;
-    }
-}
-
 /* Part of r = b - A x in twice the precision: `parts` ranges of columns of A, for one row a thread.
  * pairs: hi and lo of each part, row and column. */
 template <class T>
@@ -300,16 +274,18 @@ __global__ void __launch_bounds__(256)
     team_of_block team;
     bool scaled = row_scale != nullptr;
     for (int c = (int)blockIdx.x; c < k; c += (int)gridDim.x) {
-        struct wide most_x = wide_make(0, 0, scaled), most_r = most_x;
+        struct wide most_x = wide_make(0, 0, scaled), most_r = most_x, most_d = most_x;
         double plain_x = 0, plain_d = 0;
         int bad = 0;
         for (int i = team.rank(); i < n; i += team.size()) {
             double sx = size_of((double)x[(int64_t)c * n + i]);
             double sr = size_of((double)r[(int64_t)c * n + i]);
             double sd = size_of((double)d[(int64_t)c * n + i]);
-            struct wide wx, wr;
+            struct wide wx, wr, wd;
             plain_d = !(sd <= plain_d) ? sd : plain_d; /* a NaN stays, in this thread */
             bad |= is_finite(plain_d) ? 0 : 2;
+            wd = wide_make(is_finite(sd) ? sd : 0, scaled ? column_scale[i] : 0, scaled);
+            if (wd.e > most_d.e || (wd.e == most_d.e && wd.m > most_d.m)) most_d = wd;
             bad |= is_finite(sx) && is_finite(sr) ? 0 : 1;
             if (!is_finite(sx) || !is_finite(sr)) continue;
             plain_x = sx > plain_x ? sx : plain_x;
@@ -320,12 +296,14 @@ __global__ void __launch_bounds__(256)
         }
         most_x = wide_most(team, most_x, scaled);
         most_r = wide_most(team, most_r, scaled);
+        most_d = wide_most(team, most_d, scaled);
         plain_x = team.most(plain_x);
         plain_d = team.most(is_finite(plain_d) ? plain_d : 0);
         bad = team.any(bad & 1) | 2 * team.any(bad & 2);
         if (team.rank() != 0) continue;
         ret[c].x = most_x;
         ret[c].r = most_r;
+        ret[c].d = most_d;
         ret[c].x_most = plain_x;
         ret[c].d_most = plain_d;
         ret[c].r_zero = most_r.m == 0;

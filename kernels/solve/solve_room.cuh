@@ -46,14 +46,12 @@ struct solve_matrix {
 struct solve_outcome {
     double error, rcond;
     int steps, method;
-    bool doubtful; /* the condition leaves no digit of x that must be right */
-    bool steady;   /* rcond is small, but none of the pivots may be rounding alone */
+    bool doubtful; /* the factors may know nothing of the inverse */
+    bool settled;  /* refinement came to rest for each right-hand side */
 };
 
-/* Whose inverse the condition is estimated of: the job's matrix, the one that is solved, or
- * inverse(A) F, where F is a diagonal in b times 2^f_exponent, against x in units of 2^x_exponent.
- */
-enum solve_inverse { SOLVE_INVERSE, SOLVE_OWN_INVERSE, SOLVE_CONDITION };
+/* Whose inverse the condition is estimated of: the job's matrix, or the one that is solved. */
+enum solve_inverse { SOLVE_INVERSE, SOLVE_OWN_INVERSE };
 
 /* The numbers a team works with: where each of them lies. */
 template <class T> struct solve_room {

@@ -22,7 +22,6 @@ template <class Team, class T> struct solver {
     struct solve_matrix state;
     enum solve_inverse inverse;
     bool inverted; /* apply may go by room.diagonal */
-    int f_exponent, x_exponent;
 
     __device__ solver(const Team &its_team, const struct solve_shape &its_shape,
                       const struct solve_room<T> &its_room, const T *its_a)
@@ -416,21 +415,10 @@ template <class Team, class T> struct solver {
             room.v[i] = ldexp((double)room.d[i], (after != nullptr ? (*after)[i] : 0) + by + shift);
         team.sync();
     }
-    __device__ void multiply_v_by_f() {
-        for (int i = team.rank(); i < n(); i += team.size()) room.v[i] *= (double)room.b[i];
-        team.sync();
-    }
     /* v := what `inverse` says, times v: of the job's matrix, as inverse(A 2^-shift). */
     __device__ __noinline__ void apply_inverse(bool transposed) {
         const vector_view<int> *rows = state.scaled ? &room.row_scale : nullptr;
         const vector_view<int> *columns = state.scaled ? &room.column_scale : nullptr;
-        if (inverse == SOLVE_CONDITION) {
-            if (transposed) multiply_v_by_f();
-            apply_between(!transposed, transposed ? nullptr : columns,
-                          transposed ? columns : nullptr, f_exponent - x_exponent);
-            if (!transposed) multiply_v_by_f();
-            return;
-        }
         if (inverse == SOLVE_INVERSE && state.scaled) {
             apply_between(transposed, transposed ? columns : rows, transposed ? rows : columns,
                           state.norm_1.e + exponent_of(state.norm_1.m));
@@ -528,21 +516,8 @@ template <class Team, class T> struct solver {
         size = team.most(size);
         return most > size ? most / size : 1;
     }
-    /* Whether none of the pivots may be rounding alone, as in engine_body.h. */
-    __device__ __noinline__ bool steady() const {
-        bool lu = state.method == BLASD_SOLVED_LU, lost = false;
-        double least_part = 4 * sqrt((double)n()) * unit;
-        if (!lu && state.method != BLASD_SOLVED_CHOLESKY) return false;
-        for (int k = team.rank(); k < n(); k += team.size()) {
-            double own = size_of((double)room.f(k, k)), sum = 0;
-            if (!lu) own *= own;
-            for (int j = 0; j < k; j++) {
-                double left = (double)room.f(k, j);
-                sum += size_of(left * (lu ? (double)room.f(j, k) : left));
-            }
-            lost = lost || !(own > least_part * (own + sum));
-        }
-        return !team.any(lost);
+    __device__ bool is_open() const {
+        return blasd_solve_is_open(n(), unit, state.rcond, state.contraction);
     }
     __device__ void factor_again() {
         load();
@@ -576,38 +551,6 @@ template <class Team, class T> struct solver {
         }
         inverted = false; /* solutions go by the factors themselves, whose errors are smaller */
         state.contraction = 4 * unit * growth() / state.own_rcond;
-    }
-    /* Whether x may have no correct digit, by what it leaves of b (in room.r) and what rounding
-     * hides of that, as in engine_body.h. Of b nothing is left. */
-    __device__ __noinline__ bool doubtful() {
-        double most = -100000, size = 0;
-        for (int i = team.rank(); i < n(); i += team.size()) {
-            double value = (double)room.x[i];
-            double e = exponent_of(value) + (state.scaled ? room.column_scale[i] : 0);
-            most = value != 0 && e > most ? e : most;
-        }
-        most = team.most(most);
-        if (most == -100000) return false;
-        x_exponent = (int)most;
-        most = 0;
-        for (int i = team.rank(); i < n(); i += team.size()) {
-            int scale = (state.scaled ? room.column_scale[i] : 0) - x_exponent;
-            double own = ldexp(size_of((double)room.x[i]), scale);
-            double sum = size_of((double)room.b[i]);
-            for (int j = 0; j < n(); j++)
-                sum += size_of((double)matrix(i, j)) * size_of((double)room.x[j]);
-            sum = size_of((double)room.r[i]) + unit * sum;
-            size = own > size ? own : size;
-            most = sum > most ? sum : most;
-            room.v[i] = sum;
-        }
-        size = team.most(size);
-        f_exponent = exponent_of(team.most(most));
-        for (int i = team.rank(); i < n(); i += team.size())
-            room.b[i] = (T)ldexp(room.v[i], -f_exponent);
-        team.sync();
-        inverse = SOLVE_CONDITION;
-        return !(norm_of_inverse() / size < 0x1p-4);
     }
 };
 

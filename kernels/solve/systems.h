@@ -27,8 +27,8 @@ struct blasd_system {
     enum blasd_solve_method method;
     bool singular;     /* with info > 0: else it is not positive definite */
     bool unsymmetric;  /* the triangle that is not read differs from the one that is */
-    bool doubtful;     /* the condition leaves no digit of x that must be right */
-    bool steady;       /* none of the pivots it was solved with may be rounding alone */
+    bool doubtful;     /* the factors may know nothing of the inverse */
+    bool settled;      /* refinement came to rest for each right-hand side */
     bool leave_to_all; /* set by `lanes` where the system needs the engine's care */
 };
 

@@ -194,3 +194,21 @@ def test_certified_bounds(service, dtype):
     got, warnings = run(service, np.arange(1, 10).reshape(3, 3) / 10, np.array([1.0, 2, 4]), certify=True)
     assert np.isinf(got["error_bound"]).all() and "not_certifiable" in warnings
     assert "error_bound" not in run(service, np.eye(2), np.ones(2))[0]
+
+
+def test_singular_matrices_never_pass_in_silence(service):
+    """Beside an x that is far larger; each member of a stack, however many there are."""
+    a = np.array([[-13, 16, 8, 0], [-15, 18, 6, 0], [53, -62, -10, 0], [0, 0, 0, 1.0]])
+    b = np.array([[1, 1, 1, 1e20]]).T
+    got, job = service.run("solve", {"a": a, "b": b}, form="safetensors")
+    assert job["execution"]["warning_codes"] == ["near_singular"]
+    assert got["info"] == -1 and got["error_estimate"] >= 1
+    random = np.random.default_rng(4)
+    stack = np.tile(a, (600, 1, 1))
+    stack[::7] = random.standard_normal((4, 4)) + 9 * np.eye(4)
+    got, job = service.run("solve", {"a": stack, "b": np.tile(b, (600, 1, 1))}, form="safetensors")
+    bad = np.arange(600) % 7 != 0
+    assert np.array_equal(got["info"], np.where(bad, -1, 0)) and f"{bad.sum()} systems" in job["execution"]["warnings"][0]
+    assert np.array_equal(got["error_estimate"] < 1e-15, ~bad)
+    for members in (bad, ~bad):
+        assert len(np.unique(got["x"][members], axis=0)) == 1

@@ -95,7 +95,7 @@ static void what_rounding_made_singular_is_not_refused(void **state) {
         for (int64_t s = 0; s < stack; s++) {
             double diagonal = ldexp(1, -step * (int)((at * 7 + round) % n));
             int64_t info = (int64_t)trial_value(trial_output(t, "info"), s);
-            assert_int_equal(info != 0, s == 1);
+            assert_int_equal(info > 0, s == 1);
             for (int64_t i = 0; i < n && s != 1 && !warned(t, "digit"); i++) {
                 double wish = i == at ? -7 / diagonal : i == n - 1 ? 1 : 0;
                 assert_true(fabs(x_at(t, s * n + i) - wish) <= 7 / diagonal / 16);
