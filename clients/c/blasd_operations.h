@@ -380,8 +380,8 @@ static inline struct blasd_request blasd_regression_request(const struct blasd_r
     return blasd_call_end(call, "regression");
 }
 
-/* Solve a @ x = b. Outputs: x, info, rcond, backward_error, refinement_steps, method, error_bound.
- */
+/* Solve a @ x = b. Outputs: x, info, rcond, backward_error, refinement_steps, method,
+ * error_estimate, error_bound. */
 struct blasd_solve {
     /* (..., n, n). The coefficients: one matrix or a stack of them. */
     const struct blasd_array *a;

@@ -3,7 +3,7 @@
 #define BLASD_KERNELS_SOLVE_H
 
 #include "core/job.h"
-#include "kernels/solve/probe.h"
+#include "kernels/solve/factor_probe.h"
 
 #define BLASD_DECLARED "kernels/solve/solve.def"
 #include "core/op_enums.h"

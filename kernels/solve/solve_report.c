@@ -52,7 +52,7 @@ static double estimate(const struct tally *tally, double error, double rcond, in
     return error == 0 && most != 1 ? 0 : fmin(most, 1);
 }
 
-/* The doubts about a system that is solved; returns the number of the worst. */
+/* The doubts about a system that is solved; returns the number of the worst about x, or 0. */
 static int take_doubts(struct tally *tally, double error, double estimate, int flags) {
     static const int worst_first[] = {BLASD_W_near_singular,  BLASD_W_overflow,
                                       BLASD_W_precision_loss, BLASD_W_underflow,
@@ -60,13 +60,12 @@ static int take_doubts(struct tally *tally, double error, double estimate, int f
     bool doubtful = (flags & BLASD_SOLVE_DOUBTFUL) != 0;
     bool vanished = (flags & BLASD_SOLVE_VANISHED) != 0, lost = (flags & BLASD_SOLVE_LOST) != 0;
     bool half = !doubtful && !vanished && estimate > sqrt(tally->unit) && isfinite(error);
-    bool has[BLASD_W_not_symmetric + 1] = {
-        [BLASD_W_near_singular] = doubtful,
-        [BLASD_W_overflow] = !isfinite(error),
-        [BLASD_W_precision_loss] = lost || half,
-        [BLASD_W_underflow] = vanished,
-        [BLASD_W_inexact] = isfinite(error) && error > tally->range && !vanished,
-        [BLASD_W_not_symmetric] = (flags & BLASD_SOLVE_UNSYMMETRIC) != 0};
+    bool has[BLASD_W_not_symmetric + 1] = {[BLASD_W_near_singular] = doubtful,
+                                           [BLASD_W_overflow] = !isfinite(error),
+                                           [BLASD_W_precision_loss] = lost || half,
+                                           [BLASD_W_underflow] = vanished,
+                                           [BLASD_W_inexact] = isfinite(error) &&
+                                                               error > tally->range && !vanished};
     int worst = 0;
     for (size_t i = 0; i < sizeof worst_first / sizeof *worst_first; i++) {
         tally->doubts[worst_first[i]] += has[worst_first[i]];
@@ -151,12 +150,10 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
         tally.refined += steps[i] > 0;
         tally.failed += info[i] > 0;
         estimates[i] = info[i] > 0 ? (double)NAN : estimate(&tally, error[i], rcond[i], flags[i]);
-        if (info[i] > 0) {
-            tally.doubts[BLASD_W_not_symmetric] += (flags[i] & BLASD_SOLVE_UNSYMMETRIC) != 0;
-            continue;
-        }
+        tally.doubts[BLASD_W_not_symmetric] += (flags[i] & BLASD_SOLVE_UNSYMMETRIC) != 0;
+        if (info[i] > 0) continue;
         worst = take_doubts(&tally, error[i], estimates[i], flags[i]);
-        info[i] = -worst;
+        if (s->batch_rank > 0) info[i] = -worst; /* the job's warnings are those of its only one */
         if (worst != BLASD_W_near_singular) continue;
         if (tally.first_ill < 0) tally.first_ill = i;
         tally.least_rcond = fmin(tally.least_rcond, rcond[i]);

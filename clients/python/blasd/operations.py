@@ -351,10 +351,10 @@ class Operations:
 
         The solution of systems of linear equations, as numpy.linalg.solve gives it: one system or a stack, one
         right-hand side or many, batch dimensions broadcast; b is a vector only if it has one dimension. Each system
-        comes with its condition, its backward error and how it was solved; a warning says where the condition leaves no
-        correct digit. Complex systems are solved as real ones of twice the size, with the same care. A single system
-        that is singular fails with singular_matrix; in a stack that system alone is marked in info, its x is NaN, and
-        the others are solved.
+        comes with its condition, its backward error, an estimate of its error and how it was solved; a warning says
+        where x may have no correct digit. Complex systems are solved as real ones of twice the size, with the same
+        care. A single system that is singular fails with singular_matrix; in a stack that system alone is marked in
+        info, its x is NaN, and the others are solved.
 
         a: The coefficients: one matrix or a stack of them. Shape (..., n, n).
         b: The right-hand sides. One dimension: one vector, for every matrix of a. More: each matrix holds k right-hand

@@ -5,7 +5,7 @@
 
 #include "kernel_support.h"
 
-static double unit(enum blasd_dtype dtype) {
+static TRIAL_UNUSED double unit(enum blasd_dtype dtype) {
     return dtype == BLASD_float32 ? 0x1p-24 : 0x1p-53;
 }
 

@@ -1,7 +1,7 @@
 /* Right-hand sides that show whether factors know the inverse, for the host and for CUDA.
  * Read next: condition_body.h. */
-#ifndef BLASD_KERNELS_SOLVE_PROBE_H
-#define BLASD_KERNELS_SOLVE_PROBE_H
+#ifndef BLASD_KERNELS_FACTOR_PROBE_H
+#define BLASD_KERNELS_FACTOR_PROBE_H
 
 #include <stdbool.h>
 #include <stdint.h>
