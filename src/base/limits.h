@@ -73,10 +73,12 @@ struct blasd_err;
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
       "results of waited-for jobs (0: a 64th of the blob store), looked at once a second; beyond " \
       "it the oldest of the tenant that has most go before their time, by whole seconds")          \
-    X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
+    X(record_sync_s, 60, 1, 86400, "seconds",                                                      \
+      "how long after its end the result of a waited-for job is kept where there is room, and "    \
+      "its Idempotency-Key is known in any case")                                                  \
     X(record_async_s, 3600, 1, 2592000, "seconds",                                                 \
-      "how long the result of any other job is kept, once it was promised by an answer 202; and "  \
-      "after a job's end its Idempotency-Key and the result of that, waited for or not")           \
+      "how long the result of any other job is kept, once it was promised by an answer 202, and "  \
+      "its Idempotency-Key is known")                                                              \
     X(tensor_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "tensors that are kept, or that queued jobs will keep (0: a quarter of the blob store); "    \
       "beyond it a tenant's own go that were not used for longest, but what queued jobs refer to") \

@@ -78,15 +78,17 @@ def test_waited_for_results_go_of_the_one_that_has_most(tmp_path):
 
 
 def test_a_key_outlives_pressure(tmp_path):
-    with two(tmp_path, "record_sync_bytes=1M") as (_service, ann, _ben):
+    with two(tmp_path, "record_sync_bytes=1M") as (_service, ann, ben):
         key = {"Idempotency-Key": "once"}
         first = outer(ann, 50, "?wait=30", key).json()
         for _ in range(3):
             for _ in range(8):
                 outer(ann, 200, "?wait=30")
             time.sleep(1.1)  # records go by seconds
-        again = outer(ann, 50, "?wait=30", key).json()
-        assert again["id"] == first["id"] and again["outputs"] == first["outputs"]
+        again = outer(ann, 50, "?wait=30", key)
+        assert (again.status, again.json()["code"]) == (410, "record_expired"), again.body
+        again = outer(ben, 50, "?wait=30", key).json()  # another one's key
+        assert again["state"] == "succeeded" and again["id"] != first["id"]
 
 
 def test_tensors_of_others_stay(tmp_path):

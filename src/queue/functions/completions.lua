@@ -111,7 +111,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     if job.key ~= '' then
         local key, keys = K.idem_of .. tenant .. ':' .. job.key, into.keys or {}
         into.keys, keys[#keys + 1], keys[#keys + 2] = keys, name, key
-        call('EXPIRE', key, L.ttl.a) -- by itself, whatever becomes of the record
+        call('EXPIRE', key, L.ttl[sub(bucket, 1, 1)]) -- by itself, whatever becomes of the record
         into.bytes = into.bytes + key_bytes(key)
     end
     records_add(into.records, name, record_frames)

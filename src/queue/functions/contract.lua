@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 11
+-- revision 12
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -119,8 +119,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
   {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued, with a shorter one
   {q}:sent:FRONT:refused  the last SEQ of which that is so, with an expiry
-  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, once the job has ended with an expiry; its
-                       record is kept as long, as one that was promised. TENANT has no colon: letters, digits, `.`, `_`, `-`
+  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, once the job has ended with an expiry, of
+                       as long as its record is to stay, whatever becomes of that. TENANT has no colon: letters, digits, `.`, `_`, `-`
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a

@@ -235,8 +235,7 @@ local function submit_one(t, id, frame, options)
     if full > 0 then return full end
     local waits = found ~= nil and #found.wants > 0
     if not meta then
-        -- what a request that comes again is answered with stays as long as its key
-        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil or key ~= nil)
+        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil)
         if options == '' then t.meta = meta end
     end
     intake_add(t, id, meta, frame, 1, waits)

@@ -47,7 +47,7 @@ local function upgrade_records_index()
     for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
         local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
         for _, id in ipairs(call('HKEYS', K.out_of .. bucket)) do call('HSET', K.outs, id, bucket) end
-        for _, key in ipairs(call('HVALS', K.keys_of .. bucket)) do call('EXPIRE', key, L.ttl.a) end
+        for _, key in ipairs(call('HVALS', K.keys_of .. bucket)) do call('EXPIRE', key, L.ttl[kind]) end
         if kind == 's' then
             call('ZADD', K.sync_of .. tenant, b, b)
             if tenant ~= NOBODY then
