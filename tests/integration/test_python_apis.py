@@ -266,9 +266,12 @@ def test_pairwise_distances_by_either_name_for_finite(default):
 def test_fits_that_did_not_converge_say_so_as_scikit_learns_do(default):
     pytest.importorskip("sklearn")
     import blasd.sklearn as ours
+    from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     X = RNG.standard_normal((60, 4))
     y = X @ np.ones(4)
+    with pytest.warns(LinAlgWarning, match="float32"):
+        ours.LinearRegression().fit(np.c_[X[:, 0], X[:, 0] + 5e-5 * X[:, 1]].astype("float32"), RNG.standard_normal(60))
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         ours.GradientDescentRegressor(max_iter=3).fit(X, y)
     with pytest.warns(ConvergenceWarning, match="diverged") as caught:

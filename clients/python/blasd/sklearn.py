@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from joblib.externals.loky.backend import reduction
+from scipy.linalg import LinAlgWarning
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -68,7 +69,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         super().__setstate__({name: value for name, value in state.items() if name != "_inheritance"})
 
 
-_NOT_CONVERGED = ("diverged", "did not reach tol")  # what the service says of it
+# what scikit-learn warns with, by the service's code
+_KINDS: dict[str, type[Warning]] = {"not_converged": ConvergenceWarning, "diverged": ConvergenceWarning,
+                                    "ill_conditioned": LinAlgWarning}
 
 
 class _Linear(MultiOutputMixin, RegressorMixin, _Estimator):  # type: ignore[misc]
@@ -98,10 +101,10 @@ class _Linear(MultiOutputMixin, RegressorMixin, _Estimator):  # type: ignore[mis
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", JobWarning)
             fit = self._regress(X, y, weight, params)
+        codes = dict(zip(fit.warnings, fit.warning_codes))
         for text in caught:
             if issubclass(text.category, JobWarning):
-                kind = ConvergenceWarning if any(words in str(text.message) for words in _NOT_CONVERGED) else JobWarning
-                warnings.warn(str(text.message), kind, stacklevel=2)
+                warnings.warn(str(text.message), _KINDS.get(codes.get(str(text.message), ""), JobWarning), stacklevel=2)
             else:
                 warnings.warn_explicit(text.message, text.category, text.filename, text.lineno)
         self.coef_ = fit["coef"][0] if column and self._flat_column else fit["coef"]
@@ -260,7 +263,7 @@ class GradientDescentRegressor(_Linear):
 
     def _learn(self, fit: Result) -> None:
         self.n_iter_ = int(self.max_iter)
-        if not fit["converged"].all() and not any("diverged" in text for text in fit.warnings):
+        if not fit["converged"].all() and "diverged" not in fit.warning_codes:
             warnings.warn("gradient descent did not converge: the gradient is more than 1e-6 of what it was at the start. "
                           "Raise max_iter or learning_rate, or scale X", ConvergenceWarning, stacklevel=3)
 
