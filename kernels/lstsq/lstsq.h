@@ -32,7 +32,7 @@ struct blasd_lstsq_scale {
  * the first on an x that is unique is computed with more digits, above the second a warning tells.
  */
 #define BLASD_LSTSQ_REFINED 0x1p12
-#define BLASD_LSTSQ_LOST 0x1p27
+#define BLASD_LSTSQ_LOST 0x1p24
 static inline double blasd_lstsq_doubt(double largest, double least, double x, double residual) {
     double condition = least > 0 ? largest / least : 1;
     return condition * (1 + (x > 0 && largest > 0 ? condition * (residual / (largest * x)) : 0));
