@@ -257,24 +257,27 @@ def test_jobs_of_any_shape_share_a_batch_on_the_card(with_card, op):
 
     wait_for(lambda: service.post(op, inputs(4), device="cuda").status == 200, "the front end knows of the card")
     card = worker_of(service, "cuda:0")
-    os.kill(card, signal.SIGSTOP)  # what is sent to it gathers
-    given = [inputs(n) for n in sizes]
-    jobs = [service.post(op, one, form="safetensors", wait=0, device="cuda").json() for one in given]
-    os.kill(card, signal.SIGCONT)
-    together = []
-    for n, one, job in zip(sizes, given, jobs):
-        job = service.request("GET", f"/jobs/{job['id']}?wait=60", timeout=70).json()
-        if op == "solve" and n == 7:
-            assert job["error"]["code"] == "singular_matrix", job
-            continue
-        assert job["execution"]["device"] == "cuda:0", job
-        together.append(job["execution"]["batch_size"])
-        answer = np.array(job["outputs"][{"solve": "x", "distance": "d", "regression": "coef"}[op]]["data"])
-        if op == "solve":
-            assert np.allclose(answer, np.linalg.solve(one["a"], one["b"]))
-        elif op == "distance":
-            assert np.allclose(answer, np.linalg.norm(one["x"][:, None] - one["y"][None], axis=2))
-        else:
-            design = np.column_stack([np.ones(3 * n), one["x"]])
-            assert np.allclose(answer.ravel(), np.linalg.lstsq(design, one["y"], rcond=None)[0][1:])
-    assert max(together) > len(jobs) / 2, together
+    for _ in range(5):  # a worker that is slow to wake finds them one by one
+        os.kill(card, signal.SIGSTOP)  # what is sent to it gathers
+        given = [inputs(n) for n in sizes]
+        jobs = [service.post(op, one, form="safetensors", wait=0, device="cuda").json() for one in given]
+        os.kill(card, signal.SIGCONT)
+        together = []
+        for n, one, job in zip(sizes, given, jobs):
+            job = service.request("GET", f"/jobs/{job['id']}?wait=60", timeout=70).json()
+            if op == "solve" and n == 7:
+                assert job["error"]["code"] == "singular_matrix", job
+                continue
+            assert job["execution"]["device"] == "cuda:0", job
+            together.append(job["execution"]["batch_size"])
+            answer = np.array(job["outputs"][{"solve": "x", "distance": "d", "regression": "coef"}[op]]["data"])
+            if op == "solve":
+                assert np.allclose(answer, np.linalg.solve(one["a"], one["b"]))
+            elif op == "distance":
+                assert np.allclose(answer, np.linalg.norm(one["x"][:, None] - one["y"][None], axis=2))
+            else:
+                design = np.column_stack([np.ones(3 * n), one["x"]])
+                assert np.allclose(answer.ravel(), np.linalg.lstsq(design, one["y"], rcond=None)[0][1:])
+        if max(together) > len(jobs) / 2:
+            return
+    pytest.fail(f"no batch of many: {together}")
