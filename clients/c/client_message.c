@@ -334,8 +334,7 @@ const char *blasd_reply_state(const struct blasd_reply *reply) {
 
 bool blasd_reply_ended(const struct blasd_reply *reply) {
     const char *state = blasd_reply_state(reply);
-    return strcmp(state, "waiting") != 0 && strcmp(state, "queued") != 0 &&
-           strcmp(state, "running") != 0;
+    return strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
 }
 
 double blasd_reply_progress(const struct blasd_reply *reply) {

@@ -34,7 +34,7 @@ static const char jobs_usage[] =
     "usage: blasd jobs [--state STATE] [--op OP] [-n COUNT]\n"
     "\n"
     "Lists jobs: first those that have not ended, the newest of each first.\n"
-    "      --state STATE          waiting, queued, running, succeeded, failed, cancelled or "
+    "      --state STATE          queued, running, succeeded, failed, cancelled or "
     "expired\n"
     "      --op OP                only those of this operation\n"
     "      --label NAME[=VALUE]   only those with this label\n"

@@ -113,6 +113,8 @@
       "is meant.")                                                                                 \
     X(reference_not_found, 422, false, "An input refers to what is not there",                     \
       "Check the id; what was not used for long, or made way for others, has to be sent again.")   \
+    X(job_not_ended, 409, true, "An input refers to a job that has not ended",                     \
+      "Wait for the job, or send both jobs as steps of one graph (POST /graphs).")                 \
     X(input_failed, 422, false, "An input refers to a job that has no result",                     \
       "See `error` in the document of the job that `detail` names.")                               \
     X(no_such_device, 422, true, "No worker serves the device asked for",                          \

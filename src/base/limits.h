@@ -36,8 +36,6 @@ struct blasd_err;
     X(job_s, 3600, 0, 31536000, "seconds",                                                         \
       "how long one job may compute: one predicted to take longer is refused, one that has run "   \
       "longer is ended (0: no limit)")                                                             \
-    X(job_awaits, 8, 0, 8, "inputs",                                                               \
-      "most inputs of a job that are outputs of jobs that have not ended, for which it waits")     \
     X(graph_steps, 1000, 1, 2000, "steps", "most steps of a graph")                                \
     X(graph_depth, 1000, 1, 2000, "steps",                                                         \
       "most steps of a graph that follow each other, each reading what the one before it made")    \

@@ -50,7 +50,6 @@
     X(blasd_queue_oldest_seconds, gauge, "class priority", deployment,                             \
       "How long the oldest job that has not begun has waited; 0: none waits.")                     \
     X(blasd_queue_running_jobs, gauge, "", deployment, "Jobs whose batch has begun.")              \
-    X(blasd_queue_dependent_jobs, gauge, "", deployment, "Jobs that wait for other jobs to end.")  \
     X(blasd_results_bytes, gauge, "", deployment, "Results that are kept for fetching.")           \
     X(blasd_tensors, gauge, "", deployment, "Tensors that are kept.")                              \
     X(blasd_tensor_bytes, gauge, "", deployment, "Bytes of tensors that are kept.")                \

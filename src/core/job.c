@@ -143,13 +143,6 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
     return 0;
 }
 
-int blasd_job_awaits(const struct blasd_job *job) {
-    int count = 0;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
-        count += job->inputs[i].source.kind == BLASD_SOURCE_AWAITED;
-    return count;
-}
-
 bool blasd_job_refers(const struct blasd_job *job) {
     for (int i = 0; i < BLASD_MAX_INPUTS; i++)
         if (blasd_source_refers(&job->inputs[i].source)) return true;
@@ -222,15 +215,14 @@ static int check_param(const struct blasd_param *param, const struct blasd_value
                       number, param->exclusive_least ? '(' : '[', param->least, param->most);
 }
 
-/* Inputs that are not as the kernel reads them are converted first; what does not lie in one piece,
- * or in no blob of its own, is copied. */
+/* Inputs that are not as the kernel reads them are converted first; a part that does not lie in one
+ * piece is copied. */
 static uint64_t converted_bytes(const struct blasd_job *job, const struct blasd_plan *plan) {
     uint64_t bytes = 0;
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         const struct blasd_tensor *tensor = &job->inputs[i].tensor;
         if (!blasd_job_has(job, i)) continue;
-        if (job->inputs[i].reference.sliced > 0 ||
-            job->inputs[i].source.kind == BLASD_SOURCE_AWAITED)
+        if (job->inputs[i].reference.sliced > 0)
             bytes += blasd_align_up(blasd_tensor_bytes(tensor));
         if (tensor->dtype != plan->input_dtype[i] ||
             (tensor->order != BLASD_ROW_MAJOR && !plan->keep_order[i]))

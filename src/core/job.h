@@ -28,8 +28,6 @@ enum blasd_source_kind {
     BLASD_SOURCE_JOB = 3,     /* an output of a job that has ended: its blob ID.out */
     BLASD_SOURCE_STEP = 4,    /* in a step of a graph, an output of an earlier step (graph.h) */
     BLASD_SOURCE_RULE = 5,    /* a rule that makes them where they are used */
-    /* an output of a job that had not ended when this one was submitted: `tensor` is as planned */
-    BLASD_SOURCE_AWAITED = 6,
     BLASD_SOURCE_GIVEN =
         7 /* in a step of a graph, input number `step` of the graph, which refers */
 };
@@ -75,13 +73,10 @@ struct blasd_job {
 };
 
 static inline bool blasd_source_refers(const struct blasd_source *source) {
-    return source->kind == BLASD_SOURCE_TENSOR || source->kind == BLASD_SOURCE_JOB ||
-           source->kind == BLASD_SOURCE_AWAITED;
+    return source->kind == BLASD_SOURCE_TENSOR || source->kind == BLASD_SOURCE_JOB;
 }
-/* Whether any input refers to what lies in the store already, or will. */
+/* Whether any input refers to a blob of the store. */
 bool blasd_job_refers(const struct blasd_job *job);
-/* How many inputs are outputs of jobs that had not ended. */
-int blasd_job_awaits(const struct blasd_job *job);
 /* Whether the job holds a blob while it is pending: what the input refers to, or a tensor whose few
  * bytes were copied to the payload, so that `reference` has its id yet. */
 static inline bool blasd_input_holds(const struct blasd_input *input) {

@@ -4,10 +4,10 @@
 #include <string.h>
 
 const char *const blasd_state_names[BLASD_STATE_COUNT] = {
-    "queued", "running", "succeeded", "failed", "cancelled", "expired", "waiting"};
+    "queued", "running", "succeeded", "failed", "cancelled", "expired"};
 
 bool blasd_state_final(enum blasd_state state) {
-    return state >= BLASD_SUCCEEDED && state != BLASD_WAITING;
+    return state >= BLASD_SUCCEEDED;
 }
 
 bool blasd_state_find(const char *name, enum blasd_state *ret) {
@@ -48,6 +48,9 @@ int blasd_record_output(const struct blasd_record *record, const struct blasd_re
                         const char *field, struct blasd_err *err) {
     const struct blasd_op *op = blasd_op_find(record->op);
     int i = op == NULL ? -1 : blasd_op_output(op, reference->output);
+    if (!blasd_state_final(record->state))
+        return blasd_fail(err, BLASD_E_job_not_ended, field, "job %s is %s", reference->id,
+                          blasd_state_names[record->state]);
     if (record->state != BLASD_SUCCEEDED)
         return blasd_fail(err, BLASD_E_input_failed, field, "job %s is %s: %.120s", reference->id,
                           blasd_state_names[record->state], record->error.detail);

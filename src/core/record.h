@@ -16,9 +16,8 @@ enum blasd_state {
     BLASD_FAILED,
     BLASD_CANCELLED,
     BLASD_EXPIRED,
-    BLASD_WAITING /* for other jobs, whose outputs are its inputs */
+    BLASD_STATE_COUNT
 };
-#define BLASD_STATE_COUNT 7
 /* Where a stored record says its state, in one byte, for those who have no decoder at hand. */
 #define BLASD_RECORD_STATE_AT 12
 
@@ -117,7 +116,7 @@ static inline bool blasd_record_sends(const struct blasd_record *record, int i) 
 /* The class of devices it ran on; until it has begun, the one it is queued for. */
 enum blasd_device_class blasd_record_class(const struct blasd_record *record);
 /* Which output of the job whose record that is `reference` means: its position, which is not
- * negative. Errors, about `field`: input_failed where it did not succeed, unknown_output, and
+ * negative. Errors, about `field`: job_not_ended, input_failed if it did not succeed, unknown_output, and
  * reference_not_found for one that was neither sent nor kept. */
 int blasd_record_output(const struct blasd_record *record, const struct blasd_reference *reference,
                         const char *field, struct blasd_err *err);

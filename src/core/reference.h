@@ -14,7 +14,6 @@ struct blasd_reference {
     char id[BLASD_ID_LEN + 1];     /* of the tensor, or of the job */
     char output[64];               /* of that job; of a graph "STEP.OUTPUT" */
     char field[64];                /* where it stands in the request; no part of a stored job */
-    char tensor[BLASD_ID_LEN + 1]; /* that it will be, of a job that has not ended; "": none */
     bool typed; /* the input's dtype was sent, and what it refers to must have it */
     int sliced; /* how many lengths `from` and `to` bound; 0: all of it is meant */
     /* As they were sent; once it is resolved, of a part that does not lie in one piece, `to` says

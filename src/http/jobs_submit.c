@@ -14,14 +14,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* References as they came: what they refer to may lie elsewhere when the request comes again. */
-static void plain_references(const struct http_upload *upload, struct blasd_job *plain) {
+/* Takes references as they were sent, for their targets may lie elsewhere when the request is
+ * repeated: the job keeps the ids, the sum gets the rest. */
+static void plain_references(const struct http_upload *upload, struct blasd_job *plain,
+                             struct http_sum *sum) {
     plain->payload_bytes = 0;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        const struct blasd_reference *sent = &upload->references.sent[i].reference;
+        size_t bounds = (size_t)sent->sliced * sizeof *sent->from;
         if (!blasd_source_refers(&upload->references.sent[i].source)) continue;
         plain->inputs[i] = upload->references.sent[i];
         plain->inputs[i].source.bytes = 0;
-        plain->inputs[i].source.kind = BLASD_SOURCE_AWAITED;
+        plain->inputs[i].reference.sliced = 0;
+        http_sum_add(sum, sent->output, strnlen(sent->output, sizeof sent->output) + 1);
+        http_sum_add(sum, sent->from, bounds);
+        http_sum_add(sum, sent->to, bounds);
     }
 }
 
@@ -40,7 +47,7 @@ static int take_fingerprint(struct http_upload *upload, const struct blasd_job *
     plain.most_s = 0;
     memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     plain.trace = (struct blasd_trace){.sampled = false};
-    if (upload->references.sent != NULL) plain_references(upload, &plain);
+    if (upload->references.sent != NULL) plain_references(upload, &plain, &sum);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     if (upload->intake != NULL && (rc = blasd_intake_steps(upload->intake, scratch, err)) != 0)
@@ -77,7 +84,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
 }
 
 static void answer_queued(struct http_upload *upload) {
-    struct blasd_record queued = {.state = upload->references.awaits ? BLASD_WAITING : BLASD_QUEUED,
+    struct blasd_record queued = {.state = BLASD_QUEUED,
                                   .priority = upload->priority,
                                   .device = upload->device,
                                   .created_us = upload->created_us,
@@ -295,7 +302,6 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
-    upload->references.awaits = blasd_job_awaits(job) > 0;
     memcpy(upload->labels, job->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;

@@ -1,5 +1,4 @@
-/* What the inputs of a job refer to: tensors that are kept, and outputs of jobs. Those of jobs that
- * have not ended are described as planned, and the job will wait for them.
+/* Resolves the references of a job's inputs: stored tensors, and outputs of jobs that have ended.
  * The queue is asked for all at once. Outputs that lie in a blob stay there; small ones, which lie
  * in the record or in a segment, are copied to the job's own payload, as are small tensors. */
 #include "http/tensors.h"
@@ -30,20 +29,9 @@ struct resolving {
     struct lookup lookups[BLASD_MAX_INPUTS];
 };
 
-static void check_awaited(struct resolving *all) {
-    uint64_t most = all->upload->exchange->home->server->limits->job_awaits;
-    int count = blasd_job_awaits(all->upload->job);
-    if ((uint64_t)count <= most || all->err.code != BLASD_OK) return;
-    blasd_fail(&all->err, BLASD_E_invalid_reference, "inputs",
-               "%d inputs are outputs of jobs that have not ended, and %llu may be (limit "
-               "job_awaits)",
-               count, (unsigned long long)most);
-}
-
 static void answered(struct resolving *all, const struct blasd_err *err) {
     if (err != NULL && err->code != BLASD_OK && all->err.code == BLASD_OK) all->err = *err;
     if (--all->left > 0) return;
-    check_awaited(all);
     all->done(all->upload->exchange, all->err.code == BLASD_OK ? NULL : &all->err);
     free(all);
 }
@@ -141,7 +129,7 @@ static int check_near(const struct lookup *lookup, const char *id, struct blasd_
     if (is_near(lookup, id)) return 0;
     return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
                       "what it refers to is in another queue than what the job's first reference "
-                      "names, and too large, or not there yet, to be copied: let the jobs of both "
+                      "names, and too large to be copied: let the jobs of both "
                       "be fetched later (without wait), or make them steps of one graph");
 }
 
@@ -179,45 +167,6 @@ static void ask_tensor(struct lookup *lookup) {
     const char *id = input_of(lookup)->reference.id;
     blasd_front_queue_tensor_get(blasd_front_queues_of(exchange->home->queues, id),
                                  &exchange->caller.principal, id, false, on_tensor, lookup);
-}
-
-/* The job has not ended: `output` is what its plan says, and nobody knows yet where it will lie. */
-static int await_output(const struct lookup *lookup, const struct blasd_job *job,
-                        const struct blasd_tensor *output, int i, struct blasd_err *err) {
-    struct blasd_input *input = input_of(lookup);
-    struct blasd_reference sent = input->reference;
-    int rc = check_near(lookup, job->id, err);
-    if (rc == 0) rc = describe(lookup, output, 0, 0, err);
-    if (rc != 0) return rc;
-    input->reference = sent; /* it will be resolved once the output is there */
-    input->source.kind = BLASD_SOURCE_AWAITED;
-    input->source.offset = 0;
-    if (blasd_withholds(&job->keeping, i))
-        blasd_keeping_id(&job->keeping, job->id, i, input->reference.tensor);
-    return 0;
-}
-
-/* The same from its frame: the plan is made again of it, which tells what a record would. */
-static int plan_output(const struct lookup *lookup, const void *frame, size_t len,
-                       struct blasd_err *err) {
-    const struct blasd_reference *reference = &input_of(lookup)->reference;
-    struct blasd_record record = {.state = BLASD_SUCCEEDED};
-    struct blasd_job job;
-    struct blasd_plan plan;
-    size_t payload_at;
-    int i, rc = blasd_job_decode(frame, len, &job, &payload_at, err);
-    if (rc == 0) rc = blasd_job_plan(&job, &plan, err);
-    if (rc != 0) return rc;
-    if (job.op->composed)
-        return blasd_fail(err, BLASD_E_unknown_output, lookup->field,
-                          "the graph %s has not ended: its results can be referred to once it has "
-                          "succeeded",
-                          reference->id);
-    snprintf(record.op, sizeof record.op, "%s", job.op->name);
-    record.keeping = job.keeping;
-    for (int n = 0; n < BLASD_MAX_OUTPUTS; n++) record.outputs[n].tensor = plan.outputs[n];
-    i = blasd_record_output(&record, reference, lookup->field, err);
-    return i < 0 ? i : await_output(lookup, &job, &plan.outputs[i], i, err);
 }
 
 /* The output `i` of a job that succeeded; `beside` is what came with its record. */
@@ -329,8 +278,6 @@ static void on_job(void *arg, const struct blasd_err *err, const void *bytes, si
     struct blasd_err own = {0};
     if (err != NULL)
         of_input(lookup, err, &own);
-    else if (blasd_job_is_frame(bytes, len))
-        plan_output(lookup, bytes, len, &own);
     else
         take_record(lookup, bytes, len, &own);
     answered(lookup->all, &own);
@@ -340,8 +287,8 @@ static void ask_job(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
     const char *id = input_of(lookup)->reference.id;
-    blasd_front_queue_origin(blasd_front_queues_of(exchange->home->queues, id),
-                             &exchange->caller.principal, id, on_job, lookup);
+    blasd_front_queue_get(blasd_front_queues_of(exchange->home->queues, id),
+                          &exchange->caller.principal, id, on_job, lookup);
 }
 
 int http_references_resolve(struct http_upload *upload,

@@ -297,7 +297,7 @@ static int param_state(struct http_request *request, const char *value, struct b
     if (!blasd_state_find(value, &state))
         return blasd_fail(
             err, BLASD_E_malformed_query, "state",
-            "state is waiting, queued, running, succeeded, failed, cancelled or expired");
+            "state is queued, running, succeeded, failed, cancelled or expired");
     request->query.state = (int)state;
     return 0;
 }

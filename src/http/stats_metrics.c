@@ -117,7 +117,6 @@ static int put_waiting(const json_t *queue, struct blasd_buf *out) {
            put_places(METRIC(blasd_queue_claimed_jobs), "claimed", 1, queue, out) |
            put_places(METRIC(blasd_queue_oldest_seconds), "oldest_us", 1e-6, queue, out) |
            http_metric_one(out, METRIC(blasd_queue_running_jobs), number_of(queue, "running")) |
-           http_metric_one(out, METRIC(blasd_queue_dependent_jobs), number_of(queue, "waiting")) |
            http_metric_one(out, METRIC(blasd_results_bytes), number_of(queue, "records_bytes"));
 }
 

@@ -182,10 +182,6 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
 /* The record as it stands. */
 void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                            const char *id, blasd_record_fn done, void *arg);
-/* The same, or, where it has not ended, its frame (blasd_job_is_frame). */
-void blasd_front_queue_origin(struct blasd_front_queue *queue,
-                              const struct blasd_principal *principal, const char *id,
-                              blasd_record_fn done, void *arg);
 /* The record, and where the job has not ended, its end is kept as long as that of one that nobody
  * waited for: to be called before an answer promises it. */
 void blasd_front_queue_keep(struct blasd_front_queue *queue,

@@ -114,12 +114,6 @@ void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_p
     ask_record(queue, "get", principal, id, NULL, NULL, done, arg);
 }
 
-void blasd_front_queue_origin(struct blasd_front_queue *queue,
-                              const struct blasd_principal *principal, const char *id,
-                              blasd_record_fn done, void *arg) {
-    ask_record(queue, "origin", principal, id, NULL, NULL, done, arg);
-}
-
 void blasd_front_queue_keep(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, const char *id,
                             blasd_record_fn done, void *arg) {

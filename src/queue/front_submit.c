@@ -122,9 +122,6 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     else if (code == 16)
         blasd_fail(&err, BLASD_E_tensor_too_large, "keep",
                    "the outputs to keep are more than the tenant's tensors, or all, may come to");
-    else if (code == 11)
-        blasd_fail(&err, BLASD_E_input_failed, "inputs",
-                   "a job whose output an input is has just ended without a result");
     else if (code == 9)
         blasd_fail(&err, BLASD_E_reference_not_found, "inputs",
                    "what an input refers to was there a moment ago, and is not kept any more");
@@ -233,30 +230,17 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
     return s->job->device == BLASD_DEVICE_ANY ? s->chosen : s->job->device;
 }
 
-#define REFERENCE_TEXT (2 * BLASD_REFERRED_NAME + 8 + sizeof((struct blasd_reference *)0)->field)
+#define REFERENCE_TEXT (BLASD_REFERRED_NAME + 8)
 
-/* "t=BLOB,BLOB...", what the job holds that lies in the store already, or "w=JOB:FIELD[:BLOB],...",
- * what is awaited; returns its length, 0 where there is none. */
-static int write_references(const struct blasd_job *job, bool awaited, const char *gap, char *text,
-                            size_t size) {
+/* "t=BLOB,BLOB...", the blobs that the job holds; returns its length, 0 if it holds none. */
+static int write_references(const struct blasd_job *job, const char *gap, char *text, size_t size) {
     int len = 0;
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        const struct blasd_input *input = &job->inputs[i];
-        const char *tensor = input->reference.tensor;
         char name[BLASD_REFERRED_NAME];
-        if (!blasd_input_holds(input) || (input->source.kind == BLASD_SOURCE_AWAITED) != awaited)
-            continue;
-        len += snprintf(text + len, size - (size_t)len, "%s%s", len == 0 ? gap : ",",
-                        len > 0   ? ""
-                        : awaited ? "w="
-                                  : "t=");
-        blasd_input_blob(input, name);
-        if (!awaited)
-            len += snprintf(text + len, size - (size_t)len, "%s", name);
-        else
-            len += snprintf(text + len, size - (size_t)len, "%s:%s%s%s%s", input->reference.id,
-                            input->reference.field, tensor[0] == '\0' ? "" : ":", tensor,
-                            tensor[0] == '\0' ? "" : ".in");
+        if (!blasd_input_holds(&job->inputs[i])) continue;
+        blasd_input_blob(&job->inputs[i], name);
+        len += snprintf(text + len, size - (size_t)len, "%s%s%s", len == 0 ? gap : ",",
+                        len == 0 ? "t=" : "", name);
     }
     return len;
 }
@@ -314,10 +298,8 @@ static void add_options(struct front_submit *submit, struct item *item,
         len += snprintf(text + len, sizeof text - (size_t)len, "%s%s", gap, redis ? "B=1" : "b=1");
         gap = " ";
     }
-    for (int awaited = 0; awaited < 2; awaited++) {
-        len += write_references(s->job, awaited == 1, gap, text + len, sizeof text - (size_t)len);
-        gap = len > 0 ? " " : "";
-    }
+    len += write_references(s->job, gap, text + len, sizeof text - (size_t)len);
+    gap = len > 0 ? " " : "";
     if (s->job->keeping.keep != 0) {
         len +=
             snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64 ":%" PRIu64 ":%" PRIu64,
@@ -453,7 +435,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     like.asked = s->job->device;
     like.note_len = write_note(queue, principal, s, like.note);
     like.batch_key = *s->batch_key;
-    like.holds_len = (size_t)write_references(s->job, false, "", like.holds, sizeof like.holds);
+    like.holds_len = (size_t)write_references(s->job, "", like.holds, sizeof like.holds);
     front_entry_join(&queue->entries, &like, id);
     if (memcmp(head, id, sizeof head) == 0) return;
     struct blasd_id_key key = front_id_key(queue, principal);

@@ -22,8 +22,6 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
                      struct blasd_err *err);
 
-/* Whether the bytes begin as a job's frame does: else they are a record's. */
-bool blasd_job_is_frame(const void *bytes, size_t len);
 /* Of a frame that was read: where an inline payload begins; `len` where it says none. */
 size_t blasd_job_frame_size(const void *frame, size_t len);
 

@@ -9,10 +9,8 @@
  *                             first_nonfinite 8; then of a rule its kind 1 and 24 that depend on
  *                             the kind, and its tensor has no bytes; of a source that refers to a
  *                             blob its id, where in it 8, bytes of the blob 8, 1: 0 or the rank,
- *                             then a stride 8 for each; of one that is awaited the job's id, the
- *                             output, the tensor that it becomes, 1: so many lengths are bounded,
- *                             then from and to 8 8 for each; of a step's that the
- *                             graph is given, which input of the graph 1
+ *                             then a stride 8 for each; of a step's that the graph is given,
+ *                             which input of the graph 1
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
  *     where outputs are kept or withheld: 1, bits of both 8 8, the tensors' life 4, and for each
@@ -39,21 +37,9 @@ struct numbers {
 };
 _Static_assert(sizeof(struct numbers) == 32, "no padding");
 
-static void put_awaited(struct frame_writer *w, const struct blasd_reference *reference) {
-    frame_put_text(w, reference->output, sizeof reference->output);
-    frame_put_text(w, reference->tensor, sizeof reference->tensor);
-    frame_put_u8(w, (unsigned)reference->sliced);
-    frame_put(w, reference->from, (size_t)reference->sliced * sizeof *reference->from);
-    frame_put(w, reference->to, (size_t)reference->sliced * sizeof *reference->to);
-}
-
 static void put_reference(struct frame_writer *w, const struct blasd_input *input) {
     const struct blasd_reference *reference = &input->reference;
     frame_put_text(w, reference->id, sizeof reference->id);
-    if (input->source.kind == BLASD_SOURCE_AWAITED) {
-        put_awaited(w, reference);
-        return;
-    }
     frame_put(w, &input->source.offset, sizeof input->source.offset);
     frame_put(w, &reference->blob_bytes, sizeof reference->blob_bytes);
     frame_put_u8(w, (unsigned)reference->sliced);
@@ -167,23 +153,10 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     return frame_end(&w, room, out, err);
 }
 
-static int get_awaited(struct frame_reader *r, struct blasd_reference *reference,
-                       struct blasd_err *err) {
-    frame_get_text(r, reference->output, sizeof reference->output);
-    frame_get_text(r, reference->tensor, sizeof reference->tensor);
-    reference->sliced = (int)frame_get_u8(r);
-    if (r->bad || reference->sliced > BLASD_MAX_RANK || !blasd_id_valid(reference->id))
-        return frame_broken(err, "what it waits for is not well formed");
-    frame_get(r, reference->from, (size_t)reference->sliced * sizeof *reference->from);
-    frame_get(r, reference->to, (size_t)reference->sliced * sizeof *reference->to);
-    return r->bad ? frame_broken(err, "what it waits for ends early") : 0;
-}
-
 static int get_reference(struct frame_reader *r, struct blasd_input *input, struct blasd_err *err) {
     struct blasd_reference *reference = &input->reference;
     bool tensor = input->source.kind == BLASD_SOURCE_TENSOR;
     frame_get_text(r, reference->id, sizeof reference->id);
-    if (input->source.kind == BLASD_SOURCE_AWAITED) return get_awaited(r, reference, err);
     frame_get(r, &input->source.offset, sizeof input->source.offset);
     frame_get(r, &reference->blob_bytes, sizeof reference->blob_bytes);
     reference->sliced = (int)frame_get_u8(r);
@@ -371,10 +344,6 @@ static int get_labels(struct frame_reader *r, struct blasd_job *job, struct blas
     frame_get_text(r, job->labels, sizeof job->labels);
     if (!r->bad && blasd_labels_valid(job->labels)) return 0;
     return frame_broken(err, "its labels are none");
-}
-
-bool blasd_job_is_frame(const void *bytes, size_t len) {
-    return len > sizeof(struct frame_header) && memcmp(bytes, MAGIC, 4) == 0;
 }
 
 size_t blasd_job_frame_size(const void *frame, size_t len) {

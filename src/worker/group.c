@@ -2,7 +2,6 @@
 #include "worker/group.h"
 
 #include "wire/frame.h"
-#include "worker/awaited.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +45,7 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
             return;
         }
     }
-    if (blasd_awaited_resolve(item) == 0 &&
-        blasd_job_plan(&item->job, &item->plan, &item->err) == 0)
-        item->batch_key = item->plan.key;
+    if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->batch_key = item->plan.key;
 }
 
 static bool runs_alone(const struct blasd_item *item) {

@@ -1,8 +1,6 @@
 /* Inputs to where the kernel reads them, outputs to where it writes them. */
 #include "worker/map_io.h"
 
-#include "worker/awaited.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,18 +104,6 @@ int blasd_io_copy_part(struct blasd_arena *arena, const struct blasd_reference *
     return 0;
 }
 
-/* A copy of what lies in no blob of its own, with its values looked at. */
-static int map_awaited(struct blasd_worker_queue *queue, struct blasd_arena *arena,
-                       const struct blasd_item *item, int i, struct blasd_tensor *from,
-                       struct blasd_err *err) {
-    struct blasd_view *view = NULL;
-    const void *at;
-    int code = blasd_awaited_find(queue, item, i, &at, &view, err);
-    if (code == 0) code = blasd_io_copy_part(arena, &item->job.inputs[i].reference, at, from, err);
-    blasd_views_let_go(view);
-    return code != 0 ? code : blasd_input_look(&item->job.op->inputs[i], from, err);
-}
-
 /* What input `i` refers to, where it lies or as a copy; and its values looked at. */
 static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *arena,
                          const struct blasd_item *item, int i, struct blasd_io *io,
@@ -128,8 +114,6 @@ static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *a
     char name[BLASD_BLOB_NAME];
     struct blasd_blob *blob;
     int code;
-    if (input->source.kind == BLASD_SOURCE_AWAITED)
-        return map_awaited(queue, arena, item, i, from, err);
     if (io->referred == NULL) io->referred = calloc(BLASD_MAX_INPUTS, sizeof *io->referred);
     if (io->referred == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the inputs");

@@ -79,9 +79,10 @@ class Checker:
             self.complain("a good job was refused", event)
 
     def has_no_input(self, event):
-        """It refers to a job that must fail, or that Redis lost."""
+        """It refers to a job that has not ended, must fail, or was lost by Redis."""
         first = self.jobs.get(event.get("after"))
-        return first is not None and (event["code"] == "input_failed" and first.code is not None or
+        return first is not None and (event["code"] == "job_not_ended" or
+                                      event["code"] == "input_failed" and first.code is not None or
                                       event["status"] == 422 and self.emptied_since(first.at))
 
     def take_unanswered(self, event):

@@ -47,7 +47,7 @@ class Graph(Job):
 
 
 class Twice(Job):
-    """Twice the output of another job, which may not have ended; fails where that has no result."""
+    """Twice the output of another job; rejected until that has ended, and for good if it has no result."""
 
     def __init__(self, job, of):
         self.op, self.output, self.type = "matmul", "c", TYPES["json"]
@@ -271,7 +271,7 @@ class Story:
 
 
 class Fed(Story):
-    """A job on the output of another one, which is sent right before it and seen to its end beside it."""
+    """A job on the output of another one, which is sent before it and may be running still."""
 
     def __init__(self, first, cancel):
         super().__init__(first.key + "+", first.job, first.tenant, {}, cancel)
@@ -281,6 +281,8 @@ class Fed(Story):
         if self.first.id is None and not self.first.post(client, 0):
             self.lost = self.first.lost  # where it was refused for good there is nothing to refer to
             return False
+        if not self.first.over():
+            self.first.look(client, wait=1)
         self.job = Twice(self.first.job, self.first.id)
         return super().post(client, wait)
 

@@ -28,7 +28,7 @@ class _Said:
 
     @property
     def state(self) -> str:
-        """waiting, queued, running, succeeded, failed, cancelled or expired, as the service last said."""
+        """queued, running, succeeded, failed, cancelled or expired, as the service last said."""
         return str(self.document["state"])
 
     @property
@@ -48,7 +48,7 @@ class _Said:
         return dict(self.document.get("timing") or {})
 
     def output(self, name: str) -> Output:
-        """One of its outputs, to be an input of another job, which waits for this one where it has not ended."""
+        """One of its outputs, to be an input of another job once this one has ended."""
         return Output(self.id, name)
 
     def __getitem__(self, name: str) -> Output:

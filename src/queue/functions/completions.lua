@@ -4,7 +4,7 @@
 local function completion_new(plain)
     local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
     if plain then return e end
-    e.record_frames, e.tenants, e.meter = {}, {}, Meter.new()
+    e.meter = Meter.new()
     e.tells = call('EXISTS', K.notify, K.putting) > 0
     e.settles = call('EXISTS', K.shares) == 1 and {} or nil
     return e
@@ -78,7 +78,6 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     local count, seg, channels = e.count + 1, job.seg, job.channels
     local jobs, tenant = job.jobs, job.tenant
     e.count, e.names[count] = count, name
-    if not e.plain then e.record_frames[count], e.tenants[count] = record_frames, tenant end
     e.jobs, e.cost, e.results = e.jobs + jobs, e.cost + jobs * job.cost, e.results + jobs * job.result
     if seg ~= '' then
         local segs = e.segs or {}
@@ -302,7 +301,6 @@ local function completion_commit(e, worker)
     if held then
         call_many('ZREM', K.deadlines, e.names)
         call_many('HDEL', K.attempts, e.names)
-        Wait.note(e.names, e.record_frames, e.tenants)
         Tensor.release(e.names)
         Tensor.made(e.names)
         if worker then call_many('HDEL', prog, e.names) end
@@ -334,7 +332,6 @@ local function completion_commit(e, worker)
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
     end
-    if held and not e.settled then Wait.settle() end
     return left
 end
 
@@ -351,10 +348,8 @@ local function completion_add_summary(e, id, job, state, code, finder, why)
                                   (trace and '\n' .. trace .. record or ''))
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
-    if not job.waiting then
-        e.summaries = e.summaries or {}
-        e.summaries[#e.summaries + 1] = {id, job.line}
-    end
+    e.summaries = e.summaries or {}
+    e.summaries[#e.summaries + 1] = {id, job.line}
     return record
 end
 

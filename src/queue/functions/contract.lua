@@ -22,8 +22,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9), then a to i of brief jobs, and j to r of long ones; US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
-                       of kind s and its end was promised for later, see keep, or outputs are put, plus 4 while it
-                       waits for other jobs and is in no line; DEADLINE in us, 0:
+                       of kind s and its end was promised for later, see keep, or outputs are put; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; TIME: predicted for each job, in
                        us; WEIGHT: by which that is divided where its tenant's share counts, of
                        a tenant that is metered;
@@ -56,17 +55,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        that has ended) -> pending jobs that refer to it; no field means none
   {q}:holds            hash NAME -> "BLOB,BLOB...": what that pending job refers to, or each of the
                        batch entry; also a small tensor that the job has a copy of
-  {q}:left             hash BLOB, or ID of {q}:made -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
+  {q}:left             hash BLOB -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
                        is kept for them alone: a tensor that was dropped, an output whose record of
-                       KIND is gone, a record that is waited for. It counts in {q}:tensor_bytes, with KIND
+                       KIND is gone. It counts in {q}:tensor_bytes, with KIND
                        in {q}:recbytes, until none does
-  {q}:waits            hash ID -> "JOB FIELD,JOB FIELD...": which jobs that one waits for, and which of
-                       its inputs does; exactly while it waits
-  {q}:wanted           zset "JOB ID", all of score 0: the same, by the job that is waited for
-  {q}:due              hash JOB -> "", or why it has no result: jobs that have ended, while some that
-                       waited for them are yet to be told
-  {q}:made             hash JOB -> RECORD_FRAME with its final record, of those that succeeded when others
-                       waited for them, as long as one of these is pending; it counts in {q}:refs
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
                        FORM tells dtype, order and shape (core/reference.h), and behind that
@@ -206,8 +198,7 @@ Front ends call
       of OPTIONS it has t= at the most, the same for all its jobs.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
-      t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); w=JOB:FIELD[:BLOB],...
-      (jobs that had not ended, whose outputs its inputs are; BLOB: the tensor that one becomes); m=MOST:BYTES:TENSORS (what
+      t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); m=MOST:BYTES:TENSORS (what
       it will make of tensors, of which the tenant's may come to MOST bytes); n=MOST:URL (its end is told there, of
       MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
       o=1 (nothing is queued: it asks for the job that KEY names); P=MOST p=AT:URL ... (the output at each position AT is put there, the same of MOST);
@@ -217,15 +208,14 @@ Front ends call
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached; 11 a job
-      that it refers to has no result; 12 MOST of puts is reached; 13 o=1, and KEY names none;
+      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached;
+      12 MOST of puts is reached; 13 o=1, and KEY names none;
       14 the job of KEY has ended, and its record is gone; 15 tensors leave no room for those it makes, 16 they are
       more than may be; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
   get TENANT ID...            -> {RECORD or 404|410, ...}
-  origin TENANT ID...         -> the same, but of those that have not ended their frames
   watch TENANT CHANNEL ID...  -> as get; CHANNEL is told when those that have not ended end
   keep TENANT ID...
       -> the same; the ends of those that have not ended are kept as long as those of kind a. To be
@@ -244,7 +234,7 @@ Front ends call
       the first page to the last comes once or more often
   stats [MORE] [TENANT]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
-      "bytes":...,"running":...,"waiting":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait,"puts":how many wait}
+      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait,"puts":how many wait}
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too. TENANT: with "own":{"any":...,"cpu":...,"cuda":...}, how many
@@ -318,7 +308,7 @@ lease is not theirs any more)
       another worker holds.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a batch entry " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
-      batch entry its N record frames; behind the frame of a job that waited for others a RECORD_FRAME of {q}:made each.
+      batch entry its N record frames.
       MAX counts jobs; 0: it wants none. ROOM: "BYTES[ US US US]", with how much TIME of each lane it wants:
       of long ones then one at the most. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are; "1" there: it is to

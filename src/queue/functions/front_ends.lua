@@ -84,24 +84,6 @@ local function get(keys, args)
     return look(args[2], args, 3, metas_of(args[2], args, 3))
 end
 
--- The records, or of those that have not ended the frames.
-function Wait.origin(keys, args)
-    start(keys, args)
-    local metas = metas_of(args[2], args, 3)
-    local reply = look(args[2], args, 3, metas)
-    for i, meta in ipairs(metas) do
-        local id = args[2 + i]
-        local frame = meta and call('HGET', K.frames, id)
-        if meta and not frame then
-            local record_frames = call('HGET', K.frames, sub(id, 1, BATCH_ENTRY)) or ''
-            local from, to = find_record_frame(record_frames, id)
-            frame = from and sub(record_frames, from + RECORD_FRAME_HEAD, to)
-        end
-        reply[i] = frame or reply[i]
-    end
-    return reply
-end
-
 local function watch(keys, args)
     start(keys, args)
     local tenant, channel = args[2], args[3]
@@ -125,7 +107,7 @@ local function keep(keys, args)
         local id = args[2 + i]
         if meta and byte(id) == 115 and not parse(meta).promised then
             local alone = metas_alone({id})[1] or ''
-            local head, flags, tail = match(alone, '^(%w %d+ %d+ )([0145])( .*)$')
+            local head, flags, tail = match(alone, '^(%w %d+ %d+ )([01])( .*)$')
             if head then
                 metas[i] = head .. tonumber(flags) + 2 .. tail
                 call('HSET', K.pending, id, metas[i])
@@ -308,12 +290,12 @@ stats = function(keys, args)
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
     return format('{"totals":{%s},"workers":{%s},%s%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"waiting":%d,"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d,"puts":%d}',
+                  '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d,"puts":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
                   tenant and '"own":{' .. concat(own_parts, ',') .. '},' or '',
-                  counted('jobs'), whole(counted('bytes')), running, call('HLEN', K.waits),
+                  counted('jobs'), whole(counted('bytes')), running,
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
                   call('HLEN', K.hooks), call('HLEN', K.puts))

@@ -46,16 +46,11 @@ local function look_up(c, names)
         end
     end
     if opened then found, metas = resolve(names) end
-    if c.again == nil then
-        local any = call('EXISTS', K.attempts, K.made) > 0
-        c.again, c.made = any and call('EXISTS', K.attempts) == 1, any and call('EXISTS', K.made) == 1
-    end
+    if c.again == nil then c.again = call('EXISTS', K.attempts) == 1 end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries = {}
     for i, meta in ipairs(metas) do
-        local frame = frames[i] or ''
-        if c.made then frame = frame .. Wait.made(found[i]) end
-        entries[i] = {found[i], parse(meta), frame, attempts[i]}
+        entries[i] = {found[i], parse(meta), frames[i] or '', attempts[i]}
     end
     return entries
 end
@@ -105,7 +100,7 @@ local function claim_fresh(c, si, quota)
         if entry.like.si == si and not entry.given then
             local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
-            claim_add(c, entry.name, job, entry.frame .. (entry.made or ''), nil)
+            claim_add(c, entry.name, job, entry.frame, nil)
             entry.given, quota = true, quota - job.jobs
         end
     end

@@ -144,7 +144,7 @@ local function step_of(p, phase, found)
     local names, metas = {}, {}
     local function add(name, meta)
         if meta and (p.which == 'any' or
-                     parse(meta).waiting == (p.which == 'waiting') and not p.finder(name)) then
+                     not p.finder(name)) then
             names[#names + 1], metas[#metas + 1] = name, meta
         end
     end

@@ -16,13 +16,12 @@ local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158
 local FINISHED_AT, TIMES_AT, BATCH_AT = 32, 72, 104 -- times: upload, compute, download
 local TRACED_AT, PUTS, PUTS_BYTES = 159, 2, 192
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
-Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5,
-                 waiting = 6}
+Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 -- What a worker may say that one job's outputs take: so sums of very many remain what Redis, and a double, hold.
 Record.BYTES_MOST = 1099511627776
 local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
 
-function Record.ended(state) return (Record.STATES[state] or 0) > 1 and state ~= 'waiting' end
+function Record.ended(state) return (Record.STATES[state] or 0) > 1 end
 
 -- Whether the text holds a record at `at`. One that does not must not stop the jobs beside it.
 local function is_record(text, at)
@@ -232,7 +231,7 @@ end
 
 end
 
--- The record of a job that no worker has ended, waiting, queued or running where `state` is nil; and its trace.
+-- The record of a job that no worker has ended, queued or running where `state` is nil; and its trace.
 local function summary(id, job, state, code, finder, why)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
@@ -244,7 +243,7 @@ local function summary(id, job, state, code, finder, why)
         progress, remaining = Record.report(worker, id)
         device = device_of(worker)
     end
-    local is = worker and 'running' or job.waiting and 'waiting' or 'queued'
+    local is = worker and 'running' or 'queued'
     return Record.pack({state = state or is, why = why, id = id, op = job.op,
                         labels = job.labels,
                         priority = SI.priority[job.si] - 1, class = SI.class[job.si] - 1,

@@ -1,5 +1,5 @@
 -- Meeting the demand of idle workers, leases, and giving back what dead ones held; housekeeping. Read next:
--- waiting.lua.
+-- front_ends.lua.
 
 -- Gives to idle workers what they asked for, now that so many entries of each class have come:
 -- their turns' replies, each in the list at which its worker waits. A few at a time, for what
@@ -225,7 +225,6 @@ local function housekeeping()
     end
     local blobs = expire_records()
     blobs = blobs + sync_fit() + Tensor.tick()
-    Wait.settle()
     recount()
     forget_opened()
     reroute_stranded(live)

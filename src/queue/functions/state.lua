@@ -41,7 +41,7 @@ local function key_table(q)
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
-                           'put_counts', 'put_holds', 'waits', 'wanted', 'made', 'due',
+                           'put_counts', 'put_holds',
                            'left', 'clock', 'sweeping', 'meter', 'outs', 'sync', 'limits', 'schema', 'making'}) do
         k[noun] = q .. ':' .. noun
     end
@@ -218,22 +218,22 @@ local last_meta, last_job -- of many metas in a row all but the first are the sa
 local function parse(meta)
     if meta == last_meta then return last_job end
     local si, us, cost, flags, deadline, seg, time, weight, result, jobs, channels, op, labels, tenant, key =
-        match(meta, '^([1-9a-r]) (%d+) (%d+) ([0-7]) (%d+) ?(%x*) ?p?(%d*) ?w?(%d*) ?r?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+        match(meta, '^([1-9a-r]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?p?(%d*) ?w?(%d*) ?r?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
                     '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, result = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
                 labels = '', tenant = 'anonymous', line = '2 anonymous', time = LEAST_US, key = '',
-                waiting = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
+                us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local bits = tonumber(flags)
     last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op, result = tonumber(result) or 0,
                 labels = labels, tenant = tenant, line = si .. ' ' .. tenant, time = tonumber(time) or LEAST_US,
-                key = key, us = us, waiting = bits >= 4,
+                key = key, us = us,
                 claim = ' ' .. us .. ' ' .. cost .. (bits % 2 == 1 and ' 1' or ' 0')} -- behind the name, as in a claim
     if weight ~= '' then last_job.metered = tonumber(weight) end -- else nil, as sixteen fields take half the memory of seventeen
-    if bits % 4 >= 2 then last_job.promised = true end
+    if bits >= 2 then last_job.promised = true end
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
@@ -275,12 +275,10 @@ local function alike(si, cost_text, note)
 end
 
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
-local function meta_of(like, blob, deadline, packed, key, waits, promised)
+local function meta_of(like, blob, deadline, packed, key, promised)
     local begin = ' ' .. now_text .. like.weight
     local head, flags = begin .. blob, blob
-    if waits or promised then
-        flags = whole(blob + (waits and 4 or 0) + (promised and 2 or 0))
-    end
+    if promised then flags = whole(blob + 2) end
     last_meta = like.si .. begin .. flags .. ' ' .. deadline .. like.extra ..
                 (packed and ' x' .. whole(packed) or '') .. like.tail .. (key and '\t' .. key or '')
     last_job = {si = like.si, cost = like.cost, result = like.result, jobs = packed or 1,
@@ -288,8 +286,7 @@ local function meta_of(like, blob, deadline, packed, key, waits, promised)
                 seg = like.seg, channels = like.channels, op = like.op,
                 labels = sub(like.labels, 2), tenant = like.tenant,
                 line = like.line, time = like.time or LEAST_US,
-                key = key or '', waiting = waits or false,
-                us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
+                key = key or '', us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
     if like.metered then last_job.metered = tonumber(like.metered) end
     if promised then last_job.promised = true end
     return last_meta

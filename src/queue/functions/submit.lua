@@ -45,12 +45,12 @@ local function intake_new()
     return t
 end
 
-local function intake_add(t, name, meta, frame, jobs, waits)
+local function intake_add(t, name, meta, frame, jobs)
     local like, entries = t.like, t.entries
     local class, seg = SI.class[like.si], like.seg
-    entries[#entries + 1] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs, given = waits}
+    entries[#entries + 1] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs}
     entries[like.si] = true
-    if not waits then t.count[class] = t.count[class] + 1 end
+    t.count[class] = t.count[class] + 1
     if seg ~= '' then
         local segs = t.segs or {}
         t.segs, segs[seg] = segs, (segs[seg] or 0) + jobs
@@ -117,7 +117,7 @@ end
 local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
--- its deadline as a text, whether its inputs are a blob, what it refers to, what it waits for, its
+-- its deadline as a text, whether its inputs are a blob, what it refers to, its
 -- Idempotency-Key with the value, where its end is told, what of it is put, and what becomes tensors, {most,
 -- bytes, tensors}.
 local function submit_options(id, options, like)
@@ -134,14 +134,6 @@ local function submit_options(id, options, like)
     if find(head, ' o=1', 1, true) then return nil, 13 end
     local holds = match(head, ' t=(%S+)')
     if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
-    local wants, found = match(head, ' w=(%S+)'), nil
-    if wants then
-        local why
-        found, why = Wait.find(wants, like.tenant, recorded)
-        if not found then return nil, why end
-        if holds then found.holds[#found.holds + 1] = holds end
-        holds = concat(found.holds, ',')
-    end
     local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
     if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
     if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
@@ -153,7 +145,7 @@ local function submit_options(id, options, like)
         local code = Tensor.make_room(like.tenant, unpack(made))
         if code > 0 then return nil, code <= 2 and 16 or 15 end
     end
-    return deadline, blob, holds, found, key, key and id .. ' ' .. fingerprint, url, puts, made[1] and made
+    return deadline, blob, holds, key, key and id .. ' ' .. fingerprint, url, puts, made[1] and made
 end
 
 -- How much of the limit of results there is for that job: of those that somebody waits for few are kept for
@@ -224,28 +216,23 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, holds, found, key, value, url, puts, made = t.meta, '0', '0'
+    local meta, deadline, blob, holds, key, value, url, puts, made = t.meta, '0', '0'
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, holds, found, key, value, url, puts, made = submit_options(id, options, t.like)
+        deadline, blob, holds, key, value, url, puts, made = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
     local full = submit_fits(t, id, 1)
     if full > 0 then return full end
-    local waits = found ~= nil and #found.wants > 0
     if not meta then
-        meta = meta_of(t.like, blob, deadline, nil, key, waits, puts ~= nil)
+        meta = meta_of(t.like, blob, deadline, nil, key, puts ~= nil)
         if options == '' then t.meta = meta end
     end
-    intake_add(t, id, meta, frame, 1, waits)
+    intake_add(t, id, meta, frame, 1)
     if find(options, 'B=1', 1, true) then call('DEL', K.hold_of .. id .. '.in') end -- the job has it now
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(id, holds) end
-    if found then
-        Wait.begin(id, found, t.like.tenant)
-        t.entries[#t.entries].made = Wait.made(id)
-    end
     if url then Hook.promise(id, t.like.tenant, url) end
     if puts then Put.promise(id, t.like.tenant, puts) end
     if made then Tensor.reserve(id, t.like.tenant, made[2], made[3]) end
@@ -258,7 +245,7 @@ local function submit_batch_entry(t, batch_entry, record_frames, options)
     if options ~= '' and not holds then return 4 end
     if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
     if submit_fits(t, batch_entry, jobs) == 0 then
-        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), record_frames, jobs, false)
+        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), record_frames, jobs)
         if holds then Tensor.hold(batch_entry, holds) end
         return 0
     end

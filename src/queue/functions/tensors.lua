@@ -1,7 +1,6 @@
 -- Tensors that are kept by their ids, and the blobs that pending jobs refer to. Read next:
 -- completions.lua.
 
-local Wait = {}   -- the same of waiting.lua
 do
 
 -- What is kept of a tensor: "BYTES LIFE CREATED TENANT FORM", see contract.lua.
@@ -291,7 +290,6 @@ end
 -- Changes how many pending jobs refer to the blob; what nobody does any more is not kept for them.
 local function refer_held(blob, by)
     if refer(blob, by) then return end
-    Wait.forget(blob)
     Tensor.let_go(blob)
     local facts, id = facts_of_blob(blob)
     if facts then index(id, facts) end

@@ -225,7 +225,6 @@ end_all = function(worker, args, from, held, plain)
     if find(digits, '0', 1, true) then -- whoever has ended these did not know whose they were
         call_many('HDEL', K.prog_of .. worker, ended)
     end
-    Wait.serve()
     if #back > 0 then -- batch entries opened, for it may be one of damaged record frames that could not be read
         open_batch_entries(back)
         let_go(worker, back)
@@ -298,7 +297,7 @@ local function turn(keys, args)
     -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
     local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.putting, K.deadlines, K.attempts,
                        K.prog_of .. name, K.holds, K.making, K.shares) == 0
-    if plain then c.again, c.made = false, false end
+    if plain then c.again = false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
         K.asks = name
         if not plain then call('DEL', K.wake_of .. name) end

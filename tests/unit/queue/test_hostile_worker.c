@@ -332,28 +332,21 @@ static void tell_slices(struct hostile *hostile, const char (*ids)[BLASD_ID_LEN 
     word(&hostile->words, outputs[count]);
 }
 
-/* Nor does a record that says so stop anything: not the ends of others in its turn, nor what waits
- * for it, nor lists. */
+/* Nor does a record that says so stop anything: neither the ends of others in its turn nor lists.
+ */
 static void records_are_bounded(void **state) {
     struct hostile hostile;
     struct bed *bed = &hostile.bed;
-    char waiting[BLASD_ID_LEN + 1], options[BLASD_ID_LEN + 8];
     (void)state;
     hostile_open(&hostile, "much", true);
     const struct entry *entry = &hostile.entry;
-    id_make(waiting, BLASD_ID_ASYNC, 0);
-    snprintf(options, sizeof options, "w=%s:a", entry->id[0]);
-    redisReply *reply =
-        fcall(bed, "submit", NEXT_SEQ, waiting, "frame", "2", "100", options, METERED, NULL);
-    assert_int_equal(reply->element[3]->integer, 0);
-    drop(reply);
     turn_begin(&hostile);
     tell_slices(&hostile, entry->id, 1, entry->name);
     tell_slices(&hostile, entry->id + 1, JOBS - 1, entry->name);
     tell(&hostile, hostile.single, &hostile.single, 1, "1 0");
     assert_string_equal(turn_end(&hostile), "1111");
-    assert_int_equal(list_all(bed, "any", "1", NULL, NULL), OTHERS + JOBS + 2);
-    drop(fcall(bed, "cancel", "1", waiting, entry->id[0], entry->id[1], entry->id[2], NULL));
+    assert_int_equal(list_all(bed, "any", "1", NULL, NULL), OTHERS + JOBS + 1);
+    drop(fcall(bed, "cancel", "1", entry->id[0], entry->id[1], entry->id[2], NULL));
     assert_int_equal(refs_of(bed, "bbbbbbbbbbbbbbbb"), 0);
     assert_int_equal(kept_bytes(bed, "s"), 0);
     assert_true(kept_bytes(bed, "a") < 2000);

@@ -220,50 +220,6 @@ static void test_a_job_that_kills_gives_back(void **state) {
     bed_close(&bed);
 }
 
-/* What is kept of a job for those that refer to it goes with the last of them, also where that is a
- * batch entry of whose record frames none can be read. */
-static void test_a_batch_entry_without_jobs_gives_back(void **state) {
-    struct blasd_completion completion = {.out_bytes = 5000};
-    struct blasd_claim claims[1];
-    struct blasd_buf text, nothing = {0};
-    struct blasd_err err;
-    struct entry entry;
-    struct bed bed;
-    char id[2][BLASD_ID_LEN + 1], options[BLASD_ID_LEN + 16];
-    bool lost;
-    (void)state;
-    bed_open(&bed, &server, "nojobs");
-    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    id_make(id[0], BLASD_ID_ASYNC, 0);
-    assert_int_equal(submit_as(&bed, id[0], "2", "100", "", ""), 0);
-    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
-    write_record(&text, id[0], SEG_OUT);
-    completion.id = id[0];
-    completion.record = text.data;
-    completion.record_len = text.len;
-    assert_int_equal(blasd_worker_queue_finish(worker, &completion, 1, &lost, &err), 0);
-    assert_true(completion.accepted);
-    blasd_buf_release(&text);
-    id_make(id[1], BLASD_ID_ASYNC, 0);
-    snprintf(options, sizeof options, "w=%s:a", id[0]);
-    assert_int_equal(submit_as(&bed, id[1], "2", "100", options, ""), 0);
-    assert_int_equal(refs_of(&bed, SEG_OUT), 1);
-    batch_entry_make(&entry, BLASD_ID_ASYNC, 3);
-    snprintf(options, sizeof options, "t=%s.out", id[0]);
-    assert_string_equal(submit_record_frames(&bed, entry.name, 3, &nothing, "2", 100, options,
-                                             "\t\tmatmul\tanonymous"),
-                        "0");
-    drop(fcall(&bed, "cancel", "1", id[1], NULL));
-    assert_int_equal(refs_of(&bed, SEG_OUT), 1);
-    drop(fcall(&bed, "cancel", "0", entry.id[0], NULL)); /* which opens it */
-    assert_int_equal(refs_of(&bed, SEG_OUT), 0);
-    assert_int_equal(ask(&bed, "EXISTS", "made"), 0);
-    assert_int_equal(ask(&bed, "EXISTS", "left"), 0);
-    assert_int_equal(pending(&bed), 0);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_completion_gives_back),
@@ -271,7 +227,6 @@ int main(void) {
         cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_records_that_go_give_back),
         cmocka_unit_test(test_a_job_that_kills_gives_back),
-        cmocka_unit_test(test_a_batch_entry_without_jobs_gives_back),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
