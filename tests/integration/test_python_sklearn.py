@@ -6,6 +6,7 @@ import warnings
 
 import blasd
 import blasd.default
+import blasd.linalg
 import numpy as np
 import pytest
 from service import ROOT, Service
@@ -133,6 +134,15 @@ def test_worker_processes_use_the_client_that_was_set(tmp_path, service, monkeyp
     finally:
         blasd.default.set_client(None)
         guarded.stop()
+
+
+def test_functions_in_new_processes_use_the_service_that_was_set(default, service, monkeypatch):
+    monkeypatch.setenv("BLASD_URL", "http://127.0.0.1:9")  # nobody is there
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "clients" / "python"))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(blasd.linalg.matmul, (np.eye(2), np.eye(2))).tolist() == [[1, 0], [0, 1]]
+    blasd.default.set_client(None)
+    assert blasd.default.client().url == "http://127.0.0.1:9"
 
 
 def test_other_pickles_name_no_service_and_no_key(monkeypatch):

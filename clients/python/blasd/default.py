@@ -1,6 +1,7 @@
 """The client of `blasd.linalg`, `blasd.spatial` and `blasd.sklearn`: one a process, made from the environment."""
 from __future__ import annotations
 
+import os
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -10,22 +11,30 @@ _client: Client | None = None
 _is_own = False  # set by this process' own program
 
 
+_URL = "BLASD_DEFAULT_URL"  # in the environment of processes that this one starts: where the client that was set leads
+
+
 def client() -> Client:
-    """The default client: of BLASD_URL and BLASD_API_KEY, unless another one was set."""
+    """The default client: of BLASD_URL and BLASD_API_KEY, unless another one was set, here or in the process that started
+    this one."""
     global _client
     if _client is None:
-        _client = Client()
+        _client = Client(os.environ.get(_URL))
     return _client
 
 
 def set_client(new: Client | None) -> None:
     """Makes `new` the default client; None: one from the environment, made when it is needed.
 
-    Estimators of blasd.sklearn take it along to worker processes of joblib and multiprocessing. Functions do not: give
-    such a worker the client itself, or set BLASD_URL.
+    Estimators of blasd.sklearn take it along to worker processes of joblib and multiprocessing. Of functions a process that
+    is started from now on knows its URL, and no more: its key is that of BLASD_API_KEY.
     """
     global _client, _is_own
     _client, _is_own = new, new is not None
+    if new is None:
+        os.environ.pop(_URL, None)
+    else:
+        os.environ[_URL] = new.url
 
 
 class Inheritance:
