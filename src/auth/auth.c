@@ -16,9 +16,9 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define PROOFS_MOST 8192       /* what was shown and was right; then all are forgotten */
-#define RATES_MOST 8192        /* keys that submit so many jobs a second; then those idle go */
-#define STRANGERS_A_SECOND 100 /* that are hashed slowly for nothing, from wherever they come */
+#define PROOFS_MOST 8192  /* what was shown and was right; then all are forgotten */
+#define RATES_MOST 8192   /* keys that submit so many jobs a second; then those idle go */
+#define SLOW_A_SECOND 100 /* comparisons with Argon2id hashes, from wherever they come */
 #define SECOND_NS INT64_C(1000000000)
 
 /* What was shown once and was right: it needs no slow hash any more. */
@@ -59,9 +59,8 @@ struct blasd_auth {
     unsigned version; /* of the ring, and of the keys of tokens */
     struct blasd_hash proofs, rates;
     struct auth_failures failures;
-    struct limiter strangers;
+    struct limiter slow;
     /* constant */
-    char decoy[BLASD_KEY_HASH];
     blasd_auth_change_fn told; /* NULL: nobody is */
     void *told_arg;
 };
@@ -102,7 +101,6 @@ int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
     pthread_mutex_init(&auth->lock, NULL);
     if (path != NULL) auth->file = look_at(path);
     rc = blasd_secret_init(err);
-    if (rc == 0) rc = blasd_secret_decoy(auth->decoy, err);
     if (rc == 0 && tokens != NULL) rc = auth_tokens_open(tokens, &auth->tokens, err);
     if (rc == 0 && path != NULL) rc = blasd_keyring_load(path, &auth->ring, &missing, err);
     if (rc != 0) {
@@ -295,7 +293,6 @@ static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_au
     const struct blasd_auth_key *found = NULL;
     char id[BLASD_KEY_ID + 1];
     *key = (struct blasd_auth_key){.expires_s = 0};
-    memcpy(key->hash, auth->decoy, sizeof key->hash);
     pthread_mutex_lock(&auth->lock);
     if (blasd_secret_id(shown, id)) found = blasd_keyring_id(&auth->ring, id);
     if (found != NULL) *key = *found;
@@ -310,37 +307,38 @@ static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_au
  * their address' own. With the lock. */
 static uint64_t place_of(const struct blasd_auth *auth, const struct blasd_credentials *credentials,
                          const char *shown, const unsigned char digest[BLASD_DIGEST],
-                         unsigned *most_s, bool *stranger) {
+                         unsigned *most_s, const struct blasd_auth_key **key) {
     uint64_t from = credentials->from, seed = blasd_hash_bytes(auth->failures.seed, &from, 8);
     char id[BLASD_KEY_ID + 1];
     *most_s = AUTH_FAILURE_WAIT_MOST;
-    *stranger = false;
+    *key = NULL;
     if (auth->tokens != NULL && auth_token_like(shown))
         return from == 0 ? 0 : blasd_hash_bytes(seed, digest, BLASD_DIGEST) | 1;
-    if (blasd_secret_id(shown, id) && blasd_keyring_id(&auth->ring, id) != NULL) {
+    if (blasd_secret_id(shown, id) && (*key = blasd_keyring_id(&auth->ring, id)) != NULL) {
         *most_s = 1;
         return from == 0 ? 0 : blasd_hash_bytes(seed, id, BLASD_KEY_ID) | 1;
     }
-    *stranger = true;
     return from;
 }
 
-/* Seconds until what was shown is looked at; 0: now. With the lock. */
+/* Seconds until what was shown is looked at; 0: now. *quick: it may be looked at all the same, for
+ * that costs nothing: a right key waits for no wrong ones. With the lock. */
 static unsigned wait_of(struct blasd_auth *auth, const struct blasd_credentials *credentials,
                         const char *shown, const unsigned char digest[BLASD_DIGEST],
-                        uint64_t *place) {
+                        uint64_t *place, bool *quick) {
     const int64_t now = blasd_clock_ns();
+    const struct blasd_auth_key *key;
     unsigned most_s, wait_s;
     uint64_t remaining;
-    bool stranger;
-    *place = place_of(auth, credentials, shown, digest, &most_s, &stranger);
+    *place = place_of(auth, credentials, shown, digest, &most_s, &key);
+    *quick = key != NULL && !blasd_secret_slow(key->hash);
     wait_s = auth_failures_wait(&auth->failures, *place, now, most_s);
-    if (wait_s == 0 && stranger && !take(&auth->strangers, STRANGERS_A_SECOND, now, &remaining))
+    if (wait_s == 0 && key != NULL && !*quick && !take(&auth->slow, SLOW_A_SECOND, now, &remaining))
         wait_s = 1;
     return wait_s;
 }
 
-/* The slow way. */
+/* Of what was not shown before. */
 static int prove(struct blasd_auth *auth, const char *shown,
                  const unsigned char digest[BLASD_DIGEST], uint64_t place,
                  struct blasd_identity *caller, struct blasd_err *err) {
@@ -385,6 +383,8 @@ int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *sh
     const struct proof *proof;
     int64_t expires_s = 0;
     uint64_t place = 0;
+    bool quick = false;
+    int rc = 0;
     if (token == NULL && shown->certificate != NULL)
         return check_certificate(auth, shown->certificate, caller, err);
     if (token == NULL) return unauthorized(err, "the request shows no key");
@@ -395,15 +395,17 @@ int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *sh
         *caller = proof->key.caller;
         expires_s = proof->key.expires_s;
     } else {
-        *retry_s = wait_of(auth, shown, token, digest, &place);
+        *retry_s = wait_of(auth, shown, token, digest, &place, &quick);
     }
     pthread_mutex_unlock(&auth->lock);
     if (proof != NULL) return check_time(expires_s, err);
+    if (*retry_s == 0 || quick) rc = prove(auth, token, digest, place, caller, err);
+    if (*retry_s > 0 && quick && rc == 0) *retry_s = 0;
     if (*retry_s > 0)
         return blasd_fail(err, BLASD_E_too_many_failures, "Authorization",
                           "wrong keys came from this address: the next one is looked at in %u s",
                           *retry_s);
-    return prove(auth, token, digest, place, caller, err);
+    return rc;
 }
 
 /* One whose second is over tells nothing that a new one would not. */

@@ -1,10 +1,10 @@
 /* Keys, and the file that holds them.
  *
  * A key is the text "blasd_ID_SECRET": ten hexadecimal digits that the file holds as they are, by
- * which a key is found and talked of, and 256 random bits, of which the file holds an Argon2id hash
- * of the whole text. No guessing finds so many bits, however fast; the hash costs a millisecond, so
- * that showing wrong keys does not cost the service more than it costs who shows them.
- * The file is JSON, for its owner alone (0600), and replaced as a whole. Read next: auth.c. */
+ * which a key is found and talked of, and 256 random bits, of which the file holds a BLAKE2b hash
+ * of the whole text. No guessing finds so many bits, however fast, so the hash need not be slow.
+ * Keys that earlier versions made have an Argon2id hash, which takes a millisecond. The file is
+ * JSON, for its owner alone (0600), and replaced as a whole. Read next: auth.c. */
 #ifndef BLASD_AUTH_KEY_H
 #define BLASD_AUTH_KEY_H
 
@@ -63,13 +63,14 @@ bool blasd_key_time(const char *text, int64_t *seconds);
 void blasd_identity_init(struct blasd_identity *caller, enum blasd_role role);
 
 /* secret.c: makes a key: fills in id and hash, and gives its text. */
-int blasd_secret_new(struct blasd_auth_key *key, char text[BLASD_KEY_TEXT], struct blasd_err *err);
+void blasd_secret_new(struct blasd_auth_key *key, char text[BLASD_KEY_TEXT]);
+/* Whether it has the form of a hash, and whether comparing with it takes a millisecond. */
+bool blasd_secret_hash_valid(const char hash[BLASD_KEY_HASH]);
+bool blasd_secret_slow(const char hash[BLASD_KEY_HASH]);
 /* The id within a text that has the form of a key; false: it has not. */
 bool blasd_secret_id(const char *text, char id[BLASD_KEY_ID + 1]);
 /* Whether the text is the one that was hashed; takes as long either way. */
 bool blasd_secret_matches(const char *text, const char hash[BLASD_KEY_HASH]);
-/* A hash that no text has, for the work that a right one would be. */
-int blasd_secret_decoy(char hash[BLASD_KEY_HASH], struct blasd_err *err);
 /* A keyed hash under a key of this process' own. */
 #define BLASD_DIGEST 32
 void blasd_secret_digest(const char *text, size_t len, unsigned char digest[BLASD_DIGEST]);

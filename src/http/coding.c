@@ -136,6 +136,10 @@ int http_unpack(struct http_stream *stream, const void *bytes, size_t len, size_
     return 0;
 }
 
+uint64_t http_unpacked(const struct http_stream *stream) {
+    return stream->out;
+}
+
 int http_unpack_end(const struct http_stream *stream, struct blasd_err *err) {
     if (stream->ended) return 0;
     return blasd_fail(err, BLASD_E_malformed_query, "Content-Encoding",

@@ -41,6 +41,8 @@ int http_unpack(struct http_stream *stream, const void *bytes, size_t len, size_
                 uint64_t most,
                 int (*take)(void *arg, const void *bytes, size_t len, struct blasd_err *err),
                 void *arg, struct blasd_err *err);
+/* Bytes that have come out so far. */
+uint64_t http_unpacked(const struct http_stream *stream);
 /* Whether the body has come to its end. */
 int http_unpack_end(const struct http_stream *stream, struct blasd_err *err);
 /* Fills `out` with compressed bytes of what `give` gives, which gives 0 at the end. Hundreds

@@ -101,10 +101,11 @@ struct http_parking {
 
 /* What a turn of the loop is still to do. */
 struct http_turn {
-    bool resumed; /* MHD_run must be called in this turn */
-    bool more;    /* and again in the next: there may be more to send */
-    bool rest;    /* and again in this turn: more of a body may lie there */
-    int tls;      /* and in so many turns to come, without a wait: HTTP_TLS_TURNS */
+    bool resumed;      /* MHD_run must be called in this turn */
+    bool more;         /* and again in the next: there may be more to send */
+    bool rest;         /* and again in this turn: more of a body may lie there */
+    uint64_t unpacked; /* bytes of bodies in this turn: no more than some, for others wait */
+    int tls;           /* and in so many turns to come, without a wait: HTTP_TLS_TURNS */
 };
 
 struct http_ticking {

@@ -160,7 +160,9 @@ static int take_unpacked(void *arg, const void *bytes, size_t len, struct blasd_
 /* Parses the next piece of the body, or, of one that is compressed, as much as one turn is for. */
 static int feed(struct http_upload *upload, const void *bytes, size_t len, struct blasd_err *err) {
     enum http_coding coding = upload->exchange->request.coding;
+    struct http_turn *turn = &upload->exchange->home->turn;
     size_t used = len;
+    uint64_t before;
     int rc;
     if (coding == HTTP_CODING_NONE) return blasd_intake_feed(upload->intake, bytes, len, err);
     if (upload->unpacker == NULL) {
@@ -170,8 +172,14 @@ static int feed(struct http_upload *upload, const void *bytes, size_t len, struc
     }
     if (upload->unpacker == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (turn->unpacked >= HTTP_UNPACK_TURN) { /* of all bodies together */
+        upload->exchange->body.left = len;
+        return 0;
+    }
+    before = http_unpacked(upload->unpacker);
     rc = http_unpack(upload->unpacker, bytes, len, &used, upload->body_limit, take_unpacked,
                      upload->intake, err);
+    turn->unpacked += http_unpacked(upload->unpacker) - before;
     upload->exchange->body.left = len - used;
     return rc;
 }

@@ -279,6 +279,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_loop_step(loop->loop, wait);
     admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
+    loop->turn.unpacked = 0;
     if (loop->turn.tls > 0) loop->turn.tls--;
     http_pieces_turn(&loop->pieces);
     run_daemons(loop);

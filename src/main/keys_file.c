@@ -79,7 +79,7 @@ static int add(const char *path, struct blasd_auth_key *key, char text[BLASD_KEY
     if (rc == 0 && (missing || !only_first)) {
         key->created_s = blasd_clock_wall_us() / 1000000;
         rc = blasd_secret_init(err);
-        if (rc == 0 && key->certificate[0] == '\0') rc = blasd_secret_new(key, text, err);
+        if (rc == 0 && key->certificate[0] == '\0') blasd_secret_new(key, text);
         if (rc == 0) rc = blasd_keyring_add(&ring, key, err);
         if (rc == 0) rc = blasd_keyring_save(path, &ring, err);
     }

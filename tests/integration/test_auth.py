@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
@@ -103,7 +104,7 @@ def test_a_key_is_printed_alone_and_once(tmp_path):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     text = file.read_text()
     assert secret.strip() not in text and secret.strip().split("_", 2)[2] not in text
-    assert "$argon2id$" in text
+    assert "$blake2b$" in text
     listed = keys("list", file=file)
     assert "alice" in listed and secret[:16] in listed and secret.strip() not in listed
     assert keys("add", "bob", file=file) != secret
@@ -367,6 +368,30 @@ def test_a_damaged_file_changes_nothing(guarded):
     assert "cannot be read" in guarded.log_text()
     assert guarded.request("GET", "/ops", headers=bearer(guarded.keys["user"])).status == 200
     guarded.file.write_text(text)
+
+
+def test_guessing_a_key_on_a_unix_socket(tmp_path):
+    """It waits as well, and neither a key that was shown before nor one that never was is held up by it."""
+    file, path = tmp_path / "keys.json", tmp_path / "s"
+    good, fresh = keys("add", "alice", file=file).strip(), keys("add", "bob", file=file).strip()
+    process = subprocess.Popen([BLASD, "up", "--listen", f"unix:{path}", "--keys", file, "--data", tmp_path / "data"], stdout=subprocess.PIPE)
+
+    def status(key):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(30)
+            sock.connect(str(path))
+            sock.sendall(f"GET /ops HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n".encode())
+            return int(sock.recv(65536).split()[1])
+    try:
+        assert process.stdout.readline().startswith(b"ready ")
+        assert status(good) == 200
+        for which in (good, fresh):
+            guessed = [status(which[:-5] + f"{tries:05}") for tries in range(100)]
+            assert guessed[0] == 401 and guessed.count(429) > 50, guessed
+            assert status(good) == 200 and status(fresh if which == fresh else good) == 200
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def test_guessing_waits_and_does_not_lock_others_out(tmp_path):
