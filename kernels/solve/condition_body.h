@@ -91,14 +91,18 @@ static void estimate_rcond(struct blasd_engine *e) {
  * of some w that no y is orthogonal to say that A is regular, and that refinement converges.
  * Destroys e->x, e->b and e->r. */
 static bool unproven(struct blasd_engine *e) {
-    double limit = BLASD_SOLVE_PROBE_LEFT / sqrt((double)e->n);
-    lapack_int first = 0;
-    REAL *x = e->x, *b = e->b;
-    for (int p = 0; p < BLASD_SOLVE_PROBES && blasd_wanted(); p++) {
-        for (lapack_int i = 0; i < e->n; i++) x[i] = b[i] = (REAL)blasd_solve_probe(i, p);
-        apply_factors(e, x, 1, false);
-        NAME(residual)(e, x, b, e->r, &first, 1);
-        if (!(NAME(size_of)(e->r, e->n) <= limit)) return true;
+    lapack_int n = e->n;
+    REAL *x = e->x;
+    for (lapack_int p = 0; p < BLASD_SOLVE_PROBES; p++)
+        for (lapack_int i = 0; i < n; i++)
+            *at(x, n, i, p) = *at(e->b, n, i, p) = (REAL)blasd_solve_probe(i, p);
+    apply_factors(e, x, BLASD_SOLVE_PROBES, false);
+    for (lapack_int p = 0; p < BLASD_SOLVE_PROBES && blasd_wanted(); p++) {
+        const REAL *r = at(e->r, n, 0, p);
+        double left = 0;
+        NAME(residual)(e, x, e->b, e->r, &p, 1);
+        for (lapack_int i = 0; i < n; i++) left += (double)r[i] * (double)r[i];
+        if (!(sqrt(left) <= BLASD_SOLVE_PROBE_LEFT)) return true;
     }
     return false;
 }

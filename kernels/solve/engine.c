@@ -38,7 +38,7 @@ static void leave_room(struct blasd_engine_room *room) {
 }
 
 static lapack_int block_of(int64_t columns) {
-    return columns < 1                      ? 1
+    return columns < BLASD_SOLVE_PROBES     ? BLASD_SOLVE_PROBES
            : columns < BLASD_ENGINE_COLUMNS ? (lapack_int)columns
                                             : BLASD_ENGINE_COLUMNS;
 }

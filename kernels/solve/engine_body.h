@@ -91,7 +91,8 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
         for (lapack_int c = 0; c < block->k; c++) {
             add_band(block, c);
             if (block->steps[c] > system->steps) system->steps = block->steps[c];
-            system->settled = system->settled && block->converged[c];
+            system->settled =
+                system->settled && (block->converged[c] || block->last[c] <= 4 * (double)UNIT);
         }
         if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
         system->rcond = e->rcond;

@@ -12,9 +12,10 @@
 #define SOLVE_EVERYWHERE
 #endif
 
-#define BLASD_SOLVE_PROBES 4
-/* What a probe may leave of itself, times the root of the number of unknowns. */
-#define BLASD_SOLVE_PROBE_LEFT 0x1p-5
+#define BLASD_SOLVE_PROBES 8
+/* The length of what each probe may leave. A singular matrix leaves at least the probe's part along
+ * one direction, which is as likely small as a normal variable is: all are below with 3e-6. */
+#define BLASD_SOLVE_PROBE_LEFT 0x1p-2
 
 /* Element i of probe p: pseudo-random, 0.5 to 1.5 in size. */
 SOLVE_EVERYWHERE static inline double blasd_solve_probe(int64_t i, int p) {

@@ -253,6 +253,8 @@ static void take_back(struct blasd_engine *e, struct blasd_block *block) {
         memcpy(at(e->x, e->n, 0, c), at(e->d, e->n, 0, c), bytes);
         block->error[c] = block->first_error[c];
         block->steps[c] = 0;
+        block->last[c] = 1;
+        block->converged[c] = false;
     }
 }
 

@@ -274,6 +274,8 @@ static __device__ __noinline__ void refine(solver<Team, T> &s, struct solve_colu
     s.apply(s.room.x, false);
     c.error = c.first_error;
     c.steps = 0;
+    c.last = 1;
+    c.converged = false;
 }
 
 /* Whether what was reached is what refinement reaches, unless the factors are bad. */
@@ -351,7 +353,7 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
             beyond = true;
         }
         if (c.steps > ret->steps) ret->steps = c.steps;
-        ret->settled = ret->settled && c.converged;
+        ret->settled = ret->settled && (c.converged || c.last <= 4 * precision<T>::unit);
     }
     error = beyond ? precision<T>::infinity() : wide_ratio(all_r, all_below);
     if (!(error <= ret->error)) ret->error = error;
@@ -360,14 +362,16 @@ static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, ma
 /* Whether the factors may know nothing of the inverse, as in condition_body.h. Of x and b nothing
  * is left. */
 template <class Team, class T> static __device__ __noinline__ bool unproven(solver<Team, T> &s) {
-    double limit = BLASD_SOLVE_PROBE_LEFT / sqrt((double)s.n());
     for (int p = 0; p < BLASD_SOLVE_PROBES; p++) {
+        double left = 0;
         for (int i = s.team.rank(); i < s.n(); i += s.team.size())
             s.room.x[i] = s.room.b[i] = (T)blasd_solve_probe(i, p);
         s.team.sync();
         s.apply(s.room.x, false);
         residual(s);
-        if (!(largest_of(s, s.room.r) <= limit)) return true;
+        for (int i = s.team.rank(); i < s.n(); i += s.team.size())
+            left += (double)s.room.r[i] * (double)s.room.r[i];
+        if (!(sqrt(s.team.sum(left)) <= BLASD_SOLVE_PROBE_LEFT)) return true;
     }
     return false;
 }

@@ -194,6 +194,8 @@ static int take_back(struct solve_large *l, struct large_block *block, struct bl
             continue;
         block->error[c] = block->first_error[c];
         block->steps[c] = 0;
+        block->last[c] = 1;
+        block->converged[c] = false;
         back.bits[c / 64] |= UINT64_C(1) << c % 64;
         any = true;
     }
@@ -288,18 +290,19 @@ static bool is_open(const struct solve_large *l) {
 /* Whether the factors may know nothing of the inverse, as in condition_body.h. Of x and b nothing
  * is left. */
 template <class T> static int unproven(struct solve_large *l, bool *ret, struct blasd_err *err) {
-    double limit = BLASD_SOLVE_PROBE_LEFT / sqrt((double)l->n);
     size_t bytes = (size_t)l->n * sizeof(T);
     T *own = (T *)(void *)l->v;
     *ret = false;
     for (int p = 0; p < BLASD_SOLVE_PROBES && !*ret; p++) {
+        double left = 0;
         for (int i = 0; i < l->n; i++) own[i] = (T)blasd_solve_probe(i, p);
         TRY(large_send_over(l, l->b, own, bytes, err));
         TRY(l->job->calls->copy_within(l->job->stream, l->x, l->b, bytes, err));
         TRY(large_matrix_apply(l, l->x, 1, false, err));
         TRY(residual_extended<T>(l, 1, err));
         TRY(large_bring_back(l, own, l->r, bytes, err));
-        for (int i = 0; i < l->n; i++) *ret = *ret || !(fabs((double)own[i]) <= limit);
+        for (int i = 0; i < l->n; i++) left += (double)own[i] * (double)own[i];
+        *ret = !(sqrt(left) <= BLASD_SOLVE_PROBE_LEFT);
     }
     return 0;
 }
@@ -334,7 +337,8 @@ static int run_block(struct solve_large *l, struct large_block *block, const T *
         TRY(store_block<T>(l, block, !first, x, err));
         for (int c = 0; c < block->k; c++) {
             if (block->steps[c] > outcome->steps) outcome->steps = block->steps[c];
-            outcome->settled = outcome->settled && block->converged[c];
+            outcome->settled =
+                outcome->settled && (block->converged[c] || block->last[c] <= 4 * unit_of(l));
         }
         if (outcome->method != BLASD_SOLVED_QR) outcome->method = l->state.method;
         outcome->rcond = l->state.rcond;

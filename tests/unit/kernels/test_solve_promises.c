@@ -47,6 +47,28 @@ static void no_singular_matrix_is_solved_without_a_word(void **state) {
     }
 }
 
+/* Random matrices, of which float32's have conditions that say little. */
+static void ordinary_systems_raise_no_word(void **state) {
+    static const int64_t orders[] = {300, 700, 1100};
+    int quiet = 0;
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        int64_t n = orders[round / 2];
+        void *a, *b;
+        struct trial *t = system_of(n, 1, BLASD_float32, &a, &b);
+        for (int64_t i = 0; i < n * n; i++) trial_put(a, BLASD_float32, i, trial_normal());
+        for (int64_t i = 0; i < n; i++) trial_put(b, BLASD_float32, i, trial_normal());
+        assert_int_equal(trial_run(t), BLASD_OK);
+        if (scalar(t, "rcond") > 16 * 0x1p-24) {
+            if (t->task.warning_count > 0) fail_msg("%s", t->task.warnings[0].text);
+            assert_true(scalar(t, "error_estimate") <= 0x1p-23);
+            quiet++;
+        }
+        trial_free(t);
+    }
+    assert_true(quiet >= 3);
+}
+
 /* Pivots of LU double in each step; QR does it, down to where the warning begins. */
 static void growing_pivots_are_no_excuse(void **state) {
     int said = 0;
@@ -157,6 +179,7 @@ static void threads_change_no_bit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_singular_matrix_is_solved_without_a_word),
+        cmocka_unit_test(ordinary_systems_raise_no_word),
         cmocka_unit_test(growing_pivots_are_no_excuse),
         cmocka_unit_test(members_of_a_stack_are_answered_as_alone),
 #ifdef TRIAL_ON_THE_CPU
