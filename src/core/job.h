@@ -67,7 +67,7 @@ struct blasd_job {
     bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
     struct blasd_slice slice; /* or it lies there, where one is given */
     int64_t receive_us;       /* from the request's first byte to submission */
-    int64_t created_us;       /* wall clock of submission, microseconds since 1970 */
+    int64_t created_us;       /* Redis' clock at submission, microseconds since 1970 */
     struct blasd_keeping keeping;
     struct blasd_trace trace; /* that it is a part of, if any */
 };

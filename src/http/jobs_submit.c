@@ -198,7 +198,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     struct http_exchange *exchange = upload->exchange;
     memcpy(job->id, exchange->id, sizeof job->id);
     job->payload_bytes = upload->sink.total;
-    job->created_us = blasd_clock_wall_us();
+    job->created_us = blasd_front_queue_now_us(http_queue(exchange));
     job->most_s = (uint16_t)exchange->caller.job_s;
     job->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
     job->trace = exchange->request.tracing.trace;

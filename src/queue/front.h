@@ -106,9 +106,10 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 
 #define FRONT_ENTRIES 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_ENTRY_JOBS 128
-#define FRONT_QUICK_US 8192   /* as in functions/state.lua */
-#define FRONT_ENTRY_US 131072 /* predicted, together: half of what a worker claims of quick jobs   \
-                               */
+#define FRONT_QUICK_US 8192 /* as in functions/state.lua */
+#define FRONT_ENTRY_US                                                                             \
+    131072 /* predicted, together: half of what a worker claims of quick jobs                      \
+            */
 #define FRONT_ENTRY_BYTES (4 * BLASD_MIB) /* of their costs */
 /* The same where tensors travel in the frames: to look at one job Redis reads all of its batch
  * entry. */
@@ -190,6 +191,8 @@ struct front_ticks {
     struct blasd_timer tick_timer, deadline_timer;
     bool ticking, tick_again; /* a tick is in flight; another one is wanted after it */
     int64_t ticked_ns;        /* when the last one was sent */
+    int64_t ahead_us;         /* how far the clock of Redis is ahead of this one */
+    bool timed;               /* that is known */
     int unheard;              /* of our own messages on the channel */
 };
 

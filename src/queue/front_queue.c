@@ -251,6 +251,19 @@ static void show_limits(struct blasd_front_queue *queue) {
     queue->view.kept_limit = queue->limits.record_bytes;
 }
 
+#define PROMPT_NS INT64_C(2000000) /* of an answer that tells what Redis' clock says now */
+
+static void read_clock(struct front_ticks *ticks, int64_t redis_us, int64_t sent_ns) {
+    int64_t took_ns = blasd_clock_ns() - sent_ns;
+    if (ticks->timed && took_ns > PROMPT_NS) return;
+    ticks->ahead_us = redis_us + took_ns / 2000 - blasd_clock_wall_us();
+    ticks->timed = true;
+}
+
+int64_t blasd_front_queue_now_us(const struct blasd_front_queue *queue) {
+    return blasd_clock_wall_us() + queue->ticks.ahead_us;
+}
+
 static void tick_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
@@ -273,6 +286,7 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
         if (reply->element[i]->type != REDIS_REPLY_INTEGER) return;
         number[i] = reply->element[i]->integer;
     }
+    read_clock(&queue->ticks, number[0], call->sent_ns);
     view->available = queue->standing.writable;
     view->jobs = (uint64_t)number[1];
     view->bytes = (uint64_t)number[2];

@@ -150,6 +150,8 @@ struct blasd_queue_view {
     uint64_t kept, kept_limit; /* bytes of results that were promised */
 };
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
+/* What Redis' clock says now, by the ticks. */
+int64_t blasd_front_queue_now_us(const struct blasd_front_queue *queue);
 /* Borrows the view of all queues that this one is of: a worker which one of them knows serves the
  * others too, that may not have heard of it yet. */
 void blasd_front_queue_served(struct blasd_front_queue *queue,

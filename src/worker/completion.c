@@ -46,6 +46,16 @@ static int64_t us(int64_t ns) {
     return ns > 0 ? ns / 1000 : 0;
 }
 
+/* When the job was submitted, as its front end says it on Redis' clock; when Redis took it, where
+ * that says nothing likely. */
+#define SUBMITTING_MOST_US (600 * INT64_C(1000000))
+static int64_t submitted_us(const struct blasd_item *item) {
+    int64_t taken = item->claim->submitted_us, since = item->job.created_us;
+    bool likely =
+        item->job.op != NULL && since > 0 && since <= taken && since >= taken - SUBMITTING_MOST_US;
+    return likely ? since : taken;
+}
+
 /* The parts lie one after the other and add up to the total; what a kernel spent on moving data
  * itself is taken out of the time it ran. */
 static void fill_timing(const struct blasd_item *item, const struct blasd_task *task,
@@ -53,7 +63,7 @@ static void fill_timing(const struct blasd_item *item, const struct blasd_task *
     int64_t run = us(times->ran_ns - times->mapped_ns);
     int64_t up = task != NULL ? task->upload_us : 0, down = task != NULL ? task->download_us : 0;
     int64_t wait = 0; /* behind the batch before */
-    int64_t queue = item->claim->claimed_us - item->claim->submitted_us;
+    int64_t queue = item->claim->claimed_us - submitted_us(item);
     if (up < 0 || up > run) up = 0;
     if (down < 0 || down > run - up) down = 0;
     if (task != NULL && task->compute_us > 0 && task->compute_us < run - up - down)
@@ -118,7 +128,7 @@ void blasd_completion_record(const struct blasd_item *item, const struct blasd_t
     fill_timing(item, task, times, &record->timing);
     fill_execution(item, task, place, &record->execution);
     /* one clock for the whole document, Redis', which also tells how jobs follow each other */
-    record->created_us = item->claim->submitted_us;
+    record->created_us = submitted_us(item);
     record->started_us =
         record->created_us + record->timing.queue_us + record->timing.batch_wait_us;
     record->finished_us = record->started_us + record->timing.upload_us +

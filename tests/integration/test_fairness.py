@@ -1,5 +1,7 @@
 """Long jobs beside short ones, of other tenants and priorities: what waits for them is counted by what ran before it."""
 import re
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -105,4 +107,34 @@ def test_shares_are_of_what_jobs_took(two):
                      if job["state"] == "succeeded" and job["started_at"] < last) for who in jobs}
     assert used[ann] < 4 * used[ben], used
     for job in jobs[ann]:
+        ann.request("DELETE", f"/jobs/{job}")
+
+
+def test_the_phases_are_what_the_client_waited(make_service):
+    """Redis stands still while a job is submitted: the document says so."""
+    service = make_service()
+    assert service.post("matmul", SHORT).json()["state"] == "succeeded"
+    with service.held("redis"):
+        posted = threading.Thread(target=lambda: answers.append(service.post("matmul", SHORT).json()))
+        answers = []
+        posted.start()
+        time.sleep(1.5)
+    posted.join()
+    timing = answers[0]["timing"]
+    assert timing["total_ms"] >= 1000
+    assert timing["total_ms"] == pytest.approx(sum(value for name, value in timing.items() if name != "total_ms"), abs=0.1)
+
+
+def test_a_job_that_takes_longer_than_predicted_gives_way(two):
+    """Sums in wider numbers take many times what is predicted: such a product runs to its end, but others need not wait for that."""
+    ann, ben, _ = two
+    a = np.random.default_rng(11).standard_normal((1300, 1300)) * 1e154
+    ids = [ann.submit("matmul", {"a": a, "b": a}, params='{"alpha": 0.5}').json()["id"] for _ in range(3)]
+    wait_for(lambda: ann.request("GET", f"/jobs/{ids[0]}").json()["state"] == "running")
+    job = ben.submit("matmul", {"a": np.eye(600), "b": np.eye(600)}, "?wait=60").json()
+    assert job["state"] == "succeeded"
+    first = until(ann, ids[0], ENDED)
+    assert first["state"] == "succeeded" and first["execution"]["attempts"] == 1
+    assert job["started_at"] < first["finished_at"]
+    for job in ids[1:]:
         ann.request("DELETE", f"/jobs/{job}")
