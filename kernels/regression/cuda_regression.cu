@@ -165,7 +165,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     plan = (struct gram_plan *)job->state;
     code = blasd_regression_read(job->tasks[0].job, &plan->asked, err);
     if (code != 0) return code;
-    plan->asked.dense = &blasd_regression_own;
+    plan->asked.dense = &blasd_regression_lapack;
     plan->shape = plan->asked;
     if (blasd_regression_smooth(&plan->asked))
         plan->shape = blasd_regression_as_ridge(&plan->asked, 1); /* the totals are not known yet */

@@ -1,6 +1,5 @@
-/* The dense routines that regression's small remainders need, as a table: LAPACK's on the CPU
- * (dense_lapack.c), our own where neither OpenBLAS nor LAPACKE may be (dense_own.c: the host's part
- * of the CUDA version, whose matrices have as many rows as there are coefficients).
+/* The dense routines that regression's small remainders need, as a table: LAPACK's
+ * (dense_lapack.c), on the host of a GPU too.
  *
  * Names and meanings are LAPACK's, matrices column-major. Functions that return int return 0, or
  * anything else where they could not do it. Read next: factor.c. */
@@ -40,7 +39,7 @@ struct regression_dense {
     void (*axpy)(int n, double alpha, const double *x, double *y); /* y += alpha x */
 };
 
-extern const struct regression_dense blasd_regression_lapack, blasd_regression_own;
+extern const struct regression_dense blasd_regression_lapack;
 struct blasd_cpu_progress;
 /* From now on LAPACK's long calls on this thread tell `progress` (borrowed) how far they are; NULL:
  * nobody. */

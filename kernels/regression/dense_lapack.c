@@ -41,6 +41,24 @@ static struct blasd_lapack by_lapack(double flops) {
     return how;
 }
 
+double blasd_regression_length(int64_t n, const double *x) {
+    double largest = 0, sum = 0;
+    int unit;
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(x[i])) return NAN;
+        if (fabs(x[i]) > largest) largest = fabs(x[i]);
+    }
+    if (largest == 0 || isinf(largest)) return largest;
+    if (largest > 1e-140 && largest < 1e140) {
+        for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+        return sqrt(sum);
+    }
+    /* in units of a power of two, which round nothing */
+    (void)frexp(largest, &unit);
+    for (int64_t i = 0; i < n; i++) sum += ldexp(x[i], -unit) * ldexp(x[i], -unit);
+    return ldexp(sqrt(sum), unit);
+}
+
 static bool is_long(double flops) {
     return flops > blasd_regression_long_call;
 }

@@ -19,7 +19,7 @@
 
 #define DEVICE_COEFFICIENTS 1024 /* gram.cuh's GRAM_MOST */
 #define DEVICE_TARGETS 131072
-#define HOST_WORK 2e9       /* operations of one problem done here without a library, at most */
+#define HOST_WORK 2e9       /* operations of one problem done here, at most */
 #define HOST_LITTLE 1e8     /* of lasso and elastic_net, where the device can do it too */
 #define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
 #define HOST_QUADS 1e8      /* n q (q + t) of ridge done again here */
@@ -456,6 +456,7 @@ int blasd_regression_finish(const struct regression_shape *asked, struct blasd_t
     run->results = results;
     run->problems = asked->problems * count;
     pthread_mutex_init(&run->lock, NULL);
+    blasd_cpu_blas_alone();
     run->counts = calloc((size_t)count + 1, sizeof *run->counts);
     if (run->counts == NULL) code = no_memory(err);
     for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");

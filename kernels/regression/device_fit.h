@@ -1,7 +1,7 @@
 /* The host's part of a regression on a GPU: what a few numbers a problem are enough for. Rank,
  * least-norm solutions, statistics, outputs; and what does not go to the device at all.
  *
- * Includes neither OpenBLAS nor LAPACKE. Read next: device_fit.c, gram.cuh. */
+ * Read next: device_fit.c, gram.cuh. */
 #ifndef BLASD_REGRESSION_DEVICE_FIT_H
 #define BLASD_REGRESSION_DEVICE_FIT_H
 
@@ -10,7 +10,7 @@
 /* Who does what. */
 enum regression_where {
     REGRESSION_DEVICE, /* all but the small remainder */
-    REGRESSION_HOST,   /* wide, and small enough for routines without a library */
+    REGRESSION_HOST,   /* wide, and small enough for one thread */
     REGRESSION_REFUSED /* the CPU's version does it */
 };
 /* What is not refused, in words. */

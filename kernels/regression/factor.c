@@ -1,8 +1,7 @@
 /* What is read off a factor: shifts, rank, and coefficients and their basis where the rank is full.
  *
- * The rank is decided by QR with column pivoting on columns of equal length. Dense routines come
- * from shape->dense: LAPACK, or our own. Read next: least_norm.c (the rank is not full),
- * singular.c.
+ * The rank is decided by QR with column pivoting on columns in units of what is nothing in them.
+ * Read next: least_norm.c (the rank is not full), singular.c.
  */
 #include "kernels/regression/factor.h"
 #include "base/err.h"
