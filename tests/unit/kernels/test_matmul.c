@@ -164,7 +164,7 @@ static void float64_emulated(void **state) {
         }
 }
 
-static void a_large_result_in_tiles_and_quarters(void **state) {
+static void a_large_result_in_tiles(void **state) {
     int64_t m = 2049, n = 2100, k = 4;
     struct trial *t = trial_new("matmul");
     (void)state;
@@ -498,7 +498,7 @@ int main(void) {
         cmocka_unit_test(equal_jobs_run_as_one_call_and_give_the_same_bits),
         cmocka_unit_test(jobs_after_another_read_only_their_own),
         cmocka_unit_test(long_products),
-        cmocka_unit_test(a_large_result_in_tiles_and_quarters),
+        cmocka_unit_test(a_large_result_in_tiles),
         cmocka_unit_test(a_large_matrix_times_a_vector),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
