@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 128
+#define LAST_TURNS 64               /* more than a backlog has */
 #define DEFER_S 1                   /* a silent connection is taken in after as long */
 #define HEAD_BYTES 4096             /* that are looked at; a small request has no more */
 #define BODY_WORTH_MEMORY BLASD_MIB /* below, more gains nothing that can be measured */
@@ -217,7 +218,8 @@ void http_acceptor_count(struct http_acceptor *acceptor, struct MHD_Connection *
 }
 
 void http_acceptor_close(struct http_acceptor *acceptor) {
-    while (accept_some(acceptor, ACCEPTS_A_TURN)) {
+    /* a flood must not keep it from ending */
+    for (int i = 0; i < LAST_TURNS && accept_some(acceptor, ACCEPTS_A_TURN); i++) {
     }
     http_acceptor_free(acceptor);
 }
