@@ -61,7 +61,7 @@ def test_one_that_runs_for_hours(two):
     """An iteration of low priority without end: jobs of all lengths pass it, but long ones."""
     ann, ben, _ = two
     rng = np.random.default_rng(5)
-    endless = ann.submit("regression", {"x": rng.standard_normal((300, 10)), "y": rng.standard_normal(300)},
+    endless = ann.submit("regression", {"x": rng.standard_normal((300, 80)), "y": rng.standard_normal(300)},
                          params=ENDLESS, priority="low")
     assert endless.status == 202, endless.body
     endless = endless.json()["id"]
