@@ -322,6 +322,7 @@ static void stacks_of_nothing(void **state) {
 static void decompositions_in_pieces(void **state) {
     static const char *const ops[] = {"cholesky", "qr", "eigh", "svd"};
     (void)state;
+    TRIAL_FULL();
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         for (int64_t length = 17; length < 40; length += 11)
             check_in_pieces(matrices(ops[i], length));

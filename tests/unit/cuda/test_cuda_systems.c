@@ -72,7 +72,7 @@ static void check_stack(struct trial *t, const struct stack *s) {
             ASSERT_CLOSE(trial_value(trial_output(t, "method"), m), 0, 0);
             continue;
         }
-        ASSERT_CLOSE(info, 0, 0);
+        assert_true(info == 0 || info == -1); /* solved; or solved, and in doubt */
         for (int64_t i = 0; i < n * n; i++)
             a[i] = trial_value(&given_a, (s->shared ? 0 : m) * n * n + i);
         if (strcmp(s->assume, "lower_triangular") == 0)
@@ -249,6 +249,7 @@ static void try_large(enum kind kind, enum blasd_dtype dtype, int shape_up, cons
 
 static void large_systems(void **state) {
     (void)state;
+    TRIAL_FULL();
     try_large(RANDOM, BLASD_float64, 0, "general", 2, true, "lu+refine");
     try_large(GRADED_ROWS, BLASD_float64, 0, "general", 1, false, "lu+refine");
     try_large(RANDOM, BLASD_float32, 0, "general", 40, false, "lu+refine");
@@ -283,6 +284,7 @@ static void large_and_without_a_solution(void **state) {
 
 static void float32_factors_serve_float64(void **state) {
     (void)state;
+    TRIAL_FULL();
     setenv("BLASD_SOLVE_MIXED", "1025", 1);
     try_large(RANDOM, BLASD_float64, 0, "general", 2, false, "lu, factors in float32+refine");
     try_large(GRADED_COLUMNS, BLASD_float64, 0, "general", 1, true,
@@ -313,7 +315,7 @@ static void a_call_that_fails(void **state) {
         assert_int_equal(trial_run(t), BLASD_OK);
         blocks = blasd_standin.host_blocks;
         calls = (int)(blasd_standin.calls - before);
-        for (int n = 1; n <= calls; n += (1 + calls / 12) * trial_step(4)) {
+        for (int n = 1; n <= calls; n += 1 + calls / 12) {
             blasd_standin.fail_at = n;
             blasd_standin.fail_code = BLASD_E_internal_error;
             code = trial_run(t);

@@ -163,6 +163,7 @@ static void the_same_feature_twice(void **state) {
                                         {60, 40}, {3000, 20}, {20, 200}};
     static const double alphas[] = {1e-4, 1, 1e5};
     (void)state;
+    TRIAL_FULL_ON_DEVICE();
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int k = 0; k < 6; k++) {
             int64_t n = shapes[s][0], p = shapes[s][1];
@@ -267,6 +268,7 @@ static void small_beside_large(void **state) {
 static void the_same_observation_twice(void **state) {
     static const int64_t features[] = {20, 40, 300, 500};
     (void)state;
+    TRIAL_FULL_ON_DEVICE();
     for (int round = 0; round < 24; round++) {
         int64_t n = 12, p = features[round % 4];
         double alpha = pow(10, -2 - round);

@@ -133,6 +133,7 @@ static void the_same_bits_whatever_the_batch(void **state) {
     static const int64_t sizes[][2] = {{3, 1}, {20, 2}, {90, 2}, {260, 1}};
     int differ = 0;
     (void)state;
+    TRIAL_FULL_ON_DEVICE();
     for (int at = 0; blasd_ops[at] != NULL; at++) {
         const struct blasd_op *op = blasd_ops[at];
         if (op->sample == NULL || blasd_backend_kernel(&TRIAL_BACKEND, op) == NULL) continue;

@@ -86,6 +86,7 @@ static void what_vanishes_is_said(void **state) {
 
 static void what_is_far_from_the_largest_stays(void **state) {
     (void)state;
+    TRIAL_FULL_ON_DEVICE();
     for (int round = 0; round < 4 * SIZES * 5 + 2; round++) {
         int64_t n =
             round < 4 * SIZES * 5 ? sizes[round % SIZES] : 1030; /* the device's large way */
