@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-const char *const blasd_state_names[BLASD_STATE_COUNT] = {
-    "queued", "running", "succeeded", "failed", "cancelled", "expired"};
+const char *const blasd_state_names[BLASD_STATE_COUNT] = {"queued", "running",   "succeeded",
+                                                          "failed", "cancelled", "expired"};
 
 bool blasd_state_final(enum blasd_state state) {
     return state >= BLASD_SUCCEEDED;

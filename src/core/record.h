@@ -116,8 +116,8 @@ static inline bool blasd_record_sends(const struct blasd_record *record, int i) 
 /* The class of devices it ran on; until it has begun, the one it is queued for. */
 enum blasd_device_class blasd_record_class(const struct blasd_record *record);
 /* Which output of the job whose record that is `reference` means: its position, which is not
- * negative. Errors, about `field`: job_not_ended, input_failed if it did not succeed, unknown_output, and
- * reference_not_found for one that was neither sent nor kept. */
+ * negative. Errors, about `field`: job_not_ended, input_failed if it did not succeed,
+ * unknown_output, and reference_not_found for one that was neither sent nor kept. */
 int blasd_record_output(const struct blasd_record *record, const struct blasd_reference *reference,
                         const char *field, struct blasd_err *err);
 /* A worker that was taken over writes into a record what it likes: a time in us, an energy in mJ, a

@@ -295,9 +295,8 @@ static int param_limit(struct http_request *request, const struct blasd_limits *
 static int param_state(struct http_request *request, const char *value, struct blasd_err *err) {
     enum blasd_state state;
     if (!blasd_state_find(value, &state))
-        return blasd_fail(
-            err, BLASD_E_malformed_query, "state",
-            "state is queued, running, succeeded, failed, cancelled or expired");
+        return blasd_fail(err, BLASD_E_malformed_query, "state",
+                          "state is queued, running, succeeded, failed, cancelled or expired");
     request->query.state = (int)state;
     return 0;
 }
