@@ -33,7 +33,13 @@ struct blasd_lstsq_scale {
  */
 #define BLASD_LSTSQ_REFINED 0x1p12
 #define BLASD_LSTSQ_LOST 0x1p24
-static inline double blasd_lstsq_doubt(double largest, double least, double x, double residual) {
+#ifdef __CUDACC__
+#define BLASD_LSTSQ_BOTH __host__ __device__
+#else
+#define BLASD_LSTSQ_BOTH
+#endif
+static inline BLASD_LSTSQ_BOTH double blasd_lstsq_doubt(double largest, double least, double x,
+                                                        double residual) {
     double condition = least > 0 ? largest / least : 1;
     return condition * (1 + (x > 0 && largest > 0 ? condition * (residual / (largest * x)) : 0));
 }

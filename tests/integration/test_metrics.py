@@ -54,11 +54,10 @@ def counted(service, **labels):
     return sum(v for n, _, v in rows_of(service, "blasd_job_phase_seconds", phase="total", **labels) if n.endswith("_count"))
 
 
-@pytest.fixture(scope="module")
-def busy(tmp_path_factory):
-    """One in which jobs of every kind of end have been, with tenants' figures."""
+def with_ends(folder):
+    """A service in which jobs of every kind of end have been, with tenants' figures."""
     from service import Service
-    service = Service(tmp_path_factory.mktemp("busy"), "--metrics-tenants").start()
+    service = Service(folder, "--metrics-tenants").start()
     for wait in (0, 20):
         for _ in range(4):
             service.post("matmul", SMALL, wait=wait)
@@ -67,6 +66,20 @@ def busy(tmp_path_factory):
     with service.worker_held():
         assert service.post("matmul", SMALL, wait=10, deadline_ms=100).json()["state"] == "expired"
     wait_for(lambda: counted(service) >= 9, "all jobs are counted", 30)
+    return service
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    service = with_ends(tmp_path_factory.mktemp("busy"))
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def untouched(tmp_path):
+    """The same, to which no test has sent anything more."""
+    service = with_ends(tmp_path)
     yield service
     service.stop()
 
@@ -108,18 +121,18 @@ def test_histograms_add_up(busy):
             assert values["_sum"] >= 0
 
 
-def test_phases_and_batches_of_all_jobs(busy):
+def test_phases_and_batches_of_all_jobs(untouched):
     """Waited for or not, succeeded or failed; the parts are the total."""
-    expired = counted(busy, op="matmul") - 8  # computed in vain, where the worker had been given it
-    assert expired in (0, 1) and counted(busy, op="solve") == 1
+    expired = counted(untouched, op="matmul") - 8  # computed in vain, where the worker had been given it
+    assert expired in (0, 1) and counted(untouched, op="solve") == 1
     sums = collections.Counter()
-    for row, labels, value in rows_of(busy, "blasd_job_phase_seconds", op="matmul"):
+    for row, labels, value in rows_of(untouched, "blasd_job_phase_seconds", op="matmul"):
         assert labels["class"] == "cpu" and labels["worker"]
         if row.endswith("_sum"):
             sums[labels["phase"]] += value
     assert set(sums) == {"receive", "queue", "batch_wait", "upload", "compute", "download", "total"}
     assert sums["total"] > 0 and abs(sum(sums.values()) - 2 * sums["total"]) < 1e-4
-    batches = {n.removeprefix("blasd_batch_jobs"): v for n, own, v in rows_of(busy, "blasd_batch_jobs", op="matmul") if "le" not in own}
+    batches = {n.removeprefix("blasd_batch_jobs"): v for n, own, v in rows_of(untouched, "blasd_batch_jobs", op="matmul") if "le" not in own}
     # the worker may have had that one and dropped it before it began
     assert batches["_sum"] in (8, 9) and 1 <= batches["_count"] <= 9
 

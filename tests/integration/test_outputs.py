@@ -27,7 +27,7 @@ def front_end(tmp_path):
     service.log = open(tmp_path / "log", "ab")
     service.process = subprocess.Popen(
         [BLASD, "api", "--redis", f"unix:{socket}", "--blobs", f"dir:{blobs}", "--listen", "127.0.0.1:0",
-         "--limit", "queue_bytes=1T", "--limit", "job_bytes=1T"], stdout=subprocess.PIPE, stderr=service.log)
+         "--limit", "queue_bytes=1T", "--limit", "job_bytes=1T", "--limit", "record_bytes=1T"], stdout=subprocess.PIPE, stderr=service.log)
     service.url = service.process.stdout.readline().decode().split()[1]
     service.port = int(service.url.rsplit(":", 1)[1])
     end = time.monotonic() + 30

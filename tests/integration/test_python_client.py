@@ -512,14 +512,14 @@ def test_any_client_is_warned(service):
 
 
 def test_other_warnings_are_shown_too(client):
-    a = np.array([[1.0, 1], [1, 1 + 1e-15]])
-    found = said(lambda: client.solve(a, np.ones(2)))
+    a = np.array([[1.0, 1], [1, 1 + 2**-52]])
+    found = said(lambda: client.solve(a, np.array([1.0, 2])))
     assert found and "singular" in str(found[0].message)
 
 
 def test_warnings_of_many_jobs_are_shown_where_their_results_are_taken(client):
     """Not in the thread that has them in flight; an input's come with the result, too."""
-    jobs = [{"a": [[1.0, 1], [1, 1 + 1e-15]], "b": [1.0, 1]}, {"a": [[2**53 + 1, 0.5], [0, 1]], "b": [1.0, 1]}, {"a": np.eye(2), "b": np.ones(2)}]
+    jobs = [{"a": [[1.0, 1], [1, 1 + 2**-52]], "b": [1.0, 2]}, {"a": [[2**53 + 1, 0.5], [0, 1]], "b": [1.0, 1]}, {"a": np.eye(2), "b": np.ones(2)}]
     found = said(lambda: list(client.map("solve", jobs)))
     assert {w.filename for w in found} == {__file__} and any("singular" in str(w.message) for w in found)
     assert any("2^53" in str(w.message) for w in found)

@@ -77,6 +77,7 @@ def test_which_outputs_are_sent_is_up_to_whoever_says_so(client):
 def test_least_squares_of_what_is_not_here(client):
     a, b = RNG.standard_normal((5, 2)), RNG.standard_normal(5)
     product = client.submit("matmul", a=np.eye(5), b=a)
+    product.result()
     tensor = client.tensors.put(a)
     theirs = np.linalg.lstsq(a, b, rcond=None)
     for matrix in (product["c"], tensor, tensor[:5], a.tolist()):
