@@ -168,6 +168,16 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *probl
     route->run(exchange);
 }
 
+/* The account that the memory of this request counts in: its tenant's, or without keys that of all
+ * clients. Routes of monitoring may use the quarter that clients leave. */
+static struct blasd_account *memory_of(const struct http_exchange *exchange) {
+    struct http_shared_account *memory = &exchange->home->server->memory;
+    bool monitors =
+        exchange->route != NULL && (exchange->route->roles & HTTP_ROLE(BLASD_ROLE_METRICS)) != 0;
+    struct blasd_account *own = http_account_of(memory, &exchange->caller.principal);
+    return monitors ? &memory->all : own == &memory->all ? &memory->of[0] : own;
+}
+
 /* Finds the route and refuses what can be refused from the headers alone. */
 static void begin(struct http_exchange *exchange, const char *target, const char *method,
                   const char *version) {
@@ -181,8 +191,7 @@ static void begin(struct http_exchange *exchange, const char *target, const char
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
                           &collecting.err) == 0)
         http_authenticate(exchange, &collecting.err);
-    exchange->memory.parent =
-        http_account_of(&exchange->home->server->memory, &exchange->caller.principal);
+    exchange->memory.parent = memory_of(exchange);
     http_request_traced(exchange);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,

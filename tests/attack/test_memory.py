@@ -121,3 +121,15 @@ def test_readers_that_do_not_read(shared, output, coding):
         assert refused
     wait_for(lambda: held(shared) == 0)
     others_work(shared)
+
+
+def test_clients_without_keys_leave_room_for_monitoring(make_service):
+    service = make_service("--limit", f"memory_bytes={LIMIT}", "--limit", "json_bytes=32M")
+    service.secrets = ["none"]
+    head, body = BODIES["jobs"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(12):
+            send(stack, service, head, body)
+        wait_for(lambda: settled(service) > LIMIT // 2)
+        assert held(service) <= LIMIT * 3 // 4 + MIB
+        assert service.request("GET", "/devices").status == service.request("GET", "/health/ready").status == 200
