@@ -120,12 +120,13 @@ static bool *finite_lines(const struct blasd_tensor *tensor,
     struct blasd_matmul_steps steps = blasd_matmul_steps(tensor, operand);
     int64_t lines = rows ? operand->rows : operand->columns, done = 0;
     int64_t each = rows ? operand->columns : operand->rows;
-    int64_t matrices = steps.matrix > 0 ? blasd_tensor_elements(tensor) / steps.matrix : 0;
+    int64_t matrices = 1;
+    for (int d = 0; d < operand->batch_rank; d++) matrices *= operand->batch[d];
     bool *finite = blasd_cpu_alloc((size_t)(matrices * lines), sizeof *finite);
+    if (finite != NULL) memset(finite, true, (size_t)(matrices * lines) * sizeof *finite);
     for (int64_t i = 0; finite != NULL && i < matrices * lines && blasd_wanted_after(&done, each);
          i++) {
         int64_t at = i / lines * steps.matrix + i % lines * (rows ? steps.row : steps.column);
-        finite[i] = true;
         for (int64_t l = 0; finite[i] && l < each; l++)
             finite[i] = is_finite(tensor, at + l * (rows ? steps.column : steps.row));
     }
