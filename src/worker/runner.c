@@ -377,7 +377,7 @@ static bool overran(const struct blasd_batcher *batcher) {
 /* Jobs that take too long to run here begin again as long ones. */
 static void hand_over(struct blasd_batcher *batcher, struct blasd_item *const *members, int count) {
     for (int i = 0; i < count; i++)
-        if (!blasd_slow_pool_take_long(batcher->pool, members[i]))
+        if (!batcher->take_long(batcher->pool, members[i]))
             batcher->lost = true; /* they go back to the queue */
     if (batcher->slot == BLASD_SLOT_MAIN) blasd_worker_queue_let_go(batcher->queue, count);
     batcher->overran = members[0]->job.op;

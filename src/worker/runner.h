@@ -44,8 +44,11 @@ struct blasd_batcher {
     struct blasd_batch_pending pending;
     struct blasd_completions completions;
     struct blasd_batch_span span;
-    struct blasd_slow_pool *pool; /* borrowed: takes a job that takes too long to run here; NULL: it
-                                     goes on here */
+    struct blasd_slow_pool *pool; /* borrowed: runs the jobs that take too long here; NULL: they go
+                                     on here */
+    /* Gives the pool a copy of a job that was stopped, to begin it again as a long one. False:
+     * memory has run out. Set wherever the pool is. */
+    bool (*take_long)(struct blasd_slow_pool *pool, const struct blasd_item *item);
     /* the operation and the tenant of jobs that were handed over to it; NULL: none were. To be
      * cleared by whoever claims */
     const struct blasd_op *overran;
@@ -69,9 +72,5 @@ int blasd_batch_finish(struct blasd_batcher *batcher, struct blasd_err *err);
 /* Ends those of `items` that cannot run (their err is set) as failed. */
 void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items, int count,
                         int64_t claimed_ns);
-
-/* slow_pool.c: takes a copy of a job that has run for too long and was stopped, to begin it again
- * as a long one. False: no memory for that. */
-bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_item *item);
 
 #endif

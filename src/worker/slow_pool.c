@@ -515,6 +515,7 @@ static int thread_open(struct slow_thread *thread, const struct blasd_batcher *m
     watch->owner = thread;
     if (thread->lane == BRIEF) {
         batcher->pool = thread->pool;
+        batcher->take_long = blasd_slow_pool_take_long;
         blasd_heartbeat_gives_way(main->heartbeat, batcher->slot);
     }
     thread->queues.count = blasd_queue_count(&options->queue);

@@ -36,6 +36,9 @@ bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item
 bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batcher *main,
                           const struct blasd_item *items, const struct blasd_group *group,
                           int64_t claimed_ns);
+/* Takes a copy of a job that was stopped after it had run for too long, to begin it again as a long
+ * one: the take_long of batchers, for any thread. False: memory has run out. */
+bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_item *item);
 /* Negative: the pool's device cannot go on. */
 int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err);
 /* The main thread's jobs begin, once a quarantined one that is next here has run by itself for a

@@ -72,6 +72,7 @@ static int start_threads(struct worker *worker, struct blasd_err *err) {
     blasd_heartbeat_gives_way(batcher->heartbeat, batcher->slot);
     code = blasd_slow_pool_open(batcher, &worker->pool, err);
     batcher->pool = worker->pool;
+    batcher->take_long = blasd_slow_pool_take_long;
     return code;
 }
 

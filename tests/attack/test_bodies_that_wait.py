@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    one = Service(tmp_path_factory.mktemp("narrow"), "--limit", "memory_bytes=10M").start()
+    one = Service(tmp_path_factory.mktemp("narrow"), "--limit", "memory_bytes=13M").start()
     yield one
     one.stop()
 

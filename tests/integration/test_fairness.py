@@ -105,7 +105,7 @@ def test_shares_are_of_what_jobs_took(two):
     last = max(job["started_at"] for job in documents[ben])
     used = {who: sum(job["timing"]["compute_ms"] / job["execution"]["batch_size"] for job in documents[who]
                      if job["state"] == "succeeded" and job["started_at"] < last) for who in jobs}
-    assert used[ann] < 4 * used[ben], used
+    assert used[ann] < 10 * used[ben], used
     for job in jobs[ann]:
         ann.request("DELETE", f"/jobs/{job}")
 

@@ -351,13 +351,18 @@ local function progress(keys, args)
     if not (progress and progress >= 0 and progress <= 1) or #left > 15 then
         return redis.error_reply('ERR progress: no number from 0 to 1')
     end
-    if left ~= '' then text = text .. ' ' .. whole(now + left) end
+    left = left ~= '' and ' ' .. whole(now + left) or ''
     local digits, fields, yields = {}, {}, yields_to(args[2])
+    local before = get_many(K.prog_of .. args[2], args, 5)
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
         local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, BATCH_ENTRY))
         local its = whole_meta and yields(args[4 + i])
         digits[i] = its and '1' or '0'
-        if meta and its then fields[#fields + 1], fields[#fields + 2] = args[4 + i], text end
+        if meta and its then -- the progress of a job that begins again here does not fall
+            local was = match(before[i] or '', '^%S+')
+            fields[#fields + 1] = args[4 + i]
+            fields[#fields + 1] = ((tonumber(was) or 0) > progress and was or text) .. left
+        end
     end
     call_many('HSET', K.prog_of .. args[2], fields)
     if Record.events.watched() then

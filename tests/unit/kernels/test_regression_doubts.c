@@ -146,7 +146,7 @@ static void features_are_judged_by_what_was_sent(void **state) {
             if (cases[c / 2].depend || (dtype == BLASD_float32 && !cases[c / 2].singly)) {
                 if (!coded(t, BLASD_W_rank_deficient) && !coded(t, BLASD_W_ill_conditioned))
                     fail_msg("%s %d: no warning", cases[c / 2].name, c % 2);
-                assert_true(value(t, "info", 0) == t->task.warnings[0].code);
+                assert_true(value(t, "info", 0) == (double)t->task.warnings[0].code);
             } else {
                 if (t->task.warning_count > 0)
                     fail_msg("%s %d: %s", cases[c / 2].name, c % 2, t->task.warnings[0].text);
