@@ -87,7 +87,7 @@ def test_slow_connections(make_service, habit, scale):
     """Hundreds here, 10,000 with SCALE=34: who comes meanwhile is served, and they leave nothing behind."""
     count = 300 * scale
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most[1], count + 500), most[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(most[0], min(most[1], count + 500)), most[1]))
     service = make_service("--limit", "connections=40000", "--limit", "connections_per_address=40000", "--limit", "request_s=5",
                            "--limit", "connection_idle_s=5")
     with contextlib.ExitStack() as stack:
