@@ -169,11 +169,12 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *probl
 }
 
 /* The account that the memory of this request counts in: its tenant's, or without keys that of all
- * clients. Routes of monitoring may use the quarter that clients leave. */
+ * clients. Routes that no user's key may call use the quarter that clients leave, so that a tenant
+ * cannot take it. */
 static struct blasd_account *memory_of(const struct http_exchange *exchange) {
     struct http_shared_account *memory = &exchange->home->server->memory;
     bool monitors =
-        exchange->route != NULL && (exchange->route->roles & HTTP_ROLE(BLASD_ROLE_METRICS)) != 0;
+        exchange->route != NULL && exchange->route->roles == HTTP_ROLE(BLASD_ROLE_METRICS);
     struct blasd_account *own = http_account_of(memory, &exchange->caller.principal);
     return monitors ? &memory->all : own == &memory->all ? &memory->of[0] : own;
 }

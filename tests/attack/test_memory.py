@@ -132,4 +132,17 @@ def test_clients_without_keys_leave_room_for_monitoring(make_service):
             send(stack, service, head, body)
         wait_for(lambda: settled(service) > LIMIT // 2)
         assert held(service) <= LIMIT * 3 // 4 + MIB
-        assert service.request("GET", "/devices").status == service.request("GET", "/health/ready").status == 200
+        assert service.request("GET", "/load").status == service.request("GET", "/health/ready").status == 200
+
+
+def test_a_tenant_cannot_take_the_room_of_monitoring(shared):
+    """Answers to routes that any key may call count as the tenant's, too."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(12):
+            send(stack, shared, *BODIES["jobs"])
+        wait_for(lambda: settled(shared) > LIMIT // 2)
+        for _ in range(2000):
+            send(stack, shared, "GET /ops", b"\r\n")
+        time.sleep(1)
+        assert held(shared) <= LIMIT * 3 // 4 + MIB
+        others_work(shared)
