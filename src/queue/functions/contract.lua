@@ -1,5 +1,5 @@
 #!lua name=blasd_6
--- revision 13
+-- revision 14
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
