@@ -90,7 +90,7 @@ test-device-code:
 # A machine that lacks something fails everything: twenty say as much as a thousand, and the last lines name them.
 # A test waits most of its time, so there are more at a time than processors. tests/pytest.ini says what the marks mean.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n > 6 ? 24 : 4 * n)))
-PYTEST = $(PYTHON) -m pytest -q --tb=short -n $(TEST_JOBS) --dist loadgroup --maxfail=20 -p no:cacheprovider --disable-warnings -rs
+PYTEST = PYTHON="$(PYTHON)" TEST_JOBS=$(TEST_JOBS) tests/run-integration.sh
 check-integration: $(INTEGRATION)
 	@$(PYTEST) -m first tests/integration
 test-integration: $(INTEGRATION)

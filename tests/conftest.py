@@ -261,11 +261,15 @@ def pytest_terminal_summary(terminalreporter):
     reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
     if reports:
         terminalreporter.section("failed")
+    names = []
     for report in reports:
         when = getattr(report, "when", None)
         name = re.sub(r"@test_\w+$", "", terminalreporter.config.cwd_relative_nodeid(report.nodeid))  # without xdist's group
+        names.append(name)
         terminalreporter.write_line(f"FAILED {name}{f' ({when})' if when in ('setup', 'teardown') else ''}")
         terminalreporter.write_line(f"    {line_of(report)[:400]}")
+    if "BLASD_TEST_FAILED" in os.environ:  # for tests/run-integration.sh
+        pathlib.Path(os.environ["BLASD_TEST_FAILED"]).write_text("".join(f"{name}\n" for name in dict.fromkeys(names)))
 
 
 @pytest.hookimpl(hookwrapper=True)
