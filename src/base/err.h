@@ -32,8 +32,6 @@
       "Send the request from a program, or start the service with --allow-origin ORIGIN.")         \
     X(sharing_off, 403, false, "This service takes no files from its own machine",                 \
       "Send the tensors in the body, or start the service with --share.")                          \
-    X(caller_unknown, 403, false, "Shared memory is for processes of this machine",                \
-      "Send the tensors in the body.")                                                             \
     X(route_not_found, 404, false, "There is nothing at this path",                                \
       "See GET /openapi.json for the routes.")                                                     \
     X(job_not_found, 404, false, "There is no such job", "Check the id; POST /jobs returns it.")   \

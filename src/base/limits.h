@@ -117,8 +117,6 @@ struct blasd_err;
     X(connection_bytes, 32 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "memory of one connection for headers and the receive buffer; one that begins with a post "  \
       "of 4K or less has 16K, up to 64 that begin with a body of 1M or more have 1M each")         \
-    X(shared_regions, 256, 1, 65536, "regions",                                                    \
-      "regions of shared memory that one client of the Open Inference Protocol may register")      \
     X(event_streams, 256, 0, 65536, "streams",                                                     \
       "streams of GET /events that one front end holds open; with keys a quarter of them for one " \
       "tenant")                                                                                    \

@@ -200,6 +200,7 @@ static void begin(struct http_exchange *exchange, const char *target, const char
     if (collecting.err.code != BLASD_OK) {
         refuse(exchange, &collecting.err);
     } else if (exchange->route == NULL) {
+        const char *gone = http_route_gone(url);
         if (request->method == HTTP_OPTIONS && strcmp(url, "*") == 0)
             exchange->allow = HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_DELETE | HTTP_PATCH;
         if (exchange->allow != 0 && request->method == HTTP_OPTIONS)
@@ -208,8 +209,9 @@ static void begin(struct http_exchange *exchange, const char *target, const char
             http_reply_fail(exchange, BLASD_E_method_not_allowed, "", "%.100s does not take %.20s",
                             url, method);
         else
-            http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",
-                            url);
+            http_reply_fail(exchange, BLASD_E_route_not_found, "",
+                            "no route is called '%.100s'%s%s", url,
+                            gone == NULL ? "" : ": it was removed, ", gone == NULL ? "" : gone);
     } else if (request->coding != HTTP_CODING_NONE &&
                (exchange->route->jobs == NULL || !exchange->route->jobs->compressed)) {
         http_reply_fail(exchange, BLASD_E_unsupported_media_type, "Content-Encoding",

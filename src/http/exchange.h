@@ -23,7 +23,6 @@
 #include "http/peer.h"
 #include "http/pieces.h"
 #include "http/placement.h"
-#include "http/regions.h"
 #include "http/request.h"
 #include "http/small_tensors.h"
 #include "queue/front_queues.h"
@@ -37,7 +36,6 @@ struct http_events;
 struct http_exchange;
 struct http_inference;
 struct http_remote_inputs;
-struct http_shared_file;
 struct http_loop;
 struct http_upload;
 struct http_connection;
@@ -64,9 +62,8 @@ struct http_server {
     const struct http_route *routes; /* ended by one whose path is NULL */
     const struct http_dialect *(*dialect_of)(const char *path); /* routes.h */
     struct http_origins origins;
-    struct http_loop *loops;      /* owned */
-    struct http_metrics *metrics; /* owned; one a loop */
-    struct http_regions regions;
+    struct http_loop *loops;                /* owned */
+    struct http_metrics *metrics;           /* owned; one a loop */
     struct http_events *events;             /* owned */
     struct blasd_fetcher *fetcher;          /* of inputs by URL; owned; NULL: no host is listed */
     struct http_shared_account intake;      /* of the store: bodies being received */
@@ -170,19 +167,10 @@ struct http_dialect {
     const char *prefix; /* of these paths */
     const char *problem_type;
     int (*problem)(const struct blasd_err *problem, struct blasd_buf *out);
-    /* The body has come; what its job still lacks is fetched, and then `done` called with the
-     * exchange, which is held till then. 1: so it is; 0: nothing is lacking; or a negative code. */
-    int (*gather)(struct http_exchange *exchange, void (*done)(void *, const struct blasd_err *),
-                  struct blasd_err *err);
     /* The tensors of a job that has succeeded. As blasd_answer_new, with `err` filled for NULL. */
     struct blasd_answer *(*answer)(struct http_exchange *exchange,
                                    const struct blasd_record *record, const void *payload,
                                    struct blasd_err *err);
-    /* Puts outputs that lie in a large file at `payload`, borrowed until then, where the client
-     * wants them; as gather. 0: there is nothing to be put. */
-    int (*deliver)(struct http_exchange *exchange, const struct blasd_record *record,
-                   const void *payload, void (*done)(void *, const struct blasd_err *), void *arg,
-                   struct blasd_err *err);
     /* Adds the headers of such an answer. */
     void (*headers)(struct http_exchange *exchange, struct MHD_Response *response);
     /* POST: says what reads the body. */

@@ -1,10 +1,11 @@
 /* Requests of the Open Inference Protocol: POST /v2/models/NAME/infer is POST /jobs with a body of
  * another form, and an answer of another form from the same record. The other routes under /v2 tell
- * of the models, and register shared memory. Read next: ../oip/oip.h, regions.h. */
+ * of the models. Read next: ../oip/oip.h. */
 #ifndef BLASD_HTTP_INFERENCE_H
 #define BLASD_HTTP_INFERENCE_H
 
 #include "http/exchange.h"
+#include "oip/oip.h"
 #include "wire/intake.h"
 
 extern const struct http_dialect http_inference_dialect;
@@ -23,11 +24,5 @@ void http_oip_model(struct http_exchange *exchange);
 void http_oip_model_ready(struct http_exchange *exchange);
 void http_oip_config(struct http_exchange *exchange);
 void http_oip_statistics(struct http_exchange *exchange);
-void http_oip_regions_body(struct http_exchange *exchange, const void *bytes, size_t len);
-void http_oip_regions_status(struct http_exchange *exchange);
-void http_oip_regions_register(struct http_exchange *exchange);
-void http_oip_regions_unregister(struct http_exchange *exchange);
-void http_oip_no_regions(struct http_exchange *exchange);    /* of another kind of memory: */
-void http_oip_no_unregister(struct http_exchange *exchange); /* there are none */
 
 #endif

@@ -496,7 +496,7 @@ static void fetch(struct http_exchange *exchange) {
         finish(exchange);
 }
 
-static void on_gathered(void *arg, const struct blasd_err *err) {
+static void on_file_read(void *arg, const struct blasd_err *err) {
     struct http_exchange *exchange = arg;
     if (!http_exchange_open(exchange))
         discard(exchange->upload);
@@ -511,11 +511,9 @@ static void run(struct http_exchange *exchange) {
     struct blasd_err err = {0};
     int rc = 0;
     if (exchange->upload->unpacker != NULL) rc = http_unpack_end(exchange->upload->unpacker, &err);
-    if (rc == 0 && exchange->form.dialect != NULL)
-        rc = exchange->form.dialect->gather(exchange, on_gathered, &err);
-    if (rc < 0)
+    if (rc != 0)
         refuse(exchange, &err);
-    else if (rc == 0)
+    else
         fetch(exchange);
 }
 
@@ -559,7 +557,7 @@ bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
 static void read_file(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     upload->elsewhere.file = (struct http_shared_file){
-        .sink = &upload->sink, .intake = upload->intake, .done = on_gathered, .arg = exchange};
+        .sink = &upload->sink, .intake = upload->intake, .done = on_file_read, .arg = exchange};
     http_exchange_hold(exchange);
     http_shared_file_read(exchange->home, &upload->elsewhere.file);
 }

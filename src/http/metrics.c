@@ -6,6 +6,7 @@
 #include "http/metric_rows.h"
 #include "http/reply.h"
 #include "http/stats_metrics.h"
+#include "oip/oip.h"
 #include "trace/otlp.h"
 
 #include <dirent.h>

@@ -1,13 +1,12 @@
-/* Who is at the other end of a connection: as text for a log line, and whose process it is. Read
+/* Who is at the other end of a connection: as text for a log line, and as a
+ * number. Read
  * next: reply.h. */
 #ifndef BLASD_HTTP_PEER_H
 #define BLASD_HTTP_PEER_H
 
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #define HTTP_PEER_TEXT 64
 
@@ -17,8 +16,5 @@ void http_peer_text(const struct sockaddr *address, char text[HTTP_PEER_TEXT]);
  * the /64; of a unix socket the user. 0: neither is known. */
 uint64_t http_peer_part(int fd, const struct sockaddr *address);
 uint64_t http_peer_part_of(struct MHD_Connection *connection);
-/* The user of the process that connected; false where it is none of this machine's, as the system
- * sees them from here. */
-bool http_peer_uid(int fd, uid_t *ret);
 
 #endif

@@ -225,13 +225,6 @@ static int read_coding(struct http_request *request, const char *value, struct b
                       "or deflate");
 }
 
-static bool is_proxys(const char *name) {
-    static const char *const names[] = {"Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcasecmp(name, names[i]) == 0) return true;
-    return false;
-}
-
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
     const char **slot = plain_header(request, &name);
@@ -250,7 +243,6 @@ int http_request_header(struct http_request *request, const char *name, const ch
     if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
     if (strcasecmp(name, "If-Range") == 0) request->if_range = value;
     if (strcasecmp(name, "If-None-Match") == 0) request->if_none_match = value;
-    if (is_proxys(name)) request->forwarded = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
     if (strcasecmp(name, "Expect") == 0)
         request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;

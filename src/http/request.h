@@ -109,7 +109,6 @@ struct http_request {
     const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
     enum http_coding coding, accept_coding; /* of the body; of the answer, as the client asked */
     const char *codings;                    /* Content-Encoding, as it was sent */
-    bool forwarded;                         /* a proxy says that it sends this for somebody else */
     bool elsewhere;        /* the payload may be more than the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;

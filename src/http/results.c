@@ -301,39 +301,10 @@ static void answer_document(struct response_context *context, struct http_exchan
     context_free(context);
 }
 
-static void on_delivered(void *arg, const struct blasd_err *err);
-
-/* The tensors of a blob, once what goes elsewhere is there. Takes the context. */
+/* The tensors of a blob. Takes the context. */
 static void answer_from_blob(struct response_context *context, struct http_exchange *exchange) {
-    struct blasd_err err = {0};
-    int rc = 0;
-    watch(context);
-    if (exchange->form.dialect != NULL)
-        rc = exchange->form.dialect->deliver(exchange, &context->record, context->blob.data,
-                                             on_delivered, context, &err);
-    (void)was_cut(context); /* stream_tensors says so */
-    if (rc == 0) {
-        stream_tensors(context, exchange, context->blob.data,
-                       output_wanted(exchange, &context->record),
-                       (enum blasd_format)exchange->wanted.format);
-    } else if (rc < 0) {
-        context_free(context);
-        http_reply_problem(exchange, &err);
-    }
-}
-
-static void on_delivered(void *arg, const struct blasd_err *err) {
-    struct response_context *context = arg;
-    struct http_exchange *exchange = context->exchange;
-    if (exchange->connection == NULL || exchange->client.gone) {
-        context_free(context);
-    } else if (err != NULL) {
-        context_free(context);
-        http_reply_problem(exchange, err);
-    } else {
-        answer_from_blob(context, exchange);
-    }
-    http_exchange_release(exchange);
+    stream_tensors(context, exchange, context->blob.data, output_wanted(exchange, &context->record),
+                   (enum blasd_format)exchange->wanted.format);
 }
 
 static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,

@@ -87,18 +87,6 @@ const struct http_route http_routes[] = {
     MODEL_ROUTES("/v2/models/{name}/versions/{version}"),
     /* behind those of one model: the last row that matches is taken */
     {"/v2/models/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, WATCHES},
-    {"/v2/systemsharedmemory/status", READ, 0, NULL, NULL, http_oip_regions_status, NULL, WRITES},
-    {"/v2/systemsharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_regions_unregister,
-     NULL, WRITES},
-    {"/v2/systemsharedmemory/region/{name}/status", READ, 0, NULL, NULL, http_oip_regions_status,
-     NULL, WRITES},
-    {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, 0, NULL, http_oip_regions_body,
-     http_oip_regions_register, NULL, WRITES},
-    {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, 0, NULL, NULL,
-     http_oip_regions_unregister, NULL, WRITES},
-    {"/v2/cudasharedmemory/status", READ, 0, NULL, NULL, http_oip_no_regions, NULL, WRITES},
-    {"/v2/cudasharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_no_unregister, NULL,
-     WRITES},
     {NULL, 0, 0, NULL, NULL, NULL, NULL, 0},
 };
 
@@ -126,6 +114,16 @@ static bool matches(const char *pattern, const char *path, char captures[HTTP_CA
         }
     }
     return *path == '\0';
+}
+
+const char *http_route_gone(const char *path) {
+    static const struct {
+        const char *prefix, *instead;
+    } gone[] = {{"/v2/systemsharedmemory/", "use Body-File of POST /jobs (GET /share says how)"},
+                {"/v2/cudasharedmemory/", "use Body-File of POST /jobs (GET /share says how)"}};
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        if (strncmp(path, gone[i].prefix, strlen(gone[i].prefix)) == 0) return gone[i].instead;
+    return NULL;
 }
 
 const struct http_dialect *http_dialect_find(const char *path) {

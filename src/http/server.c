@@ -593,7 +593,6 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
-    http_regions_init(&server.regions);
     server.events = http_events_new((size_t)server.limits->events_kept, server.options->prices);
     if (server.loops == NULL || server.metrics == NULL || server.events == NULL ||
         server.quit_fd < 0)
@@ -609,7 +608,6 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
-    http_regions_release(&server.regions);
     http_events_free(server.events);
     http_tls_free(server.tls);
     free(server.loops);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define PIECE_BYTES (256 * BLASD_KIB) /* stays in the cache until it has been looked at */
+#define TURN_BYTES (UINT64_C(2) << 20) /* about half a millisecond */
+#define PIECE_BYTES (256 * BLASD_KIB)  /* stays in the cache until it has been looked at */
 
 static int check_on(const struct http_exchange *exchange, struct blasd_err *err) {
     if (exchange->home->server->options->share) return 0;
@@ -66,7 +67,7 @@ static int read_on(struct http_loop *loop, struct http_shared_file *file, struct
     blasd_buf_reset(piece);
     if (blasd_buf_reserve(piece, PIECE_BYTES) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    if (end - file->at > HTTP_SHARED_TURN_BYTES) end = file->at + HTTP_SHARED_TURN_BYTES;
+    if (end - file->at > TURN_BYTES) end = file->at + TURN_BYTES;
     while (rc == 0 && file->at < end) {
         size_t len = end - file->at < PIECE_BYTES ? (size_t)(end - file->at) : PIECE_BYTES;
         rc = blasd_blob_read(&file->sink->blob, file->at, piece->data, len, err);
@@ -83,7 +84,7 @@ void http_shared_file_turn(struct http_loop *loop) {
     if (blasd_list_empty(&loop->shared_files)) return;
     file = blasd_container_of(loop->shared_files.next, struct http_shared_file, node);
     blasd_list_remove(&file->node);
-    rc = (file->go_on == NULL ? read_on : file->go_on)(loop, file, &err);
+    rc = read_on(loop, file, &err);
     if (rc > 0)
         http_shared_file_read(loop, file); /* behind the others */
     else

@@ -11,14 +11,9 @@
 
 #define HTTP_SHARED_FILE_TYPE "application/x-safetensors"
 
-#define HTTP_SHARED_TURN_BYTES (UINT64_C(2) << 20) /* about half a millisecond */
-
-/* A file being read, or written. A plain value, in its owner's hands until `done` is called, which
+/* A file being read. A plain value, in its owner's hands until `done` is called, which
  * happens from http_shared_file_turn. */
 struct http_shared_file {
-    /* Goes on for some HTTP_SHARED_TURN_BYTES: 1 where more is to be done, 0 at the end, or a
-     * negative code. NULL: the body that `sink` has adopted is read. */
-    int (*go_on)(struct http_loop *loop, struct http_shared_file *file, struct blasd_err *err);
     struct http_body_sink *sink; /* has adopted the file; borrowed, as the next two */
     struct blasd_intake *intake;
     void (*done)(void *arg, const struct blasd_err *err); /* err NULL: all was read and fed */

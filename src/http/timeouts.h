@@ -18,7 +18,6 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct http_exchange;
 struct http_loop;
@@ -36,11 +35,9 @@ struct http_connection {
     bool closing;
     bool cut;                    /* to make room */
     char client[HTTP_PEER_TEXT]; /* its address, once somebody wanted to know; "": nobody has */
-    bool user_known; /* whose process is at the other end: asked once, by who wants to know */
-    uid_t user;
-    struct http_tls_line *line; /* owned; NULL: without TLS */
-    int64_t certified_ns;       /* until then this holds: */
-    char *certificate;          /* owned; whose the client has shown, or NULL */
+    struct http_tls_line *line;  /* owned; NULL: without TLS */
+    int64_t certified_ns;        /* until then this holds: */
+    char *certificate;           /* owned; whose the client has shown, or NULL */
 };
 
 /* New, which stays until http_connection_end; NULL: no memory, and the connection has no limit. */

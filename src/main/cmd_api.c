@@ -118,8 +118,7 @@ static void give_up_rights(const struct settings *settings) {
                  remote ? NULL : signers, common->outgoing_ca},
         .write = {common_blob_dir(common)},
         .socket = listeners->local ? listeners->host : NULL,
-        .network = remote || common->outgoing_hosts != NULL || common_needs_network(common),
-        .memory = settings->access.share};
+        .network = remote || common->outgoing_hosts != NULL || common_needs_network(common)};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();

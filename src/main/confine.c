@@ -281,8 +281,6 @@ void confine_files(const struct confine_files *files) {
     if (files->socket != NULL)
         allow_beside(&ruleset, files->socket, LANDLOCK_ACCESS_FS_REMOVE_FILE);
     allow(&ruleset, "/dev/null", READ | LANDLOCK_ACCESS_FS_WRITE_FILE);
-    if (files->memory)
-        allow(&ruleset, "/dev/shm", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE);
     if (files->card && !allow_card(&ruleset))
         blasd_log(BLASD_LOG_WARN, "the card's files are not in /dev yet: files are not confined");
     else if (hold_threads() != 0)

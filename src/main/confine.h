@@ -14,7 +14,6 @@ struct confine_files {
     const char *write[2]; /* directories, made where they are missing */
     const char *socket;   /* that will be removed; NULL: none */
     bool network;         /* false: this process needs neither TCP nor names of hosts */
-    bool memory;          /* it reads and writes clients' shared memory objects */
     bool card;            /* it uses a device with a driver: its files, too */
 };
 

@@ -2,8 +2,8 @@
  * answers. Each operation is a model, whose metadata come from its descriptor.
  *
  * A translation and nothing else: what a request says goes into the same intake, as another format
- * of the body, and what comes back is read from the same record. Pure: no I/O, no clock. Tensors in
- * shared memory are noted here and fetched by the caller. Read next: oip_in.c, oip_out.c. */
+ * of the body, and what comes back is read from the same record. Pure: no I/O, no clock.  Read
+ * next: oip_in.c, oip_out.c. */
 #ifndef BLASD_OIP_H
 #define BLASD_OIP_H
 
@@ -12,26 +12,11 @@
 #include "wire/body_reader.h"
 
 #define BLASD_OIP_VERSION "1" /* the only one of each model */
-#define BLASD_OIP_REGION_MAX 64
-
-/* A piece of a region of shared memory, which the protocol's user registered by its name. */
-struct blasd_oip_place {
-    char region[BLASD_OIP_REGION_MAX]; /* "": none */
-    uint64_t offset, bytes;
-};
-
-/* An input that lies in shared memory: the caller feeds its bytes, all of them, to `writer` between
- * blasd_intake_end and blasd_intake_finish. */
-struct blasd_oip_input {
-    struct blasd_oip_place place;
-    struct blasd_tensor_writer writer;
-};
 
 /* An output that is asked for. */
 struct blasd_oip_output {
     int position; /* in op->outputs */
     bool binary;
-    struct blasd_oip_place place;
 };
 
 /* One request, beside its job. */
@@ -41,14 +26,11 @@ struct blasd_oip {
     bool has_header;           /* the body is JSON of header_bytes, then tensors; or JSON alone */
     uint64_t header_bytes;
     int64_t wait_ms; /* the job's deadline, where the request asks for none that is sooner */
-    bool shared;     /* shared memory is served */
     /* what the body says */
     char *id; /* owned; NULL: none */
     bool binary_outputs;
     int output_count; /* 0: all of them */
     struct blasd_oip_output outputs[BLASD_MAX_OUTPUTS];
-    int input_count; /* of those in shared memory */
-    struct blasd_oip_input inputs[BLASD_MAX_INPUTS];
 };
 
 void blasd_oip_release(struct blasd_oip *oip);
@@ -56,9 +38,8 @@ void blasd_oip_release(struct blasd_oip *oip);
 /* A blasd_intake_options.reader; `arg` is the struct blasd_oip. */
 struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, void *arg);
 
-/* The answer: JSON, and behind it the outputs that are asked for as they are; those that go to
- * shared memory are the caller's to write there. *header_bytes is what the JSON takes where
- * something follows it, else 0. NULL with `err` filled: not_acceptable where
+/* The answer: JSON, and behind it the outputs that are asked for as they are. *header_bytes is what
+ * the JSON takes where something follows it, else 0. NULL with `err` filled: not_acceptable where
  * an output cannot be given so, output_not_found, no_space. */
 struct blasd_answer *blasd_oip_answer(const struct blasd_record *record, const void *payload,
                                       const struct blasd_oip *oip, size_t *header_bytes,
@@ -74,7 +55,7 @@ struct blasd_oip_stats {
 /* These append a JSON document to `out` and return 0, or -1 where memory or the cap does not
  * suffice. */
 int blasd_oip_problem(const struct blasd_err *problem, struct blasd_buf *out);
-int blasd_oip_server(const char *version, bool shared, struct blasd_buf *out);
+int blasd_oip_server(const char *version, struct blasd_buf *out);
 int blasd_oip_repository(bool ready, struct blasd_buf *out);
 int blasd_oip_model(const struct blasd_op *op, struct blasd_buf *out);
 int blasd_oip_model_ready(const struct blasd_op *op, struct blasd_buf *out);

@@ -86,7 +86,7 @@ void blasd_oip_release(struct blasd_oip *oip) {
 static void forget_request(struct blasd_oip *oip) {
     blasd_oip_release(oip);
     oip->binary_outputs = false;
-    oip->output_count = oip->input_count = 0;
+    oip->output_count = 0;
 }
 
 struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, void *arg) {

@@ -114,13 +114,13 @@ int blasd_oip_config(const struct blasd_op *op, struct blasd_buf *buf) {
     return document_end(&out, before);
 }
 
-int blasd_oip_server(const char *version, bool shared, struct blasd_buf *buf) {
+int blasd_oip_server(const char *version, struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
     size_t before = buf->len;
     json_out_put(&out,
                  "{\"name\":\"blasd\",\"version\":%s,\"extensions\":[\"binary_tensor_data\","
-                 "\"model_configuration\",\"model_repository\",\"parameters\",\"statistics\"%r]}",
-                 version, shared ? ",\"system_shared_memory\"" : "");
+                 "\"model_configuration\",\"model_repository\",\"parameters\",\"statistics\"]}",
+                 version);
     return document_end(&out, before);
 }
 

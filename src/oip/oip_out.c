@@ -41,15 +41,10 @@ static int check_output(const struct blasd_record *record, const struct blasd_oi
                         struct blasd_err *err) {
     const struct blasd_tensor *tensor = &record->outputs[output->position].tensor;
     const char *name = document_output(record, output->position)->name;
-    uint64_t bytes = blasd_tensor_bytes(tensor);
     if (blasd_oip_datatype(tensor->dtype) == NULL)
         return blasd_fail(err, BLASD_E_not_acceptable, name, "the protocol has no datatype for %s",
                           blasd_dtype_name(tensor->dtype));
-    if (output->place.region[0] != '\0' && bytes > output->place.bytes)
-        return blasd_fail(err, BLASD_E_not_acceptable, name,
-                          "the output has %llu bytes, and shared_memory_byte_size is %llu",
-                          (unsigned long long)bytes, (unsigned long long)output->place.bytes);
-    if (tensor->dtype == BLASD_bfloat16 && !output->binary && output->place.region[0] == '\0')
+    if (tensor->dtype == BLASD_bfloat16 && !output->binary)
         return blasd_fail(err, BLASD_E_not_acceptable, name,
                           "BF16 is sent in binary alone: ask for the output with binary_data");
     return 0;
@@ -90,24 +85,17 @@ static void write_data(struct making *making, const struct blasd_output *output)
 
 static void write_output(struct making *making, const struct blasd_oip_output *output) {
     const struct blasd_output *from = &making->record->outputs[output->position];
-    bool shared = output->place.region[0] != '\0';
     struct json_out *out = &making->out;
     json_out_put(out, "{\"name\":%s,\"datatype\":\"%r\",\"shape\":",
                  document_output(making->record, output->position)->name,
                  blasd_oip_datatype(from->tensor.dtype));
     document_shape(out, &from->tensor);
-    /* of one in shared memory no more: clients take any parameters of an output for binary data's
-     */
-    if (!shared && output->binary)
+    if (output->binary)
         json_out_put(out, ",\"parameters\":{\"binary_data_size\":%u}",
                      blasd_tensor_bytes(&from->tensor));
-    else if (!shared)
+    else
         write_data(making, from);
     json_out_put(out, "}");
-}
-
-static bool follows(const struct blasd_oip_output *output) {
-    return output->binary && output->place.region[0] == '\0';
 }
 
 /* Writes the whole answer; *header_bytes as of blasd_oip_answer. */
@@ -115,7 +103,7 @@ static void write_answer(struct making *making, const struct blasd_oip *oip,
                          const struct blasd_oip_output *chosen, int count, size_t *header_bytes) {
     struct blasd_buf *text = blasd_answer_text(making->answer);
     making->out.buf = text;
-    for (int i = 0; i < count; i++) making->mixed = making->mixed || follows(&chosen[i]);
+    for (int i = 0; i < count; i++) making->mixed = making->mixed || chosen[i].binary;
     write_head(making, oip);
     for (int i = 0; i < count; i++) {
         if (i > 0) json_out_put(&making->out, ",");
@@ -124,7 +112,7 @@ static void write_answer(struct making *making, const struct blasd_oip *oip,
     json_out_put(&making->out, "]}");
     *header_bytes = making->mixed ? text->len : 0;
     for (int i = 0; i < count; i++)
-        if (follows(&chosen[i]))
+        if (chosen[i].binary)
             blasd_answer_add(making->answer, &making->record->outputs[chosen[i].position],
                              making->payload, text->len, false);
 }

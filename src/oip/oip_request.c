@@ -1,8 +1,7 @@
 /* The JSON of an inference request, read in two steps: the values of "data" are left where they
  * are, and what remains, a short text, goes to jansson. Then each input is known by its datatype
  * and shape before its elements are read, in whatever order its members came: from the JSON without
- * a node for a number, from the bytes behind it as they arrive, or by the caller from shared
- * memory. */
+ * a node for a number, or from the bytes behind it as they arrive. */
 #include "oip/oip_parts.h"
 
 #include "base/text.h"
@@ -128,28 +127,12 @@ static bool read_bytes(const json_t *parameters, const char *name, uint64_t *ret
     return true;
 }
 
-/* Where a tensor lies in shared memory, if it does: place->region is "" then. */
-static int read_place(const struct blasd_oip *oip, const json_t *parameters, const char *field,
-                      struct blasd_oip_place *place, struct blasd_err *err) {
-    const json_t *region = json_object_get(parameters, "shared_memory_region");
-    if (region == NULL) return 0;
-    if (!oip->shared)
-        return blasd_fail(err, BLASD_E_sharing_off, field,
-                          "the service was started without --share, so it takes no shared memory");
-    if (!json_is_string(region) || json_string_length(region) == 0 ||
-        json_string_length(region) >= sizeof place->region ||
-        strlen(json_string_value(region)) != json_string_length(region))
-        return blasd_fail(err, BLASD_E_invalid_field, field,
-                          "shared_memory_region is a region's name, of 1 to %d bytes",
-                          BLASD_OIP_REGION_MAX - 1);
-    if (json_object_get(parameters, "shared_memory_byte_size") == NULL ||
-        !read_bytes(parameters, "shared_memory_byte_size", &place->bytes) ||
-        !read_bytes(parameters, "shared_memory_offset", &place->offset))
-        return blasd_fail(err, BLASD_E_invalid_field, field,
-                          "shared_memory_byte_size, and shared_memory_offset where it is there, "
-                          "are whole numbers of bytes");
-    blasd_text_join(place->region, sizeof place->region, json_string_value(region), NULL, NULL);
-    return 0;
+/* Rejects the parameters of shared memory, which were served once. */
+static int check_no_region(const json_t *parameters, const char *field, struct blasd_err *err) {
+    if (json_object_get(parameters, "shared_memory_region") == NULL) return 0;
+    return blasd_fail(err, BLASD_E_invalid_field, field,
+                      "regions of shared memory are not taken: send the tensor in binary "
+                      "(binary_data_size), or POST /jobs with the header Body-File");
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
@@ -220,22 +203,6 @@ static int take_binary(struct pass *pass, uint64_t bytes, struct blasd_named_inp
                                      to, bytes, true, false, err);
 }
 
-static int take_shared(struct pass *pass, const struct blasd_oip_place *place,
-                       struct blasd_named_input *to, const char *field, struct blasd_err *err) {
-    struct blasd_oip *oip = pass->reader->oip;
-    struct blasd_oip_input *input = &oip->inputs[oip->input_count];
-    uint64_t own = blasd_tensor_bytes(&to->input.tensor);
-    if (place->bytes != own)
-        return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "its datatype and shape make %llu bytes, its shared_memory_byte_size "
-                          "%llu",
-                          (unsigned long long)own, (unsigned long long)place->bytes);
-    input->place = *place;
-    oip->input_count++;
-    return blasd_tensor_writer_begin(&input->writer, pass->reader->body->inputs->sink, to, own,
-                                     true, false, err);
-}
-
 static int check_members(const json_t *object, const char *const *known, const char *owner,
                          struct blasd_err *err) {
     const char *name;
@@ -273,20 +240,17 @@ static int parameters_of(const json_t *tensor, const char *field, const json_t *
 static int take_elements(struct pass *pass, const json_t *tensor, struct blasd_named_input *to,
                          const char *field, struct blasd_err *err) {
     const json_t *data = json_object_get(tensor, "data"), *parameters, *size;
-    struct blasd_oip_place place = {.region = ""};
     uint64_t bytes = 0;
     int rc = parameters_of(tensor, field, &parameters, err);
     if (rc != 0) return rc;
-    if ((rc = read_place(pass->reader->oip, parameters, field, &place, err)) != 0) return rc;
+    if ((rc = check_no_region(parameters, field, err)) != 0) return rc;
     if (json_is_null(data)) data = NULL;
     size = json_object_get(parameters, "binary_data_size");
-    if ((data != NULL) + (size != NULL) + (place.region[0] != '\0') != 1)
+    if ((data != NULL) + (size != NULL) != 1)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "%s has %s: give one of data, and the parameters binary_data_size and "
-                          "shared_memory_region",
-                          field, data == NULL && size == NULL ? "no data" : "its data twice");
+                          "%s has %s: give either data or the parameter binary_data_size", field,
+                          data == NULL && size == NULL ? "no data" : "its data twice");
     if (data != NULL) return take_data(pass, data, to, field, err);
-    if (size == NULL) return take_shared(pass, &place, to, field, err);
     if (!read_bytes(parameters, "binary_data_size", &bytes))
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
                           "binary_data_size is no whole number of bytes");
@@ -342,7 +306,7 @@ static int read_output(struct blasd_oip *oip, const json_t *tensor, struct blasd
     if (binary != NULL && !json_is_boolean(binary))
         return blasd_fail(err, BLASD_E_invalid_field, field, "binary_data is true or false");
     output.binary = binary == NULL ? oip->binary_outputs : json_is_true(binary);
-    if ((rc = read_place(oip, parameters, field, &output.place, err)) != 0) return rc;
+    if ((rc = check_no_region(parameters, field, err)) != 0) return rc;
     /* no two of them are one output, so there is room */
     oip->outputs[oip->output_count++] = output;
     return 0;

@@ -127,8 +127,7 @@ def oip_seeds():
                        tensor("V", (1,), "FP32", parameters={"binary_data_size": 4})],
             np.array([1.5, np.nan]).tobytes() + np.float32(2).tobytes())
     request("short", [tensor(parameters={"binary_data_size": 16})], b"12345678")
-    request("shared", [tensor(parameters={"shared_memory_region": "r", "shared_memory_byte_size": 16,
-                                          "shared_memory_offset": 64})])
+    request("shared", [tensor(parameters={"shared_memory_region": "r"})])
     write("oip", "twice", b'\xff\xff{"inputs":[{"name":"a","data":[1],"data":[2]}]}')
     write("oip", "behind", b'\xff\xff{"inputs":[{"data":[1] 2,"name":"a","shape":[1],"datatype":"FP64"}]}')
     write("oip", "escaped", b'\xff\xff{"inp\\u0075ts":[{"d\\u0061ta":[1],"name":"a","shape":[1],"datatype":"FP64"}]}')

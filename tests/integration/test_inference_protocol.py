@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import subprocess
-import uuid
 import zlib
 
 import numpy as np
@@ -325,176 +324,15 @@ def test_the_same_keys_as_jobs(make_service, tmp_path):
     np.testing.assert_allclose(arrays["c"], A @ B)
 
 
-# --- shared memory ------------------------------------------------------------------------------------------------
-
-
-class Shared:
-    """A POSIX shared memory object, gone at the end."""
-
-    def __init__(self, size, mode=0o600):
-        self.key = f"/blasd-test-{uuid.uuid4().hex}"
-        self.path = pathlib.Path("/dev/shm" + self.key)
-        self.path.touch(mode)
-        self.path.chmod(mode)
-        os.truncate(self.path, size)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.path.unlink(missing_ok=True)
-
-    def write(self, at, array):
-        with open(self.path, "r+b") as file:
-            file.seek(at)
-            file.write(np.ascontiguousarray(array).tobytes())
-
-    def read(self, at, shape, dtype=np.float64):
-        raw = self.path.read_bytes()[at:]
-        return np.frombuffer(raw, dtype, int(np.prod(shape))).reshape(shape)
-
-
-def register(service, name, key, size, offset=0):
-    body = json.dumps({"key": key, "offset": offset, "byte_size": size})
-    return service.request("POST", f"/v2/systemsharedmemory/region/{name}/register", body)
-
-
-def place(region, size, offset=0):
-    return {"shared_memory_region": region, "shared_memory_byte_size": size, "shared_memory_offset": offset}
-
-
-def infer_shared(service, region, n, at=0, to=None):
-    a = {"name": "a", "shape": [n, n], "datatype": "FP64", "parameters": place(region, 8 * n * n, at)}
-    request = {"inputs": [a, tensor("b", np.eye(n))[0]]}
-    if to is not None:
-        request["outputs"] = [{"name": "c", "parameters": to}]
-    return service.request("POST", "/v2/models/matmul/infer", json.dumps(request))
-
-
-@pytest.mark.parametrize("n", [3, 700])  # 700: some MiB, read in several turns
-def test_tensors_in_shared_memory(sharing, n):
-    a = RNG.random((n, n))
-    with Shared(8 * n * n * 3) as memory:
-        memory.write(8 * n * n, a)
-        assert register(sharing, "mine", memory.key, 8 * n * n * 2, offset=8 * n * n).status == 200
-        listed = sharing.request("GET", "/v2/systemsharedmemory/region/mine/status").json()
-        assert listed == [{"name": "mine", "key": memory.key, "offset": 8 * n * n, "byte_size": 16 * n * n}]
-        _, arrays = read(infer_shared(sharing, "mine", n))
-        np.testing.assert_array_equal(arrays["c"], a)
-        answer = infer_shared(sharing, "mine", n, to=place("mine", 8 * n * n, 8 * n * n))
-        one = answer.json()["outputs"][0]
-        assert one == {"name": "c", "datatype": "FP64", "shape": [n, n]}
-        np.testing.assert_array_equal(memory.read(16 * n * n, (n, n)), a)
-        # what is unregistered is gone, and may be registered again
-        assert sharing.request("POST", "/v2/systemsharedmemory/region/mine/unregister").status == 200
-        assert sharing.request("GET", "/v2/systemsharedmemory/status").json() == []
-        error_of(infer_shared(sharing, "mine", n), 422, "no region 'mine'")
-        assert register(sharing, "mine", memory.key, 8).status == 200
-        error_of(register(sharing, "mine", memory.key, 8), 422, "registered already")
-        assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
-        assert sharing.request("GET", "/v2/systemsharedmemory/status").json() == []
-
-
-def test_shared_memory_is_off_without_share(service):
-    with Shared(64) as memory:
-        error_of(register(service, "r", memory.key, 64), 403, "sharing_off")
-    error_of(infer_shared(service, "r", 2), 403, "sharing_off")
-    assert service.request("GET", "/v2/systemsharedmemory/status").json() == []
-    assert service.request("POST", "/v2/systemsharedmemory/unregister").status == 200
-
-
-def test_places_outside_a_region_are_refused(sharing):
-    with Shared(256) as memory:
-        for offset, size in ((0, 257), (256, 1), (257, 1), (2**62, 2**62), (2**63 - 1, 2**63 - 1)):
-            error_of(register(sharing, "r", memory.key, size, offset), 422, "go beyond the object")
-        for size, offset in ((0, 0), (-1, 0), (8, -1), (1.5, 0), ("8", 0)):
-            error_of(register(sharing, "r", memory.key, size, offset), 422, "invalid_field")
-        assert register(sharing, "r", memory.key, 128, 64).status == 200
-        assert infer_shared(sharing, "r", 4).status == 200
-        for at in (8, 128, 2**62, 2**63 - 1):
-            error_of(infer_shared(sharing, "r", 4, at), 422, "go beyond the region")
-        error_of(infer_shared(sharing, "r", 4, to=place("r", 128, 8)), 422, "go beyond the region")
-        error_of(infer_shared(sharing, "r", 4, to=place("r", 120)), 406, "shared_memory_byte_size is 120")
-        os.truncate(memory.path, 100)
-        error_of(infer_shared(sharing, "r", 4), 422, "was cut")
-        assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
-
-
-@pytest.mark.parametrize("mark", ["Forwarded", "Via", "X-Forwarded-For", "x-real-ip"])
-def test_who_comes_through_a_proxy_is_nobody_here(sharing, mark):
-    """At the other end of the connection is the proxy's process: its user's memory is not the client's."""
-    with Shared(64) as own:
-        body = json.dumps({"key": own.key, "offset": 0, "byte_size": 64})
-        path = "/v2/systemsharedmemory/region/proxied"
-        error_of(sharing.request("POST", f"{path}/register", body, {mark: "192.0.2.7"}), 403, "caller_unknown")
-        assert sharing.request("POST", f"{path}/register", body).status == 200
-        try:
-            error_of(sharing.request("GET", f"{path}/status", headers={mark: "192.0.2.7"}), 403, "caller_unknown")
-            error_of(sharing.request("POST", f"{path}/unregister", headers={mark: "192.0.2.7"}), 403, "caller_unknown")
-            assert sharing.request("GET", f"{path}/status").json()[0]["name"] == "proxied"
-        finally:
-            sharing.request("POST", f"{path}/unregister")
-
-
-@pytest.mark.parametrize("key", ["", "/", ".", "..", "../etc/passwd", "/../../etc/passwd", "a/b", "/nothing-of-this-name",
-                                 "x" * 300])
-def test_keys_that_name_no_object(sharing, key):
-    error_of(register(sharing, "r", key, 8), 422, "invalid_field")
-
-
-def test_a_key_that_is_longer_than_a_name_may_be(sharing):
-    error_of(register(sharing, "r", "/" + "k" * 256, 8), 422, "key: the name of a shared memory object has at most 255 bytes")
-
-
-def test_links_and_other_files_are_no_objects(sharing, tmp_path):
-    link = pathlib.Path(f"/dev/shm/blasd-test-{uuid.uuid4().hex}")
-    secret = tmp_path / "secret"
-    secret.write_bytes(bytes(64))
-    for make in (lambda: link.symlink_to(secret), link.mkdir, lambda: os.mkfifo(link)):
-        make()
-        try:
-            error_of(register(sharing, "r", link.name, 8), 422, "no shared memory object")
-        finally:
-            link.rmdir() if link.is_dir() and not link.is_symlink() else link.unlink()
-
-
-OTHER_USER = """
-import http.client, json, sys
-connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
-connection.request("POST" if len(sys.argv) > 3 else "GET", sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
-answer = connection.getresponse()
-print(json.dumps([answer.status, answer.read().decode()]))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be another user")
-def test_another_user_reads_nothing_through_the_service(sharing):
-    def nobody(path, body=None):
-        words = ["/usr/bin/python3", "-c", OTHER_USER, str(sharing.port), path]
-        done = subprocess.run(words + ([json.dumps(body)] if body is not None else []), user=65534, group=65534,
-                              extra_groups=[], cwd="/", capture_output=True, text=True, timeout=60, check=True)
-        status, text = json.loads(done.stdout)
-        return status, json.loads(text)
-    request = {"inputs": [{"name": "a", "shape": [2, 2], "datatype": "FP64", "parameters": place("r", 32)},
-                          tensor("b", np.eye(2))[0]]}
-    with Shared(32) as mine, Shared(32, 0o644) as open_to_all:
-        assert register(sharing, "r", mine.key, 32).status == 200
-        status, answer = nobody("/v2/systemsharedmemory/region/q/register", {"key": mine.key, "byte_size": 32})
-        assert status == 422 and "no shared memory object" in answer["error"]
-        status, answer = nobody("/v2/models/matmul/infer", request)
-        assert status == 422 and "no region 'r'" in answer["error"]
-        assert nobody("/v2/systemsharedmemory/status") == (200, [])
-        assert nobody("/v2/systemsharedmemory/unregister", {})[0] == 200
-        assert infer_shared(sharing, "r", 2).status == 200  # it is still there
-        # what anybody may read, and not write
-        status, answer = nobody("/v2/systemsharedmemory/region/r/register", {"key": open_to_all.key, "byte_size": 32})
-        assert status == 200
-        assert nobody("/v2/models/matmul/infer", request)[0] == 200
-        request["outputs"] = [{"name": "c", "parameters": place("r", 32)}]
-        status, answer = nobody("/v2/models/matmul/infer", request)
-        assert status == 422 and "cannot be written" in answer["error"]
-        assert nobody("/v2/systemsharedmemory/unregister", {})[0] == 200
-        assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
+def test_regions_of_shared_memory_are_refused(service):
+    """Each old use names what to use."""
+    region = {"shared_memory_region": "r", "shared_memory_byte_size": 32}
+    a = {"name": "a", "shape": [2, 2], "datatype": "FP64"}
+    for path in ("systemsharedmemory/status", "systemsharedmemory/region/r/register", "cudasharedmemory/unregister"):
+        error_of(service.request("POST", f"/v2/{path}", "{}"), 404, "Body-File")
+    for request in ({"inputs": [{**a, "parameters": region}]},
+                    {"inputs": [{**a, "data": [1, 2, 3, 4]}], "outputs": [{"name": "c", "parameters": region}]}):
+        error_of(service.request("POST", "/v2/models/matmul/infer", json.dumps(request)), 422, "Body-File")
 
 
 # --- clients that others wrote ------------------------------------------------------------------------------------
@@ -508,24 +346,22 @@ def run_client(venv, service, name):
 
 
 @pytest.mark.parametrize("name", ["triton_sync.py", "triton_aio.py"])
-def test_tritonclient(venv, sharing, name):
-    run_client(venv, sharing, name)
+def test_tritonclient(venv, service, name):
+    run_client(venv, service, name)
 
 
 @pytest.mark.parametrize("options", [
     ["-m", "matmul", "--shape", "a:16,16", "--shape", "b:16,16", "--concurrency-range", "4"],
-    ["-m", "solve", "--shape", "a:8,8", "--shape", "b:8,1", "--request-rate-range", "50"],
-    ["-m", "matmul", "--shape", "a:32,32", "--shape", "b:32,32", "--shared-memory", "system",
-     "--output-shared-memory-size", "8192"]], ids=["concurrency", "rate", "shared memory"])
-def test_perf_analyzer(venv, sharing, options, tmp_path):
+    ["-m", "solve", "--shape", "a:8,8", "--shape", "b:8,1", "--request-rate-range", "50"]], ids=["concurrency", "rate"])
+def test_perf_analyzer(venv, service, options, tmp_path):
     folder = venv("perf")
     found = sorted(folder.glob("lib/python3*/site-packages/nvidia/*/lib"))
     for library in (one for path in found for one in path.glob("libcudart.so.*")):
         (tmp_path / "libcudart.so").symlink_to(library)  # by which name it is opened for shared memory
         break
     libraries = ":".join(map(str, [*found, tmp_path]))
-    before = sharing.request("GET", "/v2/models/stats").json()["model_stats"]
-    done = subprocess.run([folder / "bin/perf_analyzer", "-u", f"127.0.0.1:{sharing.port}", "-i", "http",
+    before = service.request("GET", "/v2/models/stats").json()["model_stats"]
+    done = subprocess.run([folder / "bin/perf_analyzer", "-u", f"127.0.0.1:{service.port}", "-i", "http",
                            "--measurement-mode", "count_windows", "--measurement-request-count", "50",
                            "--stability-percentage", "999", "--max-trials", "3", *options],
                           capture_output=True, text=True, timeout=300, check=False,
@@ -534,7 +370,7 @@ def test_perf_analyzer(venv, sharing, options, tmp_path):
     assert done.returncode == 0, said[-4000:]
     rates = [float(rate) for rate in re.findall(r"[Tt]hroughput: ([\d.]+) infer/sec", said)]
     assert rates and min(rates) > 0, said[-4000:]
-    after = sharing.request("GET", "/v2/models/stats").json()["model_stats"]
+    after = service.request("GET", "/v2/models/stats").json()["model_stats"]
     model = options[1]
     count = {when: next(one["inference_count"] for one in stats if one["name"] == model)
              for when, stats in (("before", before), ("after", after))}

@@ -3,7 +3,6 @@ import sys
 
 import numpy as np
 import tritonclient.http as triton
-import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
 client = triton.InferenceServerClient(sys.argv[1], concurrency=8)
@@ -80,28 +79,4 @@ for call, words in ((lambda: matmul(a, b.T), "shape_mismatch"),
 stats = client.get_inference_statistics("matmul")["model_stats"][0]
 assert stats["inference_count"] >= 64 and stats["inference_stats"]["success"]["count"] == stats["inference_count"]
 assert len(client.get_inference_statistics()["model_stats"]) >= 4
-
-# shared memory
-inside = shm.create_shared_memory_region("in", "/blasd_test_in", a.nbytes + b.nbytes)
-outside = shm.create_shared_memory_region("out", "/blasd_test_out", 40 * 5 * 8)
-try:
-    shm.set_shared_memory_region(inside, [a, b])
-    client.register_system_shared_memory("in", "/blasd_test_in", a.nbytes + b.nbytes)
-    client.register_system_shared_memory("out", "/blasd_test_out", 40 * 5 * 8)
-    assert {one["name"] for one in client.get_system_shared_memory_status()} == {"in", "out"}
-    inputs = [triton.InferInput("a", a.shape, "FP64"), triton.InferInput("b", b.shape, "FP64")]
-    inputs[0].set_shared_memory("in", a.nbytes)
-    inputs[1].set_shared_memory("in", b.nbytes, offset=a.nbytes)
-    wanted = triton.InferRequestedOutput("c")
-    wanted.set_shared_memory("out", 40 * 5 * 8)
-    result = client.infer("matmul", inputs, outputs=[wanted])
-    assert result.get_output("c")["shape"] == [40, 5]
-    np.testing.assert_allclose(shm.get_contents_as_numpy(outside, np.float64, [40, 5]), a @ b)
-    client.unregister_system_shared_memory("in")
-    client.unregister_system_shared_memory()
-    assert client.get_system_shared_memory_status() == []
-    assert client.get_cuda_shared_memory_status() == []
-finally:
-    shm.destroy_shared_memory_region(inside)
-    shm.destroy_shared_memory_region(outside)
 client.close()

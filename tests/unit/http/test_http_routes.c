@@ -144,13 +144,6 @@ static void test_roles(void **state) {
         {"/v2/models/stats", HTTP_GET, M},
         MODEL("/v2/models/{name}"),
         MODEL("/v2/models/{name}/versions/{version}"),
-        {"/v2/systemsharedmemory/status", HTTP_GET, U},
-        {"/v2/systemsharedmemory/unregister", HTTP_POST, U},
-        {"/v2/systemsharedmemory/region/{name}/status", HTTP_GET, U},
-        {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, U},
-        {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, U},
-        {"/v2/cudasharedmemory/status", HTTP_GET, U},
-        {"/v2/cudasharedmemory/unregister", HTTP_POST, U},
     };
     const size_t count = sizeof may / sizeof *may;
     (void)state;

@@ -82,7 +82,7 @@ static void test_binary(void **state) {
     blasd_buf_release(&text);
 }
 
-/* In the order asked for: one behind the JSON, one in it, one in shared memory. */
+/* In the order asked for: one behind the JSON, one in it. */
 static void test_chosen(void **state) {
     struct blasd_oip oip = {.op = blasd_op_find("sample"), .output_count = 2};
     struct blasd_buf text;
@@ -96,13 +96,6 @@ static void test_chosen(void **state) {
     assert_int_equal(text.len, header + 24);
     assert_string_equal(json_string_value(json_object_get(output(root, 0), "name")), "index");
     assert_int_equal(json_array_size(json_object_get(output(root, 1), "data")), 2);
-    json_decref(root);
-    blasd_buf_release(&text);
-    oip.outputs[0].place = (struct blasd_oip_place){"r\"", 8, 24};
-    answer(&oip, &text, &header);
-    assert_int_equal(header, 0);
-    root = parse_head(&text, text.len);
-    assert_int_equal(json_object_size(output(root, 0)), 3); /* name, datatype, shape */
     json_decref(root);
     blasd_buf_release(&text);
 }
@@ -120,8 +113,6 @@ static void test_impossible(void **state) {
     (void)state;
     oip.outputs[0].position = 2;
     expect_none(&oip, BLASD_E_output_not_found, "no output 'flag'");
-    oip.outputs[0] = (struct blasd_oip_output){.position = 1, .place = {"r", 0, 23}};
-    expect_none(&oip, BLASD_E_not_acceptable, "shared_memory_byte_size is 23");
     record.outputs[0].tensor.dtype = BLASD_bfloat16;
     oip.outputs[0] = (struct blasd_oip_output){.position = 0};
     expect_none(&oip, BLASD_E_not_acceptable, "binary alone");
