@@ -68,18 +68,6 @@ int blasd_reference_resolve(struct blasd_reference *reference, const struct blas
     return 0;
 }
 
-int blasd_reference_place(const struct blasd_reference *slice, struct blasd_tensor *tensor,
-                          uint64_t *at, const char *field, struct blasd_err *err) {
-    struct blasd_reference resolved = *slice;
-    const struct blasd_tensor whole = *tensor;
-    int rc = blasd_reference_resolve(&resolved, &whole, *at, tensor, at, field, err);
-    if (rc != 0 || resolved.sliced == 0) return rc;
-    return blasd_fail(
-        err, BLASD_E_invalid_reference, field,
-        "its slice does not lie in one piece there: bound the first lengths alone (of "
-        "Fortran order the last), or keep the file as a tensor");
-}
-
 uint64_t blasd_reference_extent(const struct blasd_reference *reference,
                                 const struct blasd_tensor *part) {
     uint64_t last = 0;

@@ -28,10 +28,6 @@ struct blasd_reference {
 int blasd_reference_resolve(struct blasd_reference *reference, const struct blasd_tensor *whole,
                             uint64_t offset, struct blasd_tensor *part, uint64_t *at,
                             const char *field, struct blasd_err *err);
-/* Makes `tensor`, which begins at byte *at, the part of it that the slice means, and *at its begin.
- * The same errors, also for a part that does not lie in one piece. */
-int blasd_reference_place(const struct blasd_reference *slice, struct blasd_tensor *tensor,
-                          uint64_t *at, const char *field, struct blasd_err *err);
 /* One past the last byte of the part, counted from its begin. */
 uint64_t blasd_reference_extent(const struct blasd_reference *reference,
                                 const struct blasd_tensor *part);

@@ -34,9 +34,8 @@ static struct http_remote_inputs *inputs_of(struct blasd_fetch *fetch) {
 static int on_size(struct blasd_fetch *fetch, uint64_t size, struct blasd_err *err) {
     struct http_remote_inputs *inputs = inputs_of(fetch);
     struct http_body_sink *sink = inputs->sink;
-    int rc = blasd_remote_in_size(inputs->in, size, &fetch->at, &fetch->end, err);
-    if (rc != 0 || fetch->at > 0 || fetch->end < size) return rc;
-    /* all of it is wanted */
+    int rc = blasd_remote_in_size(inputs->in, size, err);
+    if (rc != 0) return rc;
     if (size > inputs->most || sink->total > inputs->most - size)
         return blasd_fail(err, BLASD_E_body_too_large, fetch->field,
                           "%" PRIu64 " bytes are at the URL, and the inputs of a job may come to "
@@ -48,7 +47,7 @@ static int on_size(struct blasd_fetch *fetch, uint64_t size, struct blasd_err *e
 
 static int on_feed(struct blasd_fetch *fetch, const char *bytes, size_t len,
                    struct blasd_err *err) {
-    return blasd_remote_in_feed(inputs_of(fetch)->in, bytes, len, &fetch->at, &fetch->end, err);
+    return blasd_remote_in_feed(inputs_of(fetch)->in, bytes, len, err);
 }
 
 static void on_done(struct blasd_fetch *fetch, const struct blasd_err *err) {

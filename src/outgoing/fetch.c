@@ -1,5 +1,4 @@
-/* The thread that fetches. A transfer is a GET, of a range once one is cut off or another place of
- * the file is wanted; If-Match and the ETag see to it that bytes of two files are never mixed. */
+/* The thread that fetches. */
 #include "outgoing/fetch.h"
 
 #include "base/clock.h"
@@ -14,7 +13,6 @@
 
 #define TRIES 5
 #define PAUSE_NS (200 * BLASD_MS) /* before the second try, then twice as long each time */
-#define PROGRESS (16 * BLASD_MIB) /* so much brings all tries back */
 #define BUFFER_BYTES (256L * 1024)
 #define STALLED_S 10L
 #define LOOK_MS 200
@@ -44,52 +42,21 @@ static bool take_header(const char *line, size_t len, const char *name, char *to
     return true;
 }
 
-/* Whether it names the very bytes, and may stand in a header. */
-static bool is_strong(const char *tag) {
-    size_t len = strlen(tag);
-    if (len < 2 || len > BLASD_FETCH_ETAG - 2 || tag[0] != '"' || tag[len - 1] != '"') return false;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)tag[i] < ' ') return false;
-    return true;
-}
-
 static int refuse(struct blasd_fetch *fetch, const char *why) {
     return blasd_fail(&fetch->err, BLASD_E_url_refused, fetch->field, "%s", why);
 }
 
-static int changed(struct blasd_fetch *fetch) {
-    return blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field,
-                      "what lies at the URL has changed while it was fetched");
-}
-
-/* Of an answer from the first byte on: how long the file is, and which. It may come again, as long
- * as nothing was taken of it. */
-static int note_file(struct blasd_fetch *fetch) {
-    bool again = fetch->file.known;
+/* How long the file is. The answer may be one of several, as nothing was taken of those before. */
+static int note_size(struct blasd_fetch *fetch) {
     if (fetch->answer.length < 0)
         return refuse(fetch, "the server does not say how long the file is");
-    if (again && fetch->file.all != (uint64_t)fetch->answer.length) return changed(fetch);
-    fetch->file.known = true;
-    fetch->file.all = (uint64_t)fetch->answer.length;
-    snprintf(fetch->file.etag, sizeof fetch->file.etag, "%s",
-             is_strong(fetch->answer.tag) ? fetch->answer.tag : "");
-    if (!again && fetch->size(fetch, fetch->file.all, &fetch->err) != 0) return -1;
-    if (fetch->end > fetch->file.all) return refuse(fetch, "the file ends early");
-    return 0;
-}
-
-/* Of an answer to a later one: whether it is the range asked for, of the same file. */
-static int check_range(struct blasd_fetch *fetch) {
-    char want[96];
-    snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, fetch->began_at,
-             fetch->file.all - 1, fetch->file.all);
-    if (fetch->answer.tag[0] != '\0' && strcmp(fetch->answer.tag, fetch->file.etag) != 0)
-        return changed(fetch);
-    if (strcmp(fetch->answer.range, want) != 0)
-        return refuse(fetch, "the server does not send the range that it is asked for");
-    if (fetch->answer.tag[0] != '\0') return 0;
-    /* it may not have looked at If-Match either */
-    return refuse(fetch, "the server sends no ETag with a part, which may be of another version");
+    if (fetch->known && fetch->all != (uint64_t)fetch->answer.length)
+        return blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field,
+                          "what lies at the URL has changed while it was fetched");
+    if (fetch->known) return 0;
+    fetch->known = true;
+    fetch->all = (uint64_t)fetch->answer.length;
+    return fetch->size(fetch, fetch->all, &fetch->err);
 }
 
 /* 501 and 505 will be no other next time. */
@@ -101,20 +68,17 @@ static bool worth_another(long status) {
 /* Looks at the head of an answer. 0: its bytes are those wanted; else there is an error, or the
  * request is worth another try. */
 static int check_answer(struct blasd_fetch *fetch) {
-    bool part = fetch->began_at > 0;
     long status = 0;
     curl_easy_getinfo(fetch->curl, CURLINFO_RESPONSE_CODE, &status);
     if (worth_another(status)) return -1;
-    if (status == 412 && part) return changed(fetch);
     if (status >= 300 && status < 400)
         return refuse(fetch, "the server redirects, which is not followed: give the URL itself");
-    if (status != (part ? 206 : 200))
+    if (status != 200)
         return blasd_fail(&fetch->err, BLASD_E_url_refused, fetch->field,
-                          "the server answers %ld where it should send %s", status,
-                          part ? "a part of the file (206)" : "the file (200)");
+                          "the server answers %ld where it should send the file (200)", status);
     if (fetch->answer.encoded)
         return refuse(fetch, "the server sends the file compressed, or without its length");
-    return part ? check_range(fetch) : note_file(fetch);
+    return note_size(fetch);
 }
 
 /* Whole, or it is none: the bytes of a body. */
@@ -131,7 +95,6 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg) {
     char text[32];
     long status = 0;
     if (len > 5 && memcmp(line, "HTTP/", 5) == 0) {
-        fetch->answer.tag[0] = fetch->answer.range[0] = '\0';
         fetch->answer.encoded = false;
         fetch->answer.length = -1;
     } else if (take_header(line, len, "Content-Encoding", text, sizeof text)) {
@@ -140,10 +103,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg) {
         fetch->answer.length = read_length(text);
     } else if (take_header(line, len, "Transfer-Encoding", text, sizeof text)) {
         fetch->answer.encoded = true;
-    } else if (!take_header(line, len, "ETag", fetch->answer.tag, sizeof fetch->answer.tag) &&
-               !take_header(line, len, "Content-Range", fetch->answer.range,
-                            sizeof fetch->answer.range) &&
-               (line[0] == '\r' || line[0] == '\n')) {
+    } else if (line[0] == '\r' || line[0] == '\n') {
         curl_easy_getinfo(fetch->curl, CURLINFO_RESPONSE_CODE, &status);
         if (status >= 200 && check_answer(fetch) != 0) return 0;
         fetch->answer.checked = status >= 200;
@@ -151,33 +111,14 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg) {
     return len;
 }
 
-/* Hands on what is wanted of the bytes; false where the rest of this answer is not. */
-static bool hand_on(struct blasd_fetch *fetch, const char *bytes, size_t len) {
-    while (len > 0 && fetch->at < fetch->end) {
-        uint64_t skip = fetch->at - fetch->position;
-        size_t take = skip > len ? len : (size_t)skip;
-        if (skip > len) {
-            fetch->answer.jump = true;
-            return false;
-        }
-        if (skip == 0) {
-            take = fetch->end - fetch->at < len ? (size_t)(fetch->end - fetch->at) : len;
-            if (fetch->feed(fetch, bytes, take, &fetch->err) != 0) return false;
-            if (fetch->end > fetch->file.all || fetch->at < fetch->position + take) {
-                (void)refuse(fetch, "the file ends early");
-                return false;
-            }
-        }
-        fetch->position += take;
-        bytes += take;
-        len -= take;
-    }
-    return fetch->at < fetch->end || len == 0;
-}
-
+/* Bytes beyond the length that was said are left. */
 static size_t on_body(char *bytes, size_t size, size_t count, void *arg) {
     struct blasd_fetch *fetch = arg;
-    return fetch->answer.checked && hand_on(fetch, bytes, size * count) ? size * count : 0;
+    size_t len = size * count;
+    if (len > fetch->all - fetch->taken) len = (size_t)(fetch->all - fetch->taken);
+    if (!fetch->answer.checked || fetch->feed(fetch, bytes, len, &fetch->err) != 0) return 0;
+    fetch->taken += len;
+    return len;
 }
 
 /* --- transfers --- */
@@ -185,7 +126,6 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg) {
 static int set_up(struct blasd_fetch *fetch) {
     const struct blasd_limits *limits = fetch->fetcher->limits;
     int64_t left_ms = (fetch->until_ns - blasd_clock_ns()) / BLASD_MS;
-    char range[32], match[BLASD_FETCH_ETAG + 16];
     CURL *curl = fetch->curl;
     int code = blasd_outgoing_transfer(fetch->fetcher->outgoing, fetch->url, fetch->field, curl,
                                        &fetch->transfer, &fetch->err);
@@ -199,14 +139,6 @@ static int set_up(struct blasd_fetch *fetch) {
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, left_ms > 1 ? (long)left_ms : 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, (long)limits->request_rate);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALLED_S);
-    if (fetch->at == 0) return 0;
-    snprintf(range, sizeof range, "%" PRIu64 "-", fetch->at);
-    snprintf(match, sizeof match, "If-Match: %s", fetch->file.etag);
-    curl_easy_setopt(curl, CURLOPT_RANGE, range);
-    fetch->headers = curl_slist_append(NULL, match);
-    if (fetch->headers == NULL)
-        return blasd_fail(&fetch->err, BLASD_E_no_space, "", "memory has run out");
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, fetch->headers);
     return 0;
 }
 
@@ -214,9 +146,7 @@ static void tear_down(struct blasd_fetch *fetch) {
     if (fetch->curl == NULL) return;
     curl_multi_remove_handle(fetch->fetcher->multi, fetch->curl);
     curl_easy_cleanup(fetch->curl);
-    curl_slist_free_all(fetch->headers);
     fetch->curl = NULL;
-    fetch->headers = NULL;
     fetch->fetcher->active--;
 }
 
@@ -224,8 +154,7 @@ static void tear_down(struct blasd_fetch *fetch) {
 static void begin(struct blasd_fetch *fetch) {
     struct blasd_fetcher *fetcher = fetch->fetcher;
     fetch->curl = curl_easy_init();
-    fetch->answer.checked = fetch->answer.jump = false;
-    fetch->position = fetch->began_at = fetch->at;
+    fetch->answer.checked = false;
     if (fetch->curl == NULL) {
         blasd_fail(&fetch->err, BLASD_E_no_space, "", "memory has run out");
         return;
@@ -238,10 +167,9 @@ static void begin(struct blasd_fetch *fetch) {
 /* What a failed transfer means: a later try, or an error. */
 static void try_again(struct blasd_fetch *fetch, const char *why) {
     int64_t now = blasd_clock_ns();
-    if (fetch->position - fetch->began_at >= PROGRESS) fetch->tries = 0;
-    if (fetch->at > 0 && fetch->file.etag[0] == '\0')
+    if (fetch->taken > 0)
         blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field,
-                   "%.100s; it cannot be gone on with, for the server gives no strong ETag", why);
+                   "%.100s: %" PRIu64 " of %" PRIu64 " bytes came", why, fetch->taken, fetch->all);
     else if (++fetch->tries == TRIES || now >= fetch->until_ns)
         blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field, "%.100s, %d times", why,
                    fetch->tries);
@@ -250,7 +178,7 @@ static void try_again(struct blasd_fetch *fetch, const char *why) {
 }
 
 static bool is_whole(const struct blasd_fetch *fetch) {
-    return fetch->file.known && fetch->at == fetch->end && fetch->err.code == BLASD_OK;
+    return fetch->known && fetch->taken == fetch->all && fetch->err.code == BLASD_OK;
 }
 
 /* A transfer has ended. */
@@ -269,11 +197,6 @@ static void ended(struct blasd_fetch *fetch, CURLcode code) {
     tear_down(fetch);
     if (fetch->transfer.refused && code == CURLE_COULDNT_CONNECT)
         blasd_fail(&fetch->err, BLASD_E_url_not_allowed, fetch->field, "%s", why);
-    else if (fetch->answer.jump && fetch->file.etag[0] == '\0')
-        (void)refuse(fetch, "the server gives no strong ETag, without which a part of a file "
-                            "cannot be fetched");
-    else if (fetch->answer.jump)
-        fetch->again_ns = 0;
     else
         try_again(fetch, code == CURLE_OK ? "the file ends early" : why);
 }

@@ -1,8 +1,8 @@
-/* Fetching what lies at URLs, by ranges: one thread does it for a whole process, with libcurl's
- * multi interface, so that whoever asks never waits.
+/* Fetching what lies at URLs, whole: one thread does it for a process, with libcurl's multi
+ * interface, so that no loop waits.
  *
- * How long a file is has to be known before the first of its bytes is taken; a transfer that is cut
- * off goes on where it was, as long as the file is the same one (ETag). Read next: outgoing.h. */
+ * How long a file is has to be known before the first of its bytes is taken. A transfer of which
+ * nothing was taken is tried again; one that is cut off later fails. Read next: outgoing.h. */
 #ifndef BLASD_OUTGOING_FETCH_H
 #define BLASD_OUTGOING_FETCH_H
 
@@ -15,45 +15,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BLASD_FETCH_ETAG 256
-
 /* One fetch; stays where it is until `done` was called. Its owner fills in the first part. */
 struct blasd_fetch {
     const char *url, *field; /* borrowed; the field that errors blame */
     char tenant[BLASD_TENANT_MAX];
-    /* Called in the fetching thread. The size of the file is known: says in `at` and `end` what is
-     * wanted of it first. The bytes from `at` on have come, no more than to `end`: says in both
-     * what is wanted next; they are equal where nothing is. A negative return ends it with that
-     * error.
-     */
+    /* Called in the fetching thread: the size of the file is known; bytes have come. A negative
+     * return ends it with that error. */
     int (*size)(struct blasd_fetch *fetch, uint64_t size, struct blasd_err *err);
     int (*feed)(struct blasd_fetch *fetch, const char *bytes, size_t len, struct blasd_err *err);
-    /* The last call; `err` NULL: all that was wanted has come. */
+    /* The last call; `err` NULL: all of it has come. */
     void (*done)(struct blasd_fetch *fetch, const struct blasd_err *err);
-    uint64_t at, end;
     _Atomic bool unwanted; /* set by anybody, at any time: it ends soon */
 
     /* the fetcher's own */
     struct blasd_list node; /* in what came, or what is not done */
     struct blasd_fetcher *fetcher;
     CURL *curl; /* NULL: no transfer is under way */
-    struct curl_slist *headers;
     struct blasd_outgoing_transfer transfer;
     struct blasd_err err;
     int64_t until_ns, again_ns;
     int tries;
-    uint64_t position, began_at; /* of the next byte to come, and of this transfer's first */
-    struct {
-        bool known;
-        uint64_t all; /* its bytes */
-        char etag[BLASD_FETCH_ETAG];
-    } file;
-    struct {          /* to this transfer's request */
-        bool checked; /* its head was */
-        bool jump;    /* another place is wanted */
+    bool known;          /* how long the file is: */
+    uint64_t all, taken; /* its bytes; those that were fed */
+    struct {             /* to this transfer's request */
+        bool checked;    /* its head was */
         bool encoded;
         int64_t length; /* of its body; -1: it does not say */
-        char tag[BLASD_FETCH_ETAG], range[96];
     } answer;
 };
 

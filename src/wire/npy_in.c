@@ -256,14 +256,6 @@ static int read_header(struct blasd_npy_in *npy, struct blasd_err *err) {
                           "its header describes %llu bytes, and the whole request has %llu",
                           (unsigned long long)blasd_tensor_bytes(tensor),
                           (unsigned long long)length);
-    if (npy->slice.sliced > 0 && npy->header_len + blasd_tensor_bytes(tensor) != length)
-        return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
-                          "its header describes %llu bytes, and %lld follow it",
-                          (unsigned long long)blasd_tensor_bytes(tensor),
-                          (long long)(length - npy->header_len));
-    npy->part_at = npy->header_len;
-    rc = blasd_reference_place(&npy->slice, tensor, &npy->part_at, npy->field, err);
-    if (rc != 0) return rc;
     bytes = blasd_tensor_bytes(tensor);
     if (bytes > npy->body->limits->body_bytes)
         return blasd_fail(err, BLASD_E_body_too_large, npy->field,
@@ -275,7 +267,8 @@ static int read_header(struct blasd_npy_in *npy, struct blasd_err *err) {
                                      big_endian, err);
 }
 
-size_t blasd_npy_wants(const struct blasd_npy_in *npy) {
+/* Bytes from the file's first on that have to come before more is known of the header. */
+static size_t wanted_len(const struct blasd_npy_in *npy) {
     size_t front = front_len(npy);
     return npy->header_len != 0 ? npy->header_len : front != 0 ? front : BLASD_NPY_MAGIC_LEN + 2;
 }
@@ -284,7 +277,7 @@ size_t blasd_npy_wants(const struct blasd_npy_in *npy) {
 static int feed_header(struct blasd_npy_in *npy, const char **bytes, size_t *len,
                        struct blasd_err *err) {
     while (*len > 0 && !npy->has_header) {
-        size_t front = front_len(npy), want = blasd_npy_wants(npy), take;
+        size_t front = front_len(npy), want = wanted_len(npy), take;
         int rc;
         take = want - npy->header.len < *len ? want - npy->header.len : *len;
         if (blasd_buf_add(&npy->header, *bytes, take) != 0)

@@ -15,18 +15,12 @@ struct blasd_npy_in {
     struct blasd_buf header; /* magic, version, length and header */
     size_t header_len;       /* all of that; 0: not known yet */
     bool has_header;         /* the header was read */
-    /* Of a file of which a part is wanted, the slice that says which; else it bounds nothing. */
-    struct blasd_reference slice;
-    uint64_t part_at; /* where in the file it begins, once the header was read */
     struct blasd_tensor_writer writer;
 };
 
 /* `to` is borrowed, and named already. Release with blasd_npy_release. */
 void blasd_npy_begin(struct blasd_npy_in *npy, const struct blasd_body *body,
                      struct blasd_named_input *to);
-/* Bytes from the file's first on that have to come before more is known of the header. */
-size_t blasd_npy_wants(const struct blasd_npy_in *npy);
-/* Of a part: the header as it is wanted, and no more with it, then the part's own bytes. */
 int blasd_npy_feed(struct blasd_npy_in *npy, const char *bytes, size_t len, struct blasd_err *err);
 /* The file has ended. */
 int blasd_npy_finish(struct blasd_npy_in *npy, struct blasd_err *err);

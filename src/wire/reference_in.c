@@ -16,7 +16,7 @@ struct reading {
     const char *field;
     bool tensor, job, output, slice, dtype, url, shape; /* the members that were there */
     struct blasd_remote remote;                         /* what they say where there is a URL */
-    const char *id; /* where the tensor's id begins, or, beside a URL, its name */
+    const char *id;                                     /* where the tensor's id begins */
 };
 
 bool blasd_reference_begins(const char *name) {
@@ -174,36 +174,30 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
     if (was == &reading->url) return read_url(reading, p, next, err);
     if (was == &reading->shape) return read_shape(reading, p, next, err);
     if (was == &reading->job) return read_id(reading, p, false, next, err);
-    reading->id = p; /* what it is tells a URL, which may follow */
+    reading->id = p; /* a URL may follow, which takes none */
     return blasd_json_skip(reading->text, p, next, err);
 }
 
 /* What it says of a URL becomes the input's. */
 static int finish_remote(struct reading *reading, struct blasd_err *err) {
     struct blasd_remote *remote = &reading->remote;
-    const char *next;
-    int rc = 0;
+    int rc;
     if (reading->job || reading->output)
         return wrong(reading, err, "has a URL, so that it has no job or output");
-    remote->slice = reading->to->input.reference;
-    reading->to->input.reference = (struct blasd_reference){.sliced = 0};
-    remote->typed = reading->dtype;
-    remote->dtype = reading->to->input.tensor.dtype;
-    if (reading->shape && (!reading->dtype || reading->tensor))
+    if (reading->tensor || reading->slice)
+        return wrong(reading, err,
+                     "has a URL, of which the whole file is taken: for a tensor or a slice of it "
+                     "store the file with POST /tensors and refer to that");
+    if (reading->shape && !reading->dtype)
         return wrong(reading, err,
                      "has a shape, which goes with a URL and a dtype, of plain bytes");
-    if (reading->tensor && *reading->id != '"')
-        return wrong(reading, err, "names a tensor of a file by what is no string");
-    if (reading->tensor)
-        rc = blasd_json_string(reading->text, reading->id, &remote->tensor, &next, err);
-    remote->format = reading->tensor  ? BLASD_REMOTE_SAFETENSORS
-                     : reading->shape ? BLASD_REMOTE_RAW
-                                      : BLASD_REMOTE_NPY;
-    if (rc == 0 && reading->shape) {
-        remote->raw = blasd_tensor_make(remote->dtype, remote->raw.rank, remote->raw.shape);
-        rc = blasd_tensor_check(&remote->raw, reading->field, err);
-    }
-    if (rc != 0) return rc;
+    remote->typed = reading->dtype;
+    remote->dtype = reading->to->input.tensor.dtype;
+    reading->to->input.reference = (struct blasd_reference){.sliced = 0};
+    remote->plain = reading->shape;
+    remote->raw = blasd_tensor_make(remote->dtype, remote->raw.rank, remote->raw.shape);
+    if (remote->plain && (rc = blasd_tensor_check(&remote->raw, reading->field, err)) != 0)
+        return rc;
     reading->to->remote = malloc(sizeof *remote);
     if (reading->to->remote == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
@@ -234,6 +228,5 @@ int blasd_reference_read(const struct blasd_json_text *text, const char *p,
     int rc = blasd_json_members(text, p, read_member, &reading, next, err);
     if (rc == 0) rc = reading.url ? finish_remote(&reading, err) : finish_reference(&reading, err);
     json_decref(reading.remote.url);
-    json_decref(reading.remote.tensor);
     return rc;
 }

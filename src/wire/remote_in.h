@@ -6,17 +6,13 @@
 #include "wire/body_reader.h"
 #include "wire/json_text.h"
 
-enum blasd_remote_format { BLASD_REMOTE_NPY, BLASD_REMOTE_SAFETENSORS, BLASD_REMOTE_RAW };
-
-/* {"url":URL} (a .npy file), with "tensor":NAME (of a safetensors file), or with "dtype" and
- * "shape" (bytes and nothing else); each with "slice" or without. */
+/* {"url":URL}, a .npy file; or with "dtype" and "shape", bytes and nothing else. */
 struct blasd_remote {
-    json_t *url, *tensor; /* strings, owned; `tensor` NULL but of a safetensors file */
-    enum blasd_remote_format format;
-    bool typed; /* its dtype was sent; what is there must have it */
+    json_t *url; /* a string, owned */
+    bool plain;  /* bytes and nothing else, which are `raw` */
+    bool typed;  /* its dtype was sent; what is there must have it */
     enum blasd_dtype dtype;
-    struct blasd_tensor raw;      /* what the bytes are, of that format */
-    struct blasd_reference slice; /* what of it is meant: has to lie in one piece */
+    struct blasd_tensor raw;
 };
 
 void blasd_remote_free(struct blasd_remote *remote); /* takes NULL */
@@ -32,13 +28,11 @@ void blasd_remote_in_free(struct blasd_remote_in *in); /* takes NULL */
 const char *blasd_remote_in_next(struct blasd_remote_in *in);
 /* "inputs.NAME", of the input in hand; borrowed. */
 const char *blasd_remote_in_field(const struct blasd_remote_in *in);
-/* What is at the URL has `size` bytes, of which those from *at to *end are wanted first. */
-int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, uint64_t *at, uint64_t *end,
+/* What is at the URL has `size` bytes. */
+int blasd_remote_in_size(struct blasd_remote_in *in, uint64_t size, struct blasd_err *err);
+int blasd_remote_in_feed(struct blasd_remote_in *in, const char *bytes, size_t len,
                          struct blasd_err *err);
-/* Takes the bytes from *at on, no more than to *end; then says which are wanted next. */
-int blasd_remote_in_feed(struct blasd_remote_in *in, const char *bytes, size_t len, uint64_t *at,
-                         uint64_t *end, struct blasd_err *err);
-/* All that was wanted has come: the input is as if it had come with the request. */
+/* All of it has come: the input is as if it had come with the request. */
 int blasd_remote_in_finish(struct blasd_remote_in *in, struct blasd_err *err);
 
 #endif

@@ -5,7 +5,7 @@
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
  * deadline_ms, device, labels, keep, results and notify as strings, put and inputs (JSON texts, of
  * URLs and of references); what else stands there is other programs' business and ignored. */
-#include "wire/safetensors_in.h"
+#include "wire/body_reader.h"
 
 #include "base/text.h"
 #include "wire/dtype_codes.h"
@@ -427,56 +427,6 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
 static void free_reader(struct blasd_body_reader *base) {
     struct safetensors_reader *reader = (struct safetensors_reader *)base;
     blasd_buf_release(&reader->header);
-}
-
-/* The one entry that is looked for in a header, all else of which is stepped over. */
-struct search {
-    struct blasd_json_text text;
-    const char *name, *field;
-    struct entry entry;
-    bool found;
-};
-
-static int look_at(void *arg, const char *quote, const char *name, const char *value,
-                   const char **next, struct blasd_err *err) {
-    struct search *search = arg;
-    (void)quote;
-    if (strcmp(name, search->name) != 0 || *value != '{')
-        return blasd_json_skip(&search->text, value, next, err);
-    if (search->found)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, search->field,
-                          "the file has two tensors of that name");
-    search->found = true;
-    return read_description(&search->text, value, search->field, &search->entry, next, err);
-}
-
-int blasd_safetensors_find(struct blasd_buf *header, const struct blasd_limits *limits,
-                           const char *name, struct blasd_named_input *to, uint64_t *begin,
-                           uint64_t *end, struct blasd_err *err) {
-    struct search search = {.name = name, .entry = {.to = to}};
-    char field[64], shown[BLASD_SANITIZED_MAX];
-    const char *p;
-    int rc;
-    if (blasd_buf_add(header, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the header");
-    header->len -= BLASD_JSON_SLACK;
-    search.text = (struct blasd_json_text){header->data + 8, header->data + header->len,
-                                           (int)limits->json_depth};
-    blasd_text_join(field, sizeof field, "inputs.", to->name, NULL);
-    search.field = field;
-    p = blasd_json_space(search.text.start);
-    rc = *p == '{' ? blasd_json_members(&search.text, p, look_at, &search, &p, err)
-                   : blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                                "the header of the file is no JSON object");
-    if (rc != 0 && err->code == BLASD_E_malformed_json)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                          "the header of the file is not valid JSON");
-    if (rc == 0 && !search.found)
-        return blasd_fail(err, BLASD_E_invalid_reference, field, "the file has no tensor '%s'",
-                          blasd_sanitize(shown, name, strlen(name)));
-    *begin = search.entry.begin;
-    *end = search.entry.end;
-    return rc;
 }
 
 struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *body) {

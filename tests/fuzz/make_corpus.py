@@ -105,7 +105,6 @@ def reference_seeds():
     request("output", {"job": "a" + "0123456789" * 4, "output": "c", "slice": [[0, 1]]}, "float16 0 3")
     request("npy", url, file=npy(np.arange(3.0)))
     request("raw", {**url, "dtype": "int32", "shape": [2]}, file=np.arange(2, dtype="i4").tobytes())
-    request("one_of_many", {**url, "tensor": "b"}, file=safetensors({"a": ("F64", np.ones(4)), "b": ("F32", np.ones(3, "f4"))}, {}))
     request("broken", '{"tensor":"t0","slice":[[')
 
 
@@ -127,7 +126,8 @@ def oip_seeds():
                        tensor("V", (1,), "FP32", parameters={"binary_data_size": 4})],
             np.array([1.5, np.nan]).tobytes() + np.float32(2).tobytes())
     request("short", [tensor(parameters={"binary_data_size": 16})], b"12345678")
-    request("shared", [tensor(parameters={"shared_memory_region": "r"})])
+    request("shared", [tensor(parameters={"shared_memory_region": "r", "shared_memory_byte_size": 16,
+                                          "shared_memory_offset": 64})])
     write("oip", "twice", b'\xff\xff{"inputs":[{"name":"a","data":[1],"data":[2]}]}')
     write("oip", "behind", b'\xff\xff{"inputs":[{"data":[1] 2,"name":"a","shape":[1],"datatype":"FP64"}]}')
     write("oip", "escaped", b'\xff\xff{"inp\\u0075ts":[{"d\\u0061ta":[1],"name":"a","shape":[1],"datatype":"FP64"}]}')

@@ -62,18 +62,15 @@ class Output(Reference):
 
 
 class URL(Reference):
-    """A file that the service fetches: a .npy file, one `tensor` of a safetensors file, or, with dtype and shape, its bytes."""
+    """A file that the service fetches, whole: a .npy file, or, with dtype and shape, its bytes."""
 
-    def __init__(self, url: str, *, tensor: str | None = None, dtype: str | None = None,
-                 shape: Sequence[int] | None = None) -> None:
-        said = {"url": url, "tensor": tensor, "dtype": dtype, "shape": None if shape is None else [operator.index(n) for n in shape]}
+    def __init__(self, url: str, *, dtype: str | None = None, shape: Sequence[int] | None = None) -> None:
+        said = {"url": url, "dtype": dtype, "shape": None if shape is None else [operator.index(n) for n in shape]}
         super().__init__({name: value for name, value in said.items() if value is not None})
 
-    def __getitem__(self, key: Any) -> URL:
-        """A part that lies in one piece there, such as u[:1000]: no other byte of the elements is fetched."""
-        part = URL("")
-        part._of, part._slices = self._of, super().__getitem__(key)._slices
-        return part
+    def __getitem__(self, key: Any) -> Reference:
+        """Not there."""
+        raise InputError("slice", "a file is fetched whole: put() it and slice that", "invalid_reference")
 
     def __repr__(self) -> str:
         return f"<blasd.URL {self._of['url'].partition('?')[0]}>"  # what follows may be a signature

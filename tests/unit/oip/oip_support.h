@@ -17,7 +17,6 @@ static inline void send_inference(const struct blasd_limits *limits, const void 
     memset(oip, 0, sizeof *oip);
     oip->op = blasd_ops[0];
     oip->wait_ms = OIP_WAIT_MS;
-    oip->shared = true;
     oip->has_header = header_bytes >= 0;
     oip->header_bytes = header_bytes < 0 ? 0 : (uint64_t)header_bytes;
     send_body(&options, body, len, split, outcome);
