@@ -99,3 +99,84 @@ class Pretender:
     def __exit__(self, *exception):
         self.server.shutdown()
         self.server.server_close()
+
+
+class Listener:
+    """Takes connections one after the other. `talk(self, connection)` answers each request, and says whether the connection
+    goes on; `requests` has (method, idempotency key) of each, `heads` its lines as they came."""
+
+    def __init__(self, talk, certificate=None):
+        self.requests, self.heads, self.talk = [], [], talk
+        self.sock = socket.create_server(("127.0.0.1", 0))
+        self.port = self.sock.getsockname()[1]
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}"
+        self.context = context_of(certificate) if certificate else None
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.sock.accept()
+                if self.context:
+                    connection = self.context.wrap_socket(connection, server_side=True)
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as file, contextlib.suppress(ConnectionError):
+                while self.serve(connection, file):
+                    pass
+
+    def serve(self, connection, file):
+        lines = list(iter(lambda: file.readline().decode().rstrip("\r\n"), ""))
+        if not lines:
+            return False
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        file.read(int(headers.get("content-length", 0)))
+        self.authorization = headers.get("authorization")
+        self.heads.append("".join(f"{line}\r\n" for line in lines))
+        self.requests.append((lines[0].split()[0], headers.get("idempotency-key")))
+        return self.talk(self, connection)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+def answer(connection, value, status="200 OK"):
+    """Sends a document; true, so that a Listener goes on."""
+    body = json.dumps(value).encode()
+    connection.sendall(f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                       + body)
+    return True
+
+
+OPS = {"ops": []}
+QUEUED = {"id": "x", "state": "queued", "progress": 0, "op": "matmul"}
+
+
+@contextlib.contextmanager
+def raw(serve, times=1, context=None):
+    """A URL where `serve(connection)` is left alone with each of `times` connections."""
+    def run():
+        for _ in range(times):
+            connection = listener.accept()[0]
+            with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) if context else connection as one:
+                serve(one)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=run, daemon=True).start()
+        yield f"http{'s' if context else ''}://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def silent():
+    """A URL where connections are made and nothing is read or said."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def nowhere():
+    """A URL where nothing listens."""
+    with silent() as url:
+        return url

@@ -44,7 +44,8 @@ def test_a_service_that_is_away(answer, files):
     """Whoever asks again later may have better luck; of a job that failed not."""
     for arguments in commands(files):
         if answer is None:
-            assert ended(NOWHERE, *arguments).returncode == AWAY, arguments
+            done = ended(NOWHERE, *arguments)
+            assert done.returncode == AWAY and done.stdout == "" and done.stderr.count("\n") == 1 and "127.0.0.1:9" in done.stderr, done
         else:
             with Pretender(lambda request, number: answer) as pretender:
                 done = ended(pretender.url, *arguments, *(["-t", "1"] if arguments[0] == "run" else []))
@@ -67,7 +68,8 @@ def test_a_job_that_failed_or_was_refused(files):
 def test_a_command_line_that_is_wrong(wrong, files):
     for arguments in commands(files):
         assert ended(NOWHERE, *arguments, *wrong).returncode == USAGE, arguments
-    assert ended(NOWHERE, "get", "no id").returncode == ended(NOWHERE, "cancel", "no id").returncode == USAGE
+    for command in ("get", "cancel"):
+        assert ended(NOWHERE, command, "no id").returncode == USAGE
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["usual", "ignored"])

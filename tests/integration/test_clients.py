@@ -1,4 +1,5 @@
 """The clients against the real service: Python (installed with pip), C, and `blasd run`."""
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -14,11 +15,6 @@ from service import BLASD, LONG, ROOT, wait_for
 RNG = np.random.default_rng(11)
 
 
-@pytest.fixture
-def client(service):
-    return blasd.Client(service.url)
-
-
 @pytest.mark.first
 def test_operations_by_name(client):
     a, b = RNG.standard_normal((2, 50, 50))
@@ -32,18 +28,13 @@ def test_operations_by_name(client):
 
 def test_what_numpy_can_hold_travels(client):
     a = RNG.standard_normal((40, 30))
-    for form in (a, np.asfortranarray(a), a.astype(">f8"), a[::2, ::3], a.astype("f4"), a.T, a.tolist(), a > 0,
+    for form in (a, RNG.standard_normal((1200, 900)).astype("f4"), np.asfortranarray(a), a.astype(">f8"), a[::2, ::3], a.astype("f4"), a.T, a.tolist(), a > 0,
                  (a * 10).astype("i2")):
         form_b = np.ones((np.shape(form)[1], 2))
-        assert np.allclose(client.matmul(form, form_b), np.asarray(form) @ form_b, rtol=1e-5)
+        assert np.allclose(client.matmul(form, form_b), np.asarray(form) @ form_b, rtol=1e-5, atol=1e-4)
     assert client.matmul(np.zeros((0, 3)), np.ones((3, 2))).shape == (0, 2)
     with pytest.raises(TypeError, match="complex256"):
         client.matmul(a.astype(np.clongdouble), a)
-
-
-def test_large_arrays(client):
-    a = RNG.standard_normal((1200, 1200)).astype("f4")
-    assert np.array_equal(client.matmul(a, np.eye(1200, dtype="f4")), a)
 
 
 @pytest.mark.first
@@ -60,23 +51,6 @@ def test_submit_wait_result_cancel(client):
     assert caught.value.status in (404, 410)
 
 
-def test_errors_say_what_and_where(client):
-    with pytest.raises(blasd.Error) as caught:
-        client.matmul(np.ones((2, 3)), np.ones((2, 3)))
-    error = caught.value
-    assert error.code == "shape_mismatch" and error.status == 422 and not error.retry
-    assert "inputs" in str(error) and error.advice
-    with pytest.raises(blasd.Error) as caught:
-        client.solve(np.ones((2, 2)), np.ones(2))
-    assert caught.value.code == "singular_matrix" and caught.value.job["state"] == "failed"
-    with pytest.raises(blasd.Error) as caught:
-        client.run("matmul", {"speed": 11}, a=np.eye(2), b=np.eye(2))
-    assert caught.value.code == "unknown_parameter" and caught.value.field == "params.speed"
-    with pytest.raises(blasd.Error) as caught:
-        blasd.Client("http://127.0.0.1:9", timeout=2).ops()
-    assert caught.value.code == "connection_failed" and caught.value.retry
-
-
 def test_a_timeout_cancels_the_job(make_service):
     client = blasd.Client(make_service().url)
     op, inputs, params = LONG
@@ -84,34 +58,6 @@ def test_a_timeout_cancels_the_job(make_service):
         client.run(op, params, **inputs, timeout=0.5)
     assert caught.value.code == "timeout"
     wait_for(lambda: client.jobs()[0].state == "cancelled")
-
-
-def test_threads_share_a_client(client):
-    failures = []
-
-    def work(k):
-        try:
-            for i in range(20):
-                assert client.matmul([[float(k)]], [[float(i)]])[0, 0] == k * i
-        except BaseException as error:
-            failures.append(error)
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(16)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert not failures
-
-
-def test_run_waits_out_a_full_queue(make_service):
-    service = make_service("--limit", "queue_jobs=4")
-    client = blasd.Client(service.url)
-    for _ in range(3):
-        client.submit("matmul", a=np.ones((1800, 1800)), b=np.ones((1800, 1800)))
-    results, threads = [], []
-    for i in range(8):
-        threads.append(threading.Thread(target=lambda i=i: results.append(client.matmul([[float(i)]], [[2.0]])[0, 0])))
-        threads[-1].start()
-    [t.join() for t in threads]
-    assert sorted(results) == [2.0 * i for i in range(8)]
 
 
 def test_a_front_end_that_restarts_does_not_break_a_client(make_service):
@@ -161,28 +107,29 @@ def test_blasd_run(service, tmp_path):
     assert '"state":"succeeded"' in run(service, "distance", f"x={tmp_path}/x.npy", "--json").stdout
 
 
-def test_blasd_run_explains_what_went_wrong(service, tmp_path):
+@pytest.mark.parametrize("op, files, more, status, words", [
+    ("solve", "ab", [], 1, "singular"), ("matmul", "a", [], 1, "inputs.b"), ("matmul", "ab", ["speed=3"], 1, "speed"),
+    ("matmul", "", ["a=/nonexistent.npy"], 2, "cannot be read"), (None, "", [], 2, "usage"),
+    ("matmul", "ab", ["--deadline-ms", "soon"], 2, "milliseconds"), ("matmul", "a", ["--url", "http://127.0.0.1:9"], 4, "127.0.0.1:9")])
+def test_blasd_run_explains_what_went_wrong(service, tmp_path, op, files, more, status, words):
     np.save(tmp_path / "a.npy", np.ones((2, 2)))
-    file = f"a={tmp_path}/a.npy"
-    assert "singular" in run(service, "solve", file, f"b={tmp_path}/a.npy", status=1).stderr
-    assert "inputs.b" in run(service, "matmul", file, status=1).stderr
-    assert "speed" in run(service, "matmul", file, f"b={tmp_path}/a.npy", "speed=3", status=1).stderr
-    assert "cannot be read" in run(service, "matmul", "a=/nonexistent.npy", status=2).stderr
-    assert "usage" in run(service, status=2).stderr
-    done = subprocess.run([BLASD, "run", "--url", "http://127.0.0.1:9", "matmul", file], capture_output=True, text=True)
-    assert done.returncode == 4 and "127.0.0.1:9" in done.stderr
+    assert words in run(service, *[op] * bool(op), *[f"{name}={tmp_path}/a.npy" for name in files], *more, status=status).stderr
 
 
-def test_blasd_run_waits_out_a_full_queue(make_service, tmp_path):
+def test_a_full_queue_is_waited_out(make_service, tmp_path):
+    """By the program and by the Python client; without time to wait the queue's answer is the client's."""
     service = make_service("--limit", "queue_jobs=4")
+    client = blasd.Client(service.url)
     for _ in range(4):
-        blasd.Client(service.url).submit("matmul", a=np.ones((1800, 1800)), b=np.ones((1800, 1800)))
+        client.submit("matmul", a=np.ones((1800, 1800)), b=np.ones((1800, 1800)))
     np.save(tmp_path / "a.npy", np.array([[3.0]]))
     arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "-q"]
-    with service.worker_held():  # no time at all to wait: the queue's answer is the client's
+    with service.worker_held():
         assert "queue is full" in run(service, *arguments, "-t", "3", status=4).stderr
     running = [subprocess.Popen([BLASD, "run", "--url", service.url, *arguments], stdout=subprocess.PIPE, text=True)
                for _ in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert [c[0, 0] for c in pool.map(lambda i: client.matmul([[float(i)]], [[2.0]]), range(8))] == [2.0 * i for i in range(8)]
     for one in running:
         assert one.communicate(timeout=120)[0].split()[-1] == "9"
 
@@ -228,15 +175,6 @@ def test_blasd_run_takes_priorities_and_deadlines(make_service, tmp_path):
     assert '"priority":"high"' in run(service, *arguments, "--json", "-p", "high").stdout
     with service.worker_held():
         assert "deadline" in run(service, *arguments, "--deadline-ms", "300", status=1).stderr
-    assert "milliseconds" in run(service, *arguments, "--deadline-ms", "soon", status=2).stderr
-    done = subprocess.run([BLASD, "help", "run"], capture_output=True, text=True)
-    assert done.returncode == 0 and "--share" in done.stdout and not done.stderr
-
-
-def test_the_c_client(service):
-    done = subprocess.run([BLASD.parent / "client_example", service.url], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "19 22" in done.stdout and "43 50" in done.stdout and "singular_matrix" in done.stdout
 
 
 @pytest.mark.full

@@ -1,10 +1,12 @@
 """What the Python client looks like: methods, parameters, errors, and the signatures of NumPy, SciPy and scikit-learn."""
+import asyncio
 import importlib.util
 import inspect
 import json
 import pickle
+import subprocess
+import sys
 import types
-import warnings
 
 import blasd
 import blasd.linalg
@@ -12,6 +14,7 @@ import blasd.spatial.distance
 import numpy as np
 import pytest
 import scipy.spatial.distance
+from callers import OWN, on_a_loop
 from service import ROOT
 
 RNG = np.random.default_rng(21)
@@ -101,15 +104,18 @@ def test_shapes_that_fit_pass(client):
 def test_kinds_of_errors(client):
     with pytest.raises(blasd.NotFound):
         client.job("a" + "0" * 40)
-    with pytest.raises(blasd.NotPositiveDefinite) as caught:
-        client.solve(-np.eye(2), np.ones(2), assume_a="positive_definite")
-    assert isinstance(caught.value, blasd.NumericalError)
-    with pytest.raises(blasd.InvalidInput):
-        client.run("matmul", {"speed": 11}, a=np.eye(2), b=np.eye(2))
+    for ask, code, field in ((lambda: client.run("matmul", {"speed": 11}, a=np.eye(2), b=np.eye(2)), "unknown_parameter", "params.speed"),
+                             (lambda: client.matmul(np.ones((2, 3)), np.ones((2, 3))), "shape_mismatch", "inputs.b")):
+        with pytest.raises(blasd.InvalidInput) as caught:
+            ask()
+        error = caught.value
+        assert (error.code, error.field) == (code, field) and error.status in (400, 422) and not error.retry and error.advice
+        assert field in str(error)
     for code, status, kind in (("queue_full", 429, blasd.QueueFull), ("draining", 503, blasd.Unavailable),
                                ("nobody_knows", 503, blasd.Unavailable), ("nobody_knows", 0, blasd.Error),
                                ("forbidden_host", 403, blasd.Forbidden), ("cancelled", 409, blasd.Cancelled),
-                               ("job_ended", 409, blasd.Conflict), ("poisoned", 500, blasd.JobFailed)):
+                               ("job_ended", 409, blasd.Conflict), ("poisoned", 500, blasd.JobFailed),
+                               ("not_converged", 0, blasd.NumericalError)):
         assert type(blasd.Error(code, "", status=status)) is kind
 
 
@@ -118,8 +124,6 @@ def test_numpys_signatures(default):
     assert np.allclose(blasd.linalg.matmul(a, b), a @ b) and blasd.linalg.matmul([1, 2], [3, 4]) == 11
     assert np.allclose(blasd.linalg.solve(a, b), np.linalg.solve(a, b))
     assert np.allclose(blasd.linalg.inv(a), np.linalg.inv(a)) and np.allclose(blasd.linalg.inv(a[0]), np.linalg.inv(a[0]))
-    with pytest.raises(np.linalg.LinAlgError):
-        blasd.linalg.solve(np.ones((2, 2)), np.ones(2))
     with pytest.raises(np.linalg.LinAlgError):
         blasd.linalg.inv(np.ones((2, 3)))
     for rows, columns in ((9, 4), (4, 9), (5, 5)):
@@ -151,25 +155,28 @@ def test_numpys_decompositions(default):
     definite = s @ s + np.eye(4)
     assert np.allclose(blasd.linalg.cholesky(definite), np.linalg.cholesky(definite))
     assert np.allclose(blasd.linalg.cholesky(definite, upper=True), np.linalg.cholesky(definite).swapaxes(1, 2))
-    with pytest.raises(np.linalg.LinAlgError, match="order 1 "):
-        blasd.linalg.cholesky(-np.eye(2))
     with pytest.raises(blasd.InvalidInput, match="UPLO"):
         blasd.linalg.eigh(np.eye(2), UPLO="X")
 
 
-def test_what_numbers_allow_no_result_is_numpys_error_and_the_jobs(client, default):
-    for call, kind, code in ((lambda: blasd.linalg.solve(np.ones((2, 2)), np.ones(2)), blasd.SingularMatrix, "singular_matrix"),
-                             (lambda: blasd.linalg.inv(np.zeros((2, 2))), blasd.SingularMatrix, "singular_matrix"),
-                             (lambda: blasd.linalg.cholesky(-np.eye(2)), blasd.NotPositiveDefinite, "not_positive_definite"),
-                             (lambda: client.cholesky(-np.eye(2)), blasd.NotPositiveDefinite, "not_positive_definite"),
-                             (lambda: client.solve(np.ones((2, 2)), np.ones(2)), blasd.SingularMatrix, "singular_matrix")):
-        with pytest.raises(np.linalg.LinAlgError) as caught:
-            call()
-        error = caught.value
-        assert type(error) is kind and error.code == code and error.job["state"] == "failed"
-        again = pickle.loads(pickle.dumps(error))
-        assert type(again) is kind and str(again) == str(error) and again.code == code
-    assert isinstance(blasd.Error("not_converged", ""), np.linalg.LinAlgError)
+ONES = np.ones((2, 2))
+IMPOSSIBLE = [("solve", (ONES, np.ones(2)), {}, "singular_matrix"), ("inv", (np.zeros((2, 2)),), {}, "singular_matrix"),
+              ("cholesky", (-np.eye(2),), {}, "not_positive_definite"), ("client.cholesky", (-np.eye(2),), {}, "not_positive_definite"),
+              ("client.solve", (ONES, np.ones(2)), {}, "singular_matrix"),
+              ("client.solve", (-np.eye(2), np.ones(2)), {"assume_a": "positive_definite"}, "not_positive_definite")]
+
+
+@pytest.mark.parametrize("call, given, options, code", IMPOSSIBLE)
+def test_what_numbers_allow_no_result_is_numpys_error_and_the_jobs(client, default, call, given, options, code):
+    of, name = (client, call.partition(".")[2]) if "." in call else (blasd.linalg, call)
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        getattr(of, name)(*given, **options)
+    error = caught.value
+    kind = blasd.SingularMatrix if code == "singular_matrix" else blasd.NotPositiveDefinite
+    assert type(error) is kind and isinstance(error, blasd.NumericalError) and error.code == code and error.job["state"] == "failed"
+    assert code == "singular_matrix" or "order 1 " in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind and str(again) == str(error) and again.code == code
 
 
 def test_scipys_signatures(default):
@@ -194,97 +201,6 @@ def test_scipys_signatures(default):
         ours.cdist(x, y, lambda u, v: 0)
 
 
-@pytest.mark.full
-def test_scikit_learns_own_checks(client, default):
-    """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
-    pytest.importorskip("sklearn")
-    import blasd.sklearn as ours
-    import sklearn.linear_model as theirs
-    import sklearn.metrics
-    import sklearn.neighbors
-    from sklearn.utils.estimator_checks import check_estimator
-    for estimator in (ours.LinearRegression(), ours.Ridge(), ours.Lasso(), ours.ElasticNet(),
-                      ours.GradientDescentRegressor(), ours.NearestNeighbors()):
-        check_estimator(estimator)
-    X = RNG.standard_normal((60, 4))
-    for y in (X @ [1, 2, 3, 0] + 1, X @ RNG.standard_normal((4, 3))):
-        for mine, other, names in ((ours.LinearRegression(), theirs.LinearRegression(), ["rank_"]),
-                                   (ours.Ridge(2.0), theirs.Ridge(2.0), []),
-                                   (ours.Lasso(0.1, tol=1e-9), theirs.Lasso(0.1, tol=1e-9), ["dual_gap_", "n_iter_"]),
-                                   (ours.ElasticNet(0.1, tol=1e-9), theirs.ElasticNet(0.1, tol=1e-9), ["n_iter_"])):
-            mine.fit(X, y), other.fit(X, y)
-            assert np.allclose(mine.coef_, other.coef_, atol=1e-6) and np.shape(mine.coef_) == np.shape(other.coef_)
-            assert np.allclose(mine.intercept_, other.intercept_, atol=1e-6)
-            assert np.shape(mine.intercept_) == np.shape(other.intercept_) and mine.n_features_in_ == 4
-            assert np.allclose(mine.predict(X), other.predict(X), atol=1e-5)
-            for name in names:
-                assert np.shape(getattr(mine, name)) == np.shape(getattr(other, name)), name
-            assert getattr(mine, "rank_", None) == getattr(other, "rank_", None)
-    mine, other = ours.NearestNeighbors(n_neighbors=3).fit(X), sklearn.neighbors.NearestNeighbors(n_neighbors=3).fit(X)
-    for query in (X[:5], None):
-        for a, b in zip(mine.kneighbors(query), other.kneighbors(query)):
-            assert np.allclose(a, b)
-        for a, b in zip(mine.radius_neighbors(query, 1.5, sort_results=True)[1],
-                        other.radius_neighbors(query, 1.5, sort_results=True)[1]):
-            assert np.array_equal(a, b)
-    many = RNG.standard_normal((2000, 2))
-    for radius, most in ((0.01, 64 * 2000), (10.0, 2000 * 2000)):  # as few as there are take no room for all; and all
-        mine, other = ours.NearestNeighbors(radius=radius).fit(many), sklearn.neighbors.NearestNeighbors(radius=radius).fit(many)
-        for a, b in zip(mine.radius_neighbors(return_distance=False), other.radius_neighbors(return_distance=False)):
-            assert sorted(a) == sorted(b)
-        newest = max(client.jobs(op="distance"), key=lambda job: job.document["created_at"])
-        assert newest.document["outputs"]["index"]["shape"] <= [most]
-    assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
-
-
-def test_pairwise_distances_by_either_name_for_finite(default):
-    """force_all_finite before scikit-learn 1.6, ensure_all_finite from then on: both with any version, as it reads them."""
-    pytest.importorskip("sklearn")
-    import blasd.sklearn as ours
-    import sklearn.metrics
-    X, nan, inf = RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3))
-    nan[2, 1], inf[1, 1] = np.nan, np.inf
-    wish = sklearn.metrics.pairwise_distances(X)
-    for name in ("force_all_finite", "ensure_all_finite"):
-        for value in (True, False, "allow-nan"):
-            assert np.allclose(ours.pairwise_distances(X, **{name: value}), wish, atol=1e-12)
-        for value, bad in ((True, nan), (True, inf), ("allow-nan", inf)):
-            for points in ((bad, None), (X, bad)):
-                with pytest.raises(ValueError, match="Input.* contains|NaN or infinity|[Ii]nfinity"):
-                    ours.pairwise_distances(*points, **{name: value})
-        for value, bad, row in ((False, nan, 2), ("allow-nan", nan, 2), (False, inf, 1)):
-            distances = ours.pairwise_distances(bad, **{name: value})
-            others = np.delete(np.arange(6), row)
-            assert not np.isfinite(distances[row, others]).any() and not np.isfinite(distances[others, row]).any()
-            assert np.allclose(distances[np.ix_(others, others)], sklearn.metrics.pairwise_distances(bad[others]), atol=1e-12)
-        with pytest.raises(ValueError, match="allow-nan"):
-            ours.pairwise_distances(X, **{name: "allow-inf"})
-    with pytest.raises(ValueError, match="both"):
-        ours.pairwise_distances(X, force_all_finite=True, ensure_all_finite=True)
-
-
-def test_fits_that_did_not_converge_say_so_as_scikit_learns_do(default):
-    pytest.importorskip("sklearn")
-    import blasd.sklearn as ours
-    from scipy.linalg import LinAlgWarning
-    from sklearn.exceptions import ConvergenceWarning
-    X = RNG.standard_normal((60, 4))
-    y = X @ np.ones(4)
-    with pytest.warns(LinAlgWarning, match="float32"):
-        ours.LinearRegression().fit(np.c_[X[:, 0], X[:, 0] + 5e-5 * X[:, 1]].astype("float32"), RNG.standard_normal(60))
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
-        ours.GradientDescentRegressor(max_iter=3).fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="diverged") as caught:
-        ours.GradientDescentRegressor(learning_rate=10, max_iter=50).fit(X, y)
-    assert sum(issubclass(one.category, ConvergenceWarning) for one in caught) == 1
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
-        ours.Lasso(alpha=1e-6, max_iter=1, tol=0).fit(np.vander(np.linspace(0, 1, 60), 12), y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ours.GradientDescentRegressor(learning_rate=0.1, max_iter=2000).fit(X, y)
-        ours.Lasso(alpha=0.1).fit(X, y)
-
-
 def test_results_are_shown(client):
     x = RNG.standard_normal((50, 2))
     fit = client.regression(x, x @ [1.0, 2.0] + 3 + RNG.standard_normal(50) / 10)
@@ -305,3 +221,29 @@ def test_results_are_shown(client):
     with pytest.raises(ValueError):
         stack.summary()
     assert "coef" in str(stack)
+
+
+def test_decompositions_of_both_clients(client):
+    a, b = RNG.standard_normal((6, 3)), RNG.standard_normal(6)
+    x = client.lstsq(a, b, timeout=60).x
+    assert client.eigh(a.T @ a, priority="high").eigenvalues.shape == (3,)
+
+    async def all_of_them(one):
+        return await asyncio.gather(one.lstsq(a, b), one.svd(a), one.qr(a), one.cholesky(a.T @ a), one.eigvalsh(a.T @ a))
+    fit, values, qr, factor, eigenvalues = on_a_loop(client.url, all_of_them)
+    assert np.array_equal(fit.x, x) and np.allclose(values.S**2, eigenvalues[::-1])
+    assert np.allclose(abs(qr.R.T), abs(factor))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("which", ["the system's", "the newest"])
+def test_numpy_scipy_and_scikit_learn(which, service, request):
+    """Their signatures and attributes are ours, and scikit-learn's check_estimator passes."""
+    python = sys.executable
+    if which == "the newest":
+        python = request.getfixturevalue("venv")("science") / "bin/python"
+    else:
+        pytest.importorskip("sklearn")
+    done = subprocess.run([python, ROOT / "tests/integration/clients/science.py", service.url], capture_output=True, text=True,
+                          timeout=600, env=OWN, check=False)
+    assert done.returncode == 0 and done.stdout == "right\n", done.stderr[-3000:]

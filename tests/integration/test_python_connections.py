@@ -1,18 +1,15 @@
-"""The Python client's connections and their ends: proxies, patience, what a future raises, the newest of its neighbours."""
+"""The Python client's connections: what is raised, patience, what is sent again, connections that have ended."""
 import asyncio
-import base64
 import builtins
 import concurrent.futures
 import contextlib
 import email.utils
-import os
+import gc
+import logging
 import pickle
 import select
 import socket
-import ssl
 import struct
-import subprocess
-import sys
 import threading
 import time
 
@@ -20,29 +17,16 @@ import blasd
 import blasd.protocol
 import numpy as np
 import pytest
-from service import ROOT
-from test_python_client import Listener, answer
+from callers import CALLERS, ONE, SLOW, both, by_client, on_a_loop
+from pretender import DOCUMENT, OPS, QUEUED, Listener, Pretender, answer, context_of, document, nowhere, raw, silent, succeeded
 from test_tls import Authority
-
-
-def both(url, *arguments, **options):
-    """What GET /ops gives each client, or raises."""
-    def ask():
-        return blasd.Client(url, *arguments, **options).ops()
-
-    async def ask_on_a_loop():
-        async with blasd.AsyncClient(url, *arguments, **options) as client:
-            return await client.ops()
-    return ask, lambda: asyncio.run(ask_on_a_loop())
-
 
 # --- what is raised ---------------------------------------------------------------------------------------------------
 
 
 def test_errors_are_pythons_kinds_too(client):
     """So that what takes any future, or any connection, takes these."""
-    job = client.submit("regression", x=np.ones((40, 1)), y=np.arange(40.0), params={"method": "gd", "iterations": 20_000_000,
-                                                                                      "learning_rate": 1e-6})
+    job = client.submit("regression", **SLOW)
     with pytest.raises(TimeoutError) as caught:
         job.result(0.05)
     for one in (caught.value, pickle.loads(pickle.dumps(caught.value))):
@@ -56,12 +40,28 @@ def test_errors_are_pythons_kinds_too(client):
         with pytest.raises(ValueError, match="inputs.b|params.metric") as caught:
             wrong()
         assert isinstance(pickle.loads(pickle.dumps(caught.value)), blasd.InvalidInput)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    for ask in both(url):
+
+
+@both
+def test_a_service_that_is_not_there(call, tmp_path):
+    """It may be asked again, for it took no job."""
+    url = nowhere()
+    for ask in (lambda c: c.ops(), lambda c: c.run("matmul", **ONE), lambda c: c.submit("matmul", **ONE)):
         with pytest.raises(builtins.ConnectionError) as caught:
-            ask()
-        assert isinstance(caught.value, blasd.ConnectionError) and url in str(caught.value)
+            call(url, ask)
+        error = caught.value
+        assert isinstance(error, blasd.ConnectionError) and error.code == "connection_failed" and error.retry and url in str(error)
+        assert error.advice == ""
+    assert call(url, lambda c: c.ready()) is False
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as others:
+        for _ in range(3):  # its backlog is full: no further connection gets through
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(full.getsockname())
+        for url in (f"unix:{tmp_path}/none", f"http://127.0.0.1:{full.getsockname()[1]}"):
+            with pytest.raises((blasd.ConnectionError, blasd.Timeout)) as caught:
+                call(url, lambda c: c.run("matmul", **ONE), timeout=0.5)
+            assert caught.value.advice == "", url
 
 
 def test_a_timeout_of_python_3_9_is_one(monkeypatch):
@@ -73,122 +73,69 @@ def test_a_timeout_of_python_3_9_is_one(monkeypatch):
     assert isinstance(settings.lost(blasd.protocol.Request("GET", "/ops"), Old("timed out"), True), blasd.Timeout)
 
 
-def test_what_cannot_be_meant_is_refused_before_anything_is_sent(client, monkeypatch):
-    one = {"a": [[1.0]], "b": [[1.0]]}
-    fixed = np.empty((1, 1))
-    fixed.flags.writeable = False
-    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
-    for out in ([1], fixed, {"c": 1.0}):
-        with pytest.raises(blasd.InputError, match="out"):
-            client.run("matmul", out=out, **one)
-    for count in (0, -1):
-        with pytest.raises(ValueError, match="in_flight"):
-            list(client.map("matmul", [one], in_flight=count))
-
-        async def main(count=count):
-            async with blasd.AsyncClient(client.url) as other:
-                return [result async for result in other.map("matmul", [one], in_flight=count)]
-        with pytest.raises(ValueError, match="in_flight"):
-            asyncio.run(main())
-    for ask in (*both("https://127.0.0.1:1", verify="/nowhere/ca.pem"), *both("https://127.0.0.1:1", cert="/nowhere/ca.pem")):
-        with pytest.raises(FileNotFoundError, match="/nowhere/ca.pem"):
-            ask()
+@both
+def test_nothing_is_smuggled_into_a_request(call, service):
+    """An id or a key that comes from somebody else ends no line of the request."""
+    for text in ("x HTTP/1.1\r\nHost: a\r\n\r\nGET /ops", "a\nb", "a b\r\n"):
+        for ask in (lambda c: c.job(text), lambda c: c.submit("matmul", **ONE, idempotency_key=text + "\r\n")):
+            with pytest.raises(ValueError):
+                call(service.url, ask)
+    for bad in ({"X": "a\r\nb"}, {"X\n": "a"}):
+        with pytest.raises(ValueError):
+            blasd.Client(service.url, headers=bad)
 
 
-def test_no_timeout(service):
-    """None, as everywhere: for a request, and for a job."""
-    with blasd.Client(service.url, timeout=None) as client:
-        assert client.matmul([[2.0]], [[3.0]], timeout=None) == 6 and client.url in repr(client)
-
-    async def main():
-        async with blasd.AsyncClient(service.url, timeout=None) as client:
-            assert client.url in repr(client)
-            return await client.matmul([[2.0]], [[3.0]], timeout=None)
-    assert asyncio.run(main()) == 6
+def test_urls(service):
+    assert blasd.Client(service.url + "/").ready() and blasd.Client(service.url.replace("http", "HTTP")).ready()
+    for url in ("127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "http://127.0.0.1:8080/?a=b",
+                "http://127.0.0.1/#x", "ftp://user:pw@127.0.0.1", "unix:"):
+        with pytest.raises(ValueError) as caught:
+            blasd.Client(url)
+        assert "pw" not in str(caught.value)
 
 
 # --- patience ---------------------------------------------------------------------------------------------------------
 
 
+def waits(url, patience, **time_given):
+    """Every way to wait for a job at a URL, each to be called."""
+    def of_map(client):
+        return next(client.map("matmul", [ONE], **time_given))
+    job = blasd.Job(blasd.Client(url, timeout=patience), {**QUEUED, "state": "running"})
+    return [lambda: job.result(*time_given.values()), lambda: by_client(url, of_map, timeout=patience),
+            *[lambda call=call: call(url, lambda c: c.run("matmul", **time_given, **ONE), timeout=patience) for call in CALLERS]]
+
+
 def test_a_time_that_is_over_is_not_waited_beyond(monkeypatch):
     """A service that says nothing: not as long as the client would bear silence, but for the time that the job was given."""
     monkeypatch.setattr(blasd.protocol, "GRACE", 0.2)
-    one = {"a": [[1.0]], "b": [[1.0]]}
-
-    async def on_a_loop(call):
-        async with blasd.AsyncClient(url, timeout=100_000) as client:
-            return await call(client)
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with blasd.Client(url, timeout=100_000) as client:
-            job = blasd.Job(client, {"id": "x", "state": "running", "progress": 0, "op": "matmul"})
-            for wait in (lambda: job.result(0.1), lambda: client.run("matmul", timeout=0.1, **one),
-                         lambda: next(client.map("matmul", [one], timeout=0.1)),
-                         lambda: asyncio.run(on_a_loop(lambda other: other.run("matmul", timeout=0.1, **one)))):
-                with pytest.raises(blasd.Timeout):
-                    wait()
+    with silent() as url:
+        for wait in waits(url, 100_000, timeout=0.1):
+            with pytest.raises(blasd.Timeout):
+                wait()
 
 
 def test_silence_is_borne_for_the_clients_time(monkeypatch):
-    """Also where the service was asked to wait for a job's end: it is asked for half of that time at most."""
+    """Also when the service was asked to wait for a job's end: it is asked for half of that time at most."""
     monkeypatch.setattr(blasd.calls, "RETRY_S", 0)
-    one = {"a": [[1.0]], "b": [[1.0]]}
-
-    async def on_a_loop():
-        async with blasd.AsyncClient(url, timeout=0.5) as client:
-            return await client.run("matmul", **one)
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with blasd.Client(url, timeout=0.5) as client:
-            job = blasd.Job(client, {"id": "x", "state": "running", "progress": 0, "op": "matmul"})
-            for wait in (job.result, lambda: client.run("matmul", **one), lambda: next(client.map("matmul", [one])),
-                         lambda: asyncio.run(on_a_loop())):
-                with pytest.raises(blasd.Timeout, match=r"no answer within 0\.5 s"):
-                    wait()
-            with pytest.raises(blasd.Timeout, match=r"no answer within 1\.25 s"):
-                job.refresh(wait=1)  # who says it himself means it
+    with silent() as url:
+        for wait in [*waits(url, 0.5), *[lambda call=call: call(url, lambda c: c.ops(), timeout=0.5) for call in CALLERS]]:
+            with pytest.raises(blasd.Timeout, match=r"no answer within 0\.5 s"):
+                wait()
+        with blasd.Client(url, timeout=0.5) as client, pytest.raises(blasd.Timeout, match=r"no answer within 1\.25 s"):
+            blasd.Job(client, QUEUED).refresh(wait=1)  # who says it himself means it
     settings = blasd.Client(timeout=60)._calls.settings
     assert settings.patience(blasd.protocol.Request("GET", "/", wait=blasd.calls.LONGEST_WAIT)) == 60
     assert blasd.Client(timeout=None)._calls.settings.patience(blasd.protocol.Request("GET", "/", wait=5)) is None
 
 
-def test_a_service_that_was_not_reached_took_no_job(tmp_path, monkeypatch):
-    """Nobody is told that it may have."""
-    one = {"a": [[1.0]], "b": [[1.0]]}
-
-    async def on_a_loop(url):
-        async with blasd.AsyncClient(url, timeout=0.5) as client:
-            return await client.run("matmul", **one)
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as others:
-        for _ in range(3):  # its backlog is full: nobody else gets through
-            other = others.enter_context(socket.socket())
-            other.setblocking(False)
-            other.connect_ex(full.getsockname())
-        for url in (f"unix:{tmp_path}/none", f"http://127.0.0.1:{full.getsockname()[1]}"):
-            for ask in (lambda url=url: blasd.Client(url, timeout=0.5).run("matmul", **one), lambda url=url: asyncio.run(on_a_loop(url))):
-                with pytest.raises((blasd.ConnectionError, blasd.Timeout)) as caught:
-                    ask()
-                assert caught.value.advice == "", url
-
-
-@pytest.mark.parametrize("after", ["1", "date"])
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_proxy_that_is_busy_is_asked_again(status, after):
-    """Its answer is no problem document, and may name a date."""
-    def talk(self, connection):
-        if len(self.requests) > 1:
-            return answer(connection, {"ops": []})
-        when = after if after != "date" else email.utils.formatdate(time.time() + 2, usegmt=True)
-        begins.append(time.monotonic())
-        connection.sendall(f"HTTP/1.1 {status} Busy\r\nRetry-After: {when}\r\nContent-Type: text/html\r\n"
-                           "Content-Length: 13\r\n\r\n<html></html>".encode())
-        return True
-    begins = []
-    for ask in range(2):
-        listener = Listener(talk)
-        assert both(listener.url, retries=1)[ask]() == []
-        assert time.monotonic() - begins[-1] >= 0.9 and len(listener.requests) == 2
-        listener.close()
+@both
+def test_no_timeout(call, service):
+    """None, as everywhere: for a request, and for a job."""
+    def ask(client):
+        assert client.url in repr(client)
+        return client.matmul([[2.0]], [[3.0]], timeout=None)
+    assert call(service.url, ask, timeout=None) == 6
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -199,27 +146,31 @@ class Clock(asyncio.SelectorEventLoop):
         return super().time() + self.ahead
 
 
-def test_an_answer_that_comes_slowly_is_waited_for():
+def heard(monkeypatch, tell):
+    """Calls `tell` whenever an AsyncClient has received something."""
+    updated = blasd.aio._Connection.buffer_updated
+    monkeypatch.setattr(blasd.aio._Connection, "buffer_updated", lambda self, count: (updated(self, count), tell())[0])
+
+
+def test_an_answer_that_comes_slowly_is_waited_for(monkeypatch):
     """The timeout is for silence: a large array may take longer. 55 s before each piece, with 60 s of patience."""
-    listener = Listener(lambda self, connection: self.slowly(connection))
     loop = Clock()
     arrived, given_up = threading.Event(), threading.Event()
     body = b'{"ops": []}'
 
-    def slowly(connection):
+    def slowly(self, connection):
         pieces = [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n", f"Content-Length: {len(body)}\r\n\r\n".encode(),
-                  *(body[i:i + 1] for i in range(len(body) - (len(listener.requests) > 1)))]
+                  *(body[i:i + 1] for i in range(len(body) - (len(self.requests) > 1)))]
         for piece in pieces:
             arrived.clear()
             loop.ahead += 55
             connection.sendall(piece)
             assert arrived.wait(60)
-        if len(listener.requests) > 1:  # the last byte never comes
+        if len(self.requests) > 1:  # the last byte never comes
             loop.ahead += 70
             loop.call_soon_threadsafe(lambda: None)
             given_up.wait(60)
         return True
-    listener.slowly = slowly
 
     async def main():
         async with blasd.AsyncClient(listener.url) as client:
@@ -227,15 +178,13 @@ def test_an_answer_that_comes_slowly_is_waited_for():
             with pytest.raises(blasd.Timeout):
                 await client.ops()
             return first
-    updated = blasd.aio._Connection.buffer_updated
-    try:
-        blasd.aio._Connection.buffer_updated = lambda self, count: (updated(self, count), arrived.set())[0]
-        assert loop.run_until_complete(main()) == []
-    finally:
-        blasd.aio._Connection.buffer_updated = updated
-        given_up.set()
-        listener.close()
-        loop.close()
+    heard(monkeypatch, arrived.set)
+    with Listener(slowly) as listener:
+        try:
+            assert loop.run_until_complete(main()) == []
+        finally:
+            given_up.set()
+            loop.close()
 
 
 def test_a_body_that_leaves_slowly_is_no_silence(monkeypatch):
@@ -248,282 +197,276 @@ def test_a_body_that_leaves_slowly_is_no_silence(monkeypatch):
     monkeypatch.setattr(blasd.aio._Connection, "connection_made", narrow)
     tensor = np.zeros(1 << 18)
 
-    def serve():
-        connection, _ = listener.accept()
-        with connection:
-            left = tensor.nbytes
-            while left > 0 and (data := connection.recv(16384)):
-                left -= len(data)
-                time.sleep(0.05)
-            if left <= 0:
-                answer(connection, {"id": "t", "shape": [], "dtype": "float64", "bytes": 8}, "201 Created")
-                connection.recv(65536)
+    def serve(connection):
+        left = tensor.nbytes
+        while left > 0 and (data := connection.recv(16384)):
+            left -= len(data)
+            time.sleep(0.05)
+        if left <= 0:
+            answer(connection, {"id": "t", "shape": [], "dtype": "float64", "bytes": 8}, "201 Created")
+            connection.recv(65536)
+    with raw(serve) as url:
+        assert on_a_loop(url, lambda c: c.tensors.put(tensor), timeout=1.5).id == "t"
 
-    async def main(url):
-        async with blasd.AsyncClient(url, timeout=1.5) as client:
-            return (await client.tensors.put(tensor)).id
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        threading.Thread(target=serve, daemon=True).start()
-        assert asyncio.run(main(f"http://127.0.0.1:{listener.getsockname()[1]}")) == "t"
+
+def test_a_connection_is_waited_for_no_longer_than_the_job_is_given(monkeypatch):
+    monkeypatch.setattr(blasd.aio, "GRACE", 0.1)
+    held = threading.Event()
+
+    async def main():
+        async with blasd.AsyncClient(listener.url, connections=1) as client:
+            first = asyncio.ensure_future(client.ops())
+            while not listener.requests:
+                await asyncio.sleep(0.01)
+            with pytest.raises(blasd.Timeout, match="no connection was free"):
+                await client.run("matmul", **ONE, timeout=0.1)
+            assert not first.done()
+            held.set()
+            return await first
+    with Listener(lambda self, c: held.wait(60) and answer(c, OPS)) as listener:
+        assert asyncio.run(main()) == [] and [method for method, _ in listener.requests] == ["GET"]
+
+
+# --- what is sent again -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_sent_once_unless_it_has_a_key():
+    """A connection that breaks before the answer: the job may have been taken."""
+    with Listener(lambda self, c: len(self.requests) % 2 == 1 and answer(c, OPS)) as listener:
+        client = blasd.Client(listener.url)
+        for ask in (client.submit, client.run):
+            client.ops()
+            with pytest.raises(blasd.Error) as caught:
+                ask("matmul", **ONE)
+            assert caught.value.code == "connection_failed" and caught.value.retry and "idempotency_key" in caught.value.advice
+        assert listener.requests == [("GET", None), ("POST", None)] * 2
+    for ask, requests in ((lambda c: c.submit("matmul", **ONE, idempotency_key="k").id == "x", [("POST", "k")] * 2),
+                          (lambda c: c.ops() == [], [("GET", None)] * 2)):
+        with Listener(lambda self, c: len(self.requests) != 2 and answer(c, {**OPS, **QUEUED})) as listener:
+            client = blasd.Client(listener.url)
+            assert client.ops() == [] and ask(client) and listener.requests[1:] == requests
+
+
+@pytest.mark.parametrize("status, times", [(502, 1), (504, 1), (503, 2), (429, 2)])
+def test_a_job_that_a_gateway_may_have_passed_on_is_sent_once(status, times):
+    """Retry-After or not: only one that was not taken is sent again by itself."""
+    def talk(self, connection):
+        if len(self.requests) > 1:
+            return answer(connection, {"code": "draining", "detail": "", "retry": False}, "503 Busy")
+        connection.sendall(f"HTTP/1.1 {status} Gateway\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n".encode())
+        return True
+    with Listener(talk) as listener, pytest.raises(blasd.Error):
+        blasd.Client(listener.url).run("matmul", **ONE)
+    assert len(listener.requests) == times
+
+
+@both
+@pytest.mark.parametrize("status, after, body", [(429, "1", "<html></html>"), (503, "date", "<html></html>"), (503, "1", '{"message": "busy"}')])
+def test_a_proxy_that_is_busy_is_asked_again(call, status, after, body):
+    """Its answer is no problem document, and may name a date."""
+    def talk(self, connection):
+        if len(self.requests) > 1:
+            return answer(connection, OPS)
+        when = after if after != "date" else email.utils.formatdate(time.time() + 2, usegmt=True)
+        begins.append(time.monotonic())
+        connection.sendall(f"HTTP/1.1 {status} Busy\r\nRetry-After: {when}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        return True
+    begins = []
+    with Listener(talk) as listener:
+        assert call(listener.url, lambda c: c.ops(), retries=1) == []
+        assert time.monotonic() - begins[-1] >= 0.9 and len(listener.requests) == 2
+
+
+BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: %d\r\nContent-Type: application/problem+json\r\nContent-Length: 52\r\n\r\n" \
+       b'{"code":"draining","retry":true,"detail":"not now."}'
+
+
+@both
+@pytest.mark.parametrize("state, turns", [("queued", ["busy", "lost"]), ("cancelled", ["lost", "busy"])])
+def test_retries_carry_one_key_and_heed_retry_after(call, state, turns, caplog):
+    """Whether the job was refused first or its answer was lost; then `run` itself waits for room, beyond its retries."""
+    def talk(self, connection):
+        if len(self.requests) > len(turns):
+            return answer(connection, {**QUEUED, "state": state})
+        if turns[len(self.requests) - 1] == "lost":
+            return False
+        connection.sendall(BUSY % (state == "queued"))
+        return True
+    begin = time.monotonic()
+    with Listener(talk) as listener, caplog.at_level(logging.INFO, "blasd"):
+        if state == "queued":
+            assert call(listener.url, lambda c: c.submit("matmul", **ONE), retries=3).id == "x" and time.monotonic() - begin >= 1
+        else:
+            with pytest.raises(blasd.Cancelled):
+                call(listener.url, lambda c: c.run("matmul", **ONE), retries=1)
+    keys = [key for _, key in listener.requests]
+    assert len(keys) == 3 and keys[0] and len(set(keys)) == 1
+    assert any("draining" in record.getMessage() for record in caplog.records)
+
+
+def test_a_job_that_went_by_file_has_its_key_when_it_is_sent_after_all(sharing):
+    seen = []
+    client = blasd.Client(sharing.url, share=True, retries=1)
+    carry = client._pool.carry
+
+    def refuse(request):
+        if request.method == "POST":
+            seen.append(request.headers["Idempotency-Key"])
+            if "Body-File" in request.headers:
+                raise blasd.Error("sharing_off", "", status=422)
+        return carry(request)
+    client._pool.carry = refuse
+    a = np.eye(512)
+    assert (client.matmul(a, a) == a).all() and len(seen) == 2 and len(set(seen)) == 1
+
+
+@both
+def test_a_result_is_asked_for_again_and_is_not_lost(call, monkeypatch):
+    """Of a front end that restarts just when the job has ended; and who gives up knows which job it was."""
+    def answers(request, number):
+        if request[1].endswith("/result"):
+            asked.append(number)
+            return None if len(asked) < lost else succeeded()
+        return document({**DOCUMENT, "state": "queued" if request[0] == "POST" else "succeeded"}, 202 if request[0] == "POST" else 200)
+
+    def ask():
+        return call(pretender.url, lambda c: c.run("matmul", a=[[2.0]], b=[[2.0]]))["c"]
+    asked, lost = [], 4
+    with Pretender(answers) as pretender:
+        assert ask() == 4 and [one[0] for one in pretender.seen].count("POST") == 1
+        monkeypatch.setattr(blasd.calls, "RETRY_S", 0.5)
+        asked, lost = [], 1000
+        with pytest.raises(blasd.ConnectionError) as caught:
+            ask()
+        assert caught.value.job["id"] == DOCUMENT["id"]
+
+
+# --- connections that have ended --------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_was_closed_meanwhile_is_not_used():
+    """So that a kept connection costs no job its answer when the service closes it or starts anew."""
+    with Listener(lambda self, c: answer(c, QUEUED) and False) as listener:
+        client = blasd.Client(listener.url)
+        for _ in range(3):
+            assert client.submit("matmul", **ONE).id == "x"
+            connection = client._pool._idle[-1][1]
+            connection.sock.settimeout(5)
+            assert connection.sock.recv(1, socket.MSG_PEEK) == b""  # the end has come
+        assert len(listener.requests) == 3
 
 
 @pytest.mark.parametrize("ending", ["closed", "talks"])
 def test_a_connection_that_ended_while_the_loop_was_kept_busy_is_not_used(ending):
     """A program that computes between two jobs keeps its loop from seeing what came meanwhile."""
     def talk(self, connection):
-        answer(connection, {"id": "x", "state": "queued", "progress": 0, "op": "matmul"})
+        answer(connection, QUEUED)
         if ending == "talks":
             time.sleep(0.1)
             connection.sendall(b"HTTP/1.1 408 Too late\r\nContent-Length: 0\r\n\r\n")
         return False
-    listener = Listener(talk)
 
     async def main():
         async with blasd.AsyncClient(listener.url) as client:
             for count in range(1, 4):
-                assert (await client.submit("matmul", a=[[1.0]], b=[[1.0]])).id == "x"
+                assert (await client.submit("matmul", **ONE)).id == "x"
                 sock = client._pool._idle[-1].transport.get_extra_info("socket")
                 assert select.select([sock], [], [], 20)[0] and len(listener.requests) == count
-    asyncio.run(main())
-    listener.close()
+    with Listener(talk) as listener:
+        asyncio.run(main())
 
 
-# --- what stands between ------------------------------------------------------------------------------------------------
-
-
-BODY = b'{"ops": []}'
-WAYS = [b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n" + BODY, b"HTTP/1.0 200 OK\r\n\r\n" + BODY,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nConnection: keep-alive, Close\r\n\r\nb\r\n" + BODY + b"\r\n0\r\n\r\n",
-        b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 11\r\n\r\n" + BODY]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=["length", "until it ends", "chunks", "hints"])
-def test_answers_as_proxies_write_them(way):
-    """Those of HTTP/1.0 end the connection, when they like: it serves no further job."""
+def test_an_answer_of_unknown_length_that_is_cut_off_is_none(monkeypatch):
     def talk(self, connection):
-        connection.sendall(way)
-        if b"0 200 OK\r\n\r\n" not in way:
-            gone.wait(0.3)
-        return False
-    gone = threading.Event()
-    listener = Listener(talk)
-    for ask in both(listener.url, timeout=5):
-        assert ask() == []
-
-    async def main():
-        async with blasd.AsyncClient(listener.url) as client:
-            assert await client.ops() == [] and not client._pool._idle
-    asyncio.run(main())
-    listener.close()
-
-
-PAGES = [(b"text/html", b"<html>Sign in</html>"), (b"application/json", b"[]"), (b"application/json", b'"a word"'), (b"application/json", b""),
-         (b"application/x-safetensors", b"\1\0\0\0\0\0\0\0{"), (b"application/x-safetensors", b"\2\0\0\0\0\0\0\0{}"),
-         (b"application/x-safetensors", b"<html>")]
-
-
-@pytest.mark.parametrize("kind, page", PAGES, ids=range(len(PAGES)))
-def test_what_cannot_be_read_is_an_error_of_ours(kind, page):
-    """As of a proxy that answers itself: 200, and a page to sign in."""
-    def talk(self, connection):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind, len(page)) + page)
-        return False
-    listener = Listener(talk)
-    one = {"a": [[1.0]], "b": [[1.0]]}
-    for ask in (lambda c: c.ops(), lambda c: c.run("matmul", **one), lambda c: c.submit("matmul", **one), lambda c: c.job("s" + "0" * 40),
-                lambda c: c.tensors.get("t" + "0" * 40), lambda c: c.tensors.put([1.0])):
-        with pytest.raises(blasd.Error) as caught:
-            ask(blasd.Client(listener.url))
-        assert caught.value.code == "bad_answer" and caught.value.status == 200 and not caught.value.retry
-    listener.close()
-
-
-def test_an_answer_of_unknown_length_that_is_cut_off_is_none():
-    def talk(self, connection):
-        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + BODY)
+        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{}")
         seen.wait(20)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
         return False
     seen = threading.Event()
-    listener = Listener(talk)
-    updated = blasd.aio._Connection.buffer_updated
+    heard(monkeypatch, seen.set)
+    with Listener(talk) as listener, pytest.raises(blasd.ConnectionError):
+        on_a_loop(listener.url, lambda c: c.ops())
+
+
+def test_what_is_given_up_while_it_is_sent_leaves_no_word():
+    """asyncio writes of errors that nobody took; here they are of answers that nobody waits for."""
+    said = []
 
     async def main():
-        async with blasd.AsyncClient(listener.url) as client:
-            with pytest.raises(blasd.ConnectionError):
-                await client.ops()
-    try:
-        blasd.aio._Connection.buffer_updated = lambda self, count: (updated(self, count), seen.set())[0]
-        asyncio.run(main())
-    finally:
-        blasd.aio._Connection.buffer_updated = updated
-        listener.close()
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+        with socket.create_server(("127.0.0.1", 0)) as deaf:  # reads nothing
+            async with blasd.AsyncClient(f"http://127.0.0.1:{deaf.getsockname()[1]}") as client:
+                job = asyncio.ensure_future(client.matmul(np.zeros((2000, 2000)), np.zeros((2000, 2000))))
+                taken, _ = await asyncio.to_thread(deaf.accept)
+                with taken:
+                    await asyncio.to_thread(taken.recv, 1, socket.MSG_PEEK)
+                    job.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await job
+        gc.collect()
+    asyncio.run(main())
+    gc.collect()
+    assert said == []
 
 
-# --- proxies ----------------------------------------------------------------------------------------------------------
+def test_a_cancellation_while_it_connects_is_not_lost(service, monkeypatch):
+    """In the very turn of the loop in which the connection is there."""
+    connect = blasd.aio.AsyncPool._connect
 
-
-class Proxy:
-    """Takes CONNECT from whom it knows and hands everything on to one place."""
-
-    def __init__(self, onward):
-        self.onward, self.heads = onward, []
-        self.sock = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://us%65r:p%3Aw@127.0.0.1:{self.sock.getsockname()[1]}"
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        while True:
-            try:
-                connection, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
-
-    def serve(self, connection):
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += connection.recv(65536)
-        self.heads.append(head.decode())
-        known = base64.b64encode(b"user:p:w").decode()
-        if f"Proxy-Authorization: Basic {known}\r\n" not in self.heads[-1]:
-            connection.sendall(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
-            connection.close()
-            return
-        onward = socket.create_connection(("127.0.0.1", self.onward))
-        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-
-        def pump(source, target):
-            try:
-                while (data := source.recv(65536)):
-                    target.sendall(data)
-                target.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass
-        threading.Thread(target=pump, args=(onward, connection), daemon=True).start()
-        pump(connection, onward)
-
-    def close(self):
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self.sock.close()
-
-
-class Secured(Listener):
-    """A Listener with TLS."""
-
-    def __init__(self, talk, certificate):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        self.requests, self.talk = [], talk
-        self.sock = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self.run, daemon=True).start()
-
-
-def test_https_through_a_proxy_that_asks_who_it_is(tmp_path, monkeypatch):
-    """The user in the proxy's URL is told to it alone, and nothing of the request."""
-    service = Secured(lambda self, connection: answer(connection, {"ops": []}) and False,
-                      Authority(tmp_path, "ours").sign("service"))
-    proxy = Proxy(service.port)
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.setenv("https_proxy", proxy.url)
-    for ask in both("https://blasd.test:8443/x", api_key="secret", verify=False):
-        assert ask() == []
-    assert len(proxy.heads) == 2 and all(head.startswith("CONNECT blasd.test:8443 HTTP/1.") for head in proxy.heads)
-    assert not any("secret" in head for head in proxy.heads) and service.authorization == "Bearer secret"
-    monkeypatch.setenv("https_proxy", proxy.url.replace("p%3Aw", "wrong"))
-    for ask in both("https://blasd.test:8443/x", verify=False):
-        with pytest.raises(blasd.ConnectionError, match="407"):
-            ask()
-    assert len(service.requests) == 2
-    proxy.close()
-    service.close()
-
-
-def test_a_proxy_for_http_that_asks_who_it_is(monkeypatch):
-    heard = []
-
-    class Hearing(Listener):
-        def run(self):
-            while True:
-                try:
-                    connection, _ = self.sock.accept()
-                except OSError:
-                    return
-                with connection:
-                    heard.append(connection.recv(65536).decode())
-                    answer(connection, {"ops": []})
-    listener = Hearing(None)
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setenv("http_proxy", listener.url.replace("//", "//user:pw@"))
-    for ask in both("http://blasd.test:8080"):
-        assert ask() == []
-        assert heard[-1].startswith("GET http://blasd.test:8080/ops HTTP/1.1\r\n")
-        assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:pw').decode()}\r\n" in heard[-1]
-    assert blasd.Client("http://127.0.0.1:1")._calls.settings.proxy_headers == {}
-    listener.close()
-
-
-def test_an_address_with_colons_is_told_to_a_proxy_in_brackets(monkeypatch):
-    heads = []
-
-    def serve():
-        for _ in range(2):
-            connection, _ = listener.accept()
-            with connection:
-                heads.append(connection.recv(65536).decode())
-                connection.sendall(b"HTTP/1.1 403 Not there\r\nContent-Length: 0\r\n\r\n")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        for ask in both("https://[2001:db8::1]:8443"):
-            with pytest.raises(blasd.ConnectionError, match="403"):
-                ask()
-    assert len(heads) == 2 and all(head.startswith("CONNECT [2001:db8::1]:8443 HTTP/1.") for head in heads)
-
-
-@pytest.mark.parametrize("proxy", ["socks5h://127.0.0.1:1080", "SOCKS4://user:pw@127.0.0.1"])
-def test_a_proxy_that_speaks_no_http_is_refused(proxy, monkeypatch):
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setenv("http_proxy", proxy)
-    for kind in (blasd.Client, blasd.AsyncClient):
-        with pytest.raises(ValueError, match="(?i)socks.*NO_PROXY") as caught:
-            kind("http://blasd.test")
-        assert "pw" not in str(caught.value)
-        kind("http://127.0.0.1:1")
-
-
-# --- the newest of what stands beside it ------------------------------------------------------------------------------
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("which", ["the system's", "the newest"])
-def test_numpy_scipy_and_scikit_learn(which, service, request):
-    """Their signatures and attributes are ours, and scikit-learn's check_estimator passes."""
-    python = sys.executable
-    if which == "the newest":
-        python = request.getfixturevalue("venv")("science") / "bin/python"
-    else:
-        pytest.importorskip("sklearn")
-    done = subprocess.run([python, ROOT / "tests/integration/clients/science.py", service.url], capture_output=True, text=True,
-                          timeout=600, env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python")}, check=False)
-    assert done.returncode == 0 and done.stdout == "right\n", done.stderr[-3000:]
-
-
-def test_small_requests_of_one_turn_leave_together(service, monkeypatch):
-    """So that the service, which takes together what is there together, calls Redis once for many of them."""
-    sizes, send = [], blasd.aio.AsyncPool._send
-    monkeypatch.setattr(blasd.aio.AsyncPool, "_send", lambda pool: (sizes.append(len(pool._unsent)), send(pool))[1])
+    async def and_cancel(pool):
+        connection = await connect(pool)
+        made.append(connection)
+        task.cancel()
+        return connection
 
     async def main():
+        nonlocal task
         async with blasd.AsyncClient(service.url) as client:
-            await asyncio.gather(*[client.matmul([[2.0]], [[float(i)]]) for i in range(16)])  # connects
-            sizes.clear()
-            return await asyncio.gather(*[client.matmul([[2.0]], [[float(i)]]) for i in range(16)])
-    assert [c[0, 0] for c in asyncio.run(main())] == [2.0 * i for i in range(16)] and sizes == [16]
+            task = asyncio.ensure_future(client.ops())
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.sleep(0)
+    made, task = [], None
+    monkeypatch.setattr(blasd.aio.AsyncPool, "_connect", and_cancel)
+    asyncio.run(main())
+    assert made[0].transport.is_closing()
+
+
+REFUSED = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
+
+
+@pytest.mark.parametrize("call, secured", [(by_client, False), (by_client, True), (on_a_loop, False)])
+def test_a_refusal_is_heard_though_the_body_was_not_taken(call, secured, tmp_path):
+    """The end of the connection, over TLS an error of another kind, is not all that there is to say."""
+    def serve(connection):
+        connection.recv(1000)  # takes the head alone
+        connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(REFUSED) + REFUSED)
+        held.wait(0.5)  # so that the client writes when it ends
+    held = threading.Event()
+    context = context_of(Authority(tmp_path, "ours").sign("service")) if secured else None
+    with raw(serve, context=context) as url, pytest.raises(blasd.InvalidInput) as caught:
+        call(url, lambda c: c.tensors.put(np.zeros(20_000_000)), verify=not secured)
+    assert caught.value.code == "body_too_large"
+
+
+def test_a_connection_on_which_a_body_was_cut_short_serves_no_other_request():
+    """What is still owed of the body would be taken for the next request."""
+    connections = []
+
+    def serve(connection):
+        connections.append(connection)
+        connection.recv(1000)
+        if len(connections) == 1:
+            connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(REFUSED) + REFUSED)
+            connections.append(connection.dup())  # stays open
+        else:
+            answer(connection, OPS)
+
+    async def main():
+        async with blasd.AsyncClient(url) as client:
+            with pytest.raises(blasd.InvalidInput):
+                await client.tensors.put(np.zeros(20_000_000))
+            return await asyncio.wait_for(client.ops(), 60)
+    with raw(serve, 2) as url:
+        assert asyncio.run(main()) == [] and len(connections) == 3
+    connections[1].close()

@@ -1,14 +1,8 @@
-"""What the Python client must not get wrong in silence: which output is which, what is asked once, what is told at the end."""
-import asyncio
-import concurrent.futures
-import os
-import pathlib
+"""What the Python client must not get wrong in silence: which output is which, where it is written, what is refused unsent."""
 import pickle
-import signal
-import socket
-import subprocess
-import sys
-import threading
+import re
+import shutil
+import tracemalloc
 
 import blasd
 import blasd.default
@@ -18,13 +12,9 @@ import numpy as np
 import pytest
 import scipy.spatial.distance
 from blasd.spatial import distance as ours
-from pretender import DOCUMENT, Pretender, context_of, document, succeeded
-from service import BLASD, ROOT, wait_for
-from test_python_client import Listener, answer
-from test_tls import Authority
+from callers import ONE, by_client, never_sent, on_a_loop, program
 
 RNG = np.random.default_rng(31)
-QUEUED = {"id": "x", "state": "queued", "progress": 0, "op": "matmul"}
 
 
 # --- which output is which --------------------------------------------------------------------------------------------
@@ -107,12 +97,25 @@ def test_shared_arrays_in_any_order_of_bytes_hold_what_is_put_there(sharing, dty
         assert np.array_equal(client.run("matmul", **arrays)["c"], expected)
 
 
-@pytest.mark.parametrize("key", ["", "€", "schlüssel", "a\nb", "k" * 129])
-def test_a_key_that_no_header_holds_is_refused_here(client, monkeypatch, key):
-    monkeypatch.setattr(client._pool, "carry", lambda request: pytest.fail("it was sent"))
-    for ask in (client.run, client.submit, lambda op, **job: list(client.map(op, [job]))):
-        with pytest.raises(blasd.InputError, match="idempotency_key"):
-            ask("matmul", a=np.eye(2), b=np.eye(2), idempotency_key=key)
+def test_what_cannot_be_meant_is_refused_before_anything_is_sent(client, monkeypatch):
+    fixed = np.empty((1, 1))
+    fixed.flags.writeable = False
+    never_sent(client, monkeypatch)
+    for out in ([1], fixed, {"c": 1.0}):
+        with pytest.raises(blasd.InputError, match="out"):
+            client.run("matmul", out=out, **ONE)
+    for key in ("", "€", "schlüssel", "a\nb", "k" * 129):  # which no header holds
+        for ask in (client.run, client.submit, lambda op, **job: list(client.map(op, [job]))):
+            with pytest.raises(blasd.InputError, match="idempotency_key"):
+                ask("matmul", **ONE, idempotency_key=key)
+    for count in (0, -1):
+        with pytest.raises(ValueError, match="in_flight"):
+            list(client.map("matmul", [ONE], in_flight=count))
+
+        async def in_turns(other, count=count):
+            return [result async for result in other.map("matmul", [ONE], in_flight=count)]
+        with pytest.raises(ValueError, match="in_flight"):
+            on_a_loop(client.url, in_turns)
 
 
 def test_parameters_and_ids_that_cannot_be_said(client):
@@ -193,257 +196,108 @@ def test_how_many_pairs_there_are_is_told_as_a_number(client):
     assert other.value.least is None
 
 
-def test_neighbours_within_a_radius_and_scikit_learns_names(default):
-    neighbors = pytest.importorskip("sklearn.neighbors")
-    import blasd.sklearn as ours
-    x = np.zeros((300, 2))
-    for options in ({}, {"p": 1}, {"p": 3}, {"p": np.inf}, {"metric": "l2"}, {"metric": "seuclidean", "metric_params": {"V": [1.0, 2.0]}}):
-        mine, other = ours.NearestNeighbors(**options).fit(x), neighbors.NearestNeighbors(algorithm="brute", **options).fit(x)
-        assert mine.effective_metric_ == other.effective_metric_, options
-        assert mine.effective_metric_params_ == other.effective_metric_params_
-    found = ours.NearestNeighbors(radius=1.0).fit(x).radius_neighbors(return_distance=False)
-    assert [len(one) for one in found] == [299] * 300
+
+# --- copies -------------------------------------------------------------------------------------------------------------
 
 
-# --- asked once, and not for ever -------------------------------------------------------------------------------------
+def test_out(client, monkeypatch):
+    a = RNG.standard_normal((5, 4))
+    place = np.empty((5, 5))
+    assert client.matmul(a, a.T, out=place) is place and np.allclose(place, a @ a.T)
+    coef = np.empty(3)
+    fit = client.regression(a[:, :3], a[:, 3], out={"coef": coef})
+    assert fit["coef"] is coef and np.array_equal(coef, client.regression(a[:, :3], a[:, 3])["coef"])
+    for wrong in (np.empty((5, 5), "i4"), {"c": np.empty((5, 4))}):
+        with pytest.raises(blasd.InputError, match="out") as caught:
+            client.matmul(a, a.T, out=wrong)
+        assert np.allclose(client.job(caught.value.job["id"]).result()["c"], a @ a.T), "the result is not lost"
+    turned = np.empty((5, 5), order="F")
+    assert client.matmul(a, a.T, out=turned) is turned and np.allclose(turned, a @ a.T)
+    stack, x = np.stack([np.eye(5)] * 3), RNG.standard_normal((5, 2))
+    places = [("matmul", {"a": stack, "b": x}, (3, 5, 2)), ("matmul", {"a": x, "b": stack[0], "params": {"transpose_a": True}}, (2, 5)),
+              ("matmul", {"a": x[:, 0], "b": stack}, (3, 5)), ("solve", {"a": stack, "b": x[:, 0]}, (3, 5)),
+              ("solve", {"a": stack, "b": x}, (3, 5, 2)), ("matmul", {"a": x[:, 0], "b": x[:, 0]}, ()), ("cholesky", {"a": stack}, (3, 5, 5))]
+    for op, job, shape in places:
+        client.run(op, out=np.empty(shape), **job)
+    never_sent(client, monkeypatch)
+    for op, job, shape in places:
+        with pytest.raises(blasd.InputError, match="out"):
+            client.run(op, out=np.empty((1, *shape)), **job)
+    monkeypatch.undo()
+    with pytest.raises(blasd.InputError, match="no output"):
+        client.run("matmul", a=a, b=a.T, out={"d": place})
 
 
-def test_a_time_of_0_asks_once(client):
-    job = client.submit("matmul", a=np.eye(2), b=np.eye(2))
-    client.job(job.id).wait(60)
-    assert not job.ended and job.wait(0)
-    job = client.job(job.id)
-    later = client.submit("matmul", a=np.eye(2), b=np.eye(2))
-    client.job(later.id).wait(60)
-    assert (later.result(timeout=0)["c"] == np.eye(2)).all()
-
-    async def main():
-        async with blasd.AsyncClient(client.url) as one:
-            job = await one.submit("matmul", a=np.eye(2), b=np.eye(2))
-            await (await one.job(job.id)).wait(60)
-            return await job.result(0)
-    assert (asyncio.run(main())["c"] == np.eye(2)).all()
+def test_fortran_order_is_not_copied(client, monkeypatch):
+    sent = []
+    monkeypatch.setattr(client._pool, "carry", lambda request, carry=client._pool.carry: (
+        sent.append(request), carry(request))[1])
+    a, b = np.asfortranarray(RNG.standard_normal((300, 200))), np.asfortranarray(RNG.standard_normal((200, 250)))
+    assert np.allclose(client.matmul(a, b), a @ b)
+    for piece, array in zip(sent[-1].pieces[1:], (a, b)):
+        assert np.shares_memory(np.frombuffer(piece, np.uint8), array)
+    square = np.asfortranarray(RNG.standard_normal((200, 200)))
+    assert np.allclose(square @ client.solve(square, np.ones(200)), 1)
+    assert np.allclose(client.matmul(square, square, transpose_a=True), square.T @ square)
 
 
-@pytest.mark.parametrize("status, times", [(502, 1), (504, 1), (503, 2), (429, 2)])
-def test_a_job_that_a_gateway_may_have_passed_on_is_sent_once(status, times):
-    """Retry-After or not: only one that was not taken is sent again by itself."""
-    def talk(self, connection):
-        if len(self.requests) > 1:
-            return answer(connection, {"code": "draining", "detail": "", "retry": False}, "503 Busy")
-        connection.sendall(f"HTTP/1.1 {status} Gateway\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n".encode())
-        return True
-    listener = Listener(talk)
-    with pytest.raises(blasd.Error):
-        blasd.Client(listener.url).run("matmul", a=[[1.0]], b=[[1.0]])
-    assert len(listener.requests) == times
-    listener.close()
+@pytest.mark.parametrize("call, columns, more", [(by_client, 1, 1 << 20), (by_client, 512, 1 << 20), (on_a_loop, 1, 4 << 20)])
+def test_operands_are_not_copied(service, call, columns, more):
+    """8 MiB go from the array's own memory: what Python allocates meanwhile is the answer's, once, and what a loop holds for a
+    socket that takes no more."""
+    a, b = RNG.standard_normal((1024, 1024)), RNG.standard_normal((1024, columns))
+    call(service.url, lambda c: c.matmul(a, b))
+    tracemalloc.start()
+    try:
+        result = call(service.url, lambda c: c.matmul(a, b))
+        assert tracemalloc.get_traced_memory()[1] < result.nbytes + more
+    finally:
+        tracemalloc.stop()
 
 
-@pytest.mark.parametrize("on_a_loop", [False, True])
-def test_a_result_is_asked_for_again_and_is_not_lost(on_a_loop, monkeypatch):
-    """Of a front end that restarts just when the job has ended; and who gives up knows which job it was."""
-    def answers(request, number):
-        if request[1].endswith("/result"):
-            asked.append(number)
-            return None if len(asked) < lost else succeeded()
-        return document({**DOCUMENT, "state": "queued" if request[0] == "POST" else "succeeded"}, 202 if request[0] == "POST" else 200)
+TRACED = """
+import os, sys
+import numpy as np
+import blasd
 
-    async def run(url):
-        async with blasd.AsyncClient(url) as client:
-            return (await client.run("matmul", a=[[2.0]], b=[[2.0]]))["c"]
-
-    def ask(url):
-        return asyncio.run(run(url)) if on_a_loop else blasd.Client(url).run("matmul", a=[[2.0]], b=[[2.0]])["c"]
-    asked, lost = [], 4
-    with Pretender(answers) as pretender:
-        assert ask(pretender.url) == 4 and [one[0] for one in pretender.seen].count("POST") == 1
-        monkeypatch.setattr(blasd.calls, "RETRY_S", 0.5)
-        asked, lost = [], 1000
-        with pytest.raises(blasd.ConnectionError) as caught:
-            ask(pretender.url)
-        assert caught.value.job["id"] == DOCUMENT["id"]
-
-
-def test_a_gateways_own_json_is_no_problem_document():
-    listener = Listener(lambda self, c: answer(c, {"message": "busy"}, "503 Busy") if len(self.requests) == 1 else answer(c, {"ops": []}))
-    assert blasd.Client(listener.url, retries=1).ops() == [] and len(listener.requests) == 2
-    listener.close()
-
-
-def test_a_connection_on_which_a_body_was_cut_short_serves_no_other_request():
-    """Refused before it was all sent: what is still owed of it would be taken for the next request."""
-    refused = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
-    connections = []
-
-    def serve():
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            connections.append(connection)
-            if len(connections) == 1:  # takes the head alone
-                connection.recv(1000)
-                connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(refused) + refused)
-            else:
-                connection.recv(1000)
-                answer(connection, {"ops": []})
-
-    async def main():
-        async with blasd.AsyncClient(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
-            with pytest.raises(blasd.InvalidInput):
-                await client.tensors.put(np.zeros(20_000_000))
-            return await asyncio.wait_for(client.ops(), 60)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        assert asyncio.run(main()) == [] and len(connections) == 2
-        listener.shutdown(socket.SHUT_RDWR)
-    for connection in connections:
-        connection.close()
-
-
-def test_a_refusal_is_heard_where_the_body_was_not_taken():
-    """The end of the connection, which comes with what was not read, is not all that there is to say."""
-    refused = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
-
-    def serve():
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(refused) + refused)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises(blasd.InvalidInput) as caught:
-            blasd.Client(f"http://127.0.0.1:{listener.getsockname()[1]}").tensors.put(np.zeros(20_000_000))
-    assert caught.value.code == "body_too_large"
-
-
-def test_a_refusal_is_heard_over_tls_too(tmp_path):
-    """There a connection that ends while it is written to is an error of another kind."""
-    refused = b'{"code": "body_too_large", "status": 413, "detail": "", "retry": false}'
-    context = context_of(Authority(tmp_path, "ours").sign("service"))
-
-    def serve():
-        with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
-            connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 413 Large\r\nContent-Length: %d\r\n\r\n" % len(refused) + refused)
-            held.wait(0.5)  # so that the client writes when it ends
-    held = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises(blasd.InvalidInput) as caught:
-            blasd.Client(f"https://127.0.0.1:{listener.getsockname()[1]}", verify=False).tensors.put(np.zeros(20_000_000))
-    assert caught.value.code == "body_too_large"
-
-
-def test_who_waits_for_a_connection_is_not_kept_beyond_his_time(monkeypatch):
-    monkeypatch.setattr(blasd.aio, "GRACE", 0.1)
-    held = threading.Event()
-
-    async def main():
-        async with blasd.AsyncClient(listener.url, connections=1) as client:
-            first = asyncio.ensure_future(client.ops())
-            while not listener.requests:
-                await asyncio.sleep(0.01)
-            with pytest.raises(blasd.Timeout, match="no connection was free"):
-                await client.run("matmul", a=[[1.0]], b=[[1.0]], timeout=0.1)
-            assert not first.done()
-            held.set()
-            return await first
-    listener = Listener(lambda self, c: held.wait(60) and answer(c, {"ops": []}))
-    assert asyncio.run(main()) == [] and [method for method, _ in listener.requests] == ["GET"]
-    listener.close()
-
-
-def test_a_cancellation_while_it_connects_is_not_lost(service, monkeypatch):
-    """In the very turn of the loop in which the connection is there."""
-    connect = blasd.aio.AsyncPool._connect
-
-    async def and_cancel(pool):
-        connection = await connect(pool)
-        made.append(connection)
-        task.cancel()
-        return connection
-
-    async def main():
-        nonlocal task
-        async with blasd.AsyncClient(service.url) as client:
-            task = asyncio.ensure_future(client.ops())
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await asyncio.sleep(0)
-    made, task = [], None
-    monkeypatch.setattr(blasd.aio.AsyncPool, "_connect", and_cancel)
-    asyncio.run(main())
-    assert made[0].transport.is_closing()
-
-
-def test_a_service_that_does_not_share_says_so_each_time(service):
-    async def main():
-        async with blasd.AsyncClient(service.url, share=True) as client:
-            for _ in range(2):
-                with pytest.raises(blasd.Error) as caught:
-                    await client.matmul([[1.0]], [[1.0]])
-                assert caught.value.code == "sharing_off"
-    asyncio.run(main())
-
-
-# --- at the end -------------------------------------------------------------------------------------------------------
-
-
-def test_who_waits_for_a_job_is_told_when_its_client_closes():
-    """The job goes on; nobody is left to tell of its end."""
-    listener = Listener(lambda self, c: answer(c, QUEUED) and False)  # one at a time, so none may stay open
-    client = blasd.Client(listener.url)
-    job, told = client.submit("matmul", a=[[1.0]], b=[[1.0]]), threading.Event()
-    job.add_done_callback(lambda one: told.set())
-    client.close()
-    assert told.wait(60)
-    done, _ = concurrent.futures.wait([job], timeout=60)
-    assert done == {job} and not job.done()
-    listener.close()
-
-
-PROGRAM = """
-import os, signal, sys, time, blasd
-service = blasd.serve()
-children = open(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read().split()
-print(service.process.pid, *children, flush=True)
-if sys.argv[1] == "forks":
-    if os.fork() == 0:
-        sys.exit(0)
-    os.wait()
-    assert service.process.poll() is None
-if sys.argv[1].startswith("is killed"):
-    service.client().run("eigh", a=[[2.0, 0.0], [0.0, 1.0]], keep=["eigenvectors"])
-    if sys.argv[1].endswith("with a fork"):
-        if os.fork() == 0:
-            time.sleep(600)
-    os.kill(os.getpid(), signal.SIGKILL)
+with blasd.Client(sys.argv[1]) as client:
+    a, one = np.random.rand(1024, 1024), np.ones((1024, 1))
+    client.matmul(a[:8], one)
+    for b in (one, a):
+        os.access("/begin", 0)
+        result = client.matmul(a, b)
+        os.access("/end", 0)
+        print(a.ctypes.data, b.ctypes.data, b.nbytes, result.ctypes.data, result.nbytes)
+        assert np.allclose(result, a @ b)
 """
 
 
-@pytest.mark.parametrize("way", ["ends", "forks", "is killed", "is killed with a fork"])
-def test_a_service_of_ones_own_ends_with_the_program(tmp_path, way):
-    """All its processes, its directory and what it has in /dev/shm, even where nothing of the program can run at its end."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python"), "BLASD": str(BLASD), "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, way], stdout=subprocess.PIPE, text=True, env=env,
-                          start_new_session=True) as program:
-        pids = program.stdout.readline().split()
-        assert len(pids) == 4
-        program.wait(600)
-        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the end of its processes")
-        if way.endswith("fork"):
-            os.killpg(program.pid, signal.SIGKILL)
-    assert os.listdir(tmp_path) == []
-    assert not [mark for mark in pathlib.Path("/dev/shm").glob("blasd-*/.data") if str(tmp_path) in mark.read_text()]
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
+def test_the_kernel_takes_operands_where_they_lie(service, tmp_path):
+    """Counted by strace: what is sent leaves from the arrays' own memory, what is received arrives where the result stays."""
+    trace = tmp_path / "trace"
+    calls = "sendto,write,recvfrom,read"
+    done = program(TRACED, service.url, before=["strace", "-f", "-o", trace, "-e", f"trace={calls},mmap,access,faccessat,faccessat2",
+                                                "-e", f"raw={calls},mmap"])
+    if done.returncode != 0 and "ptrace" in done.stderr:
+        pytest.skip(f"this system lets nobody trace: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    spans = re.findall(r"/begin.*?\n(.*?)\n[^\n]*/end", trace.read_text(), re.S)
+    facts = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+    assert len(spans) == len(facts) == 2
+    for span, (a, b, b_bytes, result, result_bytes) in zip(spans, facts):
+        moved = {"out": [], "in": []}
+        for name, rest, count in re.findall(r"(sendto|write|recvfrom|read)\((.*?)\) += (0x[0-9a-f]+|-?\d+)", span):
+            if int(count, 0) > 0:
+                moved["out" if name in ("sendto", "write") else "in"].append((int(rest.split(", ")[1], 0), int(count, 0)))
 
-
-def test_what_is_no_service_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("BLASD", str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError):
-        blasd.serve()
-    assert os.listdir(tmp_path) == []
+        def within(way, begin, size):
+            return sum(count for at, count in moved[way] if begin <= at < begin + size)
+        operands = within("out", a, 8 << 20) + (within("out", b, b_bytes) if b != a else 0)
+        sent = sum(count for _, count in moved["out"])
+        assert sent - operands < 65536, "bytes left from somewhere else than the operands"
+        assert operands >= (8 << 20) * (2 if b == a else 1)
+        elsewhere = sum(count for _, count in moved["in"]) - within("in", result - 4096, result_bytes + 8192)
+        assert elsewhere < 70_000, "bytes arrived somewhere else than in the result"
+        large = [size for size in (int(size, 0) for size in re.findall(r"mmap\(0, (0x[0-9a-f]+),", span)) if size > 1 << 20]
+        assert len(large) <= (1 if result_bytes > 1 << 20 else 0), f"{len(large)} pieces of memory for one result"

@@ -17,9 +17,11 @@ import blasd.sklearn as ours
 import sklearn.linear_model as theirs
 import sklearn.metrics
 import sklearn.neighbors
+from scipy.linalg import LinAlgWarning
 from sklearn.ensemble import BaggingRegressor
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.utils.estimator_checks import check_estimator
 
 RNG = np.random.default_rng(77)
 X = RNG.standard_normal((40, 4)) * [1, 5, 0.1, 2]
@@ -98,6 +100,94 @@ def test_intercepts_are_numpys(default):
         for target in (y, y[:, None], np.column_stack([y, y])):
             mine, other = getattr(ours, kind)().fit(X, target).intercept_, getattr(theirs, kind)().fit(X, target).intercept_
             assert mine.shape == other.shape and mine.dtype == other.dtype, kind
+
+
+@pytest.mark.full
+def test_scikit_learns_own_checks(client, default):
+    """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
+    for estimator in (ours.LinearRegression(), ours.Ridge(), ours.Lasso(), ours.ElasticNet(),
+                      ours.GradientDescentRegressor(), ours.NearestNeighbors()):
+        check_estimator(estimator)
+    X = RNG.standard_normal((60, 4))
+    for y in (X @ [1, 2, 3, 0] + 1, X @ RNG.standard_normal((4, 3))):
+        for mine, other, names in ((ours.LinearRegression(), theirs.LinearRegression(), ["rank_"]),
+                                   (ours.Ridge(2.0), theirs.Ridge(2.0), []),
+                                   (ours.Lasso(0.1, tol=1e-9), theirs.Lasso(0.1, tol=1e-9), ["dual_gap_", "n_iter_"]),
+                                   (ours.ElasticNet(0.1, tol=1e-9), theirs.ElasticNet(0.1, tol=1e-9), ["n_iter_"])):
+            mine.fit(X, y), other.fit(X, y)
+            assert np.allclose(mine.coef_, other.coef_, atol=1e-6) and np.shape(mine.coef_) == np.shape(other.coef_)
+            assert np.allclose(mine.intercept_, other.intercept_, atol=1e-6)
+            assert np.shape(mine.intercept_) == np.shape(other.intercept_) and mine.n_features_in_ == 4
+            assert np.allclose(mine.predict(X), other.predict(X), atol=1e-5)
+            for name in names:
+                assert np.shape(getattr(mine, name)) == np.shape(getattr(other, name)), name
+            assert getattr(mine, "rank_", None) == getattr(other, "rank_", None)
+    mine, other = ours.NearestNeighbors(n_neighbors=3).fit(X), sklearn.neighbors.NearestNeighbors(n_neighbors=3).fit(X)
+    for query in (X[:5], None):
+        for a, b in zip(mine.kneighbors(query), other.kneighbors(query)):
+            assert np.allclose(a, b)
+        for a, b in zip(mine.radius_neighbors(query, 1.5, sort_results=True)[1],
+                        other.radius_neighbors(query, 1.5, sort_results=True)[1]):
+            assert np.array_equal(a, b)
+    many = RNG.standard_normal((2000, 2))
+    for radius, most in ((0.01, 64 * 2000), (10.0, 2000 * 2000)):  # as few as there are take no room for all; and all
+        mine, other = ours.NearestNeighbors(radius=radius).fit(many), sklearn.neighbors.NearestNeighbors(radius=radius).fit(many)
+        for a, b in zip(mine.radius_neighbors(return_distance=False), other.radius_neighbors(return_distance=False)):
+            assert sorted(a) == sorted(b)
+        newest = max(client.jobs(op="distance"), key=lambda job: job.document["created_at"])
+        assert newest.document["outputs"]["index"]["shape"] <= [most]
+    assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
+
+
+def test_pairwise_distances_by_either_name_for_finite(default):
+    """force_all_finite before scikit-learn 1.6, ensure_all_finite from then on: both with any version, as it reads them."""
+    X, nan, inf = RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3))
+    nan[2, 1], inf[1, 1] = np.nan, np.inf
+    wish = sklearn.metrics.pairwise_distances(X)
+    for name in ("force_all_finite", "ensure_all_finite"):
+        for value in (True, False, "allow-nan"):
+            assert np.allclose(ours.pairwise_distances(X, **{name: value}), wish, atol=1e-12)
+        for value, bad in ((True, nan), (True, inf), ("allow-nan", inf)):
+            for points in ((bad, None), (X, bad)):
+                with pytest.raises(ValueError, match="Input.* contains|NaN or infinity|[Ii]nfinity"):
+                    ours.pairwise_distances(*points, **{name: value})
+        for value, bad, row in ((False, nan, 2), ("allow-nan", nan, 2), (False, inf, 1)):
+            distances = ours.pairwise_distances(bad, **{name: value})
+            others = np.delete(np.arange(6), row)
+            assert not np.isfinite(distances[row, others]).any() and not np.isfinite(distances[others, row]).any()
+            assert np.allclose(distances[np.ix_(others, others)], sklearn.metrics.pairwise_distances(bad[others]), atol=1e-12)
+        with pytest.raises(ValueError, match="allow-nan"):
+            ours.pairwise_distances(X, **{name: "allow-inf"})
+    with pytest.raises(ValueError, match="both"):
+        ours.pairwise_distances(X, force_all_finite=True, ensure_all_finite=True)
+
+
+def test_fits_that_did_not_converge_say_so_as_scikit_learns_do(default):
+    X = RNG.standard_normal((60, 4))
+    y = X @ np.ones(4)
+    with pytest.warns(LinAlgWarning, match="float32"):
+        ours.LinearRegression().fit(np.c_[X[:, 0], X[:, 0] + 5e-5 * X[:, 1]].astype("float32"), RNG.standard_normal(60))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        ours.GradientDescentRegressor(max_iter=3).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="diverged") as caught:
+        ours.GradientDescentRegressor(learning_rate=10, max_iter=50).fit(X, y)
+    assert sum(issubclass(one.category, ConvergenceWarning) for one in caught) == 1
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        ours.Lasso(alpha=1e-6, max_iter=1, tol=0).fit(np.vander(np.linspace(0, 1, 60), 12), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours.GradientDescentRegressor(learning_rate=0.1, max_iter=2000).fit(X, y)
+        ours.Lasso(alpha=0.1).fit(X, y)
+
+
+def test_neighbours_within_a_radius_and_scikit_learns_names(default):
+    x = np.zeros((300, 2))
+    for options in ({}, {"p": 1}, {"p": 3}, {"p": np.inf}, {"metric": "l2"}, {"metric": "seuclidean", "metric_params": {"V": [1.0, 2.0]}}):
+        mine, other = ours.NearestNeighbors(**options).fit(x), sklearn.neighbors.NearestNeighbors(algorithm="brute", **options).fit(x)
+        assert mine.effective_metric_ == other.effective_metric_, options
+        assert mine.effective_metric_params_ == other.effective_metric_params_
+    found = ours.NearestNeighbors(radius=1.0).fit(x).radius_neighbors(return_distance=False)
+    assert [len(one) for one in found] == [299] * 300
 
 
 # --- worker processes -------------------------------------------------------------------------------------------------
