@@ -75,7 +75,7 @@ echo "activate-noawait ldconfig" >"$stage/libblasd0/DEBIAN/triggers"
 echo "libblasd 0 libblasd0 (>= $version)" >"$stage/libblasd0/DEBIAN/shlibs"
 pack libblasd0 libs "$(libraries "libblasd0/usr/lib/libblasd.so.$version")" "C client of the BLAS daemon" \
     "The shared library of blasd's C client."
-take libblasd-dev lib/libblasd.so lib/libblasd.a include/blasd.h include/blasd_operations.h lib/pkgconfig lib/cmake share/man/man3
+take libblasd-dev lib/libblasd.so lib/libblasd.a include/blasd.h include/blasd_call.h include/blasd_operations.h lib/pkgconfig lib/cmake share/man/man3
 pack libblasd-dev libdevel "libblasd0 (= $version), libcurl4-openssl-dev | libcurl4-gnutls-dev, libjansson-dev" \
     "C client of the BLAS daemon, to build with" "Header, static library, pkg-config and CMake files, manual pages."
 left=$(find "$all" -type f -o -type l)

@@ -19,6 +19,7 @@ if [ "$action" = uninstall ] || [ -f "$build/blasd_cuda.so" ]; then
     put 755 "$build/blasd_cuda.so" "$root/lib/blasd/blasd_cuda.so"
 fi
 put 644 clients/c/blasd.h "$root/include/blasd.h"
+put 644 clients/c/blasd_call.h "$root/include/blasd_call.h"
 put 644 clients/c/blasd_operations.h "$root/include/blasd_operations.h"
 put 644 "$build/libblasd_client.a" "$root/lib/libblasd.a"
 put 755 "$build/libblasd.so.$version" "$root/lib/libblasd.so.$version"

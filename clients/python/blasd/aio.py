@@ -559,7 +559,7 @@ class AsyncClient(AsyncOperations):
     async def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None,
                    since: Any = None, before: Any = None, label: str | None = None) -> list[AsyncJob]:
         """See Client.jobs."""
-        documents = await self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before, label=label))
+        documents = await self._do(self._calls.listed("/jobs", limit, state=state, op=op, since=since, before=before, label=label))
         return [AsyncJob(self, document) for document in documents]
 
     async def forget(self, job_id: str) -> None:

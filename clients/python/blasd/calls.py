@@ -349,27 +349,15 @@ class Calls:
             arrays, _ = safetensors.unpack(answer.body)
             return arrays[tensor_id]
 
-    def tensors(self, limit: int | None) -> Talk[list[Tensor]]:
-        listed: list[Tensor] = []
-        cursor = None
-        while limit is None or len(listed) < limit:
-            query = {"cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
-            page = yield from self.json("GET", "/tensors?" + urllib.parse.urlencode(
-                {name: value for name, value in query.items() if value is not None}), tensors=list)
-            listed += map(Tensor, page["tensors"])
-            cursor = page.get("cursor")
-            if cursor is None:
-                break
-        return listed
-
-    def jobs(self, limit: int | None, **filters: Any) -> Talk[list[Document]]:
-        listed: list[Document] = []
+    def listed(self, path: str, limit: int | None, **filters: Any) -> Talk[list[Document]]:
+        """The documents of a list, "/jobs" or "/tensors", page by page."""
+        member, listed = path[1:], list[Document]()
         cursor = None
         while limit is None or len(listed) < limit:
             query = {**filters, "cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
-            text = urllib.parse.urlencode({k: v for k, v in query.items() if v is not None})
-            page = yield from self.json("GET", f"/jobs?{text}", jobs=list)
-            listed += page["jobs"]
+            text = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None})
+            page = yield from self.json("GET", f"{path}?{text}", 0.0, math.inf, **{member: list})
+            listed += page[member]
             cursor = page.get("cursor")
             if cursor is None:
                 break

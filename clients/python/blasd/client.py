@@ -204,7 +204,7 @@ class Client(Operations):
         """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then, roughly, the newest.
         `since` and `before` are times, as `created_at` in job documents or in seconds since 1970; `label` is
         "NAME=VALUE", or "NAME" for any value."""
-        documents = self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before, label=label))
+        documents = self._do(self._calls.listed("/jobs", limit, state=state, op=op, since=since, before=before, label=label))
         return [Job(self, document) for document in documents]
 
     def forget(self, job_id: str) -> None:

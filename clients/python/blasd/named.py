@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from .arrays import Array, inputs_of
 from .errors import InputError
 from .results import Result
 from .tensors import Reference
+
+if TYPE_CHECKING:
+    from .calls import Labels, Progress
 
 
 class EighResult(NamedTuple):
@@ -46,9 +49,26 @@ class LstsqResult(NamedTuple):
 
 Words = dict[str, Any]
 
-# arguments of `run` beside inputs and parameters
-OPTIONS = ("timeout", "progress", "priority", "deadline_ms", "device", "idempotency_key", "labels", "notify", "put", "out",
-           "keep", "results")
+
+
+class Options(TypedDict, total=False):
+    """Arguments of `run` beside inputs and parameters, which every method hands on."""
+
+    timeout: float | None
+    progress: bool | Progress
+    priority: str | None
+    deadline_ms: int | None
+    device: str | None
+    idempotency_key: str | None
+    labels: Labels | None
+    notify: str | None
+    put: Mapping[str, str] | None
+    out: Array | Mapping[str, Array] | None
+    keep: str | Iterable[str]
+    results: str | Iterable[str] | None
+
+
+OPTIONS = tuple(Options.__annotations__)
 
 
 class Named(NamedTuple):

@@ -2,14 +2,14 @@
 edit; `make generated` writes it anew. What is done by hand to arguments and results stands in named.py."""
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .arrays import Array
 
 if TYPE_CHECKING:
-    from .calls import Labels, Progress
-    from .named import EighResult, LstsqResult, QRResult, SVDResult
+    from typing_extensions import Unpack
+
+    from .named import EighResult, LstsqResult, Options, QRResult, SVDResult
     from .results import Result
 
 # what inputs may be made of
@@ -50,11 +50,7 @@ class Operations:
     def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError
 
-    def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float | None = 3600.0,
-                 progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                 device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                 notify: str | None = None, put: Mapping[str, str] | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+    def cholesky(self, a: Any, *, upper: bool | None = None, **options: Unpack[Options]) -> Array:
         """Cholesky factor, a = L @ L.T. As numpy.linalg.cholesky.
 
         The factor of symmetric positive definite matrices, as numpy.linalg.cholesky gives it. It is computed in
@@ -68,22 +64,15 @@ class Operations:
         upper: Read the upper triangle and return the upper factor, with a = L' L; false: the lower ones, with a = L L'.
             Default: false.
 
-        The others: see run.
+        options: as run takes them.
         """
-        value: Array = self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
-                                   priority=priority, deadline_ms=deadline_ms, device=device,
-                                   idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                   **others)
+        value: Array = self._named("cholesky", given(a=a), given(upper=upper), **options)
         return value
 
     def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                  metric: str | None = None, output: str | None = None, p: float | None = None,
                  base: float | None = None, k: int | None = None, radius: float | None = None,
-                 max_pairs: int | None = None, timeout: float | None = 3600.0, progress: bool | Progress = False,
-                 priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                 idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                 put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
-                 **others: Any) -> Any:
+                 max_pairs: int | None = None, **options: Unpack[Options]) -> Any:
         """Distances between points, d[i,j] = metric(x[i], y[j]). Returns an array, or the Result where the output asked
         for has an index beside the distances.
 
@@ -126,18 +115,13 @@ class Operations:
         max_pairs: Room for the pairs that within lists, for each problem of the batch; a job with more pairs fails and
             says how many there are. 0: 64 a row and at least 4096, or all where that is less. Default: 0.
 
-        The others: see run.
+        options: as run takes them.
         """
         return self._named("distance", given(x=x, y=y, w=w, V=V, VI=VI), given(metric=metric, output=output, p=p,
-                           base=base, k=k, radius=radius, max_pairs=max_pairs), timeout=timeout, progress=progress,
-                           priority=priority, deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                           labels=labels, notify=notify, put=put, out=out, **others)
+                           base=base, k=k, radius=radius, max_pairs=max_pairs), **options)
 
     def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
-             timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-             deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-             labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-             out: Array | Mapping[str, Array] | None = None, **others: Any) -> EighResult:
+             **options: Unpack[Options]) -> EighResult:
         """Eigenvalues and eigenvectors of symmetric matrices. As numpy.linalg.eigh: (eigenvalues, eigenvectors).
 
         As numpy.linalg.eigh gives them, or eigvalsh without vectors: computed in float64, scaled by a power of two
@@ -151,19 +135,13 @@ class Operations:
             true.
         UPLO: uplo by NumPy's word for it, L or U.
 
-        The others: see run.
+        options: as run takes them.
         """
-        value: EighResult = self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO),
-                                        timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                        device=device, idempotency_key=idempotency_key, labels=labels, notify=notify,
-                                        put=put, out=out, **others)
+        value: EighResult = self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO), **options)
         return value
 
-    def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, timeout: float | None = 3600.0,
-                 progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                 device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                 notify: str | None = None, put: Mapping[str, str] | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+    def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None,
+                 **options: Unpack[Options]) -> Array:
         """Eigenvalues and eigenvectors of symmetric matrices. As numpy.linalg.eigvalsh.
 
         As numpy.linalg.eigh gives them, or eigvalsh without vectors: computed in float64, scaled by a power of two
@@ -175,19 +153,12 @@ class Operations:
         uplo: The triangle of a that is read. One of lower, upper. Default: lower.
         UPLO: uplo by NumPy's word for it, L or U.
 
-        The others: see run.
+        options: as run takes them.
         """
-        value: Array = self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), timeout=timeout,
-                                   progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                   idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                   **others)
+        value: Array = self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), **options)
         return value
 
-    def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float | None = 3600.0,
-              progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-              device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-              notify: str | None = None, put: Mapping[str, str] | None = None,
-              out: Array | Mapping[str, Array] | None = None, **others: Any) -> LstsqResult:
+    def lstsq(self, a: Any, b: Any, rcond: float | None = None, **options: Unpack[Options]) -> LstsqResult:
         """Least squares of least norm, minimise ||b - a @ x||. As numpy.linalg.lstsq: (x, residuals, rank, s); for
         stacks, too, where residuals are there whatever the rank.
 
@@ -204,21 +175,14 @@ class Operations:
         rcond: Singular values up to rcond times the largest count as 0. Negative: max(m, n) times the eps of the dtype
             of a. Default: -1.
 
-        The others: see run.
+        options: as run takes them.
         """
-        value: LstsqResult = self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout,
-                                         progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                         idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                                         out=out, **others)
+        value: LstsqResult = self._named("lstsq", given(a=a, b=b), given(rcond=rcond), **options)
         return value
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None, transpose_b: bool | None = None,
                alpha: float | None = None, beta: float | None = None, precision: str | None = None,
-               exact: bool | None = None, timeout: float | None = 3600.0, progress: bool | Progress = False,
-               priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-               idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-               put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
-               **others: Any) -> Array:
+               exact: bool | None = None, **options: Unpack[Options]) -> Array:
         """Matrix product: alpha * a @ b + beta * c. Returns an array.
 
         The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines it: leading dimensions
@@ -243,20 +207,14 @@ class Operations:
         exact: Integers and bool are multiplied and added as integers, modulo 2^64, and not as float64. All inputs must
             be of such a dtype, and alpha and beta whole numbers up to 2^53. Default: false.
 
-        The others: see run.
+        options: as run takes them.
         """
         value: Array = self._named("matmul", given(a=a, b=b, c=c), given(transpose_a=transpose_a,
                                    transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision, exact=exact),
-                                   timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                   device=device, idempotency_key=idempotency_key, labels=labels, notify=notify,
-                                   put=put, out=out, **others)
+                                   **options)
         return value
 
-    def qr(self, a: Any, mode: str | None = None, *, timeout: float | None = 3600.0, progress: bool | Progress = False,
-           priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-           idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-           put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
-           **others: Any) -> QRResult | Array:
+    def qr(self, a: Any, mode: str | None = None, **options: Unpack[Options]) -> QRResult | Array:
         """QR factorisation, a = Q @ R. As numpy.linalg.qr: (Q, R), or R alone with mode "r".
 
         As numpy.linalg.qr gives it, by Householder reflections without pivoting: computed in float64, columns scaled by
@@ -266,12 +224,9 @@ class Operations:
         mode: reduced: Q is m x k, R k x n. complete: m x m and m x n. r: R alone, k x n. One of reduced, complete, r.
             Default: reduced.
 
-        The others: see run.
+        options: as run takes them.
         """
-        value: QRResult | Array = self._named("qr", given(a=a), given(mode=mode), timeout=timeout, progress=progress,
-                                              priority=priority, deadline_ms=deadline_ms, device=device,
-                                              idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                                              out=out, **others)
+        value: QRResult | Array = self._named("qr", given(a=a), given(mode=mode), **options)
         return value
 
     def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
@@ -279,11 +234,7 @@ class Operations:
                    tol: float | None = None, max_iter: int | None = None, learning_rate: float | None = None,
                    iterations: int | None = None, level: float | None = None, cov_type: str | None = None,
                    use_t: bool | None = None, residuals: bool | None = None, cov_params: bool | None = None,
-                   rcond: float | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
-                   progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                   device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                   notify: str | None = None, put: Mapping[str, str] | None = None,
-                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> Result:
+                   rcond: float | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Result:
         """Linear regression: y = intercept + x coef. Returns the Result, which print shows as a table.
 
         ols solves (weighted) least squares by orthogonal factorisation, in double-double arithmetic where the problem
@@ -329,24 +280,17 @@ class Operations:
         certify: ols: also prove a bound on the error of each of coef, in error_bound. A warning that begins with
             not_certifiable says where features are dependent, or too nearly so for a proof. Default: false.
 
-        The others: see run.
+        options: as run takes them.
         """
         value: Result = self._named("regression", given(x=x, y=y, sample_weight=sample_weight), given(method=method,
                                     fit_intercept=fit_intercept, alpha=alpha, l1_ratio=l1_ratio, tol=tol,
                                     max_iter=max_iter, learning_rate=learning_rate, iterations=iterations, level=level,
                                     cov_type=cov_type, use_t=use_t, residuals=residuals, cov_params=cov_params,
-                                    rcond=rcond, certify=certify), timeout=timeout, progress=progress,
-                                    priority=priority, deadline_ms=deadline_ms, device=device,
-                                    idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                    **others)
+                                    rcond=rcond, certify=certify), **options)
         return value
 
     def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-              refinement: str | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
-              progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-              device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-              notify: str | None = None, put: Mapping[str, str] | None = None,
-              out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+              refinement: str | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Array:
         """Solve a @ x = b. Returns an array.
 
         The solution of systems of linear equations, as numpy.linalg.solve gives it: one system or a stack, one
@@ -370,20 +314,14 @@ class Operations:
             solution itself; a warning that begins with not_certifiable says where the matrix is too near to a singular
             one for that. Default: false.
 
-        The others: see run.
+        options: as run takes them.
         """
         value: Array = self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
-                                   refinement=refinement, certify=certify), timeout=timeout, progress=progress,
-                                   priority=priority, deadline_ms=deadline_ms, device=device,
-                                   idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                   **others)
+                                   refinement=refinement, certify=certify), **options)
         return value
 
-    def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *,
-            timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-            deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-            labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-            out: Array | Mapping[str, Array] | None = None, **others: Any) -> SVDResult | Array:
+    def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None,
+            **options: Unpack[Options]) -> SVDResult | Array:
         """Singular value decomposition, a = U @ diag(S) @ Vh. As numpy.linalg.svd: (U, S, Vh), or S alone.
 
         As numpy.linalg.svd gives it, or svdvals without vectors: computed in float64, scaled by a power of two where
@@ -394,13 +332,10 @@ class Operations:
         full_matrices: U is m x m and Vh n x n; false: the first k vectors of each. Default: true.
         compute_uv: Also compute the vectors; false: the values alone, in a fraction of the operations. Default: true.
 
-        The others: see run.
+        options: as run takes them.
         """
         value: SVDResult | Array = self._named("svd", given(a=a), given(full_matrices=full_matrices,
-                                               compute_uv=compute_uv), timeout=timeout, progress=progress,
-                                               priority=priority, deadline_ms=deadline_ms, device=device,
-                                               idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                                               out=out, **others)
+                                               compute_uv=compute_uv), **options)
         return value
 
 
@@ -410,94 +345,49 @@ class AsyncOperations:
     async def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError
 
-    async def cholesky(self, a: Any, *, upper: bool | None = None, timeout: float | None = 3600.0,
-                       progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                       device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                       notify: str | None = None, put: Mapping[str, str] | None = None,
-                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+    async def cholesky(self, a: Any, *, upper: bool | None = None, **options: Unpack[Options]) -> Array:
         """See Client.cholesky."""
-        value: Array = await self._named("cholesky", given(a=a), given(upper=upper), timeout=timeout, progress=progress,
-                                         priority=priority, deadline_ms=deadline_ms, device=device,
-                                         idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                                         out=out, **others)
+        value: Array = await self._named("cholesky", given(a=a), given(upper=upper), **options)
         return value
 
     async def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                        metric: str | None = None, output: str | None = None, p: float | None = None,
                        base: float | None = None, k: int | None = None, radius: float | None = None,
-                       max_pairs: int | None = None, timeout: float | None = 3600.0, progress: bool | Progress = False,
-                       priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                       idempotency_key: str | None = None, labels: Labels | None = None, notify: str | None = None,
-                       put: Mapping[str, str] | None = None, out: Array | Mapping[str, Array] | None = None,
-                       **others: Any) -> Any:
+                       max_pairs: int | None = None, **options: Unpack[Options]) -> Any:
         """See Client.distance."""
         return await self._named("distance", given(x=x, y=y, w=w, V=V, VI=VI), given(metric=metric, output=output, p=p,
-                                 base=base, k=k, radius=radius, max_pairs=max_pairs), timeout=timeout,
-                                 progress=progress, priority=priority, deadline_ms=deadline_ms, device=device,
-                                 idempotency_key=idempotency_key, labels=labels, notify=notify, put=put, out=out,
-                                 **others)
+                                 base=base, k=k, radius=radius, max_pairs=max_pairs), **options)
 
     async def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
-                   timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-                   deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                   labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-                   out: Array | Mapping[str, Array] | None = None, **others: Any) -> EighResult:
+                   **options: Unpack[Options]) -> EighResult:
         """See Client.eigh."""
         value: EighResult = await self._named("eigh", given(a=a), given(uplo=uplo, vectors=vectors, UPLO=UPLO),
-                                              timeout=timeout, progress=progress, priority=priority,
-                                              deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                                              labels=labels, notify=notify, put=put, out=out, **others)
+                                              **options)
         return value
 
     async def eigvalsh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None,
-                       timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-                       deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                       labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-                       out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+                       **options: Unpack[Options]) -> Array:
         """See Client.eigvalsh."""
-        value: Array = await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO),
-                                         timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                         device=device, idempotency_key=idempotency_key, labels=labels, notify=notify,
-                                         put=put, out=out, **others)
+        value: Array = await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), **options)
         return value
 
-    async def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, timeout: float | None = 3600.0,
-                    progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                    device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                    notify: str | None = None, put: Mapping[str, str] | None = None,
-                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> LstsqResult:
+    async def lstsq(self, a: Any, b: Any, rcond: float | None = None, **options: Unpack[Options]) -> LstsqResult:
         """See Client.lstsq."""
-        value: LstsqResult = await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), timeout=timeout,
-                                               progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                               device=device, idempotency_key=idempotency_key, labels=labels,
-                                               notify=notify, put=put, out=out, **others)
+        value: LstsqResult = await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), **options)
         return value
 
     async def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None,
                      transpose_b: bool | None = None, alpha: float | None = None, beta: float | None = None,
-                     precision: str | None = None, exact: bool | None = None, timeout: float | None = 3600.0,
-                     progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                     device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                     notify: str | None = None, put: Mapping[str, str] | None = None,
-                     out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+                     precision: str | None = None, exact: bool | None = None, **options: Unpack[Options]) -> Array:
         """See Client.matmul."""
         value: Array = await self._named("matmul", given(a=a, b=b, c=c), given(transpose_a=transpose_a,
                                          transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision,
-                                         exact=exact), timeout=timeout, progress=progress, priority=priority,
-                                         deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                                         labels=labels, notify=notify, put=put, out=out, **others)
+                                         exact=exact), **options)
         return value
 
-    async def qr(self, a: Any, mode: str | None = None, *, timeout: float | None = 3600.0,
-                 progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                 device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                 notify: str | None = None, put: Mapping[str, str] | None = None,
-                 out: Array | Mapping[str, Array] | None = None, **others: Any) -> QRResult | Array:
+    async def qr(self, a: Any, mode: str | None = None, **options: Unpack[Options]) -> QRResult | Array:
         """See Client.qr."""
-        value: QRResult | Array = await self._named("qr", given(a=a), given(mode=mode), timeout=timeout,
-                                                    progress=progress, priority=priority, deadline_ms=deadline_ms,
-                                                    device=device, idempotency_key=idempotency_key, labels=labels,
-                                                    notify=notify, put=put, out=out, **others)
+        value: QRResult | Array = await self._named("qr", given(a=a), given(mode=mode), **options)
         return value
 
     async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
@@ -505,45 +395,26 @@ class AsyncOperations:
                          tol: float | None = None, max_iter: int | None = None, learning_rate: float | None = None,
                          iterations: int | None = None, level: float | None = None, cov_type: str | None = None,
                          use_t: bool | None = None, residuals: bool | None = None, cov_params: bool | None = None,
-                         rcond: float | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
-                         progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                         device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                         notify: str | None = None, put: Mapping[str, str] | None = None,
-                         out: Array | Mapping[str, Array] | None = None, **others: Any) -> Result:
+                         rcond: float | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Result:
         """See Client.regression."""
         value: Result = await self._named("regression", given(x=x, y=y, sample_weight=sample_weight),
                                           given(method=method, fit_intercept=fit_intercept, alpha=alpha,
                                           l1_ratio=l1_ratio, tol=tol, max_iter=max_iter, learning_rate=learning_rate,
                                           iterations=iterations, level=level, cov_type=cov_type, use_t=use_t,
                                           residuals=residuals, cov_params=cov_params, rcond=rcond, certify=certify),
-                                          timeout=timeout, progress=progress, priority=priority,
-                                          deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key,
-                                          labels=labels, notify=notify, put=put, out=out, **others)
+                                          **options)
         return value
 
     async def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-                    refinement: str | None = None, certify: bool | None = None, timeout: float | None = 3600.0,
-                    progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
-                    device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
-                    notify: str | None = None, put: Mapping[str, str] | None = None,
-                    out: Array | Mapping[str, Array] | None = None, **others: Any) -> Array:
+                    refinement: str | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Array:
         """See Client.solve."""
         value: Array = await self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
-                                         refinement=refinement, certify=certify), timeout=timeout, progress=progress,
-                                         priority=priority, deadline_ms=deadline_ms, device=device,
-                                         idempotency_key=idempotency_key, labels=labels, notify=notify, put=put,
-                                         out=out, **others)
+                                         refinement=refinement, certify=certify), **options)
         return value
 
-    async def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None, *,
-                  timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
-                  deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
-                  labels: Labels | None = None, notify: str | None = None, put: Mapping[str, str] | None = None,
-                  out: Array | Mapping[str, Array] | None = None, **others: Any) -> SVDResult | Array:
+    async def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None,
+                  **options: Unpack[Options]) -> SVDResult | Array:
         """See Client.svd."""
         value: SVDResult | Array = await self._named("svd", given(a=a), given(full_matrices=full_matrices,
-                                                     compute_uv=compute_uv), timeout=timeout, progress=progress,
-                                                     priority=priority, deadline_ms=deadline_ms, device=device,
-                                                     idempotency_key=idempotency_key, labels=labels, notify=notify,
-                                                     put=put, out=out, **others)
+                                                     compute_uv=compute_uv), **options)
         return value

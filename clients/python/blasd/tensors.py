@@ -160,7 +160,7 @@ class Tensors(_Calls):
 
     def list(self, limit: int | None = 100) -> Listed:
         """Up to `limit` tensors, all where that is None, the newest first."""
-        return self._client._do(self._client._calls.tensors(limit))
+        return [*map(Tensor, self._client._do(self._client._calls.listed("/tensors", limit)))]
 
 
 class AsyncTensors(_Calls):
@@ -190,5 +190,5 @@ class AsyncTensors(_Calls):
 
     async def list(self, limit: int | None = 100) -> Listed:
         """See Tensors.list."""
-        return await self._client._do(self._client._calls.tensors(limit))
+        return [*map(Tensor, await self._client._do(self._client._calls.listed("/tensors", limit)))]
 
