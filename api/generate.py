@@ -65,12 +65,6 @@ def of_operation(op):
     outputs = {"type": "array", "items": {"type": "string", "enum": [port["name"] for port in op["outputs"]]}}
     shared["keep"] = {**outputs, "description": "Outputs that become tensors (`outputs.NAME.tensor`); they are not sent."}
     shared["results"] = {**outputs, "description": "Outputs that are sent, in place of all that are not kept."}
-    shared["put"] = {"type": "object", "additionalProperties": False,
-                     "description": "Outputs that are put to a URL, such as a presigned one of an object store, once the job has "
-                                    "succeeded: .npy files, or safetensors where the URL's path ends in .safetensors. What becomes of "
-                                    "each stands in `outputs.NAME.put`. Hosts are those that the operator lists "
-                                    "(`url_not_allowed`); docs/urls.md.",
-                     "properties": {port["name"]: {"type": "string", "maxLength": 2047} for port in op["outputs"]}}
     return {
         f"{title}Inputs": {"type": "object", "description": op["summary"], "additionalProperties": False,
                            "required": [port["name"] for port in op["inputs"] if not port["optional"]],

@@ -133,7 +133,7 @@ class Watched(s.Blasd):
             options += ["--otlp", self.collector.url]
         if "access-log" in self.on:
             options += ["--access-log", "--log", "json", "--log-level", "info"]
-        if "outgoing" in self.on:  # that jobs may have webhooks, inputs and outputs by URL; these have none
+        if "outgoing" in self.on:  # that jobs may have webhooks and inputs by URL; these have none
             secrets = self.folder / "secrets"
             secrets.write_text("whsec_" + "A" * 32 + "\n")
             os.chmod(secrets, 0o600)

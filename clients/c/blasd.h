@@ -99,8 +99,7 @@ struct blasd_request {
     const char *references; /* inputs that are not sent, a JSON object as text; NULL: none */
     const char *keep;       /* outputs that become tensors, a JSON list; NULL: none */
     const char *notify;     /* a URL that is told of its end; NULL: none */
-    const char *put; /* outputs that are put to URLs, a JSON object of these by name; NULL: none */
-    uint64_t reserved[1];
+    uint64_t reserved[2];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

@@ -140,7 +140,6 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own(&to->references) && good;
     good = own(&to->keep) && good;
     good = own(&to->notify) && good;
-    good = own(&to->put) && good;
     to->inputs = inputs = copy_of(from->inputs, from->input_count, sizeof *inputs);
     to->files = files = copy_of(from->files, from->file_count, sizeof *files);
     if (inputs == NULL) to->input_count = 0;
@@ -174,7 +173,6 @@ void blasd_request_release(struct blasd_request *request) {
     drop(request->references);
     drop(request->keep);
     drop(request->notify);
-    drop(request->put);
     *request = (struct blasd_request){0};
 }
 
@@ -198,7 +196,6 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
         add_text(words, "device", request->device) == 0 &&
         add_text(words, "labels", request->labels) == 0 &&
         add_text(words, "notify", request->notify) == 0 &&
-        add_text(words, "put", request->put) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
         return words;
     blasd_refuse_text(problem);

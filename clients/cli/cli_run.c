@@ -15,7 +15,6 @@
     "      --label NAME=VALUE     to find the job by, with `blasd jobs --label`; may be "          \
     "repeated\n"                                                                                   \
     "      --notify URL           a URL that is told of its end; see docs/webhooks.md\n"           \
-    "      --put OUTPUT=URL       it is put there, too; see docs/urls.md; may be repeated\n"       \
     "  -s, --share                the service is on this machine, started with --share: inputs "   \
     "and\n"                                                                                        \
     "                             results of a MiB and more go through shared memory\n"            \
@@ -50,8 +49,8 @@ struct order {
     struct blasd_request request;
     struct blasd_file files[MOST_FILES];
     struct cli_saves saves;
-    json_t *params, *references, *keep, *put; /* owned */
-    char *texts[4];                           /* owned: the same as JSON */
+    json_t *params, *references, *keep; /* owned */
+    char *texts[3];                     /* owned: the same as JSON */
     char labels[512];
     double timeout;
     bool quiet, share, dry;
@@ -109,17 +108,6 @@ static bool take_label(struct order *order, const char *label) {
     return false;
 }
 
-/* OUTPUT=URL, none of which is shown: it may hold a signature. */
-static bool take_put(struct order *order, char *text) {
-    char *url = strchr(text, '=');
-    if (url != NULL && url != text) {
-        *url++ = '\0';
-        if (json_object_set_new(order->put, text, json_string(url)) == 0) return true;
-    }
-    cli_say(&order->cli, "--put takes OUTPUT=URL");
-    return false;
-}
-
 /* -1: go on; else the exit status. */
 static int take_option(struct order *order, int option) {
     struct cli *cli = &order->cli;
@@ -136,7 +124,9 @@ static int take_option(struct order *order, int option) {
     case CLI_OWN + 1: order->request.idempotency_key = optarg; return -1;
     case CLI_OWN + 2: return take_label(order, optarg) ? -1 : CLI_USAGE;
     case CLI_OWN + 3: order->request.notify = optarg; return -1;
-    case CLI_OWN + 4: return take_put(order, optarg) ? -1 : CLI_USAGE;
+    case CLI_OWN + 4:
+        cli_say(cli, "--put was removed: save outputs with -o, or with `blasd result` later");
+        return CLI_USAGE;
     case 's': order->share = true; return -1;
     case 'q': order->quiet = true; return -1;
     case 'n': order->dry = true; return -1;
@@ -163,7 +153,7 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         {"idempotency-key", required_argument, NULL, CLI_OWN + 1},
         {"label", required_argument, NULL, CLI_OWN + 2},
         {"notify", required_argument, NULL, CLI_OWN + 3},
-        {"put", required_argument, NULL, CLI_OWN + 4},
+        {"put", required_argument, NULL, CLI_OWN + 4}, /* of earlier versions */
         CLI_OPTIONS};
     int option, status;
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
@@ -190,8 +180,6 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         order->request.references = order->texts[1] = json_dumps(order->references, JSON_COMPACT);
     if (json_array_size(order->keep) > 0)
         order->request.keep = order->texts[2] = json_dumps(order->keep, JSON_COMPACT);
-    if (json_object_size(order->put) > 0)
-        order->request.put = order->texts[3] = json_dumps(order->put, JSON_COMPACT);
     return -1;
 }
 
@@ -329,7 +317,6 @@ static int begin(struct order *order, const char *letters, int argc, char **argv
     order->params = json_object();
     order->references = json_object();
     order->keep = json_array();
-    order->put = json_object();
     status = parse(order, letters, argc, argv);
     if (status >= 0) goto done;
     client = cli_connect(&order->cli);
@@ -344,8 +331,7 @@ done:
     json_decref(order->params);
     json_decref(order->references);
     json_decref(order->keep);
-    json_decref(order->put);
-    for (int i = 0; i < 4; i++) free(order->texts[i]);
+    for (int i = 0; i < 3; i++) free(order->texts[i]);
     return cli_end(&order->cli, status);
 }
 

@@ -19,6 +19,8 @@
       "Write it with numpy.save(..., allow_pickle=False).")                                        \
     X(malformed_multipart, 400, false, "The body is not valid multipart/form-data",                \
       "Send it as `curl -F name=@file.npy` does.")                                                 \
+    X(feature_removed, 400, false, "The request asks for what this service no longer has",         \
+      "Use instead what `detail` names.")                                                          \
     X(malformed_query, 400, false, "A query parameter or header could not be read",                \
       "See GET /openapi.json for the parameters of this route.")                                   \
     X(unauthorized, 401, false, "The request shows no valid key",                                  \
@@ -73,9 +75,8 @@
     X(url_not_allowed, 422, false, "This service does not go to the address of the URL",           \
       "Name a host that whoever runs the service has listed with --outgoing-hosts, by the scheme " \
       "and port that are listed with it.")                                                         \
-    X(url_refused, 422, false, "What lies at the URL cannot be taken, or put there",               \
-      "Ask for the URL with curl: it must answer 200 with Content-Length, or take the file, "      \
-      "without a redirect.")                                                                       \
+    X(url_refused, 422, false, "What lies at the URL cannot be taken",                             \
+      "Ask for the URL with curl: it must answer 200 with Content-Length, without a redirect.")    \
     X(url_unavailable, 502, true, "The server that the URL names does not do its part",            \
       "Send the request again; `detail` says what went wrong.")                                    \
     X(unknown_input, 422, false, "The operation has no such input",                                \
@@ -135,8 +136,6 @@
       "then send the request again.")                                                              \
     X(too_many_webhooks, 429, true, "Too many webhooks wait to be delivered",                      \
       "Send the job without `notify`, or again once the receiver has taken some.")                 \
-    X(too_many_puts, 429, true, "Too many outputs wait to be put",                                 \
-      "Send the job without `put`, or again once the server has taken some.")                      \
     X(tensor_too_large, 413, false, "The tensors are larger than may be kept",                     \
       "Send smaller ones, or raise the limit that `detail` names.")                                \
     X(tensors_full, 429, true, "Tensors leave no room for new ones",                               \

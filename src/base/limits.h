@@ -96,12 +96,6 @@ struct blasd_err;
       "keys those of one tenant may be three quarters of it, and to one host a tenth")             \
     X(webhook_s, 86400, 1, 2592000, "seconds",                                                     \
       "how long after its job's end a webhook is tried again")                                     \
-    X(puts, 10000, 1, 10000000, "outputs",                                                         \
-      "outputs of jobs that are queued, running, or have ended which are to be put to URLs and "   \
-      "are not yet; with keys those of one tenant may be three quarters of it, and to one host a " \
-      "tenth")                                                                                     \
-    X(put_s, 1800, 1, 2592000, "seconds",                                                          \
-      "how long after its job's end an output is put again, as long as its record is kept")        \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \

@@ -58,10 +58,6 @@
       "Webhooks of jobs that have ended, which are not delivered yet.")                            \
     X(blasd_webhooks_total, counter, "outcome", deployment,                                        \
       "Tries to deliver webhooks: delivered, failed (it is tried again), or given_up.")            \
-    X(blasd_puts_waiting, gauge, "", deployment,                                                   \
-      "Outputs of jobs that have succeeded, which are to be put to URLs and are not yet.")         \
-    X(blasd_puts_total, counter, "outcome", deployment,                                            \
-      "Tries to put outputs: delivered, failed (it is tried again), or given_up.")                 \
     X(blasd_workers, gauge, "class", deployment, "Live workers by device class.")                  \
     X(blasd_jobs_submitted_total, counter, "op", deployment, "Jobs taken in.")                     \
     X(blasd_jobs_total, counter, "op state", deployment, "Jobs that have ended, by final state.")  \

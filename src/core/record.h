@@ -59,25 +59,6 @@ struct blasd_output {
     uint64_t offset, bytes;     /* where in the record's payload; offset is a multiple of 64 */
 };
 
-/* What has become of an output that is put to a URL. The order is part of stored records. */
-enum blasd_put_state { BLASD_PUT_NONE, BLASD_PUT_PENDING, BLASD_PUT_DONE, BLASD_PUT_FAILED };
-/* Why the last try failed: what the server answered (from 100 on), or one of these, which are part
- * of stored records. */
-enum blasd_put_why {
-    BLASD_PUT_NOT_ALLOWED = 1, /* it leads where the service may not go */
-    BLASD_PUT_LOST,            /* the output was gone */
-    BLASD_PUT_NOT_SENT,        /* trouble of our own */
-    BLASD_PUT_STALLED,
-    BLASD_PUT_UNTRUSTED, /* TLS */
-    BLASD_PUT_UNREACHABLE,
-    BLASD_PUT_BROKEN, /* the connection */
-    BLASD_PUT_ANSWERED = 100
-};
-struct blasd_output_put {
-    uint8_t state, tries; /* 255: so many or more */
-    uint16_t why;         /* 0: none failed */
-};
-
 struct blasd_graph_report; /* ../wire/frame_graph.h */
 
 /* A plain value; owns nothing. */
@@ -96,8 +77,6 @@ struct blasd_record {
     struct blasd_execution execution;
     struct blasd_err error;                         /* code BLASD_OK: none */
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
-    struct blasd_output_put
-        puts[BLASD_MAX_OUTPUTS];            /* where the queue says so: no worker knows of them */
     const struct blasd_graph_report *graph; /* of a graph whose outputs were read: their names, and
                                                its steps; borrowed, no part of a stored record */
     uint64_t payload_bytes;

@@ -39,10 +39,7 @@ struct blasd_http_options {
     /* The read end of a pipe, not blocking: the byte SIGHUP means that certificates are to be read
      * anew; any other that it is time to drain, the next one that it is time to end. Borrowed. */
     int stop_fd;
-    struct {
-        bool webhooks; /* somebody delivers them: jobs may have "notify" */
-        bool puts;     /* somebody puts outputs to URLs: jobs may have "put" */
-    } delivered;
+    bool webhooks; /* `blasd notify` delivers them: jobs may have "notify" */
     const struct blasd_outgoing
         *outgoing; /* where clients' URLs may lead; NULL: nowhere. Borrowed */
     bool share;    /* clients on this machine may hand in files, see shared_files.c */

@@ -1,4 +1,4 @@
-/* Whether what a request asks of its job's outputs can be had: which are kept, put to URLs, sent;
+/* Whether what a request asks of its job's outputs can be had: which are kept, which are sent;
  * and what room they will take.
  * Read next: jobs_post.c, which asks. */
 #include "http/exchange.h"
@@ -7,47 +7,17 @@
 
 #include <stdio.h>
 
-/* Whether the job makes an output that the member `member` names. */
-static int check_made(const struct blasd_job *job, const struct blasd_plan *plan,
-                      const char *member, int output, struct blasd_err *err) {
-    const char *name = job->op->outputs[output].name;
-    char field[BLASD_NAME_MAX + 8];
-    if (plan->outputs[output].rank >= 0) return 0;
-    snprintf(field, sizeof field, "%s.%s", member, name);
-    return blasd_fail(err, BLASD_E_invalid_field, field, "this job does not make the output '%s'",
-                      name);
-}
-
-static int check_kept(const struct blasd_job *job, const struct blasd_plan *plan,
-                      struct blasd_err *err) {
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < BLASD_MAX_OUTPUTS; i++)
-        if (blasd_keeps(&job->keeping, i)) rc = check_made(job, plan, "keep", i, err);
-    return rc;
-}
-
-/* Whether the job makes what is to be put, and the files that are to be can hold it. */
-static int check_puts(const struct http_upload *upload, const struct blasd_job *job,
-                      const struct blasd_plan *plan, struct blasd_err *err) {
-    for (int i = 0; i < upload->delivery.put_count; i++) {
-        const struct blasd_put_order *put = &upload->delivery.puts[i];
-        const struct blasd_tensor *tensor = &plan->outputs[put->output];
+int http_upload_check_kept(const struct blasd_job *job, const struct blasd_plan *plan,
+                           struct blasd_err *err) {
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        const char *name = job->op->outputs[i].name;
         char field[BLASD_NAME_MAX + 8];
-        int rc = check_made(job, plan, "put", put->output, err);
-        if (rc != 0) return rc;
-        snprintf(field, sizeof field, "put.%s", job->op->outputs[put->output].name);
-        if (tensor->dtype == BLASD_bfloat16 && blasd_format_of_url(put->url) == BLASD_FORMAT_NPY)
-            return blasd_fail(err, BLASD_E_invalid_field, field,
-                              "the output is bfloat16, which a .npy file cannot hold: let the "
-                              "URL's path end in .safetensors");
+        if (!blasd_keeps(&job->keeping, i) || plan->outputs[i].rank >= 0) continue;
+        snprintf(field, sizeof field, "keep.%s", name);
+        return blasd_fail(err, BLASD_E_invalid_field, field,
+                          "this job does not make the output '%s'", name);
     }
     return 0;
-}
-
-int http_upload_check_outputs(const struct http_upload *upload, const struct blasd_job *job,
-                              const struct blasd_plan *plan, struct blasd_err *err) {
-    int rc = check_kept(job, plan, err);
-    return rc != 0 ? rc : check_puts(upload, job, plan, err);
 }
 
 int http_upload_check_array(const struct http_upload *upload, const struct blasd_job *job,

@@ -16,11 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void drop_puts(struct http_upload *upload) {
-    for (int i = 0; i < upload->delivery.put_count; i++) free(upload->delivery.puts[i].url);
-    upload->delivery.put_count = 0;
-}
-
 void http_jobs_post_release(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     http_remote_inputs_free(upload->elsewhere.remote);
@@ -32,9 +27,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     free(upload->steps.of);
     blasd_buf_release(&upload->steps.results);
     free(upload->references.sent);
-    free(upload->delivery.notify);
-    drop_puts(upload);
-    free(upload->delivery.puts);
+    free(upload->notify);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
@@ -91,7 +84,6 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .graph = upload->exchange->form.graph,
                                            .labels = request->query.labels,
                                            .notify = request->query.notify,
-                                           .put = request->query.put,
                                            .content_length = file ? http_upload_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .account = &upload->exchange->memory,
@@ -214,8 +206,7 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 &&
-                 upload->delivery.notify == NULL && upload->delivery.put_count == 0;
+    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->notify == NULL;
     upload->batch.small =
         plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->batch.small) upload->batch.key = plan->key;
@@ -251,7 +242,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
         __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
         ret->memory = UINT64_MAX;
     if ((rc = check_caller(&exchange->caller, job, err)) != 0) return rc;
-    if ((rc = http_upload_check_outputs(exchange->upload, job, plan, err)) != 0) return rc;
+    if ((rc = http_upload_check_kept(job, plan, err)) != 0) return rc;
     if (plan->items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",
                           "its leading dimensions make %.0f problems, and a job may have %" PRIu64
@@ -400,53 +391,18 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     const char *url = blasd_intake_notify(upload->intake);
     char plain[BLASD_OUTGOING_URL];
     int rc;
-    free(upload->delivery.notify); /* of a body that is read again */
-    upload->delivery.notify = NULL;
+    free(upload->notify); /* of a body that is read again */
+    upload->notify = NULL;
     if (url == NULL) return 0;
-    if (!options->delivered.webhooks)
+    if (!options->webhooks)
         return blasd_fail(err, BLASD_E_url_not_allowed, "notify",
                           "this service sends no webhooks: it was started without "
                           "--webhook-secrets");
     rc = blasd_outgoing_check(options->outgoing, url, strlen(url), "notify", plain, err);
     if (rc != 0) return rc;
-    upload->delivery.notify = strdup(plain);
-    if (upload->delivery.notify != NULL) return 0;
+    upload->notify = strdup(plain);
+    if (upload->notify != NULL) return 0;
     return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-}
-
-/* Takes one URL that an output is put to. */
-static int take_put(struct http_upload *upload, int output, const char *name, const char *url,
-                    struct blasd_err *err) {
-    const struct blasd_http_options *options = upload->exchange->home->server->options;
-    char plain[BLASD_OUTGOING_URL], field[BLASD_NAME_MAX + 8];
-    struct blasd_put_order *put;
-    int rc;
-    snprintf(field, sizeof field, "put.%s", name);
-    if (!options->delivered.puts)
-        return blasd_fail(err, BLASD_E_url_not_allowed, field,
-                          "this service puts nothing: it was started without --outgoing-hosts");
-    if ((rc = blasd_outgoing_check(options->outgoing, url, strlen(url), field, plain, err)) != 0)
-        return rc;
-    if (upload->delivery.puts == NULL)
-        upload->delivery.puts = calloc(BLASD_MAX_OUTPUTS, sizeof *upload->delivery.puts);
-    if (upload->delivery.puts == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    put = &upload->delivery.puts[upload->delivery.put_count];
-    *put = (struct blasd_put_order){.output = output, .url = strdup(plain)};
-    if (put->url == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    upload->delivery.put_count++;
-    return 0;
-}
-
-/* The same of outputs that are put to URLs. */
-static int take_puts(struct http_upload *upload, const struct blasd_op *op, struct blasd_err *err) {
-    int rc = 0;
-    drop_puts(upload); /* of a body that is read again */
-    for (int i = 0; rc == 0 && op->outputs[i].name != NULL; i++) {
-        const char *name = op->outputs[i].name, *url = blasd_intake_put(upload->intake, name);
-        if (url != NULL) rc = take_put(upload, i, name, url, err);
-    }
-    return rc;
 }
 
 /* Nothing of the body, or of what belongs to it, is still to come. */
@@ -459,7 +415,6 @@ static void finish(struct http_exchange *exchange) {
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
     if (rc == 0) rc = take_notify(upload, &err);
-    if (rc == 0) rc = take_puts(upload, job.op, &err);
     if (rc == 0) rc = http_upload_follow(upload, &job, &err);
     if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);

@@ -53,13 +53,7 @@ static int take_fingerprint(struct http_upload *upload, const struct blasd_job *
     if (upload->intake != NULL && (rc = blasd_intake_steps(upload->intake, scratch, err)) != 0)
         return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
-    if (upload->delivery.notify != NULL)
-        http_sum_add(&sum, upload->delivery.notify, strlen(upload->delivery.notify));
-    for (int i = 0; i < upload->delivery.put_count; i++) {
-        const struct blasd_put_order *put = &upload->delivery.puts[i];
-        http_sum_add(&sum, &put->output, sizeof put->output);
-        http_sum_add(&sum, put->url, strlen(put->url));
-    }
+    if (upload->notify != NULL) http_sum_add(&sum, upload->notify, strlen(upload->notify));
     tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
     http_sum_add(&sum, &tensors.hash, sizeof tensors.hash);
     all = http_sum_end(&sum);
@@ -276,9 +270,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         .batch_key = upload->batch.small ? &upload->batch.key : NULL,
         .chosen = upload->device,
         .idempotency_key = exchange->request.idempotency_key,
-        .notify = upload->delivery.notify,
-        .puts = upload->delivery.puts,
-        .put_count = upload->delivery.put_count,
+        .notify = upload->notify,
         .waiter = upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
     upload->cost = cost;

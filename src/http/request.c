@@ -3,6 +3,7 @@
 
 #include "core/labels.h"
 #include "core/record.h"
+#include "wire/request_fields.h"
 #include "wire/sanitize.h"
 
 #include <errno.h>
@@ -382,12 +383,15 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"keep", HTTP_PARAM_KEEP},
                   {"results", HTTP_PARAM_RESULTS},
                   {"sha256", HTTP_PARAM_SHA256},
-                  {"notify", HTTP_PARAM_NOTIFY},
-                  {"put", HTTP_PARAM_PUT}};
+                  {"notify", HTTP_PARAM_NOTIFY}};
     char shown[BLASD_SANITIZED_MAX];
     unsigned bit = 0;
+    int rc;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (params[i].name[0] == name[0] && strcmp(params[i].name, name) == 0) bit = params[i].bit;
+    if (bit == 0 && (allowed & HTTP_PARAM_NOTIFY) != 0 &&
+        (rc = blasd_request_fields_removed(name, err)) != 0)
+        return rc;
     if ((bit & allowed) == 0)
         return blasd_fail(err, BLASD_E_malformed_query, blasd_sanitize(shown, name, strlen(name)),
                           "this route has no query parameter '%s'", shown);
@@ -413,7 +417,6 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_KEEP: request->query.keep = value; break;
     case HTTP_PARAM_RESULTS: request->query.results = value; break;
     case HTTP_PARAM_NOTIFY: request->query.notify = value; break;
-    case HTTP_PARAM_PUT: request->query.put = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

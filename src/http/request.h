@@ -49,8 +49,7 @@ enum http_param {
     HTTP_PARAM_KEEP = 131072,
     HTTP_PARAM_RESULTS = 262144,
     HTTP_PARAM_SHA256 = 524288,
-    HTTP_PARAM_NOTIFY = 1048576,
-    HTTP_PARAM_PUT = 2097152
+    HTTP_PARAM_NOTIFY = 1048576
 };
 
 /* Prefer */
@@ -87,7 +86,7 @@ struct http_framing {
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results,
-        *notify, *put;
+        *notify;
     const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
     bool forget, dry_run, sha256;

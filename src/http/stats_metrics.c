@@ -215,18 +215,18 @@ static int put_tensors(const json_t *document, struct blasd_buf *out) {
                            number_of(json_object_get(document, "totals"), "tensors evicted"));
 }
 
-/* What is sent to others: webhooks, or puts. `totals` is what they are called in these. */
-static int put_sent(const json_t *document, const char *field, const char *totals,
-                    enum blasd_metric waiting, enum blasd_metric tries, struct blasd_buf *out) {
+static int put_webhooks(const json_t *document, struct blasd_buf *out) {
     static const char *const outcomes[] = {"delivered", "failed", "given_up"};
-    const json_t *count = json_object_get(document, field);
+    const enum blasd_metric tries = METRIC(blasd_webhooks_total);
+    const json_t *count = json_object_get(document, "webhooks");
+    const json_t *totals = json_object_get(document, "totals");
     int failed = 0;
     if (!json_is_number(count)) return 0; /* of an earlier version */
-    failed = http_metric_one(out, waiting, json_number_value(count)) | http_metric_head(out, tries);
+    failed = http_metric_one(out, METRIC(blasd_webhooks_waiting), json_number_value(count)) |
+             http_metric_head(out, tries);
     for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++)
         failed |=
-            http_metric_row(out, tries, &outcomes[i],
-                            total_of(json_object_get(document, "totals"), totals, outcomes[i]));
+            http_metric_row(out, tries, &outcomes[i], total_of(totals, "webhooks", outcomes[i]));
     return failed;
 }
 
@@ -241,10 +241,7 @@ int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
                   put_all_counted(false, figures, workers, out) | put_spans(figures, out);
     failed |= put_tenants(json_object_get(document, "tenants"), out);
     failed |= put_tensors(document, out);
-    failed |= put_sent(document, "webhooks", "webhooks", METRIC(blasd_webhooks_waiting),
-                       METRIC(blasd_webhooks_total), out);
-    failed |= put_sent(document, "puts", "puts", METRIC(blasd_puts_waiting),
-                       METRIC(blasd_puts_total), out);
+    failed |= put_webhooks(document, out);
     json_decref(document);
     return failed;
 }

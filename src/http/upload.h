@@ -32,11 +32,7 @@ struct http_upload {
         struct blasd_err lost; /* why what it refers to cannot be found, where it may be the request
                                 * of an earlier job all the same */
     } references;
-    struct {
-        char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
-        struct blasd_put_order *puts; /* outputs that are put, each with a checked URL; owned */
-        int put_count;
-    } delivery;
+    char *notify;   /* a URL, checked, that is told of its end; owned; NULL: none */
     bool submitted; /* the queue has the job */
     bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
@@ -63,10 +59,9 @@ void http_upload_predict(struct http_upload *upload, const struct blasd_job *job
 
 /* Bytes of the body, as far as they are known before it is read. */
 uint64_t http_upload_bytes(const struct http_upload *upload);
-/* jobs_outputs.c. Whether the job makes what is to be kept and put, and the files that are to be
- * put can hold it. invalid_field. */
-int http_upload_check_outputs(const struct http_upload *upload, const struct blasd_job *job,
-                              const struct blasd_plan *plan, struct blasd_err *err);
+/* jobs_outputs.c. Whether the job makes what is to be kept. invalid_field. */
+int http_upload_check_kept(const struct blasd_job *job, const struct blasd_plan *plan,
+                           struct blasd_err *err);
 /* Whether the job sends what a .npy file can hold, where the client takes nothing else: the first
  * output that is sent. not_acceptable. */
 int http_upload_check_array(const struct http_upload *upload, const struct blasd_job *job,

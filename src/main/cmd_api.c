@@ -46,7 +46,7 @@ struct settings {
     struct access_options access;
     const char *listen, *fds;
     int loops;
-    bool low_latency, webhooks, puts;
+    bool low_latency, webhooks;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
     struct text_list unusable;
@@ -65,7 +65,6 @@ static int take_option(void *arg, int option, char *value) {
         return settings->loops < 0 ? -1 : 0;
     case 'L': settings->low_latency = true; return 0;
     case 'w': settings->webhooks = true; return 0;
-    case 'p': settings->puts = true; return 0;
     default: return text_list_add(&settings->unusable, value);
     }
 }
@@ -79,7 +78,6 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             PRICE_OPTION,
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"webhooks", no_argument, NULL, 'w'},
-                                            {"puts", no_argument, NULL, 'p'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
     static const struct command_line line = {"api", usage, notes, options, take_option, true, true};
@@ -162,7 +160,7 @@ static int run(struct settings *settings) {
         .share = access->share,
         .log = {access->audit, access->access_log},
         .metrics_tenants = access->metrics_tenants,
-        .delivered = {settings->webhooks, settings->puts},
+        .webhooks = settings->webhooks,
         .prices = settings->common.prices,
         .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
         .version = BLASD_VERSION,

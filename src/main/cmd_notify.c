@@ -1,12 +1,10 @@
-/* `blasd notify`: delivers the webhooks of jobs that have ended, and puts their outputs to URLs.
- * Read next: lane_rounds.h, ../queue/webhooks.h. */
+/* `blasd notify`: delivers the webhooks of jobs that have ended. Read next: lane_rounds.h,
+ * ../queue/webhooks.h. */
 #include "base/clock.h"
-#include "base/cut.h"
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
 #include "main/options.h"
-#include "main/put_send.h"
 #include "main/signal_pipe.h"
 #include "main/webhook_send.h"
 
@@ -17,66 +15,57 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: blasd notify --redis URL --outgoing-hosts LIST [--secrets FILE] [--puts] [options]\n"
+    "usage: blasd notify --redis URL --outgoing-hosts LIST --secrets FILE [options]\n"
     "\n"
     "Delivers the webhooks of jobs that have ended (\"notify\" in a job), signed as Standard "
     "Webhooks\n"
-    "say, and puts their outputs to URLs (\"put\"), until SIGTERM. Several may run. `blasd up "
-    "--outgoing-hosts`\n"
-    "starts one; see docs/webhooks.md and docs/urls.md.\n"
-    "  --secrets FILE         webhooks: lines [TENANT] whsec_BASE64; read again when it changes\n"
+    "say, until SIGTERM. Several may run. `blasd up --webhook-secrets` starts one; see\n"
+    "docs/webhooks.md.\n"
+    "  --secrets FILE         lines [TENANT] whsec_BASE64; read again when it changes\n"
     "                         [BLASD_WEBHOOK_SECRETS]\n"
-    "  --puts                 outputs, too: the blob store must be the deployment's own\n"
     "  --price PRICES         documents have a cost, as those of the front end do [BLASD_PRICE]\n";
 static const char notes[] =
-    "What is not delivered is tried again, later and later, for the limits webhook_s and put_s.\n"
+    "What is not delivered is tried again, later and later, for the limit webhook_s.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
 
 #define LOOK_NS (200 * BLASD_MS)
 #define CARE_NS (1000 * BLASD_MS) /* between signs of life, and looks at the file */
 #define TURN_MS 50
-#define LEASE_S (2 * WEBHOOK_MOST_S) /* of puts, which may take longer, renewed as they go on */
-#define KEEP_NS (LEASE_S / 4 * 1000 * BLASD_MS)
+#define LEASE_S (2 * WEBHOOK_MOST_S)
 
 struct settings {
     struct common_options common;
     const char *secrets;
-    bool puts;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
     if (option == 's') settings->secrets = value;
-    if (option == 'p') settings->puts = true;
     return 0;
 }
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"secrets", required_argument, NULL, 's'},
-                                            {"puts", no_argument, NULL, 'p'},
                                             PRICE_OPTION,
                                             {NULL, 0, NULL, 0}};
     static const struct command_line line = {"notify",    usage, notes, options,
                                              take_option, true,  true};
     int status = command_line_read(&line, &settings->common, settings, argc, argv);
     if (status != 0) return status;
-    if ((settings->secrets != NULL || settings->puts) && settings->common.outgoing_hosts != NULL)
-        return 0;
-    fputs("blasd notify: --secrets names the file that webhooks are signed with, --puts is for "
-          "outputs, and --outgoing-hosts says where both may go\n",
+    if (settings->secrets != NULL && settings->common.outgoing_hosts != NULL) return 0;
+    fputs("blasd notify: --secrets names the file that webhooks are signed with, and "
+          "--outgoing-hosts says where they may go\n",
           stderr);
     return option_wrong("notify");
 }
 
 struct work;
 
-/* Webhooks, or puts, of one queue. */
+/* Webhooks of one queue. */
 struct channel {
-    struct work *work;                 /* borrowed: it is a part of it */
-    struct blasd_webhooks *queue;      /* owned; NULL: these are for others */
-    struct blasd_job_outputs *outputs; /* owned; of puts */
-    struct put_options putting;
+    struct work *work;            /* borrowed: it is a part of it */
+    struct blasd_webhooks *queue; /* owned */
     struct lane_sender sender;
     uint64_t life_s;
     int64_t look_ns;  /* when it is to be looked at next */
@@ -85,12 +74,12 @@ struct channel {
 
 /* What it works with. */
 struct work {
-    struct channel hooks[BLASD_QUEUES_MOST], puts[BLASD_QUEUES_MOST];
+    struct channel hooks[BLASD_QUEUES_MOST];
     int queues, turn; /* how many; which comes first in the next look */
     struct lane_rounds *rounds;
     struct blasd_signer *signer;
     struct webhook_options signing;
-    int64_t care_ns, keep_ns; /* when each is due */
+    int64_t care_ns; /* when it is due */
 };
 
 /* Says once that Redis is unavailable, and once that it is there. */
@@ -126,20 +115,12 @@ static void look(struct channel *channel, int64_t now) {
     struct lane_rounds_order order = {rounds, &channel->sender};
     struct blasd_err err = {0};
     int room, taken;
-    if (channel->queue == NULL || told_to_end() || now < channel->look_ns) return;
-    if ((room = lane_rounds_room(rounds, &channel->sender)) == 0) return;
+    if (told_to_end() || now < channel->look_ns) return;
+    if ((room = lane_rounds_room(rounds)) == 0) return;
     taken = blasd_webhooks_take(channel->queue, room, LANE_EACH, LEASE_S, lane_rounds_begin, &order,
                                 &err);
     note_redis(channel, taken, &err);
     if (taken <= 0) channel->look_ns = now + (taken < 0 ? CARE_NS : LOOK_NS);
-}
-
-static int keep_lane(void *arg, const char *lane) {
-    struct channel *channel = arg;
-    struct blasd_err err = {0};
-    int code = blasd_webhooks_keep(channel->queue, lane, LEASE_S, &err);
-    note_redis(channel, code, &err);
-    return code;
 }
 
 static void care(struct work *work, int64_t now) {
@@ -147,51 +128,35 @@ static void care(struct work *work, int64_t now) {
     if (now < work->care_ns) return;
     work->care_ns = now + CARE_NS;
     child_tell_alive(NULL);
-    if (work->signer != NULL && blasd_signer_refresh(work->signer, &err) != 0)
+    if (blasd_signer_refresh(work->signer, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "the webhooks' secrets stay as they were: %s", err.detail);
-    for (int i = 0; i < work->queues; i++)
-        if (work->puts[i].outputs != NULL) blasd_job_outputs_trim(work->puts[i].outputs);
-    if (now < work->keep_ns) return;
-    work->keep_ns = now + KEEP_NS;
-    for (int i = 0; i < work->queues; i++)
-        if (work->puts[i].queue != NULL)
-            lane_rounds_each(work->rounds, &work->puts[i].sender, keep_lane, &work->puts[i]);
 }
 
 /* Tells what is over; 0, or the last code that was not. */
 static int tell(struct work *work, struct channel *channels) {
     int code = 0;
     for (int i = 0; i < work->queues; i++) {
-        int one = channels[i].queue == NULL ? 0
-                                            : lane_rounds_over(work->rounds, &channels[i].sender,
-                                                               tell_round, &channels[i]);
+        int one = lane_rounds_over(work->rounds, &channels[i].sender, tell_round, &channels[i]);
         if (one != 0) code = one;
     }
     return code;
 }
 
 static bool has_any(const struct work *work) {
-    return lane_rounds_room(work->rounds, &work->hooks[0].sender) < LANE_ROUNDS ||
-           lane_rounds_room(work->rounds, &work->puts[0].sender) < LANE_ROUNDS;
+    return lane_rounds_room(work->rounds) < LANE_ROUNDS;
 }
 
-/* Told to end, it ends once the webhooks on their way have been answered. Puts may take much
- * longer, and are for whoever comes next. */
+/* Told to end, it ends once the webhooks on their way have been answered. */
 static void go_on(struct work *work) {
     while (!told_to_end() || has_any(work)) {
         int64_t now = blasd_clock_ns();
-        int code, puts;
+        int code;
         care(work, now);
-        for (int k = 0; k < work->queues; k++) {
+        for (int k = 0; k < work->queues; k++)
             look(&work->hooks[(work->turn + k) % work->queues], now);
-            look(&work->puts[(work->turn + k) % work->queues], now);
-        }
         work->turn = (work->turn + 1) % work->queues;
         lane_rounds_turn(work->rounds, TURN_MS);
-        for (int i = 0; told_to_end() && i < work->queues; i++)
-            lane_rounds_cut(work->rounds, &work->puts[i].sender);
         code = tell(work, work->hooks);
-        if ((puts = tell(work, work->puts)) != 0) code = puts;
         if (code != 0 && told_to_end()) return; /* whoever comes next delivers these again */
         if (code != 0) usleep(TURN_MS * 1000);
     }
@@ -200,7 +165,6 @@ static void go_on(struct work *work) {
 static void give_up_rights(const struct settings *settings) {
     const struct common_options *common = &settings->common;
     const struct confine_files files = {.read = {settings->secrets, common->outgoing_ca},
-                                        .write = {settings->puts ? common_blob_dir(common) : NULL},
                                         .network = true};
     if (common->no_confine) return;
     confine_files(&files);
@@ -210,32 +174,20 @@ static void give_up_rights(const struct settings *settings) {
 static int open_channels(const struct settings *settings, const struct blasd_queue_options *queue,
                          struct work *work, int number, struct blasd_err *err) {
     const struct blasd_limits *limits = &settings->common.limits;
-    struct channel *hooks = &work->hooks[number], *puts = &work->puts[number];
+    struct channel *hooks = &work->hooks[number];
     struct blasd_queue_one one;
     int code = 0;
     blasd_queue_one(queue, number, &one);
-    hooks->work = puts->work = work;
+    hooks->work = work;
     hooks->life_s = limits->webhook_s;
-    puts->life_s = limits->put_s;
-    if (settings->secrets != NULL)
-        code = blasd_webhooks_open(&one.options, BLASD_WEBHOOKS, &hooks->queue, err);
-    if (code == 0 && settings->puts)
-        code = blasd_webhooks_open(&one.options, BLASD_PUTS, &puts->queue, err);
-    if (code == 0 && settings->puts)
-        code = blasd_job_outputs_open(&one.options, &puts->outputs, err);
-    puts->putting = (struct put_options){.outputs = puts->outputs, .limits = limits};
-    puts->sender = put_sender(&puts->putting);
+    code = blasd_webhooks_open(&one.options, &hooks->queue, err);
     hooks->sender = webhook_sender(&work->signing);
     return code;
 }
 
 static int open_work(const struct settings *settings, struct blasd_queue_options *queue,
                      struct work *work, struct blasd_err *err) {
-    int code = 0;
-    if (settings->secrets != NULL) code = blasd_signer_open(settings->secrets, &work->signer, err);
-    if (code == 0 && settings->puts)
-        code = common_store_open(&settings->common, &queue->store, err);
-    if (code == 0 && settings->puts) code = common_check_redis(queue, err);
+    int code = blasd_signer_open(settings->secrets, &work->signer, err);
     work->signing =
         (struct webhook_options){.signer = work->signer, .prices = settings->common.prices};
     for (int i = 0; code == 0 && i < work->queues; i++)
@@ -245,11 +197,7 @@ static int open_work(const struct settings *settings, struct blasd_queue_options
 
 static void close_work(struct work *work) {
     lane_rounds_free(work->rounds);
-    for (int i = 0; i < work->queues; i++) {
-        blasd_webhooks_free(work->hooks[i].queue);
-        blasd_webhooks_free(work->puts[i].queue);
-        blasd_job_outputs_free(work->puts[i].outputs);
-    }
+    for (int i = 0; i < work->queues; i++) blasd_webhooks_free(work->hooks[i].queue);
     blasd_signer_free(work->signer);
 }
 
@@ -262,7 +210,6 @@ static int run(const struct settings *settings) {
     if (code == 0) code = open_work(settings, &queue, &work, &err);
     if (code == 0) {
         curl_global_init(CURL_GLOBAL_DEFAULT);
-        blasd_cut_init();
         give_up_rights(settings);
         work.rounds = lane_rounds_new(outgoing);
         if (work.rounds == NULL) code = blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory");
@@ -275,7 +222,6 @@ static int run(const struct settings *settings) {
         go_on(&work);
     }
     close_work(&work);
-    blasd_store_free(queue.store);
     blasd_outgoing_free(outgoing);
     if (code == 0) return BLASD_EXIT_OK;
     blasd_log(BLASD_LOG_ERROR, "%s", err.detail);

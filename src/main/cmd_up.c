@@ -177,7 +177,6 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
                                 listeners->fds[i]);
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
     if (settings->secrets != NULL) failed |= text_list_add(words, "--webhooks");
-    if (settings->common.outgoing_hosts != NULL) failed |= text_list_add(words, "--puts");
     failed |= access_words(&settings->access, words);
     for (int i = 0; i < settings->unusable.count; i++)
         failed |=
@@ -279,7 +278,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                             .listeners = &listeners,
                             .access = &settings->access,
                             .lifeline = settings->temporary,
-                            .delivers = common->outgoing_hosts != NULL};
+                            .delivers = settings->secrets != NULL};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};
     char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8];

@@ -23,9 +23,8 @@ struct round {
 struct lane_rounds {
     const struct blasd_outgoing *outgoing;
     CURLM *multi;
-    struct round rounds[2 * LANE_ROUNDS]; /* as many of each of two kinds */
+    struct round rounds[LANE_ROUNDS];
 };
-#define ALL_ROUNDS (2 * LANE_ROUNDS)
 
 struct lane_rounds *lane_rounds_new(const struct blasd_outgoing *outgoing) {
     struct lane_rounds *rounds = calloc(1, sizeof *rounds);
@@ -61,24 +60,14 @@ static void end_round(struct lane_rounds *rounds, struct round *round) {
 
 void lane_rounds_free(struct lane_rounds *rounds) {
     if (rounds == NULL) return;
-    for (int i = 0; i < ALL_ROUNDS; i++) end_round(rounds, &rounds->rounds[i]);
+    for (int i = 0; i < LANE_ROUNDS; i++) end_round(rounds, &rounds->rounds[i]);
     curl_multi_cleanup(rounds->multi);
     free(rounds);
 }
 
-void lane_rounds_cut(struct lane_rounds *rounds, const struct lane_sender *sender) {
-    for (int i = 0; i < ALL_ROUNDS; i++)
-        if (rounds->rounds[i].sender == sender) end_round(rounds, &rounds->rounds[i]);
-}
-
-/* There is a sender for each queue. */
-static bool is_of_kind(const struct round *round, const struct lane_sender *sender) {
-    return round->sender != NULL && strcmp(round->sender->noun, sender->noun) == 0;
-}
-
-int lane_rounds_room(const struct lane_rounds *rounds, const struct lane_sender *sender) {
+int lane_rounds_room(const struct lane_rounds *rounds) {
     int room = LANE_ROUNDS;
-    for (int i = 0; i < ALL_ROUNDS; i++) room -= is_of_kind(&rounds->rounds[i], sender);
+    for (int i = 0; i < LANE_ROUNDS; i++) room -= rounds->rounds[i].sender != NULL;
     return room;
 }
 
@@ -204,23 +193,15 @@ int lane_rounds_over(struct lane_rounds *rounds, const struct lane_sender *sende
                                  const struct blasd_webhook_outcome *outcomes, int count),
                      void *arg) {
     int last = 0;
-    for (int i = 0; i < ALL_ROUNDS; i++) {
+    for (int i = 0; i < LANE_ROUNDS; i++) {
         struct round *round = &rounds->rounds[i];
         struct blasd_webhook_outcome outcomes[LANE_EACH];
-        int code, count = 0;
+        int code;
         if (round->sender != sender || round->running > 0) continue;
-        for (int n = 0; n < round->count; n++)
-            if (round->requests[n].outcome.text[0] != '\0') /* else it was cut off here */
-                outcomes[count++] = round->requests[n].outcome;
-        code = tell(arg, round->lane, outcomes, count);
+        for (int n = 0; n < round->count; n++) outcomes[n] = round->requests[n].outcome;
+        code = tell(arg, round->lane, outcomes, round->count);
         if (code == 0) round->sender = NULL;
         if (code != 0) last = code;
     }
     return last;
-}
-
-void lane_rounds_each(const struct lane_rounds *rounds, const struct lane_sender *sender,
-                      int (*tell)(void *arg, const char *lane), void *arg) {
-    for (int i = 0; i < ALL_ROUNDS; i++)
-        if (rounds->rounds[i].sender == sender && tell(arg, rounds->rounds[i].lane) != 0) return;
 }

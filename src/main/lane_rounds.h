@@ -1,8 +1,7 @@
-/* What is sent to others, webhooks and puts: rounds of a few requests for one lane each, all of
+/* Webhooks that are sent: rounds of a few requests for one lane each, all of
  * them at once in one thread. A round ends when each of its requests has been answered, or has
  * taken too long; its lane gets no other meanwhile, so a receiver that hangs holds up nobody
- * else's. Knows neither Redis nor what is sent. Read next: webhook_send.c, put_send.c,
- * cmd_notify.c. */
+ * else's. Knows neither Redis nor what is sent. Read next: webhook_send.c, cmd_notify.c. */
 #ifndef BLASD_MAIN_LANE_ROUNDS_H
 #define BLASD_MAIN_LANE_ROUNDS_H
 
@@ -48,8 +47,8 @@ struct lane_rounds;
 struct lane_rounds *lane_rounds_new(const struct blasd_outgoing *outgoing);
 void lane_rounds_free(struct lane_rounds *rounds); /* takes NULL */
 
-/* How many more there may be of that kind. */
-int lane_rounds_room(const struct lane_rounds *rounds, const struct lane_sender *sender);
+/* How many more there may be. */
+int lane_rounds_room(const struct lane_rounds *rounds);
 
 /* What lane_rounds_begin is called with. */
 struct lane_rounds_order {
@@ -60,16 +59,11 @@ struct lane_rounds_order {
 void lane_rounds_begin(void *order, const char *lane, const struct blasd_webhook *hooks, int count);
 /* Moves what there is on, waiting up to so long for something to do. */
 void lane_rounds_turn(struct lane_rounds *rounds, int wait_ms);
-/* Ends those of that kind, as if they had not been begun. */
-void lane_rounds_cut(struct lane_rounds *rounds, const struct lane_sender *sender);
-/* Calls `tell` for each round of that kind that is over, which then is forgotten unless that gives
- * a code (not 0). Returns the last such code. */
+/* Calls `tell` for each round of that sender that is over, which then is forgotten unless that
+ * gives a code (not 0). Returns the last such code. */
 int lane_rounds_over(struct lane_rounds *rounds, const struct lane_sender *sender,
                      int (*tell)(void *arg, const char *lane,
                                  const struct blasd_webhook_outcome *outcomes, int count),
                      void *arg);
-/* Calls `tell` for each lane of that kind, until that gives a code. */
-void lane_rounds_each(const struct lane_rounds *rounds, const struct lane_sender *sender,
-                      int (*tell)(void *arg, const char *lane), void *arg);
 
 #endif

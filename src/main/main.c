@@ -26,7 +26,7 @@ static const struct command {
     {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
     {"meter", blasd_cmd_meter, "writes what each job used to where it is billed"},
-    {"notify", blasd_cmd_notify, "delivers webhooks, and outputs to URLs, of jobs that have ended"},
+    {"notify", blasd_cmd_notify, "delivers the webhooks of jobs that have ended"},
     {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers"},
     {"run", blasd_cli_run, "send one job from files and print or save its results"},
     {"submit", blasd_cli_submit, "send one job from files and print its id"},

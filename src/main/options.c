@@ -228,6 +228,7 @@ static int read_prices(struct common_options *common) {
 static const struct {
     const char *option, *advice;
 } removed_options[] = {
+    {"--puts", "fetch outputs with GET /jobs/ID/outputs/NAME, after a webhook"},
     {"--notice-file", "send SIGTERM to the process when the machine is about to be taken away"},
     {"--notice-url", "send SIGTERM to the process when the machine is about to be taken away"},
     {"--notice-text", "send SIGTERM to the process when the machine is about to be taken away"},

@@ -372,8 +372,8 @@ static void prepare_api(struct supervisor *up) {
 }
 
 static void prepare_notify(struct supervisor *up) {
-    static char program[] = "blasd", command[] = "notify", puts[] = "--puts";
-    static char *const argv[] = {program, command, puts, NULL};
+    static char program[] = "blasd", command[] = "notify";
+    static char *const argv[] = {program, command, NULL};
     up->notify_child.loop = up->loop;
     up->notify_child.label = "blasd notify";
     up->notify_child.argv = argv;

@@ -44,12 +44,6 @@ struct blasd_waiter {
     struct blasd_hash_node node;
 };
 
-/* An output that is put to a URL once its job has succeeded. */
-struct blasd_put_order {
-    int output; /* its position */
-    char *url;
-};
-
 struct blasd_submission {
     const struct blasd_job *job; /* borrowed during the call; id, sizes and times filled in */
     const void *frame;           /* borrowed during the call: frame, then any inline payload */
@@ -65,8 +59,6 @@ struct blasd_submission {
     bool known; /* nothing is queued: only an earlier job of that key is asked for, without frame */
     const char
         *notify; /* a URL that is told of the job's end; NULL: none. Borrowed during the call */
-    const struct blasd_put_order *puts; /* the same */
-    int put_count;
     struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
@@ -83,9 +75,8 @@ struct blasd_submission {
  * same request (*repeated; the waiter then waits for that one, and a record that is already final
  * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
  * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
- * too_many_webhooks, too_many_puts,
- * no_such_device, idempotency_conflict, inputs_lost; job_not_found where only a job that is `known`
- * was asked for, and there is none. */
+ * too_many_webhooks, no_such_device, idempotency_conflict, inputs_lost; job_not_found where only a
+ * job that is `known` was asked for, and there is none. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose

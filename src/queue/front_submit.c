@@ -131,11 +131,6 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
                    " in all, three quarters of them one tenant's, and a tenth for one host "
                    "(limit webhooks)",
                    queue->limits.webhooks);
-    else if (code == 12)
-        blasd_fail(&err, BLASD_E_too_many_puts, "put",
-                   "outputs that wait to be put are as many as may be: %" PRIu64
-                   " in all, and a tenth of them for one host (limit puts)",
-                   queue->limits.puts);
     else if (code == 13)
         blasd_fail(&err, BLASD_E_job_not_found, "", "no job has this Idempotency-Key");
     else if (code == 3)
@@ -245,31 +240,6 @@ static int write_references(const struct blasd_job *job, const char *gap, char *
     return len;
 }
 
-/* "P=MOST p=AT:URL p=AT:URL... "; -1 where memory has run out. */
-static int write_puts(const struct blasd_submission *s, uint64_t most, struct blasd_buf *out) {
-    if (blasd_buf_printf(out, "P=%" PRIu64 " ", most) != 0) return -1;
-    for (int i = 0; i < s->put_count; i++)
-        if (blasd_buf_printf(out, "p=%d:%s ", s->puts[i].output, s->puts[i].url) != 0) return -1;
-    return 0;
-}
-
-/* The words of OPTIONS as far as they are written, and the key, behind those for what is put. */
-static void add_words(struct front_call *call, const struct blasd_submission *s, const char *text,
-                      size_t len) {
-    const char *key = s->idempotency_key == NULL ? "" : s->idempotency_key;
-    struct blasd_buf puts;
-    blasd_buf_init(&puts, BLASD_MIB);
-    if (s->put_count > 0) {
-        if (write_puts(s, call->queue->limits.puts, &puts) != 0 ||
-            blasd_buf_add(&puts, text, len) != 0)
-            call->broken = true;
-        text = puts.data;
-        len = puts.len;
-    }
-    front_call_arg2(call, text, len, key, strlen(key));
-    blasd_buf_release(&puts);
-}
-
 /* OPTIONS where nothing is to be queued. */
 static void add_question(struct front_submit *submit, struct item *item,
                          const struct blasd_submission *s) {
@@ -315,7 +285,7 @@ static void add_options(struct front_submit *submit, struct item *item,
         len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 "%016" PRIx64 ":",
                         gap, s->fingerprint, s->fingerprint_more);
     item->entry = submit->entries++;
-    add_words(call, s, text, (size_t)len);
+    front_call_arg2(call, text, (size_t)len, key == NULL ? "" : key, key == NULL ? 0 : strlen(key));
 }
 
 static uint64_t stream_of(const struct blasd_submission *s) {
@@ -420,9 +390,8 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     struct front_entry like;
     char head[BLASD_ID_ENTRY];
     if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
-        s->idempotency_key != NULL || s->notify != NULL || s->put_count > 0 ||
-        s->job->keeping.keep != 0 || blasd_job_refers(s->job) ||
-        jobs_most(&queue->entries, predicted_us(s->work_s)) < 2)
+        s->idempotency_key != NULL || s->notify != NULL || s->job->keeping.keep != 0 ||
+        blasd_job_refers(s->job) || jobs_most(&queue->entries, predicted_us(s->work_s)) < 2)
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     memcpy(head, id, sizeof head);

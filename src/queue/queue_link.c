@@ -82,9 +82,8 @@ static uint64_t part_of(const struct blasd_queue_options *options, uint64_t limi
 }
 
 static void divide(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
-    uint64_t *const of[] = {
-        &ret->queue_jobs,   &ret->queue_bytes, &ret->record_bytes, &ret->record_sync_bytes,
-        &ret->tensor_bytes, &ret->webhooks,    &ret->puts};
+    uint64_t *const of[] = {&ret->queue_jobs,        &ret->queue_bytes,  &ret->record_bytes,
+                            &ret->record_sync_bytes, &ret->tensor_bytes, &ret->webhooks};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = part_of(options, *of[i]);
 }
 
@@ -105,7 +104,6 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
     blasd_queue_settle(&settled, options->store);
     ret->queue_jobs = limits->queue_jobs;
     ret->webhooks = limits->webhooks;
-    ret->puts = limits->puts;
     ret->queue_bytes = limits->queue_bytes;
     ret->record_bytes = limits->record_bytes;
     ret->record_sync_bytes = limits->record_sync_bytes;

@@ -19,7 +19,7 @@ struct blasd_link_limits {
     char text[256]; /* the argument LIMITS */
     char told[400]; /* which of the deployment's differ from this process' own; "": none */
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
-    uint64_t webhooks, puts; /* not among these */
+    uint64_t webhooks; /* not among these */
 };
 /* Resolves those once and for all: a store's size may change. NULL: a store of unknown size. */
 void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store);

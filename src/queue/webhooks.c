@@ -1,4 +1,4 @@
-/* The functions webhook_take and webhook_done, put_take, put_keep and put_done. */
+/* The functions webhook_take and webhook_done. */
 #include "queue/webhooks.h"
 
 #include "queue/queue_link.h"
@@ -14,17 +14,15 @@
 
 struct blasd_webhooks {
     struct blasd_caller caller;
-    enum blasd_webhook_kind kind;
 };
 
-int blasd_webhooks_open(const struct blasd_queue_options *options, enum blasd_webhook_kind kind,
-                        struct blasd_webhooks **ret, struct blasd_err *err) {
+int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_webhooks **ret,
+                        struct blasd_err *err) {
     struct blasd_webhooks *webhooks;
     int code;
     *ret = NULL;
     webhooks = calloc(1, sizeof *webhooks);
     if (webhooks == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
-    webhooks->kind = kind;
     webhooks->caller.library = &blasd_queue_library;
     /* of these they ask for none but where records are, which needs no number right */
     webhooks->caller.limits = "1 1 1 1 1 1 1 1 1 1 1";
@@ -47,27 +45,11 @@ static bool is_text(const redisReply *reply) {
     return reply->type == REDIS_REPLY_STRING && strlen(reply->str) == reply->len;
 }
 
-/* ID, or of a put ID:OUTPUT. */
-static bool read_id(const redisReply *id, struct blasd_webhook *ret) {
-    const char *tail;
-    char alone[BLASD_ID_LEN + 1];
-    if (!is_text(id) || id->len < BLASD_ID_LEN || id->len >= BLASD_WEBHOOK_ID) return false;
-    memcpy(alone, id->str, BLASD_ID_LEN);
-    alone[BLASD_ID_LEN] = '\0';
-    tail = id->str + BLASD_ID_LEN;
-    ret->id = id->str;
-    if (tail[0] == ':' && tail[1] != '\0' && strspn(tail + 1, "0123456789") == strlen(tail + 1))
-        ret->output = (int)strtol(tail + 1, NULL, 10);
-    else if (tail[0] != '\0')
-        return false;
-    return blasd_id_valid(alone) && ret->output < BLASD_MAX_OUTPUTS;
-}
-
 /* "URL\nRECORD"; the newline becomes the URL's end. */
 static bool read_hook(const redisReply *id, redisReply *text, struct blasd_webhook *ret) {
     char *newline = text->type == REDIS_REPLY_STRING ? memchr(text->str, '\n', text->len) : NULL;
-    *ret = (struct blasd_webhook){.output = 0};
-    if (!read_id(id, ret) || newline == NULL) return false;
+    if (!is_text(id) || !blasd_id_valid(id->str) || newline == NULL) return false;
+    ret->id = id->str;
     *newline = '\0';
     ret->url = text->str;
     ret->record = newline + 1;
@@ -88,23 +70,16 @@ static bool read_lane(const redisReply *lane, blasd_webhook_lane_fn begin, void 
     return true;
 }
 
-/* Begins a call of the function of that kind. */
-static struct blasd_caller *begin_call(struct blasd_webhooks *webhooks, const char *webhook,
-                                       const char *put) {
-    blasd_caller_function(&webhooks->caller, webhooks->kind == BLASD_PUTS ? put : webhook);
-    return &webhooks->caller;
-}
-
 int blasd_webhooks_take(struct blasd_webhooks *webhooks, int lanes, int each, int lease_s,
                         blasd_webhook_lane_fn begin, void *arg, struct blasd_err *err) {
-    struct blasd_caller *caller =
-        begin_call(webhooks, BLASD_QUEUE_FN("webhook_take"), BLASD_QUEUE_FN("put_take"));
+    struct blasd_caller *caller = &webhooks->caller;
     char most[16], of_one[16], lease[24];
     redisReply *reply;
     int code, taken = 0;
     snprintf(most, sizeof most, "%d", lanes);
     snprintf(of_one, sizeof of_one, "%d", each < EACH_MOST ? each : EACH_MOST);
     snprintf(lease, sizeof lease, "%" PRId64, (int64_t)lease_s * 1000000);
+    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_take"));
     blasd_caller_text(caller, most);
     blasd_caller_text(caller, of_one);
     blasd_caller_text(caller, lease);
@@ -120,12 +95,12 @@ int blasd_webhooks_take(struct blasd_webhooks *webhooks, int lanes, int each, in
 int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *lane, uint64_t life_s,
                         const struct blasd_webhook_outcome *outcomes, int count,
                         struct blasd_err *err) {
-    struct blasd_caller *caller =
-        begin_call(webhooks, BLASD_QUEUE_FN("webhook_done"), BLASD_QUEUE_FN("put_done"));
+    struct blasd_caller *caller = &webhooks->caller;
     redisReply *reply;
     char life[24];
     int code;
     snprintf(life, sizeof life, "%" PRIu64, life_s);
+    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_done"));
     blasd_caller_text(caller, lane);
     blasd_caller_text(caller, life);
     for (int i = 0; i < count; i++) {
@@ -138,15 +113,4 @@ int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *lane, uint6
                                               : blasd_caller_odd_reply("webhook_done", err);
     freeReplyObject(reply);
     return code;
-}
-
-int blasd_webhooks_keep(struct blasd_webhooks *webhooks, const char *lane, int lease_s,
-                        struct blasd_err *err) {
-    struct blasd_caller *caller = &webhooks->caller;
-    char lease[24];
-    snprintf(lease, sizeof lease, "%" PRId64, (int64_t)lease_s * 1000000);
-    blasd_caller_function(caller, BLASD_QUEUE_FN("put_keep"));
-    blasd_caller_text(caller, lane);
-    blasd_caller_text(caller, lease);
-    return blasd_caller_do(caller, err);
 }

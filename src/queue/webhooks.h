@@ -1,6 +1,6 @@
-/* Webhooks that wait to be delivered, as whoever delivers them sees them, and outputs that wait to
- * be put: a lane for what each tenant has for each receiver, given to one deliverer at a time.
- * functions/lanes.lua has the rules by which they are tried again. Read next:
+/* Webhooks that wait to be delivered, as whoever delivers them sees them: a lane for what each
+ * tenant has for each receiver, given to one deliverer at a time. functions/lanes.lua has the rules
+ * by which they are tried again. Read next:
  * ../main/lane_rounds.h. */
 #ifndef BLASD_QUEUE_WEBHOOKS_H
 #define BLASD_QUEUE_WEBHOOKS_H
@@ -9,25 +9,22 @@
 
 #define BLASD_WEBHOOK_LANE 384   /* bytes of a lane's name with its zero */
 #define BLASD_WEBHOOK_OUTCOME 24 /* of what became of one */
-#define BLASD_WEBHOOK_ID (BLASD_ID_LEN + 4)
 #define BLASD_WEBHOOK_URL_MAX 2048
 
 struct blasd_webhooks;
-enum blasd_webhook_kind { BLASD_WEBHOOKS, BLASD_PUTS };
 
 /* One that is due. The texts are borrowed during the call. */
 struct blasd_webhook {
-    const char *id; /* of the job; of a put "ID:OUTPUT" */
-    int output;     /* that is put: its position */
+    const char *id; /* of the job */
     const char *url;
-    const void *record; /* of a put with what lies in it of outputs, else without */
+    const void *record; /* without what lies in it of outputs */
     size_t record_len;
 };
 
 /* What became of one: "delivered", "never" or, where it failed, how many seconds it is to wait at
- * the least, as a number; of a put that failed, behind a space, an enum blasd_put_why. */
+ * the least, as a number. */
 struct blasd_webhook_outcome {
-    char id[BLASD_WEBHOOK_ID];
+    char id[BLASD_ID_LEN + 1];
     char text[BLASD_WEBHOOK_OUTCOME];
 };
 
@@ -35,8 +32,8 @@ typedef void (*blasd_webhook_lane_fn)(void *arg, const char *lane,
                                       const struct blasd_webhook *hooks, int count);
 
 /* Connects at the first call. New: free with blasd_webhooks_free. */
-int blasd_webhooks_open(const struct blasd_queue_options *options, enum blasd_webhook_kind kind,
-                        struct blasd_webhooks **ret, struct blasd_err *err);
+int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_webhooks **ret,
+                        struct blasd_err *err);
 void blasd_webhooks_free(struct blasd_webhooks *webhooks); /* takes NULL */
 
 /* Calls `begin` for up to `lanes` lanes, each with up to `each` webhooks, which are its own until
@@ -47,9 +44,6 @@ int blasd_webhooks_take(struct blasd_webhooks *webhooks, int lanes, int each, in
  * Returns how many were given up. queue_unavailable: to be told again. */
 int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *lane, uint64_t life_s,
                         const struct blasd_webhook_outcome *outcomes, int count,
-                        struct blasd_err *err);
-/* Of puts: whoever has the lane has it for so long from now on. */
-int blasd_webhooks_keep(struct blasd_webhooks *webhooks, const char *lane, int lease_s,
                         struct blasd_err *err);
 
 #endif

@@ -10,13 +10,6 @@ const char *blasd_format_type(enum blasd_format format) {
     return types[format];
 }
 
-enum blasd_format blasd_format_of_url(const char *url) {
-    static const char ending[] = ".safetensors";
-    size_t len = strcspn(url, "?#"), most = sizeof ending - 1;
-    return len >= most && memcmp(url + len - most, ending, most) == 0 ? BLASD_FORMAT_SAFETENSORS
-                                                                      : BLASD_FORMAT_NPY;
-}
-
 /* How well a range of the header fits a format: the more exact one wins. */
 enum fit { FIT_NOT, FIT_ANY, FIT_TYPE, FIT_EXACT };
 

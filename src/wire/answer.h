@@ -15,10 +15,6 @@ enum blasd_format { BLASD_FORMAT_JSON, BLASD_FORMAT_SAFETENSORS, BLASD_FORMAT_NP
 /* The Content-Type of a format; static text. */
 const char *blasd_format_type(enum blasd_format format);
 
-/* Which format a file at that URL has: safetensors where its path ends in .safetensors, else .npy.
- */
-enum blasd_format blasd_format_of_url(const char *url);
-
 /* What the Accept headers of a request say of each format. Zeroed: there was none. */
 struct blasd_accept {
     bool given;

@@ -95,49 +95,12 @@ static void write_kept(struct json_out *out, const struct blasd_record *record, 
                  record->finished_us + (int64_t)record->keeping.life_s * 1000000);
 }
 
-/* Why the last try to put an output failed, as an error whose words are ours alone. */
-static struct blasd_err put_problem(unsigned why, const char *name) {
-    static const char *const details[] = {
-        [BLASD_PUT_NOT_ALLOWED] = "it leads to an address that the service may not go to",
-        [BLASD_PUT_LOST] = "the output was not kept any more",
-        [BLASD_PUT_NOT_SENT] = "the request could not be made",
-        [BLASD_PUT_STALLED] = "the server took it too slowly, or did not answer",
-        [BLASD_PUT_UNTRUSTED] = "the server's certificate is not one to trust",
-        [BLASD_PUT_UNREACHABLE] = "the server cannot be reached",
-        [BLASD_PUT_BROKEN] = "the server broke off"};
-    struct blasd_err err = {.code = why == BLASD_PUT_NOT_ALLOWED ? BLASD_E_url_not_allowed
-                                    : why == BLASD_PUT_LOST      ? BLASD_E_record_expired
-                                    : why >= 300 && why < 500    ? BLASD_E_url_refused
-                                                                 : BLASD_E_url_unavailable};
-    snprintf(err.field, sizeof err.field, "put.%s", name);
-    if (why >= BLASD_PUT_ANSWERED)
-        snprintf(err.detail, sizeof err.detail, "the server answers %u", why);
-    else
-        snprintf(err.detail, sizeof err.detail, "%s",
-                 why < sizeof details / sizeof *details ? details[why] : "it failed");
-    return err;
-}
-
-static void write_put(struct json_out *out, const struct blasd_output_put *put, const char *name) {
-    static const char *const states[] = {
-        [BLASD_PUT_PENDING] = "pending", [BLASD_PUT_DONE] = "done", [BLASD_PUT_FAILED] = "failed"};
-    json_out_put(out, ",\"put\":{\"state\":%s,\"tries\":%i", states[put->state],
-                 (int64_t)put->tries);
-    if (put->why != 0) {
-        struct blasd_err problem = put_problem(put->why, name);
-        json_out_put(out, ",\"error\":");
-        write_problem(out, &problem);
-    }
-    json_out_put(out, "}");
-}
-
 static void write_output(struct json_out *out, const struct blasd_record *record, int i,
                          const char *name, struct document_data *data) {
     const struct blasd_output *output = &record->outputs[i];
     json_out_put(out, "%s:{", name);
     document_tensor(out, &output->tensor);
     if (blasd_keeps(&record->keeping, i)) write_kept(out, record, i);
-    if (record->puts[i].state != BLASD_PUT_NONE) write_put(out, &record->puts[i], name);
     if (blasd_withholds(&record->keeping, i)) {
         json_out_put(out, "}");
         return;

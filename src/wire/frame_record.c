@@ -11,8 +11,6 @@
  *                          tensor, 1: 1 kept, 2 withheld, and where it is kept the last part of its
  * id
  *     where there are warnings: 2; of each the number of its code, 1
- *     puts                 192, at the very end, only where the head says so: struct
- * blasd_output_put of each output there may be, which functions/records.lua writes
  *
  * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
@@ -24,11 +22,6 @@
 
 #define MAGIC "BLRF"
 #define SCHEMA 2
-
-enum { TRACED = 1, PUTS = 2 };
-#define PUTS_BYTES 192
-_Static_assert(sizeof((struct blasd_record){0}.puts) <= PUTS_BYTES && PUTS_BYTES % FRAME_ALIGN == 0,
-               "room for all");
 
 enum own { STATE, PRIORITY, DEVICE, PLACE }; /* the header's own bytes */
 
@@ -44,8 +37,8 @@ struct head {
     double energy_joules;                 /* 0: not known */
     uint64_t payload_bytes, slice_offset; /* of what lies in no segment: the error's `least` */
     uint32_t slice_generation;
-    uint8_t warnings, outputs, labels; /* labels: whether there are any */
-    uint8_t traced;                    /* TRACED, PUTS */
+    uint8_t warnings, outputs;
+    uint8_t labels, traced; /* whether there are any labels, and a trace */
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -101,7 +94,7 @@ static struct head head_of(const struct blasd_record *record) {
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
         .labels = record->labels[0] != '\0',
-        .traced = blasd_trace_given(record->trace_id) ? TRACED : 0,
+        .traced = blasd_trace_given(record->trace_id),
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -220,8 +213,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     } else
         record->error.least = (int64_t)head->slice_offset;
-    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 ||
-        head->traced > (TRACED | PUTS) || head->warnings > BLASD_MAX_WARNINGS)
+    if (!(record->progress >= 0 && record->progress <= 1) || head->labels > 1 || head->traced > 1 ||
+        head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
     if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))
@@ -314,19 +307,6 @@ static void get_codes(struct frame_reader *r, struct blasd_execution *execution)
         execution->warnings[i].code = (enum blasd_warning_code)frame_get_u8(r);
 }
 
-/* Takes them off the end. */
-static int get_puts(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
-    if (r->end - r->at < PUTS_BYTES) return frame_broken(err, "what was put of it is missing");
-    r->end -= PUTS_BYTES;
-    memcpy(record->puts, r->end, sizeof record->puts);
-    for (size_t i = sizeof record->puts; i < PUTS_BYTES; i++)
-        if (r->end[i] != 0) return frame_broken(err, "bytes that must be zero are not");
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
-        if (record->puts[i].state > BLASD_PUT_FAILED)
-            return frame_broken(err, "what was put of it is not known");
-    return 0;
-}
-
 /* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
@@ -338,13 +318,12 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     frame_get(r, head, sizeof *head);
     if (r->bad) return frame_broken(err, "its head ends early");
     code = get_head(head, record, err);
-    if (code == 0 && (head->traced & PUTS) != 0) code = get_puts(r, record, err);
     if (code != 0) return code;
     get_texts(r, head->labels == 1, record);
     if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
         return frame_broken(err, "its labels are none");
     code = get_outputs(r, head->outputs, record, err);
-    if ((head->traced & TRACED) != 0) frame_get(r, record->trace_id, sizeof record->trace_id);
+    if (head->traced == 1) frame_get(r, record->trace_id, sizeof record->trace_id);
     if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));
     if (code == 0) code = get_keeping(r, record, err);
     if (code == 0) get_codes(r, &record->execution);
@@ -359,11 +338,6 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     *payload_at = len;
     code = get_record(bytes, len, record, &head, &r, err);
     if (code != 0) return code;
-    if ((head.traced & PUTS) != 0) {
-        code = frame_close(&r, bytes, len, 0, false, payload_at, err);
-        if (code != 0) return code;
-        r.at = r.end += PUTS_BYTES;
-    }
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);

@@ -86,7 +86,6 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"results", options->results},
         {"labels", options->labels},
         {"notify", options->notify},
-        {"put", options->put},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];
@@ -244,10 +243,6 @@ int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
 
 const char *blasd_intake_notify(const struct blasd_intake *intake) {
     return intake->fields.notify;
-}
-
-const char *blasd_intake_put(const struct blasd_intake *intake, const char *output) {
-    return json_string_value(json_object_get(intake->fields.put, output));
 }
 
 void blasd_intake_free(struct blasd_intake *intake) {

@@ -37,7 +37,7 @@ struct blasd_intake_options {
     /* from the URL's query, each NULL where it is not there; the body's own members win over none
      * of them: the same member in both places is an error (invalid_field) */
     const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels, *notify;
-    const char *keep, *results, *put /* JSON text */;
+    const char *keep, *results;
     /* the highest priority that who sends it may ask for, which is not checked here: a job that
      * names none has no higher one */
     enum blasd_priority ceiling;
@@ -90,8 +90,6 @@ int blasd_intake_steps(const struct blasd_intake *intake, struct blasd_buf *out,
 /* Where the request wants the job's end told, as it was given; NULL: nowhere. Borrowed until
  * blasd_intake_free. */
 const char *blasd_intake_notify(const struct blasd_intake *intake);
-/* The same: where it wants the output put; NULL: nowhere. */
-const char *blasd_intake_put(const struct blasd_intake *intake, const char *output);
 void blasd_intake_free(struct blasd_intake *intake); /* takes NULL */
 
 #endif

@@ -10,24 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum member {
-    OP,
-    PARAMS,
-    PRIORITY,
-    DEADLINE_MS,
-    DEVICE,
-    LABELS,
-    KEEP,
-    RESULTS,
-    NOTIFY,
-    PUT,
-    MEMBERS
-};
+enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, KEEP, RESULTS, NOTIFY, MEMBERS };
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {"op",     "params", "priority", "deadline_ms",
-                                             "device", "labels", "keep",     "results",
-                                             "notify", "put"};
+static const char *const members[MEMBERS] = {
+    "op", "params", "priority", "deadline_ms", "device", "labels", "keep", "results", "notify"};
 #define PARAM_PREFIX "params."
+#define REMOVED "put" /* a member of earlier versions */
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
                                const struct blasd_limits *limits) {
@@ -41,10 +29,9 @@ void blasd_request_fields_release(struct blasd_request_fields *fields) {
     json_decref(fields->texts);
     json_decref(fields->keep);
     json_decref(fields->sent);
-    json_decref(fields->put);
     free(fields->notify);
     fields->notify = NULL;
-    fields->params = fields->texts = fields->keep = fields->sent = fields->put = NULL;
+    fields->params = fields->texts = fields->keep = fields->sent = NULL;
     blasd_buf_release(&fields->steps);
     blasd_buf_release(&fields->results);
 }
@@ -69,8 +56,15 @@ bool blasd_request_fields_of_graph(const char *name) {
 }
 
 bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name) {
-    return member_of(name) >= 0 || is_param(name) ||
+    return member_of(name) >= 0 || is_param(name) || strcmp(name, REMOVED) == 0 ||
            (fields->graph && blasd_request_fields_of_graph(name));
+}
+
+int blasd_request_fields_removed(const char *name, struct blasd_err *err) {
+    if (strcmp(name, REMOVED) != 0) return 0;
+    return blasd_fail(err, BLASD_E_feature_removed, REMOVED,
+                      "outputs are no longer put to URLs: ask with notify for a webhook, and then "
+                      "fetch each output with GET /jobs/ID/outputs/NAME");
 }
 
 /* Marks a member as given; an error where it was given before. */
@@ -168,20 +162,7 @@ static int set_notify(struct blasd_request_fields *fields, const char *text, siz
     return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
 }
 
-/* Notes which outputs are put, and where (borrowed). */
-static int set_put(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
-    const char *name;
-    json_t *url;
-    bool good = json_is_object(value);
-    json_object_foreach(value, name, url) good = good && json_is_string(url);
-    if (!good)
-        return blasd_fail(err, BLASD_E_invalid_field, "put",
-                          "put must be an object of URLs by the names of outputs");
-    fields->put = json_incref(value);
-    return 0;
-}
-
-static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place, int member,
+static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
     json_t *value;
@@ -191,10 +172,8 @@ static int set_params_text(struct blasd_request_fields *fields, enum blasd_place
     if (value == NULL)
         return blasd_fail(err,
                           place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,
-                          members[member], "%s is not valid JSON%s%.120s", members[member],
-                          member == PUT ? "" : ": ", /* it would show a part of a URL */
-                          member == PUT ? "" : problem.text);
-    rc = member == PUT ? set_put(fields, value, err) : set_params(fields, value, err);
+                          "params", "params is not valid JSON: %.120s", problem.text);
+    rc = set_params(fields, value, err);
     json_decref(value);
     return rc;
 }
@@ -278,9 +257,11 @@ static int unknown_member(const struct blasd_request_fields *fields, const char 
                           struct blasd_err *err) {
     static const char *const job[] = {"op",          "inputs", "params", "priority",
                                       "deadline_ms", "device", "labels", "keep",
-                                      "results",     "notify", "put",    NULL};
+                                      "results",     "notify", NULL};
     static const char *const graph[] = {"steps",  "results", "inputs", "priority", "deadline_ms",
                                         "device", "labels",  "notify", NULL};
+    int rc = blasd_request_fields_removed(name, err);
+    if (rc != 0) return rc;
     return unknown_name(BLASD_E_unknown_field, "", fields->graph ? "a graph" : "a job", "member",
                         name, fields->graph ? graph : job, err);
 }
@@ -317,16 +298,14 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     int member = member_of(name), rc;
     if (fields->graph && blasd_request_fields_of_graph(name))
         return keep_text(fields, name, text, len, err);
-    if (fields->graph &&
-        (member == OP || member == PARAMS || member == KEEP || member == PUT || is_param(name)))
+    if (fields->graph && (member == OP || member == PARAMS || member == KEEP || is_param(name)))
         return unknown_member(fields, name, err);
     if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
     if (member < 0) return unknown_member(fields, name, err);
     if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
     switch (member) {
     case OP: blasd_sanitize(fields->op, text, len); return 0;
-    case PARAMS:
-    case PUT: return set_params_text(fields, place, member, text, len, err);
+    case PARAMS: return set_params_text(fields, place, text, len, err);
     case PRIORITY: return set_priority(fields, text, len, err);
     case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
     case KEEP:
@@ -341,10 +320,8 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
                                const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
     bool names = member == KEEP || member == RESULTS;
-    bool text =
-        !names && member != PARAMS && member != DEADLINE_MS && member != LABELS && member != PUT;
-    if (member < 0 ||
-        (fields->graph && (member == OP || member == PARAMS || member == PUT || names)))
+    bool text = !names && member != PARAMS && member != DEADLINE_MS && member != LABELS;
+    if (member < 0 || (fields->graph && (member == OP || member == PARAMS || names)))
         return unknown_member(fields, name, err);
     if (text && !json_is_string(value))
         return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
@@ -354,7 +331,6 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
     if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
     if (names) return set_names(fields, member, value, err);
     if (member == PARAMS) return set_params(fields, value, err);
-    if (member == PUT) return set_put(fields, value, err);
     if (member == LABELS) return set_labels(fields, value, err);
     if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
     if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
@@ -447,19 +423,14 @@ static int find_outputs(const struct blasd_op *op, const char *member, json_t *l
     return rc;
 }
 
-/* What is kept is not sent, nor what is not among the results, where these are given; but what is
- * put can be fetched from the job as well. */
+/* What is kept is not sent, nor what is not among the results, where these are given. */
 static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_job *job,
                         struct blasd_err *err) {
     struct blasd_keeping *keeping = &job->keeping;
-    uint64_t sent = 0, put = 0;
-    const char *name;
-    json_t *url;
+    uint64_t sent = 0;
     int rc = find_outputs(job->op, "keep", fields->keep, &keeping->keep, err);
     if (rc == 0) rc = find_outputs(job->op, "results", fields->sent, &sent, err);
-    json_object_foreach(fields->put, name, url) if (rc == 0) rc =
-        find_output(job->op, "put", name, &put, err);
-    keeping->withhold = (fields->sent != NULL ? ~sent : keeping->keep) & ~put;
+    keeping->withhold = fields->sent != NULL ? ~sent : keeping->keep;
     return rc;
 }
 
@@ -472,7 +443,7 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     blasd_job_init(job, op);
     blasd_request_fields_note(fields, job);
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
-    if ((fields->keep != NULL || fields->sent != NULL || fields->put != NULL) &&
+    if ((fields->keep != NULL || fields->sent != NULL) &&
         (rc = fill_keeping(fields, job, err)) != 0)
         return rc;
     return fill_inputs(inputs, job, err);

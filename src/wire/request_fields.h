@@ -1,5 +1,5 @@
 /* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device, labels,
- * keep, results, notify, put. It is gathered from the query, the body or both, in any order, and
+ * keep, results and notify. It is gathered from the query, the body or both, in any order, and
  * becomes a job once all is there. Read next: param_read.h for the parameters' values. */
 #ifndef BLASD_WIRE_REQUEST_FIELDS_H
 #define BLASD_WIRE_REQUEST_FIELDS_H
@@ -12,7 +12,7 @@
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
-#define BLASD_REQUEST_FIELDS 10
+#define BLASD_REQUEST_FIELDS 9
 
 struct blasd_request_fields {
     const struct blasd_limits *limits; /* borrowed */
@@ -24,7 +24,6 @@ struct blasd_request_fields {
     char labels[BLASD_LABELS_MAX];
     char *notify;        /* a URL, not yet looked at, or NULL; owned */
     json_t *params;      /* object or NULL; owned */
-    json_t *put;         /* object of URLs, as notify is, by output, or NULL; owned */
     json_t *keep, *sent; /* lists of strings or NULL; owned: keep, results */
     json_t *texts;       /* object of strings or NULL, parameters that came as text; owned */
     /* The request is a graph, which has these members in place of op and params: as they came as
@@ -39,9 +38,11 @@ void blasd_request_fields_release(struct blasd_request_fields *fields);
 
 /* Whether `name` is a member that comes as text, or params.NAME. */
 bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name);
+/* Refuses a member that earlier versions had, and names what to use instead; 0: it is none. */
+int blasd_request_fields_removed(const char *name, struct blasd_err *err);
 /* Whether it is one that only graphs have. */
 bool blasd_request_fields_of_graph(const char *name);
-/* Notes a member that came as text; params and put as JSON text, one parameter as params.NAME,
+/* Notes a member that came as text; params as JSON text, one parameter as params.NAME,
  * labels as NAME=VALUE,NAME=VALUE. */
 int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
                               const char *name, const char *text, size_t len,

@@ -3,8 +3,8 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms, device, labels, keep, results and notify as strings, put and inputs (JSON texts, of
- * URLs and of references); what else stands there is other programs' business and ignored. */
+ * deadline_ms, device, labels, keep, results and notify as strings, inputs (JSON
+ * text); what else stands there is other programs' business and ignored. */
 #include "wire/body_reader.h"
 
 #include "base/text.h"

@@ -62,7 +62,6 @@ class Options(TypedDict, total=False):
     idempotency_key: str | None
     labels: Labels | None
     notify: str | None
-    put: Mapping[str, str] | None
     out: Array | Mapping[str, Array] | None
     keep: str | Iterable[str]
     results: str | Iterable[str] | None

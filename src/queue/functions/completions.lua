@@ -5,7 +5,7 @@ local function completion_new(plain)
     local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
     if plain then return e end
     e.meter = Meter.new()
-    e.tells = call('EXISTS', K.notify, K.putting) > 0
+    e.tells = call('EXISTS', K.notify) > 0
     e.settles = call('EXISTS', K.shares) == 1 and {} or nil
     return e
 end
@@ -71,10 +71,7 @@ local function key_bytes(key) return 320 + 2 * #key end
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
 local function completion_add(e, name, job, record_frames, out_bytes, out_segs, label)
-    if e.tells then
-        record_frames = Put.ended(name, job.tenant, record_frames)
-        Hook.ended(name, job.tenant, record_frames)
-    end
+    if e.tells then Hook.ended(name, job.tenant, record_frames) end
     local count, seg, channels = e.count + 1, job.seg, job.channels
     local jobs, tenant = job.jobs, job.tenant
     e.count, e.names[count] = count, name
@@ -338,8 +335,8 @@ end
 local UNLOGGED = 1000 -- ends that wait for a front end to tell of them
 
 -- Ends a pending job without a worker; returns its record.
-local function completion_add_summary(e, id, job, state, code, finder, why)
-    local record, trace = summary(id, job, state, code, finder, why)
+local function completion_add_summary(e, id, job, state, code, finder)
+    local record, trace = summary(id, job, state, code, finder)
     local record_frame = Record.framed(id, record)
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     completion_add(e, id, job, record_frame, 0, '', label)

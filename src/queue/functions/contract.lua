@@ -22,7 +22,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9), then a to i of brief jobs, and j to r of long ones; US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
-                       of kind s and its end was promised for later, see keep, or outputs are put; DEADLINE in us, 0:
+                       of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; TIME: predicted for each job, in
                        us; WEIGHT: by which that is divided where its tenant's share counts, of
                        a tenant that is metered;
@@ -137,11 +137,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
                        has it, or it has not got on, since when
   {q}:hook_counts      hash LANE, TENANT, and "*" for all -> how many of it are in {q}:notify and {q}:hooks
-  {q}:putting          hash ID -> "AT URL\nAT URL...": pending jobs whose outputs, by position, are to be put there
-  {q}:puts             hash ID:AT -> URL of those that have succeeded, until it is put or given up; its record
-                       is kept as long as those of kind a, and says what has become of each
-  {q}:put_lane:LANE, {q}:put_due, {q}:put_holds, {q}:put_counts
-                       what the same of webhooks are
   {q}:clock            when, in us, a tick came last, by about a second: where the clock is behind that it has
                        gone back, see clock.lua
   {q}:idkey            what ids are signed with (base/id.h)
@@ -201,7 +196,7 @@ Front ends call
       t=BLOB,BLOB... (what its inputs refer to: tensors' ID.in, jobs' ID.out); m=MOST:BYTES:TENSORS (what
       it will make of tensors, of which the tenant's may come to MOST bytes); n=MOST:URL (its end is told there, of
       MOST that may wait in all, three quarters of one tenant, and a tenth for one LANE);
-      o=1 (nothing is queued: it asks for the job that KEY names); P=MOST p=AT:URL ... (the output at each position AT is put there, the same of MOST);
+      o=1 (nothing is queued: it asks for the job that KEY names);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tTIME[ WEIGHT JOBS BYTES STORED] ]", CHANNEL "" where nobody waits;
       SI is that of a quick job. A tenant with WEIGHT is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
@@ -209,8 +204,7 @@ Front ends call
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
       no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; 9 what it refers to is gone; 10 MOST is reached;
-      12 MOST of puts is reached; 13 o=1, and KEY names none;
-      14 the job of KEY has ended, and its record is gone; 15 tensors leave no room for those it makes, 16 they are
+      13 o=1, and KEY names none; 14 the job of KEY has ended, and its record is gone; 15 tensors leave no room for those it makes, 16 they are
       more than may be; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
@@ -234,7 +228,7 @@ Front ends call
       the first page to the last comes once or more often
   stats [MORE] [TENANT]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
-      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait,"puts":how many wait}
+      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...},"tensors":{"count":...,"bytes":...},"webhooks":how many wait}
       MORE, `figures` or `tenants`: with "figures":{NAME:{q}:figures:NAME,...}, and "oldest_us" beside
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too. TENANT: with "own":{"any":...,"cpu":...,"cuda":...}, how many
@@ -282,13 +276,6 @@ Who delivers webhooks calls
       it is to wait at the least. It then waits as long again as it has been tried, from a second to
       an hour, until LIFE seconds after the job's end. Of a lane where all failed, nothing is given
       away for a while, up to a minute
-
-Who puts outputs calls
-  put_take MOST EACH LEASE, put_done LANE LIFE ...
-      -> as of webhooks, but ID is ID:AT, RECORD has its outputs where they lie behind it, and an
-      OUTCOME other than `delivered` may have a number behind it, " WHY", for the record. One whose record
-      is gone is given up
-  put_keep LANE LEASE     -> 0: whoever has the lane has it for as long again
 
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
 lease is not theirs any more)

@@ -27,7 +27,6 @@ local function recorded(id, tenant)
     if record_frame then return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket end
     return nil
 end
-Put.recorded = recorded
 
 local function unknown(id)
     local place = place_of(id)
@@ -290,7 +289,7 @@ stats = function(keys, args)
     local totals, all = {}, call('HGETALL', K.totals)
     for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
     return format('{"totals":{%s},"workers":{%s},%s%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
-                  '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d,"puts":%d}',
+                  '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
@@ -298,7 +297,7 @@ stats = function(keys, args)
                   counted('jobs'), whole(counted('bytes')), running,
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
-                  call('HLEN', K.hooks), call('HLEN', K.puts))
+                  call('HLEN', K.hooks))
 end
 
 end

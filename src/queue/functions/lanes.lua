@@ -1,5 +1,4 @@
--- What is to go to others over HTTP: webhooks (webhooks.lua) and puts (puts.lua), each kind by itself;
--- main/cmd_notify.c sends it, by way of queue/webhooks.c. Read next: webhooks.lua.
+-- What is to go to others over HTTP, webhooks (webhooks.lua): main/cmd_notify.c sends it, by way of queue/webhooks.c. Read next: webhooks.lua.
 --
 -- What a tenant has for one receiver is a lane of its own: while a lane does not get on, the others
 -- do. It is given away as a whole, to one at a time.
@@ -14,7 +13,6 @@ local PAUSE_LEAST, PAUSE_MOST = 1e6, 60e6   -- of a lane that does not get on
 -- what it is in totals. Beside that it has
 --   text(name, tenant)                what is given away of one, nil where that is not there any more
 --   finished(text)                    when its job has ended, in us
---   note(name, tenant, outcome, why)  told of each try: delivered, failed or given_up
 local kinds = {}
 function Lane.kind(noun, all, called)
     local kind = {called = called, due = noun .. '_due', lane_of = noun .. '_lane_of', holds = noun .. '_holds',
@@ -83,16 +81,13 @@ function Lane.add(kind, tenant, url, name, text)
     call('ZADD', K[kind.due], 'LT', whole(max(now, (hold_of(kind, lane)))), lane)
 end
 
-local function tell(kind, lane, name, outcome, why)
-    call('HINCRBY', K.totals, kind.called .. ' ' .. outcome, 1)
-    if kind.note then kind.note(name, tenant_of(lane), outcome, why) end
-end
+local function tell(kind, outcome) call('HINCRBY', K.totals, kind.called .. ' ' .. outcome, 1) end
 
-local function drop(kind, lane, name, outcome, why)
+local function drop(kind, lane, name, outcome)
     call('HDEL', K[kind.all], name)
     call('ZREM', K[kind.lane_of] .. lane, name)
     count(kind, lane, -1)
-    tell(kind, lane, name, outcome, why)
+    tell(kind, outcome)
 end
 
 local function wrong(kind, what)
@@ -122,26 +117,16 @@ function Lane.take(kind, keys, args)
     return reply
 end
 
--- Whoever has the lane goes on with it.
-function Lane.keep(kind, keys, args)
-    start(keys, args)
-    local lease = count_of(args[3])
-    if not lease then return wrong(kind, 'keep: no number') end
-    local _, since = hold_of(kind, args[2])
-    hold(kind, args[2], now + lease, since)
-    return 0
-end
-
 -- One that has failed waits as long again as it has been tried for.
-local function failed(kind, lane, name, outcome, why, life)
+local function failed(kind, lane, name, outcome, life)
     local text = kind.text(name, tenant_of(lane))
     local age = text and now - kind.finished(text)
     if outcome == 'never' or not age or age >= life then
-        drop(kind, lane, name, 'given_up', why)
+        drop(kind, lane, name, 'given_up')
         return 1
     end
     local later = max(min(max(age, RETRY_LEAST), RETRY_MOST), tonumber(outcome) * 1e6)
-    tell(kind, lane, name, 'failed', why)
+    tell(kind, 'failed')
     call('ZADD', K[kind.lane_of] .. lane, whole(now + later), name)
     return 0
 end
@@ -167,27 +152,22 @@ function Lane.earlier(by)
     end
 end
 
--- An outcome, and the number that says why, '' where there is none; nil where it is neither.
-local function outcome_of(text)
-    local outcome, why = match(text, '^(%w+) ?(%d*)$')
-    local good = outcome == 'delivered' or outcome == 'never' or count_of(outcome)
-    return good and #why <= 5 and outcome or nil, why
-end
+local function is_outcome(text) return text == 'delivered' or text == 'never' or count_of(text) end
 
 function Lane.done(kind, keys, args)
     start(keys, args)
     local lane, life, good, asked, given_up = args[2], count_of(args[3]), false, 0, 0
     local well = life and #args % 2 == 1
-    for i = 5, #args, 2 do well = well and outcome_of(args[i]) end
+    for i = 5, #args, 2 do well = well and is_outcome(args[i]) end
     if not well then return wrong(kind, 'done: no outcome') end
     life = life * 1e6
     for i = 4, #args - 1, 2 do
-        local name, outcome, why = args[i], outcome_of(args[i + 1])
+        local name, outcome = args[i], args[i + 1]
         local there = call('HEXISTS', K[kind.all], name) == 1
         if there and outcome == 'delivered' then
             drop(kind, lane, name, outcome)
         elseif there then
-            given_up = given_up + failed(kind, lane, name, outcome, why, life)
+            given_up = given_up + failed(kind, lane, name, outcome, life)
         end
         good = good or not tonumber(outcome)
         asked = max(asked, tonumber(outcome) or 0)

@@ -14,7 +14,6 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
 local FINISHED_AT, TIMES_AT, BATCH_AT = 32, 72, 104 -- times: upload, compute, download
-local TRACED_AT, PUTS, PUTS_BYTES = 159, 2, 192
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 -- What a worker may say that one job's outputs take: so sums of very many remain what Redis, and a double, hold.
@@ -96,14 +95,6 @@ end
 -- The record frame of that job.
 function Record.framed(id, record) return struct.pack('<I4', #record) .. id .. record end
 
--- Whether that is one record frame, and of the record in it there is as much as it says.
-function Record.is_whole(record_frame)
-    local at, length = RECORD_FRAME_HEAD + 1, #record_frame - RECORD_FRAME_HEAD
-    if not is_record(record_frame, at) or struct.unpack('<I4', record_frame) ~= length then return false end
-    local size = struct.unpack('<I4', record_frame, at + 8)
-    return size >= HEAD and size <= length
-end
-
 local AS_IS = 1024 -- bytes of a record that is told as it stands: a longer one without its tensors
 
 -- The record frames of `jobs` jobs without the tensors that lie in them, where these are much; where
@@ -124,30 +115,6 @@ function Record.bare(record_frames, jobs)
 end
 
 function Record.zeros(n) return string.rep('\0', n) end
-
--- What becomes of the outputs that are put stands at the end of a record, 4 bytes for each output it
--- may have: state 1 (0: it is not put), tries 1, why the last one failed 2.
-Record.PUTS_MOST = 40
-
--- The record frame, with room for that.
-function Record.with_puts(record_frame)
-    local at, length = RECORD_FRAME_HEAD + 1, struct.unpack('<I4', record_frame)
-    local size = struct.unpack('<I4', record_frame, at + 8)
-    return concat({struct.pack('<I4', length + PUTS_BYTES), sub(record_frame, 5, at + 7),
-                   struct.pack('<I4', size + PUTS_BYTES), sub(record_frame, at + 12, at + TRACED_AT - 1),
-                   string.char(byte(record_frame, at + TRACED_AT) % 2 + PUTS),
-                   sub(record_frame, at + TRACED_AT + 1, at + size - 1), Record.zeros(PUTS_BYTES),
-                   sub(record_frame, at + size)})
-end
-
--- The record frame, once that is so of the output at `place`, after `tries` more.
-function Record.put_is(record_frame, place, state, tries, why)
-    local at = RECORD_FRAME_HEAD + 1
-    local from = at + struct.unpack('<I4', record_frame, at + 8) - PUTS_BYTES + 4 * place
-    if byte(record_frame, at + TRACED_AT) < PUTS then return record_frame end
-    tries = min(byte(record_frame, from + 1) + tries, 255)
-    return sub(record_frame, 1, from - 1) .. struct.pack('<BBI2', state, tries, why) .. sub(record_frame, from + 4)
-end
 
 function Record.padded(text, size) return sub(text, 1, size) .. Record.zeros(size - #text) end
 function Record.text(text)
@@ -206,13 +173,11 @@ end
 
 -- The bytes of a record. r: state (name), priority and class (by the order of the enums), id, op, labels,
 -- created, started, finished (us, 0: not yet), progress, attempts, code or '', device or '', trace (nil:
--- none), remaining (us, of one that runs; nil: not known); `why`, where the code does not say it: field and
--- detail.
+-- none), remaining (us, of one that runs; nil: not known).
 function Record.pack(r)
     local total = r.finished > 0 and max(r.finished - r.created, 0) or 0
     local queued = r.started > 0 and max(r.started - r.created, 0) or total
     local detail, field = explain(r.code, r.started > 0, r.attempts, total)
-    if r.why then detail, field = r.why.detail, r.why.field end
     local labels = r.labels ~= '' and Record.text(r.labels) or ''
     local texts = concat({labels, Record.text(r.code), Record.text(field), Record.text(detail),
                           Record.text(r.device), '\0\0', -- without name and method
@@ -232,7 +197,7 @@ end
 end
 
 -- The record of a job that no worker has ended, queued or running where `state` is nil; and its trace.
-local function summary(id, job, state, code, finder, why)
+local function summary(id, job, state, code, finder)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
     local progress, remaining, device = 0, nil, ''
@@ -244,7 +209,7 @@ local function summary(id, job, state, code, finder, why)
         device = device_of(worker)
     end
     local is = worker and 'running' or 'queued'
-    return Record.pack({state = state or is, why = why, id = id, op = job.op,
+    return Record.pack({state = state or is, id = id, op = job.op,
                         labels = job.labels,
                         priority = SI.priority[job.si] - 1, class = SI.class[job.si] - 1,
                         created = tonumber(job.us), started = started or 0,

@@ -40,14 +40,13 @@ local function key_table(q)
                            'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
-                           'hook_counts', 'hook_holds', 'putting', 'puts', 'put_due',
-                           'put_counts', 'put_holds',
+                           'hook_counts', 'hook_holds',
                            'left', 'clock', 'sweeping', 'meter', 'outs', 'sync', 'limits', 'schema', 'making'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage', 'figures', 'hook_lane', 'put_lane', 'sync'}) do
+                           'tenants', 'usage', 'figures', 'hook_lane', 'sync'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for _, si in ipairs(SI) do
@@ -275,11 +274,10 @@ local function alike(si, cost_text, note)
 end
 
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
-local function meta_of(like, blob, deadline, packed, key, promised)
+local function meta_of(like, blob, deadline, packed, key)
     local begin = ' ' .. now_text .. like.weight
-    local head, flags = begin .. blob, blob
-    if promised then flags = whole(blob + 2) end
-    last_meta = like.si .. begin .. flags .. ' ' .. deadline .. like.extra ..
+    local head = begin .. blob
+    last_meta = like.si .. head .. ' ' .. deadline .. like.extra ..
                 (packed and ' x' .. whole(packed) or '') .. like.tail .. (key and '\t' .. key or '')
     last_job = {si = like.si, cost = like.cost, result = like.result, jobs = packed or 1,
                 deadline = deadline == '0' and 0 or tonumber(deadline),
@@ -288,7 +286,6 @@ local function meta_of(like, blob, deadline, packed, key, promised)
                 line = like.line, time = like.time or LEAST_US,
                 key = key or '', us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
     if like.metered then last_job.metered = tonumber(like.metered) end
-    if promised then last_job.promised = true end
     return last_meta
 end
 

@@ -137,15 +137,12 @@ local function submit_options(id, options, like)
     local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
     if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
     if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
-    local puts, puts_most = Put.asked(head), count_of(match(head, ' P=(%d+)'))
-    if puts == false or puts and not puts_most then return nil, 4 end
-    if puts and not Put.fits(like.tenant, puts, puts_most) then return nil, 12 end
     if made[1] then
         for i = 1, 3 do made[i] = tonumber(made[i]) end
         local code = Tensor.make_room(like.tenant, unpack(made))
         if code > 0 then return nil, code <= 2 and 16 or 15 end
     end
-    return deadline, blob, holds, key, key and id .. ' ' .. fingerprint, url, puts, made[1] and made
+    return deadline, blob, holds, key, key and id .. ' ' .. fingerprint, url, made[1] and made
 end
 
 -- How much of the limit of results there is for that job: of those that somebody waits for few are kept for
@@ -216,17 +213,17 @@ local function submit_like(t, si, cost, note)
 end
 
 local function submit_one(t, id, frame, options)
-    local meta, deadline, blob, holds, key, value, url, puts, made = t.meta, '0', '0'
+    local meta, deadline, blob, holds, key, value, url, made = t.meta, '0', '0'
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, holds, key, value, url, puts, made = submit_options(id, options, t.like)
+        deadline, blob, holds, key, value, url, made = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
     end
     local full = submit_fits(t, id, 1)
     if full > 0 then return full end
     if not meta then
-        meta = meta_of(t.like, blob, deadline, nil, key, puts ~= nil)
+        meta = meta_of(t.like, blob, deadline, nil, key)
         if options == '' then t.meta = meta end
     end
     intake_add(t, id, meta, frame, 1)
@@ -234,7 +231,6 @@ local function submit_one(t, id, frame, options)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(id, holds) end
     if url then Hook.promise(id, t.like.tenant, url) end
-    if puts then Put.promise(id, t.like.tenant, puts) end
     if made then Tensor.reserve(id, t.like.tenant, made[2], made[3]) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0

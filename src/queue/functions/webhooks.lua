@@ -1,5 +1,5 @@
 -- Webhooks: which pending jobs' ends are to be told to a URL, and those of jobs that have ended until
--- they are delivered. Read next: puts.lua.
+-- they are delivered. Read next: tensors.lua.
 
 local Hook = {}
 do

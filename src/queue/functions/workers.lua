@@ -122,11 +122,6 @@ local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
         completion_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
-    if e.tells and not Record.is_whole(record_frames) and Put.is_promised(name) then
-        completion_add_summary(e, name, job, 'failed', 'internal_error', finder,
-                               {field = '', detail = 'its worker told of it what is no record'})
-        return '0'
-    end
     completion_add(e, name, job, record_frames, bytes, segs)
     if e.settles then settle_share(e, e.class, job, record_frames) end
     if kept and kept ~= '' then
@@ -295,7 +290,7 @@ local function turn(keys, args)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
     local c, label, left = claim_new(most, args[8], math.huge), thread .. ' ' .. seq, nil
     -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
-    local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.putting, K.deadlines, K.attempts,
+    local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.deadlines, K.attempts,
                        K.prog_of .. name, K.holds, K.making, K.shares) == 0
     if plain then c.again = false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more

@@ -48,16 +48,13 @@ static void only_what_is_told(void **state) {
 
 static void what_is_sent_to_others(void **state) {
     const char *text =
-        metrics_of("{\"totals\":{\"webhooks delivered\":7,\"puts delivered\":4,\"puts failed\":2},"
-                   "\"webhooks\":1,\"puts\":3}");
+        metrics_of("{\"totals\":{\"webhooks delivered\":7,\"webhooks failed\":2},\"webhooks\":1}");
     (void)state;
     assert_non_null(strstr(text, "\nblasd_webhooks_waiting 1\n"));
     assert_non_null(strstr(text, "\nblasd_webhooks_total{outcome=\"delivered\"} 7\n"));
-    assert_non_null(strstr(text, "\nblasd_puts_waiting 3\n"));
-    assert_non_null(strstr(text, "\nblasd_puts_total{outcome=\"delivered\"} 4\n"));
-    assert_non_null(strstr(text, "\nblasd_puts_total{outcome=\"failed\"} 2\n"));
-    assert_non_null(strstr(text, "\nblasd_puts_total{outcome=\"given_up\"} 0\n"));
-    assert_null(strstr(metrics_of("{\"webhooks\":1}"), "blasd_puts")); /* of an earlier version */
+    assert_non_null(strstr(text, "\nblasd_webhooks_total{outcome=\"failed\"} 2\n"));
+    assert_non_null(strstr(text, "\nblasd_webhooks_total{outcome=\"given_up\"} 0\n"));
+    assert_null(strstr(metrics_of("{}"), "blasd_webhooks")); /* of an earlier version */
 }
 
 static void ends_of_jobs(void **state) {

@@ -149,7 +149,7 @@ static void webhooks_go_on(void **state) {
     (void)state;
     for (int round = 0; round < 3; round++) {
         bed_open(&bed, &server, (const char *[]){"new", "failed", "died"}[round]);
-        assert_int_equal(blasd_webhooks_open(&bed.options, BLASD_WEBHOOKS, &hooks, &err), 0);
+        assert_int_equal(blasd_webhooks_open(&bed.options, &hooks, &err), 0);
         id_make(id, BLASD_ID_ASYNC, 0);
         assert_int_equal(submit_as(&bed, id, "2", "100", "n=90:" URL "/", ""), 0);
         drop(fcall(&bed, "cancel", "0", id, NULL));

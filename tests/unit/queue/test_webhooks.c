@@ -73,7 +73,7 @@ static void end_one(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *opti
 static struct blasd_webhooks *deliverer(struct bed *bed) {
     struct blasd_webhooks *hooks;
     struct blasd_err err;
-    assert_int_equal(blasd_webhooks_open(&bed->options, BLASD_WEBHOOKS, &hooks, &err), 0);
+    assert_int_equal(blasd_webhooks_open(&bed->options, &hooks, &err), 0);
     return hooks;
 }
 

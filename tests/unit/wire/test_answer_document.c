@@ -178,56 +178,6 @@ static void what_a_job_has_left(void **state) {
     assert_null(remaining_of(&record, BLASD_SUCCEEDED, 1500));
 }
 
-static void what_was_put_stands_with_its_output(void **state) {
-    static const struct {
-        struct blasd_output_put put;
-        const char *code; /* NULL: no problem */
-    } cases[] = {{{BLASD_PUT_PENDING, 0, 0}, NULL},
-                 {{BLASD_PUT_DONE, 2, 0}, NULL},
-                 {{BLASD_PUT_PENDING, 1, 503}, "url_unavailable"},
-                 {{BLASD_PUT_FAILED, 1, 403}, "url_refused"},
-                 {{BLASD_PUT_FAILED, 1, 302}, "url_refused"},
-                 {{BLASD_PUT_FAILED, 9, BLASD_PUT_STALLED}, "url_unavailable"},
-                 {{BLASD_PUT_FAILED, 1, BLASD_PUT_NOT_ALLOWED}, "url_not_allowed"},
-                 {{BLASD_PUT_FAILED, 1, BLASD_PUT_LOST}, "record_expired"},
-                 {{BLASD_PUT_FAILED, 255, 99}, "url_unavailable"}}; /* of a later version */
-    static const char *const states[] = {"", "pending", "done", "failed"};
-    struct blasd_record record;
-    (void)state;
-    make_record(&record);
-    add_output(&record, 0, BLASD_float64, 0, NULL);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *name = blasd_op_find(record.op)->outputs[0].name;
-        json_t *job, *put, *error;
-        char field[64];
-        record.puts[0] = cases[i].put;
-        job = document_of(&record, NULL, 0);
-        put = json_object_get(json_object_get(json_object_get(job, "outputs"), name), "put");
-        error = json_object_get(put, "error");
-        assert_string_equal(json_string_value(json_object_get(put, "state")),
-                            states[cases[i].put.state]);
-        assert_int_equal(json_integer_value(json_object_get(put, "tries")), cases[i].put.tries);
-        assert_true((error == NULL) == (cases[i].code == NULL));
-        snprintf(field, sizeof field, "put.%s", name);
-        if (error != NULL) {
-            assert_string_equal(json_string_value(json_object_get(error, "code")), cases[i].code);
-            assert_string_equal(json_string_value(json_object_get(error, "field")), field);
-            assert_true(json_string_length(json_object_get(error, "detail")) > 0);
-        }
-        json_decref(job);
-    }
-}
-
-static void a_put_has_the_format_its_path_ends_in(void **state) {
-    (void)state;
-    assert_int_equal(blasd_format_of_url("https://a/x.npy?a=.safetensors"), BLASD_FORMAT_NPY);
-    assert_int_equal(blasd_format_of_url("https://a/x.safetensors?X-Amz=1"),
-                     BLASD_FORMAT_SAFETENSORS);
-    assert_int_equal(blasd_format_of_url("https://a/x.safetensors"), BLASD_FORMAT_SAFETENSORS);
-    assert_int_equal(blasd_format_of_url("https://a/"), BLASD_FORMAT_NPY);
-    assert_int_equal(blasd_format_of_url("?"), BLASD_FORMAT_NPY);
-}
-
 static void a_queued_job_has_nulls(void **state) {
     struct blasd_record record;
     json_t *root, *part;
@@ -574,8 +524,6 @@ int main(void) {
         cmocka_unit_test(labels_stand_in_the_document),
         cmocka_unit_test(large_outputs_carry_href_alone),
         cmocka_unit_test(what_a_job_has_left),
-        cmocka_unit_test(what_was_put_stands_with_its_output),
-        cmocka_unit_test(a_put_has_the_format_its_path_ends_in),
         cmocka_unit_test(a_queued_job_has_nulls),
         cmocka_unit_test(a_failed_job_says_why),
         cmocka_unit_test(energy_where_the_card_tells),

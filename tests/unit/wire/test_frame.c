@@ -200,59 +200,6 @@ static void bare_records_follow_each_other(void **state) {
     blasd_buf_release(&buf);
 }
 
-/* What functions/records.lua writes at the end of a record, in front of the outputs. */
-static void what_was_put_is_read(void **state) {
-    struct blasd_record record, back;
-    struct blasd_err err;
-    struct blasd_buf buf;
-    size_t at, size;
-    uint32_t bytes;
-    (void)state;
-    blasd_buf_init(&buf, 1 << 20);
-    for (int round = 0; round < 200; round++) {
-        const unsigned char first[4] = {BLASD_PUT_FAILED, 7, 0x93, 0x01},
-                            last[4] = {BLASD_PUT_DONE};
-        char block[192] = {0};
-        blasd_buf_reset(&buf);
-        any_record(&record);
-        assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
-        memcpy(&bytes, buf.data + 8, sizeof bytes);
-        bytes += sizeof block;
-        memcpy(buf.data + 8, &bytes, sizeof bytes);
-        buf.data[159] = (char)(buf.data[159] | 2);
-        memcpy(block, first, 4);
-        memcpy(block + 4 * 39, last, 4);
-        assert_int_equal(blasd_buf_add(&buf, block, sizeof block), 0);
-        assert_int_equal(blasd_record_decode_bare(buf.data, buf.len, &back, &size, &err), 0);
-        assert_int_equal(size, bytes);
-        if (!record.payload_in_blob && !blasd_slice_given(&record.slice))
-            add_payload(&buf, record.payload_bytes);
-        if (blasd_record_decode(buf.data, buf.len, &back, &at, &err) != 0)
-            fail_msg("%s", err.detail);
-        assert_int_equal(at, buf.len == bytes ? buf.len : bytes);
-        assert_int_equal(back.puts[0].state, BLASD_PUT_FAILED);
-        assert_int_equal(back.puts[0].tries, 7);
-        assert_int_equal(back.puts[0].why, 403);
-        assert_int_equal(back.puts[39].state, BLASD_PUT_DONE);
-        assert_int_equal(back.puts[1].state, BLASD_PUT_NONE);
-        memset(back.puts, 0, sizeof back.puts);
-        same_record(&record, &back);
-        buf.data[bytes - sizeof block] = 4; /* no such state */
-        assert_int_not_equal(blasd_record_decode(buf.data, buf.len, &back, &at, &err), 0);
-        buf.data[bytes - sizeof block] = 1;
-        buf.data[bytes - 1] = 1; /* behind the last output */
-        assert_int_not_equal(blasd_record_decode(buf.data, buf.len, &back, &at, &err), 0);
-        buf.data[159] = 4;
-        assert_int_not_equal(blasd_record_decode(buf.data, buf.len, &back, &at, &err), 0);
-    }
-    buf.len = 256; /* a head alone, which says that there is more */
-    buf.data[159] = 2;
-    bytes = 256;
-    memcpy(buf.data + 8, &bytes, sizeof bytes);
-    assert_int_not_equal(blasd_record_decode(buf.data, buf.len, &back, &at, &err), 0);
-    blasd_buf_release(&buf);
-}
-
 /* The fullest values there can be fit a frame. */
 static void the_largest_record_fits(void **state) {
     struct blasd_record record, back;
@@ -329,7 +276,6 @@ int main(void) {
         cmocka_unit_test(jobs_read_back_the_same),
         cmocka_unit_test(records_read_back_the_same),
         cmocka_unit_test(bare_records_follow_each_other),
-        cmocka_unit_test(what_was_put_is_read),
         cmocka_unit_test(the_largest_record_fits),
         cmocka_unit_test(odd_values_are_made_safe),
         cmocka_unit_test(a_full_buffer_stays_as_it_was),
