@@ -24,6 +24,14 @@ static const size_t offsets[] = {
 
 #define COUNT ((int)(sizeof infos / sizeof *infos))
 
+/* Limits that were there once. */
+static const struct {
+    const char *name, *advice;
+} removed[] = {
+    {"shared_regions", "clients on the same machine use Body-File, whose limit is body_bytes"},
+    {"events_kept", "events are not kept, and a client that comes again lists the jobs"},
+};
+
 static uint64_t *slot(struct blasd_limits *limits, int i) {
     return (uint64_t *)(void *)((char *)limits + offsets[i]);
 }
@@ -74,6 +82,10 @@ int blasd_limits_set(struct blasd_limits *limits, const char *assignment, struct
     for (int i = 0; len > 0 && i < COUNT; i++)
         if (strlen(infos[i].name) == len && strncmp(infos[i].name, assignment, len) == 0)
             return set_value(limits, i, equals + 1, err);
+    for (size_t i = 0; len > 0 && i < sizeof removed / sizeof *removed; i++)
+        if (strlen(removed[i].name) == len && strncmp(removed[i].name, assignment, len) == 0)
+            return blasd_fail(err, BLASD_E_invalid_parameter, removed[i].name,
+                              "the limit was removed: %s", removed[i].advice);
     return blasd_fail(err, BLASD_E_invalid_parameter, "limit",
                       "'%.60s' is not name=value with the name of a limit", assignment);
 }

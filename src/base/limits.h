@@ -116,9 +116,6 @@ struct blasd_err;
       "tenant")                                                                                    \
     X(event_rate, 2000, 1, 1000000, "events a second",                                             \
       "events that one stream is sent; who falls behind loses some, and is told so")               \
-    X(events_kept, 8192, 16, 1000000, "events",                                                    \
-      "newest events that a front end keeps for streams that come again (Last-Event-ID) or are "   \
-      "slow, while there are any, and half a minute longer")                                       \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

@@ -18,13 +18,10 @@
 #include <sys/socket.h>
 
 #define LOOK_NS (100 * BLASD_MS)
-#define LOOKS_A_SECOND 10
 #define ASK_NS (1000 * BLASD_MS)        /* whether it is still let in */
 #define HEARTBEAT_NS (15000 * BLASD_MS) /* less than what proxies wait, as a rule */
-#define LINGER_NS (30000 * BLASD_MS)    /* for who comes again */
 #define DEAF_NS (1000 * BLASD_MS)       /* that the last text may take to go when all ends */
 #define DEVICES_TICKS 5                 /* a second */
-#define TEXT_MOST (16 * BLASD_MIB)      /* of one look */
 #define BLOCK_BYTES 65536
 #define OPS_TEXT 256
 
@@ -34,7 +31,6 @@ struct stream {
     struct http_events_reader reader;
     struct blasd_buf text; /* under way */
     size_t sent;           /* of it */
-    uint64_t after;        /* Last-Event-ID; 0: none */
     int64_t wrote_ns, asked_ns;
     bool greeted, over;
 };
@@ -45,7 +41,7 @@ static struct http_events *events_of(const struct stream *stream) {
 
 static void stream_free(void *cls) {
     struct stream *stream = cls;
-    http_events_leave(events_of(stream), stream->reader.tenant);
+    http_events_leave(events_of(stream), &stream->reader);
     blasd_list_remove(&stream->node);
     blasd_buf_release(&stream->text);
     http_exchange_release(stream->exchange);
@@ -74,20 +70,13 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max) {
 
 /* The first event, once what happens is heard: nothing is lost from here on. */
 static int greet(struct stream *stream) {
-    struct http_events *events = events_of(stream);
     const char *version = stream->exchange->home->server->options->version;
-    int rc;
-    if (!http_events_heard(events)) return 0;
-    bool found = http_events_begin(events, &stream->reader, stream->after);
-    stream->greeted = true;
-    rc = blasd_buf_printf(&stream->text, "event: hello\nid: %" PRIu64 "\n", stream->reader.number);
-    if (rc == 0)
-        rc = blasd_buf_printf(&stream->text,
-                              "retry: 2000\ndata: {\"version\":\"%s\",\"time_ms\":%" PRId64 "}\n\n",
-                              version == NULL ? "" : version, blasd_clock_wall_us() / 1000);
-    if (rc == 0 && !found)
-        rc = blasd_buf_puts(&stream->text, "event: lost\ndata: {\"events\":null}\n\n");
-    return rc;
+    stream->greeted = http_events_begin(events_of(stream), &stream->reader);
+    if (!stream->greeted) return 0;
+    return blasd_buf_printf(
+        &stream->text,
+        "event: hello\nretry: 2000\ndata: {\"version\":\"%s\",\"time_ms\":%" PRId64 "}\n\n",
+        version == NULL ? "" : version, blasd_clock_wall_us() / 1000);
 }
 
 /* NULL, or why its key, which may have been revoked or changed, hears no more. */
@@ -100,14 +89,12 @@ static const char *shut_out(struct stream *stream) {
     if (http_authenticate(exchange, &err) == 0 &&
         strcmp(exchange->caller.principal.tenant, stream->reader.tenant) != 0)
         err.code = BLASD_E_forbidden;
-    stream->reader.all = http_sees_all(exchange);
     return err.code == BLASD_OK ? NULL : blasd_err_info(err.code)->name;
 }
 
 /* Writes what is new; false where memory has run out. */
 static bool look(struct stream *stream) {
     const struct http_loop *loop = stream->exchange->home;
-    int most = (int)(loop->server->limits->event_rate / LOOKS_A_SECOND);
     struct blasd_buf *text = &stream->text;
     const char *end = loop->stopping.draining ? "draining" : shut_out(stream);
     blasd_buf_reset(text);
@@ -116,9 +103,9 @@ static bool look(struct stream *stream) {
         stream->over = true;
         return blasd_buf_printf(text, "event: end\ndata: {\"reason\":\"%s\"}\n\n", end) == 0;
     }
-    if (!stream->greeted && greet(stream) != 0) return false;
-    if (stream->greeted &&
-        http_events_read(events_of(stream), &stream->reader, most > 0 ? most : 1, text) < 0)
+    if (stream->greeted)
+        http_events_take(events_of(stream), &stream->reader, http_sees_all(stream->exchange), text);
+    else if (greet(stream) != 0)
         return false;
     if (text->len == 0 && blasd_clock_ns() - stream->wrote_ns >= HEARTBEAT_NS)
         return blasd_buf_puts(text, ": still here\n\n") == 0;
@@ -148,17 +135,16 @@ static void on_look(struct blasd_timer *timer) {
         (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + LOOK_NS);
 }
 
-/* What Last-Event-ID says; 0: nothing. What we never gave is behind all numbers. */
-static uint64_t read_last(const char *text) {
-    uint64_t number;
-    if (text == NULL || text[0] == '\0') return 0;
-    return http_count_read(text, &number) ? number : UINT64_MAX;
-}
-
-/* Of an operation that there is not nothing would ever be told. */
+/* Nothing would ever be told of an operation that there is not, and nothing is told again. */
 static bool is_known(struct http_exchange *exchange) {
     const char *op = exchange->request.query.op;
     char known[OPS_TEXT], shown[BLASD_SANITIZED_MAX];
+    if (exchange->request.last_event_id != NULL) {
+        http_reply_fail(exchange, BLASD_E_malformed_query, "Last-Event-ID",
+                        "events are not kept: leave the header out, and list the jobs (GET /jobs) "
+                        "once the stream has said hello");
+        return false;
+    }
     if (op == NULL || blasd_op_find(op) != NULL) return true;
     blasd_op_names(true, known, sizeof known);
     http_reply_fail(exchange, BLASD_E_malformed_query, "op", "'%s' is not among %s",
@@ -166,30 +152,36 @@ static bool is_known(struct http_exchange *exchange) {
     return false;
 }
 
-static bool may_join(struct http_exchange *exchange) {
+static bool may_join(const struct http_exchange *exchange, struct http_events_reader *reader) {
     const struct http_server *server = exchange->home->server;
     uint64_t most = server->limits->event_streams, of_one = most;
     if (server->options->auth != NULL) of_one = (most + 3) / 4;
-    return http_events_join(server->events, exchange->caller.principal.tenant, most, of_one);
+    return http_events_join(server->events, reader, most, of_one);
 }
 
-/* Joined; NULL: no memory, and left again. */
+/* NULL: answered. */
 static struct stream *stream_new(struct http_exchange *exchange) {
     const struct http_query *query = &exchange->request.query;
     struct stream *stream = calloc(1, sizeof *stream);
-    const char *tenant = exchange->caller.principal.tenant;
     if (stream == NULL) {
-        http_events_leave(exchange->home->server->events, tenant);
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
         return NULL;
     }
     stream->exchange = exchange;
-    memcpy(stream->reader.tenant, tenant, sizeof stream->reader.tenant);
+    memcpy(stream->reader.tenant, exchange->caller.principal.tenant, sizeof stream->reader.tenant);
     stream->reader.op = query->op;
     stream->reader.state = (query->given & HTTP_PARAM_STATE) != 0 ? query->state : -1;
-    stream->reader.all = http_sees_all(exchange);
-    stream->after = read_last(exchange->request.last_event_id);
     stream->wrote_ns = stream->asked_ns = blasd_clock_ns();
-    blasd_buf_init(&stream->text, TEXT_MOST);
+    blasd_buf_init(&stream->text, HTTP_EVENTS_WAITING);
+    if (!may_join(exchange, &stream->reader)) {
+        http_reply_fail(
+            exchange, BLASD_E_too_many_streams, "",
+            "as many streams of events are open as may be (limit event_streams, %" PRIu64
+            "; with keys a quarter of them for one tenant)",
+            exchange->home->server->limits->event_streams);
+        free(stream);
+        return NULL;
+    }
     blasd_list_append(&exchange->home->streams.open, &stream->node);
     http_exchange_hold(exchange);
     return stream;
@@ -197,26 +189,17 @@ static struct stream *stream_new(struct http_exchange *exchange) {
 
 void http_events_get(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
-    struct MHD_Response *response = NULL;
+    struct MHD_Response *response;
     struct stream *stream;
     if (loop->stopping.draining) {
         http_reply_fail(exchange, BLASD_E_draining, "", "the service is shutting down");
         return;
     }
     if (!is_known(exchange)) return;
-    if (!may_join(exchange)) {
-        http_reply_fail(
-            exchange, BLASD_E_too_many_streams, "",
-            "as many streams of events are open as may be (limit event_streams, %" PRIu64
-            "; with keys a quarter of them for one tenant)",
-            loop->server->limits->event_streams);
-        return;
-    }
-    stream = stream_new(exchange);
-    if (stream != NULL)
-        response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream,
-                                                     stream, stream_free);
-    if (response == NULL && stream != NULL) stream_free(stream);
+    if ((stream = stream_new(exchange)) == NULL) return;
+    response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, stream,
+                                                 stream_free);
+    if (response == NULL) stream_free(stream);
     if (response != NULL) {
         http_reply_headers(exchange, response, "text/event-stream");
         (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx */
@@ -237,26 +220,22 @@ void http_event_streams_event(void *arg, const struct blasd_queue_event *told) {
 static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     struct http_loop *first = arg;
     if (err != NULL) return;
-    http_events_set_devices(first->server->events,
-                            http_devices_text(first->server, text, len, true),
-                            http_devices_text(first->server, text, len, false));
+    http_events_devices(first->server->events, http_devices_text(first->server, text, len, true),
+                        http_devices_text(first->server, text, len, false));
 }
 
 void http_event_streams_tick(struct http_loop *first) {
     struct http_events *events = first->server->events;
-    int64_t now = blasd_clock_ns();
-    if (http_events_readers(events) > 0)
-        first->streams.wanted_ns = now;
-    else if (first->streams.wanted_ns == 0)
-        return;
-    if (now - first->streams.wanted_ns > LINGER_NS) {
-        first->streams.wanted_ns = 0;
-        blasd_front_queues_subscribe(first->queues, false);
-        http_events_forget(events);
+    if (http_events_readers(events) == 0) {
+        if (first->streams.hears && http_events_end(events)) {
+            blasd_front_queues_subscribe(first->queues, false);
+            first->streams.hears = false;
+        }
         return;
     }
+    first->streams.hears = true;
     blasd_front_queues_subscribe(first->queues, true);
-    if (first->streams.wanted_ns == now && first->streams.ticks++ % DEVICES_TICKS == 0 &&
+    if (first->streams.ticks++ % DEVICES_TICKS == 0 &&
         blasd_front_queues_view(first->queues)->available)
         blasd_front_queues_figures(first->queues, &(struct blasd_figures_query){0}, on_stats,
                                    first);

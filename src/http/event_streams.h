@@ -1,7 +1,7 @@
 /* GET /events: what becomes of jobs, as server-sent events (the HTML standard's text/event-stream).
  *
- * The first loop hears and keeps the events (events.h) while any loop has a stream, and half a
- * minute longer; each loop looks ten times a second what there is for its own. */
+ * The first loop hears the events (events.h) while any loop has a stream; each loop
+ * looks ten times a second what there is for its own. */
 #ifndef BLASD_HTTP_EVENT_STREAMS_H
 #define BLASD_HTTP_EVENT_STREAMS_H
 

@@ -1,9 +1,8 @@
-/* The ring. Everything is done with the lock, and is a copy at the most. */
+/* The readers. Everything is done with the lock, and is a copy at the most. */
 #include "http/events.h"
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "base/hash.h"
 #include "wire/answer.h"
 #include "wire/frame.h"
 #include "wire/json_out.h"
@@ -13,331 +12,213 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TENANTS_MOST 65536 /* of more than these nothing is told until all are forgotten */
 #define TEXT_MOST ((size_t)65536)
-
-struct tenant {
-    struct blasd_hash_node node;
-    char name[BLASD_TENANT_MAX];
-    uint64_t next; /* number */
-    uint64_t readers;
-};
-
-struct event {
-    char *text;                  /* a JSON document; owned */
-    const struct tenant *tenant; /* lives as long as the event */
-    uint64_t number;             /* among that tenant's */
-    const char *kind;            /* "job" or "batch"; static */
-    char op[BLASD_NAME_MAX];
-    int state; /* -1: of no state */
-};
 
 struct http_events {
     pthread_mutex_t lock;
     const struct blasd_prices *prices; /* borrowed, or NULL */
-    struct event *ring;                /* owned; NULL while there are none */
-    size_t size;
-    uint64_t count; /* of all events so far; the newest `size` of them are in the ring */
-    struct blasd_hash tenants;
-    int readers;
+    uint64_t rate;
+    struct blasd_list readers;
+    int count; /* of readers */
     bool heard;
-    char *devices[2];      /* owned: few, all; NULL: not known */
-    uint64_t devices_told; /* how often */
 };
 
-struct http_events *http_events_new(size_t kept, const struct blasd_prices *prices) {
+/* What is told: its text is written once, for the first reader that wants it. */
+struct event {
+    const char *kind;
+    const struct blasd_queue_event *told;
+    const struct blasd_record *record;
+    int state; /* -1: of no state */
+    struct blasd_buf text;
+    bool failed;
+};
+
+struct http_events *http_events_new(uint64_t rate, const struct blasd_prices *prices) {
     struct http_events *events = calloc(1, sizeof *events);
     if (events == NULL) return NULL;
-    events->size = kept;
+    events->rate = rate;
     events->prices = prices;
+    blasd_list_init(&events->readers);
     pthread_mutex_init(&events->lock, NULL);
     return events;
 }
 
-static uint64_t hash_of(const char *tenant) {
-    return blasd_hash_bytes(0, tenant, strlen(tenant));
-}
-
-static struct tenant *tenant_of(const struct http_events *events, const char *name) {
-    uint64_t hash = hash_of(name);
-    struct blasd_hash_node *node = NULL;
-    while ((node = blasd_hash_find(&events->tenants, hash, node)) != NULL) {
-        struct tenant *tenant = blasd_container_of(node, struct tenant, node);
-        if (strcmp(tenant->name, name) == 0) return tenant;
-    }
-    return NULL;
-}
-
-/* NULL: no memory, or too many. */
-static struct tenant *tenant_make(struct http_events *events, const char *name) {
-    struct tenant *tenant = tenant_of(events, name);
-    if (tenant != NULL || events->tenants.count >= TENANTS_MOST) return tenant;
-    tenant = calloc(1, sizeof *tenant);
-    if (tenant == NULL) return NULL;
-    memcpy(tenant->name, name, strnlen(name, sizeof tenant->name - 1));
-    tenant->next = (uint64_t)blasd_clock_wall_us();
-    if (blasd_hash_add(&events->tenants, &tenant->node, hash_of(tenant->name)) == 0) return tenant;
-    free(tenant);
-    return NULL;
-}
-
-static struct event *at(const struct http_events *events, uint64_t place) {
-    return &events->ring[place % events->size];
-}
-
-static uint64_t oldest(const struct http_events *events) {
-    return events->count > events->size ? events->count - events->size : 0;
-}
-
-static void clear(struct http_events *events) {
-    struct blasd_hash_node *node;
-    for (size_t i = 0; events->ring != NULL && i < events->size; i++) free(events->ring[i].text);
-    free(events->ring);
-    events->ring = NULL;
-    events->count = 0;
-    events->heard = false;
-    while ((node = blasd_hash_any(&events->tenants)) != NULL) {
-        blasd_hash_remove(&events->tenants, node);
-        free(blasd_container_of(node, struct tenant, node));
-    }
-    for (int i = 0; i < 2; i++) {
-        free(events->devices[i]);
-        events->devices[i] = NULL;
-    }
-}
-
-void http_events_forget(struct http_events *events) {
-    pthread_mutex_lock(&events->lock);
-    if (events->readers == 0) clear(events);
-    pthread_mutex_unlock(&events->lock);
-}
-
 void http_events_free(struct http_events *events) {
     if (events == NULL) return;
-    clear(events);
-    blasd_hash_release(&events->tenants);
     pthread_mutex_destroy(&events->lock);
     free(events);
 }
 
-bool http_events_heard(struct http_events *events) {
-    pthread_mutex_lock(&events->lock);
-    bool heard = events->heard;
-    pthread_mutex_unlock(&events->lock);
-    return heard;
+static struct http_events_reader *reader_of(struct blasd_list *node) {
+    return blasd_container_of(node, struct http_events_reader, node);
 }
 
-/* Numbers */
+/* --- readers --- */
 
-/* The next `count` of them are used up. */
-static uint64_t take_numbers(struct tenant *tenant, uint64_t count) {
-    uint64_t first = tenant->next;
-    tenant->next += count;
-    return first;
-}
-
-static void skip_number(void *arg, struct blasd_hash_node *node) {
-    (void)arg;
-    blasd_container_of(node, struct tenant, node)->next++;
-}
-
-/* Adding */
-
-/* Takes the text, and a number of the tenant's in any case. */
-static void push(struct http_events *events, struct tenant *tenant, const char *kind, char *text,
-                 const char *op, int state) {
-    uint64_t number = take_numbers(tenant, 1);
-    struct event *event;
-    if (events->ring == NULL) events->ring = calloc(events->size, sizeof *events->ring);
-    if (events->ring == NULL || text == NULL) {
-        free(text);
-        return;
-    }
-    event = at(events, events->count++);
-    free(event->text);
-    *event = (struct event){
-        .text = text, .tenant = tenant, .number = number, .kind = kind, .state = state};
-    memcpy(event->op, op, strnlen(op, sizeof event->op - 1));
-}
-
-static char *text_of(struct blasd_buf *buf, bool whole) {
-    if (whole && blasd_buf_add(buf, "", 1) == 0) return buf->data;
-    blasd_buf_release(buf);
-    return NULL;
-}
-
-static char *job_text(const struct blasd_record *record) {
-    struct blasd_buf buf;
-    blasd_buf_init(&buf, TEXT_MOST);
-    return text_of(&buf, blasd_job_document(record, NULL, 0, false, &buf) == 0);
-}
-
-static char *batch_text(const struct blasd_queue_event *told, const struct blasd_record *record) {
-    struct blasd_buf buf;
-    struct json_out out = {.buf = &buf};
-    blasd_buf_init(&buf, TEXT_MOST);
-    json_out_put(&out, "{\"worker\":%s,\"device\":%n,\"op\":%s,\"jobs\":%u,\"started_at\":%t}",
-                 told->worker, record->execution.device, record->op, told->jobs,
-                 record->started_us);
-    return text_of(&buf, !out.failed);
-}
-
-static void add_record(struct http_events *events, struct tenant *tenant,
-                       const struct blasd_queue_event *told) {
-    struct blasd_record record;
-    struct blasd_err ignored;
-    size_t payload_at;
-    if (blasd_record_decode(told->record, told->len, &record, &payload_at, &ignored) != 0) {
-        (void)take_numbers(tenant, 1);
-        return;
-    }
-    if (told->worker != NULL && told->first)
-        push(events, tenant, "batch", batch_text(told, &record), record.op, -1);
-    record.prices = events->prices;
-    push(events, tenant, "job", job_text(&record), record.op, (int)record.state);
-}
-
-void http_events_add(struct http_events *events, const struct blasd_queue_event *told) {
-    struct tenant *tenant;
-    pthread_mutex_lock(&events->lock);
-    if (told->tenant[0] == '\0') {
-        events->heard = true;
-        blasd_hash_each(&events->tenants, skip_number, NULL);
-    } else if ((tenant = tenant_make(events, told->tenant)) != NULL) {
-        if (told->record != NULL)
-            add_record(events, tenant, told);
-        else
-            (void)take_numbers(tenant, told->jobs);
-    }
-    pthread_mutex_unlock(&events->lock);
-}
-
-void http_events_set_devices(struct http_events *events, char *all, char *few) {
-    pthread_mutex_lock(&events->lock);
-    free(events->devices[0]);
-    free(events->devices[1]);
-    events->devices[0] = few;
-    events->devices[1] = all;
-    events->devices_told++;
-    pthread_mutex_unlock(&events->lock);
-}
-
-/* Readers */
-
-bool http_events_join(struct http_events *events, const char *name, uint64_t most,
+bool http_events_join(struct http_events *events, struct http_events_reader *reader, uint64_t most,
                       uint64_t most_of_one) {
-    struct tenant *tenant;
+    uint64_t own = 0;
     bool room;
     pthread_mutex_lock(&events->lock);
-    tenant = tenant_make(events, name);
-    room = tenant != NULL && (uint64_t)events->readers < most && tenant->readers < most_of_one;
+    BLASD_LIST_EACH(node, &events->readers)
+    own += strcmp(reader_of(node)->tenant, reader->tenant) == 0;
+    room = (uint64_t)events->count < most && own < most_of_one;
     if (room) {
-        events->readers++;
-        tenant->readers++;
+        blasd_buf_init(&reader->text, HTTP_EVENTS_WAITING);
+        blasd_list_append(&events->readers, &reader->node);
+        events->count++;
     }
     pthread_mutex_unlock(&events->lock);
     return room;
 }
 
-void http_events_leave(struct http_events *events, const char *name) {
+void http_events_leave(struct http_events *events, struct http_events_reader *reader) {
     pthread_mutex_lock(&events->lock);
-    struct tenant *tenant = tenant_of(events, name);
-    if (tenant != NULL) tenant->readers--;
-    events->readers--;
+    blasd_list_remove(&reader->node);
+    events->count--;
     pthread_mutex_unlock(&events->lock);
+    blasd_buf_release(&reader->text);
 }
 
 int http_events_readers(struct http_events *events) {
     pthread_mutex_lock(&events->lock);
-    int readers = events->readers;
+    int count = events->count;
     pthread_mutex_unlock(&events->lock);
-    return readers;
+    return count;
 }
 
-bool http_events_begin(struct http_events *events, struct http_events_reader *reader,
-                       uint64_t after) {
-    const struct tenant *tenant;
-    bool found;
+bool http_events_begin(struct http_events *events, struct http_events_reader *reader) {
     pthread_mutex_lock(&events->lock);
-    tenant = tenant_make(events, reader->tenant);
-    reader->at = events->count;
-    reader->devices = events->devices_told; /* what was told before is old */
-    reader->number = tenant == NULL ? 0 : tenant->next - 1;
-    found = after == 0 || after == reader->number;
-    if (after < reader->number && after != 0) {
-        for (reader->at = oldest(events); reader->at < events->count; reader->at++) {
-            const struct event *event = at(events, reader->at);
-            if (event->tenant == tenant && event->number > after) break;
-            if (event->tenant == tenant && event->number == after) found = true;
-        }
-        if (reader->at < events->count) {
-            uint64_t number = at(events, reader->at)->number;
-            found = found || number == after + 1;
-            reader->number = found ? after : number - 1;
-        } else if (found) {
-            reader->number = after; /* of those behind it nothing is kept: they are lost */
-        }
-    }
+    reader->hears = events->heard;
     pthread_mutex_unlock(&events->lock);
-    return found;
+    return reader->hears;
 }
 
-static int put_lost(struct blasd_buf *out, uint64_t lost) {
-    return blasd_buf_printf(out, "event: lost\ndata: {\"events\":%" PRIu64 "}\n\n", lost);
+/* Tells what is lost, if anything is; false where there is no room for it. */
+static bool put_lost(struct http_events_reader *reader) {
+    int rc = 0;
+    if (reader->unheard)
+        rc = blasd_buf_puts(&reader->text, "event: lost\ndata: {\"events\":null}\n\n");
+    else if (reader->lost > 0)
+        rc = blasd_buf_printf(&reader->text, "event: lost\ndata: {\"events\":%" PRIu64 "}\n\n",
+                              reader->lost);
+    if (rc != 0) return false;
+    reader->unheard = false;
+    reader->lost = 0;
+    return true;
 }
+
+void http_events_take(struct http_events *events, struct http_events_reader *reader, bool all,
+                      struct blasd_buf *text) {
+    struct blasd_buf empty = *text;
+    pthread_mutex_lock(&events->lock);
+    reader->all = all;
+    (void)put_lost(reader); /* or with the next */
+    *text = reader->text;
+    reader->text = empty;
+    pthread_mutex_unlock(&events->lock);
+}
+
+/* --- events --- */
 
 static bool is_wanted(const struct http_events_reader *reader, const struct event *event) {
-    return (reader->op == NULL || strcmp(reader->op, event->op) == 0) &&
+    return strcmp(reader->tenant, event->told->tenant) == 0 &&
+           (reader->op == NULL || strcmp(reader->op, event->record->op) == 0) &&
            (reader->state < 0 || reader->state == event->state);
 }
 
-/* How many the reader has not seen before the one of that number. */
-static uint64_t missed(const struct http_events_reader *reader, uint64_t number) {
-    return number <= reader->number ? 0 : number - reader->number - 1;
-}
-
-static int put_event(struct blasd_buf *out, const struct event *event) {
-    int rc =
-        blasd_buf_printf(out, "event: %s\nid: %" PRIu64 "\ndata: ", event->kind, event->number);
-    if (rc == 0) rc = blasd_buf_puts(out, event->text);
-    return rc == 0 ? blasd_buf_puts(out, "\n\n") : rc;
-}
-
-static int read_ring(const struct http_events *events, struct http_events_reader *reader, int most,
-                     const struct tenant *tenant, struct blasd_buf *out) {
-    uint64_t lost = 0;
-    int count = 0;
-    if (reader->at < oldest(events)) reader->at = oldest(events);
-    for (; reader->at < events->count && count < most; reader->at++) {
-        const struct event *event = at(events, reader->at);
-        if (event->tenant != tenant) continue;
-        lost += missed(reader, event->number);
-        reader->number = event->number;
-        if (!is_wanted(reader, event)) continue;
-        if ((lost > 0 && put_lost(out, lost) != 0) || put_event(out, event) != 0) return -1;
-        lost = 0;
-        count++;
+static void write_data(struct http_events *events, struct event *event) {
+    const struct blasd_queue_event *told = event->told;
+    struct blasd_record record = *event->record;
+    struct json_out out = {.buf = &event->text};
+    json_out_put(&out, "event: %r\ndata: ", event->kind);
+    if (event->state < 0) {
+        json_out_put(&out, "{\"worker\":%s,\"device\":%n,\"op\":%s,\"jobs\":%u,\"started_at\":%t}",
+                     told->worker, record.execution.device, record.op, told->jobs,
+                     record.started_us);
+    } else {
+        record.prices = events->prices;
+        event->failed = blasd_job_document(&record, NULL, 0, false, &event->text) != 0;
     }
-    if (reader->at == events->count && tenant != NULL && tenant->next > reader->number + 1) {
-        lost += missed(reader, tenant->next); /* those behind all that it could be told of */
-        reader->number = tenant->next - 1;
-    }
-    return lost > 0 && put_lost(out, lost) != 0 ? -1 : count;
+    json_out_put(&out, "\n\n");
+    event->failed = event->failed || out.failed;
 }
 
-int http_events_read(struct http_events *events, struct http_events_reader *reader, int most,
-                     struct blasd_buf *out) {
-    const char *devices;
-    int count;
+/* Whether the reader may be told of one more in this second. */
+static bool has_turn(const struct http_events *events, struct http_events_reader *reader) {
+    int64_t second = blasd_clock_ns() / (1000 * BLASD_MS);
+    if (second > reader->second) {
+        reader->told = 0;
+        reader->second = second;
+    }
+    return reader->told < events->rate;
+}
+
+static void tell(struct http_events *events, struct event *event) {
+    blasd_buf_init(&event->text, TEXT_MOST);
+    BLASD_LIST_EACH(node, &events->readers) {
+        struct http_events_reader *reader = reader_of(node);
+        if (!reader->hears || !is_wanted(reader, event)) continue;
+        if (event->text.len == 0 && !event->failed) write_data(events, event);
+        if (!event->failed && has_turn(events, reader) && put_lost(reader) &&
+            blasd_buf_add(&reader->text, event->text.data, event->text.len) == 0)
+            reader->told++;
+        else
+            reader->lost++;
+    }
+    blasd_buf_release(&event->text);
+}
+
+/* Of the tenant's readers, or all of them where it is "". */
+static void lose(struct http_events *events, const char *tenant, uint64_t count) {
+    BLASD_LIST_EACH(node, &events->readers) {
+        struct http_events_reader *reader = reader_of(node);
+        if (!reader->hears || (tenant[0] != '\0' && strcmp(reader->tenant, tenant) != 0)) continue;
+        reader->lost += count;
+        reader->unheard = reader->unheard || tenant[0] == '\0';
+    }
+}
+
+void http_events_add(struct http_events *events, const struct blasd_queue_event *told) {
+    struct blasd_record record;
+    struct blasd_err ignored;
+    size_t payload_at;
     pthread_mutex_lock(&events->lock);
-    count = read_ring(events, reader, most, tenant_of(events, reader->tenant), out);
-    devices = events->devices[reader->all ? 1 : 0];
-    if (count >= 0 && devices != NULL && reader->devices != events->devices_told) {
-        reader->devices = events->devices_told;
-        if (blasd_buf_puts(out, "event: devices\ndata: ") != 0 ||
-            blasd_buf_puts(out, devices) != 0 || blasd_buf_puts(out, "\n\n") != 0)
-            count = -1;
+    if (told->tenant[0] == '\0') {
+        lose(events, "", 0);
+        events->heard = true;
+    } else if (told->record == NULL) {
+        lose(events, told->tenant, told->jobs);
+    } else if (blasd_record_decode(told->record, told->len, &record, &payload_at, &ignored) != 0) {
+        lose(events, told->tenant, 1);
+    } else {
+        struct event batch = {.kind = "batch", .told = told, .record = &record, .state = -1};
+        struct event job = {
+            .kind = "job", .told = told, .record = &record, .state = (int)record.state};
+        if (told->worker != NULL && told->first) tell(events, &batch);
+        tell(events, &job);
     }
     pthread_mutex_unlock(&events->lock);
-    return count;
+}
+
+bool http_events_end(struct http_events *events) {
+    pthread_mutex_lock(&events->lock);
+    bool empty = events->count == 0;
+    if (empty) events->heard = false;
+    pthread_mutex_unlock(&events->lock);
+    return empty;
+}
+
+void http_events_devices(struct http_events *events, char *all, char *few) {
+    pthread_mutex_lock(&events->lock);
+    BLASD_LIST_EACH(node, &events->readers) {
+        struct http_events_reader *reader = reader_of(node);
+        const char *text = reader->all ? all : few;
+        if (reader->hears && text != NULL &&
+            blasd_buf_printf(&reader->text, "event: devices\ndata: %s\n\n", text) != 0)
+            continue; /* the next ones come in a second */
+    }
+    pthread_mutex_unlock(&events->lock);
+    free(all);
+    free(few);
 }

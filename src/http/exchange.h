@@ -138,7 +138,7 @@ struct http_loop {
     struct {
         struct blasd_list open; /* by their nodes */
         struct blasd_timer timer;
-        int64_t wanted_ns; /* the first loop's: when there was one last */
+        bool hears; /* the first loop's, as the next: what happens is asked for */
         unsigned ticks;
     } streams;                /* of events: event_streams.c */
     struct blasd_buf scratch; /* for what does not outlive a call */

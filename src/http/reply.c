@@ -383,7 +383,7 @@ void http_reply_options(struct http_exchange *exchange) {
             add(response, "Access-Control-Allow-Methods", methods);
             add(response, "Access-Control-Allow-Headers",
                 "Authorization, Content-Type, Content-Encoding, Accept, Prefer, Range, "
-                "Idempotency-Key, Last-Event-ID, Inference-Header-Content-Length, traceparent");
+                "Idempotency-Key, Inference-Header-Content-Length, traceparent");
             add(response, "Access-Control-Max-Age", "600");
         }
     }

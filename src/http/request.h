@@ -113,7 +113,7 @@ struct http_request {
     struct http_prefer prefer;
     struct http_range range;
     struct http_tracing tracing;
-    const char *last_event_id;            /* Last-Event-ID */
+    const char *last_event_id;            /* Last-Event-ID, which is refused */
     const char *if_range, *if_none_match; /* borrowed, as the others; NULL: not there */
     struct http_framing framing;
     struct http_query query;

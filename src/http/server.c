@@ -593,7 +593,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
-    server.events = http_events_new((size_t)server.limits->events_kept, server.options->prices);
+    server.events = http_events_new(server.limits->event_rate, server.options->prices);
     if (server.loops == NULL || server.metrics == NULL || server.events == NULL ||
         server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");

@@ -10,7 +10,7 @@ import time
 
 from service import API
 
-Event = collections.namedtuple("Event", "kind id data")
+Event = collections.namedtuple("Event", "kind data")
 
 
 class EventStream:
@@ -29,20 +29,19 @@ class EventStream:
                 self.hello = self.take(lambda event: event.kind == "hello")
 
     def read(self):
-        kind, number, data = "message", None, ""
+        kind, data = "message", ""
         try:
             for raw in self.answer:
                 line = raw.decode().rstrip("\n")
                 if line == "":
                     if data:
-                        self.events.put(Event(kind, number and int(number), json.loads(data)))
-                    kind, number, data = "message", None, ""
+                        self.events.put(Event(kind, json.loads(data)))
+                    kind, data = "message", ""
                 elif line.startswith(":"):
                     self.comments += 1
                 else:
                     field, _, value = line.partition(": ")
                     kind = value if field == "event" else kind
-                    number = value if field == "id" else number
                     data += value if field == "data" else ""
         except (OSError, http.client.HTTPException, ValueError):
             pass
@@ -56,16 +55,12 @@ class EventStream:
             if event is None:
                 return None
             self.seen.append(event)
-            API.validate({"$ref": "#/components/schemas/Event"},
-                         {"event": event.kind, "data": event.data, **({} if event.id is None else {"id": event.id})})
+            API.validate({"$ref": "#/components/schemas/Event"}, {"event": event.kind, "data": event.data})
             if wanted(event):
                 return event
 
     def job(self, job, state):
         return self.take(lambda event: event.kind == "job" and event.data["id"] == job and event.data["state"] == state)
-
-    def numbers(self):
-        return [event.id for event in self.seen if event.kind in ("job", "batch")]
 
     def close(self):
         with contextlib.suppress(OSError, AttributeError):  # it may be closed already

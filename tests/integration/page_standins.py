@@ -67,7 +67,7 @@ class Liar(http.server.ThreadingHTTPServer):
                     with contextlib.suppress(OSError):
                         for kind, data in [("hello", {"version": EVIL}), ("job", job()),
                                            ("batch", {"worker": EVIL, "device": EVIL, "op": EVIL, "jobs": 2, "started_at": at}), *[("devices", devices)] * 300]:
-                            self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps({**data, 'time_ms': time.time() * 1000})}\n\n".encode())
+                            self.wfile.write(f"event: {kind}\ndata: {json.dumps({**data, 'time_ms': time.time() * 1000})}\n\n".encode())
                             time.sleep(0.2 if kind == "devices" else 0)
                 elif self.path.startswith("/jobs?"):
                     self.send(200, {"jobs": [job()]})
@@ -264,7 +264,7 @@ class Late(Liar):
                 with contextlib.suppress(OSError):
                     while events[-1][1]:
                         for kind, data in events:
-                            self.wfile.write(f"event: {kind}\nid: 1\ndata: {json.dumps(data)}\n\n".encode())
+                            self.wfile.write(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
                         events = [("job", said.get())]
         super(Liar, self).__init__(("127.0.0.1", 0), Handler)
         self.daemon_threads = True
@@ -355,7 +355,7 @@ class Told(Liar):
                             event = ["devices", {**told.devices, "time_ms": time.time() * 1000}]
                         if event is None:
                             return
-                        self.wfile.write(f"event: {event[0]}\nid: 1\ndata: {json.dumps(event[1])}\n\n".encode())
+                        self.wfile.write(f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n".encode())
         super(Liar, self).__init__(("127.0.0.1", 0), Handler)
         self.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server_port}"

@@ -36,8 +36,6 @@ def test_a_job_from_the_queue_to_its_end(service):
         assert told[1].data["execution"]["device"] == document["execution"]["device"] and told[1].data["started_at"]
         batch = next(event for event in stream.seen if event.kind == "batch")
         assert (batch.data["op"], batch.data["jobs"]) == ("solve", 1) and batch.data["started_at"] == told[1].data["started_at"]
-        numbers = stream.numbers()
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def test_a_long_job_is_told_of_while_it_runs(make_service):
@@ -147,39 +145,36 @@ def test_filters(service):
     assert service.request("POST", "/events").status == 405
 
 
-def test_going_on_where_it_stood(service):
-    with EventStream(service) as stream:
-        jobs = [service.post("matmul", {"a": A, "b": A}).json()["id"] for _ in range(5)]
-        stream.job(jobs[4], "succeeded")
-        told = [event for event in stream.seen if event.kind in ("job", "batch")]
-    middle = told[len(told) // 2]
-    more = service.post("matmul", {"a": A, "b": A}).json()["id"]
-    with EventStream(service, headers={"Last-Event-ID": str(middle.id)}) as stream:
-        assert stream.hello.id == middle.id
-        stream.job(more, "succeeded")
-        again = [event for event in stream.seen if event.kind in ("job", "batch")]
-        behind = told[told.index(middle) + 1:]
-        assert again[:len(behind)] == behind and not [event for event in stream.seen if event.kind == "lost"]
-        assert stream.numbers() == list(range(middle.id + 1, middle.id + 1 + len(again)))
-    for unknown in ("17", "no-number", str(2**63), str(again[-1].id + 10**6)):
-        with EventStream(service, headers={"Last-Event-ID": unknown}) as stream:
-            assert stream.take(lambda event: event.kind == "lost").data == {"events": None}
+def test_events_are_not_kept(service):
+    """A client that comes again lists the jobs."""
+    refused = service.request("GET", "/events", headers={"Last-Event-ID": "1795455123456788"})
+    assert refused.status == 400 and refused.json()["field"] == "Last-Event-ID" and "GET /jobs" in refused.json()["detail"]
+    with EventStream(service) as first:
+        before = service.post("matmul", {"a": A, "b": A}).json()["id"]
+        first.job(before, "succeeded")
+        with EventStream(service) as second:
+            job = service.post("matmul", {"a": A, "b": A}).json()["id"]
+            second.job(job, "succeeded")
+            assert {event.data["id"] for event in second.seen if event.kind == "job"} == {job}
+        assert before in {one["id"] for one in service.request("GET", "/jobs").json()["jobs"]}
 
 
 def test_who_reads_too_slowly_loses_and_is_told(make_service):
-    """Events are kept for nobody's sake: a small ring, a stream that may take few a second."""
-    service = make_service("--limit", "events_kept=16", "--limit", "event_rate=20")
+    """Events are kept for nobody's sake: a stream that may take few a second."""
+    service = make_service("--limit", "event_rate=20")
     with EventStream(service) as stream:
-        for _ in range(100):
-            assert service.post("matmul", {"a": A, "b": A}).json()["state"] == "succeeded"
-        lost = stream.take(lambda event: event.kind == "lost").data["events"]
-        assert lost > 0
-        wait_for(lambda: any(event.kind == "devices" and event.data["totals"].get("matmul succeeded") == 100
+        count = 0
+        while not any(event.kind == "lost" for event in stream.seen):
+            for _ in range(30):
+                count += service.post("matmul", {"a": A, "b": A}).json()["state"] == "succeeded"
+            assert count < 3000
+            stream.take(lambda event: event.kind in ("lost", "devices"))
+        assert next(event.data["events"] for event in stream.seen if event.kind == "lost") > 0
+        wait_for(lambda: any(event.kind == "devices" and event.data["totals"].get("matmul succeeded") == count
                           for event in [stream.take()]))
-        stream.job(service.post("matmul", {"a": A, "b": A}).json()["id"], "succeeded")  # its number is behind all that was lost
-        numbers = [stream.hello.id, *stream.numbers()]
-        gaps = sum(later - number - 1 for number, later in zip(numbers, numbers[1:]))
-        assert gaps >= lost and numbers == sorted(numbers)
+        told = sum(event.kind == "job" and event.data["state"] == "succeeded" for event in stream.seen)
+        lost = sum(event.data["events"] for event in stream.seen if event.kind == "lost")
+        assert count - lost <= told < count
 
 
 def test_a_client_that_does_not_read_holds_nobody_up(make_service):
@@ -238,11 +233,9 @@ def test_it_goes_on_when_redis_comes_back(make_service):
         stream.job(first, "succeeded")
         service.kill("redis")
         service.wait_ready()
-        assert stream.take(lambda event: event.kind == "lost", timeout=30).data["events"] >= 1
+        assert stream.take(lambda event: event.kind == "lost", timeout=30).data == {"events": None}
         job = wait_for(lambda: service.post("matmul", {"a": A, "b": A}, wait=0).json().get("id"))
         stream.job(job, "succeeded")
-        numbers = stream.numbers()
-        assert numbers == sorted(set(numbers)) and numbers[-1] - numbers[0] > len(numbers) - 1  # and the gap shows
 
 
 def test_tenants_see_their_own(make_service, tmp_path):
@@ -270,9 +263,7 @@ def test_tenants_see_their_own(make_service, tmp_path):
         blue.job(theirs[3], "succeeded")
         assert {event.data["id"] for event in red.seen if event.kind == "job"} == set(mine)
         assert {event.data["id"] for event in blue.seen if event.kind == "job"} == set(theirs)
-        for stream in (red, blue):  # a gap would tell of others' jobs
-            numbers = stream.numbers()
-            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        for stream in (red, blue):
             devices = stream.take(lambda event: event.kind == "devices").data
             assert "queue" not in devices and "totals" not in devices and "jobs" not in devices["devices"][0]
         devices = root.take(lambda event: event.kind == "devices" and event.data["totals"].get("matmul succeeded") == 8).data

@@ -46,7 +46,7 @@ function alarm(abort) {
   };
 }
 
-// Reads one stream of server-sent events to its end: each(type, text, id).
+// Reads one stream of server-sent events to its end: each({type, text}).
 async function readStream(response, heard, each) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -57,10 +57,9 @@ async function readStream(response, heard, each) {
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
-      const event = { type: "message", text: "", id: null };
+      const event = { type: "message", text: "" };
       for (const line of block.split("\n")) {
         if (line.startsWith("event: ")) event.type = line.slice(7);
-        else if (line.startsWith("id: ")) event.id = line.slice(4);
         else if (line.startsWith("data: ")) event.text += line.slice(6);
       }
       if (event.text) each(event);
@@ -68,21 +67,19 @@ async function readStream(response, heard, each) {
   }
 }
 
-// Follows GET /events for ever, going on where it stood. (EventSource cannot send a key.)
+// Follows GET /events for ever; a stream that comes again begins with hello. (EventSource cannot send a key.)
 // onEvent(type, document); onLink("live" | "connecting" | "refused", why).
 export async function follow(onEvent, onLink) {
-  let last = null;
   let pause = 500;
   for (;;) {
     const abort = new AbortController();
     const { heard, off } = alarm(abort);
     heard();
     try {
-      const response = await fetchGood("/events", { headers: last ? { "Last-Event-ID": last } : {}, signal: abort.signal });
+      const response = await fetchGood("/events", { signal: abort.signal });
       onLink("live");
       pause = 500;
       await readStream(response, heard, (event) => {
-        if (event.id) last = event.id;
         onEvent(event.type, JSON.parse(event.text));
       });
       onLink("connecting");

@@ -1,8 +1,6 @@
-/* The ring of events: numbers without gaps but where something is lost, each tenant by itself,
- * readers that go on where they stood. */
+/* Readers of events: each is told of its tenant's, of what it wants, and of what it lost. */
 #include "http/events.h"
 
-#include "base/clock.h"
 #include "wire/frame.h"
 
 #include <setjmp.h>
@@ -15,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define KEPT 8
+#define RATE 8
 
 static struct http_events *events;
 static int made;
@@ -24,11 +22,9 @@ static int setup(void **state) {
     const struct blasd_queue_event begins = {.record = NULL};
     (void)state;
     made = 0;
-    events = http_events_new(KEPT, NULL);
+    events = http_events_new(RATE, NULL);
     assert_non_null(events);
-    assert_false(http_events_heard(events));
     http_events_add(events, &begins);
-    assert_true(http_events_heard(events));
     return 0;
 }
 
@@ -57,138 +53,126 @@ static void happens(const char *tenant, const char *op, enum blasd_state job_sta
     blasd_buf_release(&frame);
 }
 
-static struct http_events_reader reader_of(const char *tenant) {
-    struct http_events_reader reader = {.state = -1};
-    snprintf(reader.tenant, sizeof reader.tenant, "%s", tenant);
-    assert_true(http_events_begin(events, &reader, 0));
-    return reader;
+static void join(struct http_events_reader *reader, const char *tenant) {
+    reader->state = -1;
+    snprintf(reader->tenant, sizeof reader->tenant, "%s", tenant);
+    assert_true(http_events_join(events, reader, 100, 100));
+    assert_true(http_events_begin(events, reader));
+    reader->second = INT64_MAX; /* the clock's seconds are none of these tests' */
 }
 
-/* What is read, as "job batch lost:3 …", and the number of the last event. */
-static uint64_t last_number;
-static const char *read_all(struct http_events_reader *reader, int most) {
+/* The next second has come. */
+static void next_second(struct http_events_reader *reader) {
+    reader->told = 0;
+}
+
+/* What is taken, as "job batch lost:3 …". */
+static const char *take(struct http_events_reader *reader, bool all) {
     static char said[4096];
     struct blasd_buf out;
-    char *at;
     size_t len = 0;
     said[0] = '\0';
-    blasd_buf_init(&out, 1 << 20);
-    assert_true(http_events_read(events, reader, most, &out) >= 0);
+    blasd_buf_init(&out, HTTP_EVENTS_WAITING);
+    http_events_take(events, reader, all, &out);
     assert_int_equal(blasd_buf_add(&out, "", 1), 0);
-    for (at = out.data; at != NULL && *at != '\0'; at = strstr(at, "\n\n") + 2) {
-        char kind[16];
-        unsigned long long lost;
+    for (char *at = out.data; *at != '\0'; at = strstr(at, "\n\n") + 2) {
+        char kind[16], lost[16];
         assert_int_equal(sscanf(at, "event: %15s", kind), 1);
         len += (size_t)snprintf(said + len, sizeof said - len, len > 0 ? " %s" : "%s", kind);
-        if (sscanf(at, "event: lost\ndata: {\"events\":%llu}", &lost) == 1)
-            len += (size_t)snprintf(said + len, sizeof said - len, ":%llu", lost);
-        if (strncmp(strchr(at, '\n') + 1, "id: ", 4) == 0)
-            last_number = strtoull(strchr(at, '\n') + 5, NULL, 10);
+        if (sscanf(at, "event: lost\ndata: {\"events\":%15[^}]}", lost) == 1)
+            len += (size_t)snprintf(said + len, sizeof said - len, ":%s", lost);
     }
     blasd_buf_release(&out);
     return said;
 }
 
 static void test_in_order(void **state) {
-    uint64_t first, before = (uint64_t)blasd_clock_wall_us();
-    struct http_events_reader reader = reader_of("anonymous");
+    struct http_events_reader reader = {.op = NULL};
     (void)state;
-    assert_string_equal(read_all(&reader, 100), "");
+    join(&reader, "anonymous");
+    assert_string_equal(take(&reader, false), "");
     happens("anonymous", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 100), "job");
-    first = last_number;
-    assert_true(first >= before && first <= (uint64_t)blasd_clock_wall_us());
+    assert_string_equal(take(&reader, false), "job");
     happens("anonymous", "matmul", BLASD_RUNNING, "w1");
     happens("anonymous", "matmul", BLASD_SUCCEEDED, NULL);
-    assert_string_equal(read_all(&reader, 2), "batch job");
-    assert_string_equal(read_all(&reader, 2), "job");
-    assert_int_equal(last_number, first + 3);
-    assert_string_equal(read_all(&reader, 2), "");
+    assert_string_equal(take(&reader, false), "batch job job");
+    assert_string_equal(take(&reader, false), "");
+    http_events_leave(events, &reader);
 }
 
-static void test_the_ring_goes_round(void **state) {
-    struct http_events_reader reader = reader_of("a");
+static void test_too_slow(void **state) {
+    struct http_events_reader reader = {.op = NULL}, quick = {.op = NULL};
     (void)state;
+    join(&reader, "a");
+    join(&quick, "a");
+    for (int i = 0; i < RATE + 3; i++) {
+        happens("a", "matmul", BLASD_QUEUED, NULL);
+        next_second(&quick);
+    }
+    assert_string_equal(take(&reader, false), "job job job job job job job job lost:3");
+    assert_string_equal(take(&quick, false), "job job job job job job job job job job job");
     happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 100), "job");
-    for (int i = 0; i < KEPT + 3; i++) happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 2), "lost:3 job job");
-    assert_string_equal(read_all(&reader, 100), "job job job job job job");
+    next_second(&reader);
+    happens("a", "matmul", BLASD_QUEUED, NULL);
+    assert_string_equal(take(&reader, false), "lost:1 job"); /* where it is missing */
+    http_events_leave(events, &reader);
+    http_events_leave(events, &quick);
+}
+
+/* A reader that takes nothing has its buffer, and no more. */
+static void test_deaf(void **state) {
+    struct http_events_reader reader = {.op = NULL};
+    (void)state;
+    join(&reader, "a");
+    for (int i = 0; i < 20000; i++) {
+        happens("a", "matmul", BLASD_QUEUED, NULL);
+        next_second(&reader);
+    }
+    assert_true(reader.text.cap <= HTTP_EVENTS_WAITING && reader.lost > 0);
+    http_events_leave(events, &reader);
 }
 
 static void test_what_was_not_told(void **state) {
-    struct http_events_reader reader = reader_of("a");
+    struct http_events_reader reader = {.op = NULL};
     const struct blasd_queue_event begins = {.record = NULL};
     struct blasd_queue_event skipped = {.tenant = "a", .jobs = 5};
     (void)state;
+    join(&reader, "a");
     http_events_add(events, &skipped);
-    assert_string_equal(read_all(&reader, 100), "lost:5");
-    happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 100), "job");
+    assert_string_equal(take(&reader, false), "lost:5");
     http_events_add(events, &skipped);
-    assert_string_equal(read_all(&reader, 100), "lost:5");
-    assert_string_equal(read_all(&reader, 100), "");
     happens("a", "matmul", BLASD_QUEUED, NULL);
+    assert_string_equal(take(&reader, false), "lost:5 job");
     http_events_add(events, &begins); /* there was no hearing for a while */
-    assert_string_equal(read_all(&reader, 100), "job lost:1");
+    assert_string_equal(take(&reader, false), "lost:null");
     happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 100), "job");
+    assert_string_equal(take(&reader, false), "job");
+    http_events_leave(events, &reader);
 }
 
 static void test_tenants_and_filters(void **state) {
-    struct http_events_reader a = reader_of("a"), b = reader_of("b"), solves = reader_of("a"),
-                              ends = reader_of("a");
-    uint64_t number;
+    struct http_events_reader a = {.op = NULL}, b = {.op = NULL}, solves = {.op = "solve"},
+                              ends = {.op = NULL};
+    struct blasd_queue_event skipped = {.tenant = "b", .jobs = 5};
     (void)state;
-    solves.op = "solve";
+    join(&a, "a");
+    join(&b, "b");
+    join(&solves, "a");
+    join(&ends, "a");
     ends.state = BLASD_SUCCEEDED;
     happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&a, 100), "job");
-    number = last_number;
     for (int i = 0; i < 3; i++) happens("b", "matmul", BLASD_QUEUED, NULL);
+    http_events_add(events, &skipped);
     happens("a", "solve", BLASD_RUNNING, "w1");
     happens("a", "matmul", BLASD_SUCCEEDED, NULL);
-    assert_string_equal(read_all(&a, 100), "batch job job");
-    assert_int_equal(last_number, number + 3); /* b's are not counted */
-    assert_string_equal(read_all(&b, 100), "job job job");
-    assert_string_equal(read_all(&solves, 100), "batch job");
-    assert_string_equal(read_all(&ends, 100), "job");
-}
-
-static void test_coming_again(void **state) {
-    struct http_events_reader reader = reader_of("a");
-    uint64_t number;
-    (void)state;
-    for (int i = 0; i < 6; i++) happens(i % 2 ? "b" : "a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 1), "job");
-    number = last_number;
-    reader = (struct http_events_reader){.tenant = "a", .state = -1};
-    assert_true(http_events_begin(events, &reader, number));
-    assert_int_equal(reader.number, number);
-    assert_string_equal(read_all(&reader, 100), "job job");
-    assert_true(http_events_begin(events, &reader, number + 2)); /* the last */
-    assert_string_equal(read_all(&reader, 100), "");
-    for (int i = 0; i < KEPT; i++) happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_true(http_events_begin(events, &reader, number + 2)); /* all behind it are there */
-    assert_false(http_events_begin(events, &reader, number + 1));
-    assert_string_equal(read_all(&reader, 100), "job job job job job job job job");
-    assert_false(http_events_begin(events, &reader, number + 1000)); /* never given */
-    assert_string_equal(read_all(&reader, 100), "");
-    reader = (struct http_events_reader){.tenant = "new", .state = -1};
-    assert_false(http_events_begin(events, &reader, number));
-}
-
-/* What nobody was told of behind the last event is lost, for who comes again as for who stayed. */
-static void test_coming_again_behind_the_last(void **state) {
-    const struct blasd_queue_event silent = {.tenant = "a", .jobs = 3};
-    struct http_events_reader reader = reader_of("a"), again = {.tenant = "a", .state = -1};
-    (void)state;
-    happens("a", "matmul", BLASD_QUEUED, NULL);
-    assert_string_equal(read_all(&reader, 100), "job");
-    http_events_add(events, &silent);
-    assert_true(http_events_begin(events, &again, last_number));
-    assert_string_equal(read_all(&again, 100), "lost:3");
-    assert_string_equal(read_all(&reader, 100), "lost:3");
+    assert_string_equal(take(&a, false), "job batch job job");
+    assert_string_equal(take(&b, false), "job job job lost:5");
+    assert_string_equal(take(&solves, false), "batch job");
+    assert_string_equal(take(&ends, false), "job");
+    http_events_leave(events, &a);
+    http_events_leave(events, &b);
+    http_events_leave(events, &solves);
+    http_events_leave(events, &ends);
 }
 
 /* As in every other document of a job. */
@@ -196,58 +180,62 @@ static void test_what_it_costs(void **state) {
     const struct blasd_prices prices = {.per_hour = {[BLASD_DEVICE_CPU] = 1},
                                         .priced = {[BLASD_DEVICE_CPU] = true},
                                         .currency = "EUR"};
-    struct http_events_reader reader;
-    struct blasd_buf out;
+    const struct blasd_queue_event begins = {.record = NULL};
+    struct http_events_reader reader = {.op = NULL};
     (void)state;
     http_events_free(events);
-    events = http_events_new(KEPT, &prices);
+    events = http_events_new(RATE, &prices);
     assert_non_null(events);
-    reader = reader_of("a");
+    http_events_add(events, &begins);
+    join(&reader, "a");
     happens("a", "matmul", BLASD_SUCCEEDED, NULL);
-    blasd_buf_init(&out, 1 << 20);
-    assert_int_equal(http_events_read(events, &reader, 1, &out), 1);
-    assert_int_equal(blasd_buf_add(&out, "", 1), 0);
-    assert_non_null(strstr(out.data, "\"currency\":\"EUR\""));
-    blasd_buf_release(&out);
+    assert_int_equal(blasd_buf_add(&reader.text, "", 1), 0);
+    assert_non_null(strstr(reader.text.data, "\"currency\":\"EUR\""));
+    http_events_leave(events, &reader);
 }
 
 static void test_how_many(void **state) {
+    struct http_events_reader readers[4] = {
+        {.tenant = "a"}, {.tenant = "a"}, {.tenant = "a"}, {.tenant = "b"}};
     (void)state;
-    assert_true(http_events_join(events, "a", 3, 2));
-    assert_true(http_events_join(events, "a", 3, 2));
-    assert_false(http_events_join(events, "a", 3, 2));
-    assert_true(http_events_join(events, "b", 3, 2));
-    assert_false(http_events_join(events, "c", 3, 2));
-    http_events_forget(events); /* not while they read */
-    assert_true(http_events_heard(events));
-    http_events_leave(events, "a");
+    assert_true(http_events_join(events, &readers[0], 3, 2));
+    assert_true(http_events_join(events, &readers[1], 3, 2));
+    assert_false(http_events_join(events, &readers[2], 3, 2));
+    assert_true(http_events_join(events, &readers[3], 3, 2));
+    assert_false(http_events_end(events)); /* not while they read */
+    assert_true(http_events_begin(events, &readers[0]));
+    http_events_leave(events, &readers[0]);
     assert_int_equal(http_events_readers(events), 2);
-    assert_true(http_events_join(events, "c", 3, 2));
-    http_events_leave(events, "a");
-    http_events_leave(events, "b");
-    http_events_leave(events, "c");
-    http_events_forget(events);
-    assert_false(http_events_heard(events));
+    assert_true(http_events_join(events, &readers[2], 3, 2));
+    for (int i = 1; i < 4; i++) http_events_leave(events, &readers[i]);
+    assert_true(http_events_end(events));
+    assert_true(http_events_join(events, &readers[0], 3, 2));
+    assert_false(http_events_begin(events, &readers[0])); /* nothing is heard any more */
+    http_events_leave(events, &readers[0]);
 }
 
 static void test_devices(void **state) {
-    struct http_events_reader few = reader_of("a"), all = reader_of("a");
+    struct http_events_reader few = {.op = NULL}, all = {.op = NULL};
     (void)state;
-    all.all = true;
-    http_events_set_devices(events, strdup("{\"all\":1}"), strdup("{}"));
-    assert_string_equal(read_all(&few, 100), "devices");
-    assert_string_equal(read_all(&all, 100), "devices");
-    assert_string_equal(read_all(&all, 100), "");
+    join(&few, "a");
+    join(&all, "a");
+    assert_string_equal(take(&all, true), "");
+    http_events_devices(events, strdup("{\"all\":1}"), strdup("{}"));
+    assert_non_null(strstr(all.text.data, "{\"all\":1}"));
+    assert_string_equal(take(&all, true), "devices");
+    assert_string_equal(take(&few, false), "devices");
+    assert_string_equal(take(&all, true), "");
+    http_events_leave(events, &few);
+    http_events_leave(events, &all);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_ring_goes_round, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_slow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deaf, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_not_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tenants_and_filters, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_coming_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_coming_again_behind_the_last, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_it_costs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_how_many, setup, teardown),
         cmocka_unit_test_setup_teardown(test_devices, setup, teardown),
