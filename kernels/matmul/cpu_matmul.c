@@ -7,7 +7,6 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matmul/range.h"
 #include "kernels/matmul/small.h"
 
 #include <cblas.h>
@@ -39,7 +38,6 @@ struct matrix {
 struct product {
     enum blasd_dtype dtype; /* float32, float64, complex64 or complex128 */
     int64_t m, n, k;
-    double alpha, beta;
     struct matrix a, b;
     char *c;
     struct blasd_small_soon soon[2]; /* what is to be fetched meanwhile, where it is small */
@@ -83,20 +81,20 @@ static void run_gemv(const struct product *p, int64_t first, int64_t count) {
     /* a vector lies dense whichever way it is read: its other length is 1 */
     switch (p->dtype) {
     case BLASD_float32:
-        cblas_sgemv(CblasRowMajor, how, rows, columns, (float)p->alpha, from, x->ld,
-                    (const float *)(const void *)v->data, 1, (float)p->beta, to, 1);
+        cblas_sgemv(CblasRowMajor, how, rows, columns, 1, from, x->ld,
+                    (const float *)(const void *)v->data, 1, 0, to, 1);
         break;
     case BLASD_complex64:
-        cblas_cgemv(CblasRowMajor, how, rows, columns, SINGLE(p->alpha), from, x->ld, v->data, 1,
-                    SINGLE(p->beta), to, 1);
+        cblas_cgemv(CblasRowMajor, how, rows, columns, SINGLE(1), from, x->ld, v->data, 1,
+                    SINGLE(0), to, 1);
         break;
     case BLASD_complex128:
-        cblas_zgemv(CblasRowMajor, how, rows, columns, DOUBLE(p->alpha), from, x->ld, v->data, 1,
-                    DOUBLE(p->beta), to, 1);
+        cblas_zgemv(CblasRowMajor, how, rows, columns, DOUBLE(1), from, x->ld, v->data, 1,
+                    DOUBLE(0), to, 1);
         break;
     default:
-        cblas_dgemv(CblasRowMajor, how, rows, columns, p->alpha, from, x->ld,
-                    (const double *)(const void *)v->data, 1, p->beta, to, 1);
+        cblas_dgemv(CblasRowMajor, how, rows, columns, 1, from, x->ld,
+                    (const double *)(const void *)v->data, 1, 0, to, 1);
     }
 }
 
@@ -105,23 +103,23 @@ static void run_gemm(const struct product *p, int64_t i, int64_t j, int64_t l, i
     size_t size = blasd_dtype_size(p->dtype);
     const void *a = at(&p->a, size, i, l), *b = at(&p->b, size, l, j);
     void *c = p->c + (size_t)(i * p->n + j) * size;
-    double beta = l > 0 ? 1 : p->beta;
+    float beta = l > 0 ? 1 : 0;
     switch (p->dtype) {
     case BLASD_float32:
-        cblas_sgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, (float)p->alpha,
-                    a, p->a.ld, b, p->b.ld, (float)beta, c, (int)p->n);
+        cblas_sgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, 1, a, p->a.ld, b,
+                    p->b.ld, beta, c, (int)p->n);
         break;
     case BLASD_complex64:
-        cblas_cgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, SINGLE(p->alpha),
-                    a, p->a.ld, b, p->b.ld, SINGLE(beta), c, (int)p->n);
+        cblas_cgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, SINGLE(1), a,
+                    p->a.ld, b, p->b.ld, SINGLE(beta), c, (int)p->n);
         break;
     case BLASD_complex128:
-        cblas_zgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, DOUBLE(p->alpha),
-                    a, p->a.ld, b, p->b.ld, DOUBLE(beta), c, (int)p->n);
+        cblas_zgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, DOUBLE(1), a,
+                    p->a.ld, b, p->b.ld, DOUBLE(beta), c, (int)p->n);
         break;
     default:
-        cblas_dgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, p->alpha, a,
-                    p->a.ld, b, p->b.ld, beta, c, (int)p->n);
+        cblas_dgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, 1, a, p->a.ld, b,
+                    p->b.ld, (double)beta, c, (int)p->n);
     }
 }
 
@@ -132,8 +130,7 @@ static struct blasd_small_factor factor_of(const struct matrix *x) {
 }
 
 static void run_small(const struct product *p) {
-    struct blasd_small small = {.m = p->m, .n = p->n, .k = p->k, .alpha = p->alpha};
-    small.beta = p->beta;
+    struct blasd_small small = {.m = p->m, .n = p->n, .k = p->k};
     small.a = factor_of(&p->a);
     small.b = factor_of(&p->b);
     small.c = p->c;
@@ -266,62 +263,47 @@ static bool run_product(const struct product *p, int threads, struct blasd_cpu_p
     return blasd_parallel_run(&loop);
 }
 
-/* `n` floats of `part`, the dtype of which elements consist. */
-static void scale(enum blasd_dtype part, void *data, int64_t n, double factor) {
-    for (; n > PART && blasd_wanted(); n -= PART) {
-        scale(part, data, PART, factor);
-        data = (char *)data + PART * blasd_dtype_size(part);
-    }
-    if (part == BLASD_float32) {
-        float *x = data, f = (float)factor;
-        for (int64_t i = 0; i < n; i++) x[i] *= f;
-    } else {
-        double *x = data;
-        for (int64_t i = 0; i < n; i++) x[i] *= factor;
-    }
+/* One row of alpha times the product, plus beta times c where there is one: `n` elements of `parts`
+ * numbers. `step`: 0 where all elements of the row take one of c. Factors stay float64. */
+static void finish_f32(const struct blasd_matmul *mm, float *row, int64_t n, int parts,
+                       const float *c, int64_t step) {
+    for (int64_t i = 0; i < n; i++)
+        for (int p = 0; p < parts; p++) {
+            double value = mm->alpha * (double)row[i * parts + p];
+            if (c != NULL) value += mm->beta * (double)c[i * step * parts + p];
+            row[i * parts + p] = (float)value;
+        }
+}
+static void finish_f64(const struct blasd_matmul *mm, double *row, int64_t n, int parts,
+                       const double *c, int64_t step) {
+    for (int64_t i = 0; i < n; i++)
+        for (int p = 0; p < parts; p++) {
+            double value = mm->alpha * row[i * parts + p];
+            if (c != NULL) value += mm->beta * c[i * step * parts + p];
+            row[i * parts + p] = value;
+        }
 }
 
-/* A row of a complex c: one part of its elements after the other. */
-static void spread_row(const void *from, int64_t step, void *to, int64_t columns,
-                       enum blasd_dtype dtype, double factor, bool add) {
-    for (int64_t i = 0; i < 2 * columns; i++) {
-        int64_t at = i / 2 * step * 2 + i % 2;
-        if (dtype == BLASD_complex64)
-            ((float *)to)[i] =
-                (add ? ((float *)to)[i] : 0.0f) + (float)factor * ((const float *)from)[at];
-        else
-            ((double *)to)[i] =
-                (add ? ((double *)to)[i] : 0.0) + factor * ((const double *)from)[at];
-    }
-}
-
-/* Copies c, broadcast to the shape of the result, into `out`, times `factor`; or adds it. */
-static void spread(const struct blasd_tensor *c, const struct blasd_tensor *shape, void *out,
-                   double factor, bool add) {
+/* out = alpha * out + beta * c, with c broadcast to the shape of the result. */
+static void finish(const struct blasd_matmul *mm, enum blasd_dtype dtype,
+                   const struct blasd_tensor *c, const struct blasd_tensor *shape, void *out) {
     struct blasd_walk walk;
     int64_t columns = shape->rank > 0 ? shape->shape[shape->rank - 1] : 1;
-    int64_t elements = blasd_tensor_elements(shape), own, step, done = 0;
-    if (elements == 0) return;
-    own = c->rank > 0 ? c->shape[c->rank - 1] : 1;
-    step = own == 1 ? 0 : 1;
+    int64_t rows = blasd_tensor_elements(shape) / columns, done = 0;
+    int64_t own = c->rank > 0 ? c->shape[c->rank - 1] : 1;
+    size_t size = blasd_dtype_size(dtype);
+    int parts = blasd_dtype_parts(dtype);
+    if (mm->alpha == 1 && !mm->add_c) return;
     blasd_walk_init(&walk, shape->rank > 0 ? shape->rank - 1 : 0, shape->shape);
-    blasd_walk_operand(&walk, 0, c->rank > 0 ? c->rank - 1 : 0, c->shape);
-    for (int64_t r = 0; r < elements / columns; r++) {
-        if (!blasd_wanted_after(&done, columns)) return;
-        if (blasd_dtype_parts(c->dtype) == 2) {
-            size_t size = blasd_dtype_size(c->dtype);
-            spread_row((const char *)c->data + (size_t)(walk.offset[0] * own) * size, step,
-                       (char *)out + (size_t)(r * columns) * size, columns, c->dtype, factor, add);
-        } else if (c->dtype == BLASD_float32) {
-            const float *from = (const float *)c->data + walk.offset[0] * own;
-            float *to = (float *)out + r * columns, f = (float)factor;
-            for (int64_t i = 0; i < columns; i++) to[i] = (add ? to[i] : 0.0f) + f * from[i * step];
-        } else {
-            const double *from = (const double *)c->data + walk.offset[0] * own;
-            double *to = (double *)out + r * columns;
-            for (int64_t i = 0; i < columns; i++)
-                to[i] = (add ? to[i] : 0.0) + factor * from[i * step];
-        }
+    blasd_walk_operand(&walk, 0, mm->add_c && c->rank > 0 ? c->rank - 1 : 0, c->shape);
+    for (int64_t r = 0; r < rows && blasd_wanted_after(&done, columns); r++) {
+        const void *from = NULL;
+        void *to = (char *)out + (size_t)(r * columns) * size;
+        if (mm->add_c) from = (const char *)c->data + (size_t)(walk.offset[0] * own) * size;
+        if (blasd_dtype_part(dtype) == BLASD_float32)
+            finish_f32(mm, to, columns, parts, from, own != 1);
+        else
+            finish_f64(mm, to, columns, parts, from, own != 1);
         blasd_walk_next(&walk);
     }
 }
@@ -402,7 +384,7 @@ static bool run_items(void *arg, int64_t piece_at, int slot) {
 }
 
 /* Small products of a large stack are shared among threads, large ones are cut for them. */
-static bool run_stack(const struct work *work, void *out, double alpha, double beta) {
+static bool run_stack(const struct work *work, void *out) {
     const struct blasd_matmul *mm = work->mm;
     struct blasd_cpu_progress silent = {.total = 1}, *progress = work->progress;
     struct stack stack = {.mm = mm, .count = mm->batch_count, .progress = progress};
@@ -410,8 +392,6 @@ static bool run_stack(const struct work *work, void *out, double alpha, double b
     struct product *p = &stack.product;
     double flops = flops_of(work->dtype, mm->m, mm->n, mm->k);
     *p = (struct product){.dtype = work->dtype, .m = mm->m, .n = mm->n, .k = mm->k, .c = out};
-    p->alpha = alpha;
-    p->beta = beta;
     p->a = matrix_of(&work->task->inputs[BLASD_MATMUL_A], &mm->a);
     p->b = matrix_of(&work->task->inputs[BLASD_MATMUL_B], &mm->b);
     join_rows(mm, p, &stack.count);
@@ -454,25 +434,17 @@ static void round_once(const struct blasd_tensor *wide, const struct blasd_tenso
     }
 }
 
-/* Everything for the job, in the dtype it is computed in. False: stopped. */
+/* Everything for the job, in the dtype it is computed in. BLAS multiplies by no factor: it would
+ * round alpha to the dtype, and skip the product where alpha is 0. False: stopped. */
 static bool run_job(const struct work *work, void *out) {
     const struct blasd_matmul *mm = work->mm;
     const struct blasd_tensor *shape = &work->task->outputs[0];
-    const struct blasd_tensor *c = &work->task->inputs[BLASD_MATMUL_C];
-    enum blasd_dtype part = blasd_dtype_part(work->dtype);
     int64_t elements = blasd_tensor_elements(shape);
     if (elements == 0) return true;
-    if (mm->k == 0 || mm->alpha == 0) {
-        /* BLAS would skip the product where alpha is 0, and lose the NaNs in it */
-        clear(out, (size_t)elements * blasd_dtype_size(work->dtype));
-        if (mm->k > 0 && !run_stack(work, out, 1, 0)) return false;
-        if (mm->k > 0 || !isfinite(mm->alpha)) /* a finite one may be infinite in float32 */
-            scale(part, out, elements * blasd_dtype_parts(work->dtype), mm->alpha);
-        if (mm->add_c) spread(c, shape, out, mm->beta, true);
-        return true;
-    }
-    if (mm->add_c) spread(c, shape, out, 1, false);
-    return run_stack(work, out, mm->alpha, mm->add_c ? mm->beta : 0);
+    if (mm->k == 0) clear(out, (size_t)elements * blasd_dtype_size(work->dtype));
+    if (mm->k > 0 && !run_stack(work, out)) return false;
+    finish(mm, work->dtype, &work->task->inputs[BLASD_MATMUL_C], shape, out);
+    return true;
 }
 
 /* The product by BLAS, with its conversion where the result is shorter than float32. */
@@ -508,27 +480,12 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
                      struct blasd_cpu_progress *progress) {
     struct blasd_matmul mm;
     struct work work = {task, next, &mm, task->plan->input_dtype[0], threads, progress};
-    enum blasd_matmul_need need;
-    bool half = blasd_dtype_size(task->outputs[0].dtype) == 2, odd = false;
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
-    if (mm.exact) {
-        if (!blasd_matmul_wide(task, &mm, threads, progress)) return false;
-        blasd_matmul_warn(task);
-        return blasd_wanted();
-    }
-    need = blasd_matmul_need(task, &mm, work.dtype);
-    if (need != BLASD_MATMUL_WIDE && !run_blas(&work, task)) return false;
-    odd = (need != BLASD_MATMUL_BLAS || half) && task->err.code == BLASD_OK &&
-          !blasd_matmul_is_finite(task);
-    if (need == BLASD_MATMUL_CHECK && odd && blasd_matmul_again(task, &mm, work.dtype))
-        need = BLASD_MATMUL_WIDE;
-    if (need == BLASD_MATMUL_WIDE) {
-        if (!blasd_matmul_wide(task, &mm, threads, progress)) return false;
-        odd = !blasd_matmul_is_finite(task);
-    }
-    if (odd) blasd_matmul_judge_range(task, &mm);
+    if (!(mm.exact ? blasd_matmul_exact(task, &mm, threads, progress) : run_blas(&work, task)))
+        return false;
+    if (!mm.exact && task->err.code == BLASD_OK) blasd_matmul_judge_range(task, &mm);
     blasd_matmul_warn(task);
-    return true;
+    return !mm.exact || blasd_wanted();
 }
 
 static bool run_tasks(void *arg, int64_t task, int slot) {

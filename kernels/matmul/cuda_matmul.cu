@@ -50,43 +50,29 @@ static int make_own(struct blasd_cuda_job *job, const struct product_plan *plan,
     return share_own<float, float, float>(job, plan, err);
 }
 
-static int run_blend(struct blasd_cuda_job *job, const struct product_plan *plan, bool keep,
-                     double factor, bool add_c, double beta, struct blasd_err *err) {
+/* alpha and c, and the rounding to half, of what the product has made; of nothing with k 0. */
+static int after_product(struct blasd_cuda_job *job, const struct product_plan *plan,
+                         struct blasd_err *err) {
+    const struct blasd_matmul *mm = &plan->mm;
     struct blend blend = {};
+    int code = 0;
     blend.target = plan->target;
     blend.c = plan->c;
-    blend.keep = keep;
-    blend.add_c = add_c;
-    blend.factor = factor;
-    blend.beta = beta;
-    blend.m = plan->mm.m;
-    blend.n = plan->mm.n;
-    blend.items = plan->mm.batch_count;
+    blend.keep = mm->k > 0;
+    blend.add_c = mm->add_c;
+    blend.factor = mm->alpha;
+    blend.beta = mm->beta;
+    blend.m = mm->m;
+    blend.n = mm->n;
+    blend.items = mm->batch_count;
     blend.c_row = plan->c_row;
     blend.c_column = plan->c_column;
     blend.elements = plan->elements * job->count;
     blend.walk = plan->walk;
-    return launch_blend(job, plan->made, plan->added, &blend, err);
-}
-
-/* What the product finds in its target: c, spread; or zeros, where there will be no product. */
-static int before_product(struct blasd_cuda_job *job, const struct product_plan *plan,
-                          struct blasd_err *err) {
-    const struct blasd_matmul *mm = &plan->mm;
-    if (mm->k == 0) return run_blend(job, plan, false, 0, mm->add_c, mm->beta, err);
-    if (plan->beta != 0) return run_blend(job, plan, false, 0, true, 1, err);
-    return 0;
-}
-
-static int after_product(struct blasd_cuda_job *job, const struct product_plan *plan,
-                         struct blasd_err *err) {
-    const struct blasd_matmul *mm = &plan->mm;
-    int64_t elements = plan->elements * job->count;
-    int code = 0;
-    if (mm->k > 0 && mm->alpha == 0) code = run_blend(job, plan, true, 0, mm->add_c, mm->beta, err);
+    if (plan->blended) code = launch_blend(job, plan->made, plan->added, &blend, err);
     if (code != 0 || plan->wide == nullptr) return code;
-    return launch_round(job, plan->out, &plan->target, &plan->out_at, plan->elements, elements,
-                        err);
+    return launch_round(job, plan->out, &plan->target, &plan->out_at, plan->elements,
+                        blend.elements, err);
 }
 
 /* Whether a job's stack is one call. */
@@ -141,16 +127,11 @@ static int run_library(struct blasd_cuda_job *job, const struct product_plan *pl
     return code;
 }
 
-/* What overflows is seen in the result: by the host in small results; in larger ones where they are
- * made, unless something else must be looked at, too. Sums that overflowed on the way in the
- * largest are not made again: that would take longer than the device did. */
+/* What overflows is seen in the result: by the host in small results, in larger ones where they are
+ * made. */
 #define LOOK_LEAST (1 << 18)
-#define LOOK_MOST (1 << 20)
-static bool is_plain(const struct product_plan *plan) {
-    return (plan->mm.alpha == 1 || plan->mm.alpha == -1) && !plan->mm.add_c;
-}
 static bool is_looked_at(const struct blasd_cuda_job *job, const struct product_plan *plan) {
-    return plan->way == WAY_LIBRARY && is_plain(plan) && job->tasks[0].residents == nullptr &&
+    return plan->way == WAY_LIBRARY && job->tasks[0].residents == nullptr &&
            plan->elements >= LOOK_LEAST;
 }
 
@@ -177,17 +158,13 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
 static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     const struct product_plan *plan = (const struct product_plan *)job->state;
     int code = 0;
-    for (int t = 0; code == 0 && plan->way == WAY_SLICES && t < job->count; t++)
-        code = run_slices(job, &job->tasks[t], plan->rounding, err);
-    if (plan->way != WAY_LIBRARY) return code;
-    code = before_product(job, plan, err);
-    if (code == 0 && plan->mm.k > 0) code = run_library(job, plan, err);
+    if (plan->way != WAY_LIBRARY) return 0;
+    if (plan->mm.k > 0) code = run_library(job, plan, err);
     if (code == 0) code = after_product(job, plan, err);
     return code == 0 ? look(job, plan, err) : code;
 }
 
 static const char *way_name(const struct product_plan *plan) {
-    if (plan->way == WAY_SLICES) return " in tiles";
     if (plan->way != WAY_LIBRARY || plan->items == 1) return "";
     return is_even(plan) ? " batched" : " one by one";
 }
@@ -224,62 +201,33 @@ static void name_method(struct blasd_task *task, const struct product_plan *plan
                  rounding_name(plan), plan->out != plan->sum ? ", rounded once" : "");
 }
 
-/* A result that stays on the device, all finite, of factors that no scaling took anywhere. */
-static bool is_settled(const struct blasd_task *task, const struct blasd_matmul *mm) {
+/* Whether the device saw that nothing has left the range. */
+static bool is_settled(const struct blasd_task *task, const struct product_plan *plan, int t) {
     const struct blasd_seen *seen = blasd_cuda_seen_of(task, 0);
-    return seen != nullptr && seen->first_nonfinite < 0 && (mm->alpha == 1 || mm->alpha == -1) &&
-           (!mm->add_c || mm->beta == 1 || mm->beta == -1);
-}
-
-/* What the device's arithmetic is too short for, and integers that it had no room for, the host
- * makes by itself. */
-static int make_on_host(struct blasd_cuda_job *job, int t, const struct product_plan *plan,
-                        bool *made, struct blasd_err *err) {
-    struct blasd_task *task = &job->tasks[t];
-    struct blasd_cpu_progress progress = {};
-    enum blasd_matmul_need need = BLASD_MATMUL_BLAS;
-    bool odd = false, again = false;
-    int code;
-    progress.total = 1;
-    *made = false;
-    if (!plan->mm.exact) {
-        bool large = is_plain(plan) && plan->elements > LOOK_MOST;
-        if (is_settled(task, &plan->mm)) return 0;
-        if (plan->nonfinite != nullptr && plan->nonfinite_host[t] == UINT64_MAX) return 0;
-        if (large && plan->nonfinite == nullptr && blasd_cuda_seen_of(task, 0) == nullptr) return 0;
-        code = blasd_cuda_outputs_to_host(job, t, err);
-        if (code != 0) return code;
-        need = large ? BLASD_MATMUL_CHECK : blasd_matmul_need(task, &plan->mm, plan->sum);
-        odd =
-            (need != BLASD_MATMUL_BLAS || plan->out != plan->sum) && !blasd_matmul_is_finite(task);
-        again = odd && !large && blasd_matmul_again(task, &plan->mm, plan->sum);
-    }
-    *made = need == BLASD_MATMUL_WIDE || (plan->mm.exact && plan->too_large) ||
-            (need == BLASD_MATMUL_CHECK && again);
-    if (*made && !blasd_matmul_wide(task, &plan->mm, 1, &progress)) return blasd_cuda_stopped(err);
-    if (*made && !plan->mm.exact) odd = !blasd_matmul_is_finite(task);
-    if (odd) blasd_matmul_judge_range(task, &plan->mm);
-    return 0;
+    if (plan->mm.exact) return true;
+    if (plan->mm.alpha < -1 || plan->mm.alpha > 1) return false; /* products may have vanished */
+    return (seen != nullptr && seen->first_nonfinite < 0) ||
+           (plan->nonfinite != nullptr && plan->nonfinite_host[t] == UINT64_MAX);
 }
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     const struct product_plan *plan = (const struct product_plan *)job->state;
-    int code;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
-        bool made = false;
-        code = make_on_host(job, t, plan, &made, err);
-        if (code != 0) return code;
-        if (!made) name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
+        if (!is_settled(task, plan, t)) {
+            int code = blasd_cuda_outputs_to_host(job, t, err);
+            if (code != 0) return code;
+            blasd_matmul_judge_range(task, &plan->mm);
+        }
+        name_method(task, plan, plan->bits != nullptr ? plan->bits_host[t] : 0);
         blasd_matmul_warn(task);
     }
     return 0;
 }
 
-static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *,
                    struct blasd_cuda_moves *moves) {
     const struct blasd_value *beta = &task->job->params[BLASD_MATMUL_BETA];
-    if (too_large(task, facts)) moves->inputs = moves->outputs = 0;
     if (beta->f == 0) moves->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
 }
 
@@ -297,6 +245,7 @@ static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
             plan->device_bytes += (uint64_t)blasd_tensor_elements(&job->inputs[i].tensor) *
                                   blasd_dtype_size(plan->input_dtype[i]);
     }
+    plan->device_least_bytes = plan->device_bytes;
 }
 
 /* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
@@ -313,7 +262,7 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
 static void rows_of(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                     struct blasd_cuda_stack *ret) {
     const struct blasd_value *params = task->job->params;
-    if (task->device_only != 0 || task->residents != nullptr || too_large(task, facts)) return;
+    if (task->device_only != 0 || task->residents != nullptr) return;
     if (blasd_tensor_bytes(&task->inputs[BLASD_MATMUL_B]) > facts->memory_bytes / 16) return;
     if (params[BLASD_MATMUL_TRANSPOSE_A].b ||
         params[BLASD_MATMUL_PRECISION].choice == BLASD_MATMUL_FP64_EMULATED)

@@ -45,5 +45,13 @@ struct blasd_task;
 /* Warns where all inputs are integers and sums of their products can be beyond what float64 holds
  * exactly, or with `exact` are beyond what the result holds. */
 void blasd_matmul_warn(struct blasd_task *task);
+/* Of a product that has been made: warns of elements that are not finite, of factors that are, and
+ * of products that vanished before alpha made them large. */
+void blasd_matmul_judge_range(struct blasd_task *task, const struct blasd_matmul *mm);
+
+struct blasd_cpu_progress;
+/* Makes a product of integers modulo 2^64, on `threads` of the host. False: stopped. */
+bool blasd_matmul_exact(struct blasd_task *task, const struct blasd_matmul *mm, int threads,
+                        struct blasd_cpu_progress *progress);
 
 #endif

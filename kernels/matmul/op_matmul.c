@@ -207,6 +207,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     if (blasd_dtype_parts(dtype) == 2 || mm.exact) plan->flops *= 4; /* as integers take */
     if (compute != dtype) plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
     plan->device_bytes += blasd_tensor_bytes(out) + plan->workspace_bytes;
+    plan->device_least_bytes = plan->device_bytes;
     plan->batchable = plan->flops < ALONE_FLOPS;
     return 0;
 }
@@ -232,10 +233,9 @@ const struct blasd_op blasd_op_matmul = {
         "The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines "
         "it: leading dimensions broadcast, a vector on the left is a row, one on the right a "
         "column. NaN and infinities pass through, also where alpha is 0; with beta 0, c is not "
-        "read. float16 and bfloat16 are multiplied and added up in float32 and rounded once. What "
-        "alpha or beta bring back into the range of the dtype is computed in wider numbers. A "
-        "warning "
-        "says where elements of finite factors are infinite, and where integers wrap around.",
+        "read. float16 and bfloat16 are multiplied and added up in float32 and rounded once. "
+        "Warnings say where elements of finite factors are infinite, where products vanish before "
+        "alpha makes them large, and where integers wrap around.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

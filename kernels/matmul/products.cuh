@@ -3,11 +3,27 @@
 #ifndef BLASD_KERNELS_MATMUL_PRODUCTS_CUH
 #define BLASD_KERNELS_MATMUL_PRODUCTS_CUH
 
-#include "kernels/matmul/slices.cuh"
-
 extern "C" {
+#include "kernels/cuda/cuda_op.h"
 #include "kernels/cuda/tuning.h"
+#include "kernels/matmul/matmul.h"
 }
+
+#include "kernels/matmul/tiny.cuh"
+
+/* A stack of products as the device code wants it. */
+struct stack {
+    struct blasd_matmul mm;
+    enum blasd_dtype dtype, out; /* of the factors; of the result */
+    enum blasd_dtype sum;        /* float64 or float32: what the arithmetic is in */
+    enum blasd_dtype added;      /* of c, where it is there */
+    bool trans_a, trans_b;       /* as stored: dense, row-major, perhaps transposed */
+    struct item_walk walk;
+    int64_t c_row, c_column; /* steps of c in elements */
+};
+
+/* Reads the job; its shapes have been checked before, so that this does not fail on a sound one. */
+int read_stack(struct stack *stack, const struct blasd_task *task, struct blasd_err *err);
 
 /* Products beyond this many operations fill the device by themselves: they join no mixed batch. */
 #define MIXED_FLOPS 2e8
@@ -19,16 +35,15 @@ extern "C" {
 
 /* Which it is follows from the job alone: a library may choose another algorithm for another number
  * of products, so a call of it never holds products of two jobs. */
-enum way { WAY_NOTHING, WAY_SLICES, WAY_TINY, WAY_SMALL, WAY_LIBRARY };
+enum way { WAY_NOTHING, WAY_TINY, WAY_SMALL, WAY_LIBRARY };
 
 struct product_plan : stack {
     enum way way;
     enum blasd_gpu_rounding rounding;
     int64_t m, n, items; /* of one task, after joining rows */
     int64_t elements;    /* of one task's result */
-    double alpha, beta;  /* of the products themselves */
+    bool blended;        /* alpha or c follow the product */
     struct across_tasks a, b, c, out_at, target;
-    bool too_large;        /* for the device */
     void *wide;            /* float32 results that are yet to be rounded to half */
     int *bits, *bits_host; /* FIXED: of each task; NULL: none is */
     /* of each task, the place in its result, or -1; NULL: none is looked at */
@@ -36,11 +51,6 @@ struct product_plan : stack {
     enum blasd_dtype made;      /* what the product makes: `out`, or wide */
     struct blasd_gpu_gemm gemm; /* WAY_LIBRARY: of one task, but for its addresses */
 };
-
-/* A job that takes more than half of the device comes in tiles. */
-static inline bool too_large(const struct blasd_task *task, const struct blasd_gpu_facts *facts) {
-    return task->plan->device_bytes > facts->memory_bytes / 2;
-}
 
 /* What a job lets be done to the factors; FIXED is chosen later, where there is room for it. */
 static inline enum blasd_gpu_rounding rounding_of(const struct blasd_task *task) {
@@ -72,5 +82,13 @@ struct tiny_batch tiny_batch_of(const struct blasd_cuda_job *job, const struct p
 
 /* Leaves the struct product_plan in job->state. */
 int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err);
+
+/* target = factor * target (where kept) + beta * c (where added), as `blend` says. */
+int launch_blend(struct blasd_cuda_job *job, enum blasd_dtype target, enum blasd_dtype added,
+                 const struct blend *blend, struct blasd_err *err);
+/* Rounds `elements` floats, `each` a task, to a half dtype. */
+int launch_round(struct blasd_cuda_job *job, enum blasd_dtype out, const struct across_tasks *from,
+                 const struct across_tasks *to, int64_t each, int64_t elements,
+                 struct blasd_err *err);
 
 #endif

@@ -62,7 +62,6 @@ static inline void fetch(struct fetching *fetching) {
 #define SPLAT(x) _mm256_set1_ps(x)
 #define LOAD(from) _mm256_loadu_ps(from)
 #define STORE(to, v) _mm256_storeu_ps(to, v)
-#define TIMES(a, b) _mm256_mul_ps(a, b)
 #include "kernels/numeric/target_avx2.h"
 
 #include "kernels/matmul/small_body.h"
@@ -76,7 +75,6 @@ static inline void fetch(struct fetching *fetching) {
 #undef SPLAT
 #undef LOAD
 #undef STORE
-#undef TIMES
 
 #define REAL double
 #define LANES 4
@@ -86,7 +84,6 @@ static inline void fetch(struct fetching *fetching) {
 #define SPLAT(x) _mm256_set1_pd(x)
 #define LOAD(from) _mm256_loadu_pd(from)
 #define STORE(to, v) _mm256_storeu_pd(to, v)
-#define TIMES(a, b) _mm256_mul_pd(a, b)
 #include "kernels/numeric/target_avx2.h"
 
 #include "kernels/matmul/small_body.h"

@@ -12,16 +12,15 @@ struct blasd_small_factor {
     int64_t row, column;
 };
 
-/* Bytes that whoever comes next reads: they are fetched into a cache during the product. */
+/* Bytes that the next product reads: they are fetched into a cache during the product. */
 struct blasd_small_soon {
     const char *data; /* borrowed; readable */
     size_t bytes;
 };
 
-/* c = alpha a b + beta c, where c is dense and row-major; with beta 0 it is not read. */
+/* c = a b, where c is dense and row-major. */
 struct blasd_small {
     int64_t m, n, k; /* at least 1 */
-    double alpha, beta;
     struct blasd_small_factor a, b;
     void *c;                         /* borrowed */
     struct blasd_small_soon soon[2]; /* bytes 0: nothing */

@@ -4,7 +4,7 @@
  * copy of these columns.
  *
  * Included once for each precision, with REAL, LANES (of a vector), NAME(name), VEC and what is
- * done with vectors: FMA(a, b, c) = a b + c, SPLAT, LOAD, STORE, TIMES. Each sum runs over the
+ * done with vectors: FMA(a, b, c) = a b + c, SPLAT, LOAD, STORE. Each sum runs over the
  * depth in order. */
 
 #define INLINE static inline __attribute__((always_inline))
@@ -12,20 +12,8 @@
 #define WIDE (2 * LANES)
 
 /* Writes `count` columns of a row of sums. */
-INLINE void NAME(put)(const struct blasd_small *p, VEC s0, VEC s1, REAL *c, int64_t count) {
-    VEC alpha = SPLAT((REAL)p->alpha), beta = SPLAT((REAL)p->beta);
-    REAL edge[WIDE], *to = c;
-    if (count < WIDE) {
-        memset(edge, 0, sizeof edge);
-        if (p->beta != 0) memcpy(edge, c, (size_t)count * sizeof *c);
-        to = edge;
-    }
-    s0 = TIMES(alpha, s0);
-    s1 = TIMES(alpha, s1);
-    if (p->beta != 0) {
-        s0 = FMA(beta, LOAD(to), s0);
-        s1 = FMA(beta, LOAD(to + LANES), s1);
-    }
+INLINE void NAME(put)(VEC s0, VEC s1, REAL *c, int64_t count) {
+    REAL edge[WIDE], *to = count < WIDE ? edge : c;
     STORE(to, s0);
     STORE(to + LANES, s1);
     if (count < WIDE) memcpy(c, edge, (size_t)count * sizeof *c);
@@ -48,7 +36,7 @@ INLINE void NAME(tile)(const struct blasd_small *p, int rows, int64_t i, int64_t
             s1[r] = FMA(x, b1, s1[r]);
         }
     }
-    for (int r = 0; r < rows; r++) NAME(put)(p, s0[r], s1[r], c + r * p->n, count);
+    for (int r = 0; r < rows; r++) NAME(put)(s0[r], s1[r], c + r * p->n, count);
 }
 
 /* All rows of `count` columns. */

@@ -99,16 +99,16 @@ static __device__ inline void store(bfloat16_bits *to, float v) {
 /* In what numbers of a type are multiplied and added up. */
 template <class In> using sums = std::conditional_t<sizeof(In) == 2, float, In>;
 
-/* Times alpha or beta, which are real, and whole where the element is. */
+/* Times alpha or beta, which are float64 whatever the element is, and whole where it is. */
 template <class T> static __device__ inline T times(double factor, T x) {
-    return (T)factor * x;
+    return (T)(factor * (double)x);
 }
 static __device__ inline uint64_t times(double factor, uint64_t x) {
     return (uint64_t)(int64_t)factor * x;
 }
 template <class Part>
 static __device__ inline complex_of<Part> times(double factor, const complex_of<Part> &x) {
-    return {(Part)factor * x.re, (Part)factor * x.im};
+    return {times(factor, x.re), times(factor, x.im)};
 }
 
 static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) {

@@ -188,8 +188,8 @@ class Operations:
         The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines it: leading dimensions
         broadcast, a vector on the left is a row, one on the right a column. NaN and infinities pass through, also where
         alpha is 0; with beta 0, c is not read. float16 and bfloat16 are multiplied and added up in float32 and rounded
-        once. What alpha or beta bring back into the range of the dtype is computed in wider numbers. A warning says
-        where elements of finite factors are infinite, and where integers wrap around.
+        once. Warnings say where elements of finite factors are infinite, where products vanish before alpha makes them
+        large, and where integers wrap around.
 
         a: The left factor. A vector is one row, and the result then has no rows' dimension. Shape (..., m, k) or (k,).
         b: The right factor. A vector is one column, and the result then has no columns' dimension. Shape (..., k, n) or

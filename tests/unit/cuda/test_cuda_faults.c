@@ -69,20 +69,6 @@ static int half_products(int i, struct trial **ret) {
     }
     return MOST;
 }
-/* With little memory these come in some tiles of three slices each. */
-static int tiled_products(int i, struct trial **ret) {
-    if (ret != NULL) *ret = product(BLASD_float32, 20, 16, 20);
-    (void)i;
-    return 1;
-}
-static int tiled_halves(int i, struct trial **ret) {
-    if (ret != NULL) {
-        *ret = product(BLASD_bfloat16, 20, 16, 20);
-        random_input(*ret, "c", BLASD_bfloat16, 1, (int64_t[]){20});
-    }
-    (void)i;
-    return 1;
-}
 static int stacks(int i, struct trial **ret) {
     if (ret != NULL) {
         *ret = trial_new("matmul");
@@ -210,8 +196,7 @@ static const struct kind {
     {"matmul", tiny_products, 0},     {"matmul", large_products, 0},
     {"matmul", mixed_products, 0},    {"matmul", emulated_products, 0},
     {"matmul", half_products, 0},     {"matmul", stacks, 0},
-    {"matmul", long_stacks, 0},       {"matmul", tiled_products, 8000},
-    {"matmul", tiled_halves, 7000},   {"solve", systems, 0},
+    {"matmul", long_stacks, 0},       {"solve", systems, 0},
     {"solve", mixed_systems, 0},      {"solve", stacked_systems, 0},
     {"solve", large_systems, 0},      {"distance", distances, 0},
     {"distance", mixed_distances, 0}, {"distance", stacked_distances, 0},

@@ -209,19 +209,6 @@ static void systems(void **state) {
         }
 }
 
-/* So large that the operation fetches slices from the host by itself. */
-static void what_comes_in_slices(void **state) {
-    struct trial *t = trial_new("matmul");
-    uint64_t memory = blasd_standin.memory_bytes;
-    (void)state;
-    give_rule(t, "a", &normal, BLASD_float64, 2, (int64_t[]){300, 200});
-    give_rule(t, "b", &normal, BLASD_float64, 2, (int64_t[]){200, 250});
-    blasd_standin.memory_bytes = 1 << 20;
-    assert_true(same_as_copied(t) > 0);
-    blasd_standin.memory_bytes = memory;
-    trial_free(t);
-}
-
 static int shuffle(void **state) {
     (void)state;
     blasd_shim_seed = 7;
@@ -234,7 +221,6 @@ int main(void) {
         cmocka_unit_test(some_are_copied),           cmocka_unit_test(between_copied_ones),
         cmocka_unit_test(scaled_ones_are_looked_at), cmocka_unit_test(taken_apart),
         cmocka_unit_test(integers_are_converted),    cmocka_unit_test(systems),
-        cmocka_unit_test(what_comes_in_slices),
     };
     return cmocka_run_group_tests(tests, shuffle, NULL);
 }
