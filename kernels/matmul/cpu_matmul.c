@@ -290,12 +290,13 @@ static void finish(const struct blasd_matmul *mm, enum blasd_dtype dtype,
     struct blasd_walk walk;
     int64_t columns = shape->rank > 0 ? shape->shape[shape->rank - 1] : 1;
     int64_t rows = blasd_tensor_elements(shape) / columns, done = 0;
-    int64_t own = c->rank > 0 ? c->shape[c->rank - 1] : 1;
+    int rank = mm->add_c && c->rank > 0 ? c->rank - 1 : 0; /* without c its tensor is no tensor */
+    int64_t own = mm->add_c && c->rank > 0 ? c->shape[rank] : 1;
     size_t size = blasd_dtype_size(dtype);
     int parts = blasd_dtype_parts(dtype);
     if (mm->alpha == 1 && !mm->add_c) return;
     blasd_walk_init(&walk, shape->rank > 0 ? shape->rank - 1 : 0, shape->shape);
-    blasd_walk_operand(&walk, 0, mm->add_c && c->rank > 0 ? c->rank - 1 : 0, c->shape);
+    blasd_walk_operand(&walk, 0, rank, c->shape);
     for (int64_t r = 0; r < rows && blasd_wanted_after(&done, columns); r++) {
         const void *from = NULL;
         void *to = (char *)out + (size_t)(r * columns) * size;
