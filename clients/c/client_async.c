@@ -259,12 +259,13 @@ static void expire_all(struct blasd_async *async) {
     expire(async, &async->asleep, now);
 }
 
-/* The descriptor is readable when something is due; at once where something has to be told. */
+/* The descriptor is readable when something is due; at once where something has to be told. Nobody
+ * reads the timer: one that has run out stays readable until it is set again. */
 static void arm(struct blasd_async *async) {
     double due = sooner(async->curl_due, async->next_due), now = blasd_now_seconds();
     struct itimerspec time = {0};
     if (!TAILQ_EMPTY(&async->ended) || !TAILQ_EMPTY(&async->urgent) || has_room(async)) due = now;
-    if (due == async->armed && due > now) return;
+    if (due == async->armed || (due <= now && async->armed <= now)) return;
     async->armed = due;
     if (due < NEVER) {
         double left = due > now ? due - now : 0;
@@ -318,21 +319,20 @@ static void act(struct blasd_async *async, curl_socket_t fd, int what) {
 }
 
 static void serve(struct blasd_async *async, const struct epoll_event *events, int count) {
-    uint64_t ticks;
     for (int i = 0; i < count; i++) {
         int fd = events[i].data.fd;
         int what = (events[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) |
                    (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                    (events[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
-        if (fd != async->timer)
-            act(async, fd, what);
-        else if (read(fd, &ticks, sizeof ticks) >= 0)
-            async->armed = NEVER;
+        if (fd != async->timer) act(async, fd, what);
     }
-    if (async->curl_due <= blasd_now_seconds()) {
-        async->curl_due = NEVER;
-        act(async, CURL_SOCKET_TIMEOUT, 0);
-    }
+}
+
+/* What libcurl has to do by now: to connect and send what was added, for one. */
+static void act_in_time(struct blasd_async *async) {
+    if (async->curl_due > blasd_now_seconds()) return;
+    async->curl_due = NEVER;
+    act(async, CURL_SOCKET_TIMEOUT, 0);
 }
 
 static void tell(struct blasd_async *async, struct flight *flight) {
@@ -359,11 +359,14 @@ int blasd_async_turn(struct blasd_async *async, double wait_seconds) {
     async->turning = true;
     count = epoll_wait(async->poll, events, TURN, wait_ms);
     serve(async, events, count > 0 ? count : 0);
+    act_in_time(async);
     collect(async);
     expire_all(async);
     tell_some(async);
     async->turning = false;
     launch_ready(async);
+    act_in_time(async);
+    collect(async);
     arm(async);
     return async->count;
 }

@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from pretender import DOCUMENT, Pretender, context_of, document, succeeded
+from pretender import DOCUMENT, Pretender, context_of, document, raw, succeeded
 from service import BLASD, ROOT, Service
 from test_auth import keys
 from test_tls import Authority
@@ -76,6 +76,21 @@ def test_a_turn_is_short_however_much_there_is_to_do(service, count):
     counted, judged = run(PROBE, "turns", count, url=service.url).stdout.splitlines()
     assert judged == f"{count} right, {count} calls"
     assert [int(word) <= 4 for word in counted.split()] == [True, True], counted
+
+
+def test_a_small_job_leaves_in_one_piece():
+    """Head, header and arrays: with one call of the system's, and at the end of the turn that has room for it."""
+    def serve(connection):
+        while (text := connection.recv(1 << 16)):
+            head, _, body = text.partition(b"\r\n\r\n")
+            pieces.append(len(body) == int(re.search(rb"(?i)content-length: (\d+)", head).group(1)))
+            _, headers, answer = succeeded(3.0)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (
+                headers["Content-Type"].encode(), len(answer)) + answer)
+    pieces = []
+    with raw(serve) as url:
+        assert run(PROBE, "many", 40, 1, url=url).stdout == "submitted\n1 right, 40 calls\n"
+    assert pieces == [True] * 40
 
 
 def test_no_more_connections_than_allowed():
