@@ -69,6 +69,13 @@ int blasd_cuda_return(struct blasd_cuda_job *job, size_t bytes, void **host, voi
     return both_sides(job, bytes, &job->slot->down, host, device, err);
 }
 
+int blasd_cuda_flags(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,
+                     struct blasd_err *err) {
+    int code = blasd_cuda_table(job, bytes, host, device, err);
+    return code == 0 ? blasd_cuda_list_add(job->slot, &job->slot->down, *device, *host, bytes, err)
+                     : code;
+}
+
 static int fetch_list(struct blasd_cuda_job *job, const struct blasd_cuda_list *list,
                       struct blasd_err *err) {
     struct blasd_cuda_slot *slot = job->slot;

@@ -161,6 +161,9 @@ int blasd_cuda_table(struct blasd_cuda_job *job, size_t bytes, void **host, void
 /* In prepare only: what compute's work leaves at *device is at *host when finish is called. */
 int blasd_cuda_return(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,
                       struct blasd_err *err);
+/* Both: zeroes, which compute's work may change, are at *host when finish is called. */
+int blasd_cuda_flags(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,
+                     struct blasd_err *err);
 
 /* ---- launches that jobs share ---- */
 

@@ -83,18 +83,32 @@ struct distance_points blasd_distance_points(const struct distance_shape *shape,
 }
 
 /* Makes problem number `number` of the run ready; an error goes to its task. */
-static int load(struct run *run, int64_t number, struct distance_problem *problem) {
+static int load(struct run *run, int64_t number, bool scaled, struct distance_problem *problem) {
     const struct distance_shape *shape = run->shape;
     struct blasd_task *task = &run->tasks[number / shape->problems];
     struct distance_points points = blasd_distance_points(shape, task, number % shape->problems);
     struct blasd_err err = {0};
-    int code = blasd_distance_problem_load(problem, points.x, points.y, task->inputs[IN_W].data,
-                                           task->inputs[IN_V].data, task->inputs[IN_VI].data, &err);
+    int code =
+        blasd_distance_problem_load(problem, scaled, points.x, points.y, task->inputs[IN_W].data,
+                                    task->inputs[IN_V].data, task->inputs[IN_VI].data, &err);
     if (code != 0)
         task->err = err;
     else
         run->notes[number] = blasd_distance_note(problem);
     return code;
+}
+
+/* Whether entries left the range, and the problem is to be computed again, scaled. If it was, notes
+ * what is lost. `rooms`: those that were used. */
+static bool is_left(struct run *run, int64_t number, const struct distance_problem *problem,
+                    bool scaled, struct distance_room *rooms, int count) {
+    int left = problem->left;
+    for (int i = 0; i < count; i++) {
+        left |= rooms[i].left;
+        rooms[i].left = 0;
+    }
+    if (scaled) run->notes[number].below = (left & DISTANCE_BELOW) != 0;
+    return left != 0 && !scaled && blasd_wanted();
 }
 
 /* Between the passes of within: counts become starts; what the lists do not need is marked. */
@@ -119,27 +133,35 @@ static int start_lists(struct run *run, int64_t number, const struct distance_ou
     return 0;
 }
 
+/* One problem whole, on one thread. */
+static void small_problem(struct run *run, int64_t number, int slot) {
+    const struct distance_shape *shape = run->shape;
+    struct blasd_task *task = &run->tasks[number / shape->problems];
+    struct distance_problem *problem = &run->ready[slot];
+    struct distance_room *room = &run->rooms[slot];
+    struct distance_out out = blasd_distance_outputs(shape, task, number % shape->problems);
+    bool within = shape->output == OUTPUT_WITHIN;
+    for (bool scaled = false;; scaled = true) {
+        if (load(run, number, scaled, problem) != 0) return;
+        if (within)
+            blasd_distance_within(problem, room, 0, shape->m, false, &out);
+        else
+            blasd_distance_rows(problem, room, 0, shape->m, &out);
+        if (!is_left(run, number, problem, scaled, room, 1)) break;
+    }
+    /* where not all is counted there are no lists */
+    if (within && blasd_wanted() && start_lists(run, number, &out) == 0)
+        blasd_distance_within(problem, room, 0, shape->m, true, &out);
+}
+
 /* A piece of work that is some small problems. */
 static bool small_problems(void *arg, int64_t piece, int slot) {
     struct run *run = arg;
-    const struct distance_shape *shape = run->shape;
     int64_t end = (piece + 1) * run->group, done = 0, work = (int64_t)run->work + 500;
     if (end > run->problems) end = run->problems;
     for (int64_t number = piece * run->group; number < end && blasd_wanted_after(&done, work);
-         number++) {
-        struct blasd_task *task = &run->tasks[number / shape->problems];
-        struct distance_problem *problem = &run->ready[slot];
-        struct distance_out out = blasd_distance_outputs(shape, task, number % shape->problems);
-        if (load(run, number, problem) != 0) continue;
-        if (shape->output != OUTPUT_WITHIN) {
-            blasd_distance_rows(problem, &run->rooms[slot], 0, shape->m, &out);
-            continue;
-        }
-        blasd_distance_within(problem, &run->rooms[slot], 0, shape->m, false, &out);
-        if (!blasd_wanted()) break; /* not all is counted */
-        if (start_lists(run, number, &out) == 0)
-            blasd_distance_within(problem, &run->rooms[slot], 0, shape->m, true, &out);
-    }
+         number++)
+        small_problem(run, number, slot);
     return blasd_wanted();
 }
 
@@ -167,12 +189,16 @@ static bool large_problem(struct run *run, int64_t number) {
                                   .watch = run->watch,
                                   .from = from,
                                   .to = from + part};
+    bool within = shape->output == OUTPUT_WITHIN;
     run->out = blasd_distance_outputs(shape, task, number % shape->problems);
-    if (load(run, number, &run->ready[0]) != 0) return blasd_wanted();
     run->fill = false;
-    if (shape->output != OUTPUT_WITHIN) return blasd_parallel_run(&loop);
-    loop.to = from + part / 2;
-    if (!blasd_parallel_run(&loop)) return false;
+    if (within) loop.to = from + part / 2;
+    for (bool scaled = false;; scaled = true) {
+        if (load(run, number, scaled, &run->ready[0]) != 0) return blasd_wanted();
+        if (!blasd_parallel_run(&loop)) return false;
+        if (!is_left(run, number, &run->ready[0], scaled, run->rooms, run->threads)) break;
+    }
+    if (!within) return true;
     if (start_lists(run, number, &run->out) != 0) return blasd_wanted();
     run->fill = true;
     loop.from = loop.to;

@@ -25,9 +25,6 @@ static int make_ready(struct blasd_cuda_job *job, const struct pair_state *state
                       struct blasd_err *err) {
     enum blasd_dtype dtype = state->shape.arithmetic;
     int code = 0;
-    if (state->ready_count > 0)
-        code = job->calls->fill(job->stream, state->zero_device, 0,
-                                (size_t)job->count * sizeof *state->zero_device, err);
     for (int i = 0; code == 0 && i < state->ready_count; i++)
         code = pair_make_ready(job, dtype, state->ready[i], err);
     if (code == 0 && state->reciprocals > 0)
@@ -102,6 +99,7 @@ static struct pair_args some_rows(const struct pair_state *state, int64_t number
     args.y.base += task * args.y.task_step + pair_item(args, args.y, item) * args.y.item_bytes;
     if (args.w != nullptr) args.w += task * args.w_task + item * args.w_item;
     if (args.v != nullptr) args.v += task * args.v_task + item * args.v_item;
+    args.flags += task;
     args.rank = 0;
     args.problems = 1;
     args.first_row = row;
@@ -354,7 +352,8 @@ static int check_task(const struct pair_state *state, struct blasd_task *task) {
 /* Whether the host is to compute a task: for its numbers, or for a covariance whose inverse needs
  * more digits. */
 static bool is_left_to_host(const struct pair_state *state, int t, struct blasd_task *task) {
-    bool left = state->on_host && pair_on_host(task, &state->shape, state->loop.loop);
+    bool left =
+        !state->empty && ((state->flags[t] & PAIR_LEFT) != 0 || pair_on_host(task, &state->shape));
     for (int64_t p = 0; state->covariances && p < state->shape.problems; p++)
         left |= state->info[2 * (t * state->shape.problems + p)] != 0;
     return left;
@@ -372,13 +371,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             if (code != 0) return code;
             continue;
         }
-        if (!state->empty && check_task(state, task) == 0 &&
-            blasd_distance_by_squares(&state->shape)) {
-            int code = blasd_cuda_outputs_to_host(job, t, err);
-            if (code == 0) code = blasd_distance_order_on_host(task, err);
-            if (code != 0) return code;
-        }
-        if (state->ready_count > 0 && !state->empty && state->zero[t] != 0) {
+        if (!state->empty && check_task(state, task) != 0) continue;
+        if (!state->empty && (state->flags[t] & PAIR_ZERO_ROW) != 0) {
             struct distance_note note = {};
             note.zero_row = true;
             blasd_distance_warn(task, &state->shape, &note, 1);
@@ -406,16 +400,14 @@ static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan
 static void stack_of(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                      struct blasd_cuda_stack *ret) {
     struct distance_shape shape;
-    struct distance_args loop = {};
     struct blasd_err ignored;
     (void)facts;
     ret->shared = 1u << IN_W | 1u << IN_V | 1u << IN_VI;
     if (blasd_distance_read(task->job, &shape, &ignored) != 0 || shape.batch_rank == 0) return;
     if (task->inputs[IN_X].rank != shape.batch_rank + 2) return;
     if (!shape.alone && task->inputs[IN_Y].rank != shape.batch_rank + 2) return;
-    blasd_distance_choose(&shape, &loop);
     /* the host looks at numbers that it has */
-    if (task->unmade == 0 && task->device_only == 0 && !pair_on_host(task, &shape, loop.loop))
+    if (task->unmade == 0 && task->device_only == 0 && !pair_on_host(task, &shape))
         ret->problems = shape.problems;
 }
 

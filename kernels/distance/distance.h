@@ -100,30 +100,17 @@ int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shap
 double blasd_distance_entry_work(const struct distance_shape *shape);
 /* The loop that the job's metric needs, and its numbers; fills no array. */
 void blasd_distance_choose(const struct distance_shape *shape, struct distance_args *args);
-/* Whether the job looks for neighbours by squares, which vanish or have no end long before the
- * distances do that they are squares of. */
-static inline bool blasd_distance_by_squares(const struct distance_shape *shape) {
-    return shape->metric == METRIC_sqeuclidean &&
-           (shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK);
-}
 /* Refuses weights of the arithmetic's type (k of them, or NULL) that are negative or NaN. */
 int blasd_distance_check_weights(const struct distance_shape *shape, const void *w,
                                  struct blasd_err *err);
-/* Whether the square of the distance of two points says too little to put them in order: it has no
- * end, or is so small that parts of it may have vanished. w (NULL: ones), x and y are rows of the
- * arithmetic's type, in which the square is judged: `square` may be of a shorter one. */
-bool blasd_distance_square_left(const struct distance_shape *shape, const void *w, const void *x,
-                                const void *y, double square);
 /* Runs one task on the calling thread: the host's part of other backends. A negative code where the
  * run failed; what is wrong with the task itself is in task->err. */
 int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
                            struct blasd_err *err);
-/* Of a task whose outputs are there and whose neighbours went by squares alone: computes those rows
- * again whose squares left the range, as blasd_distance_on_host does. */
-int blasd_distance_order_on_host(struct blasd_task *task, struct blasd_err *err);
 /* What is to be said of one problem. */
 struct distance_note {
     bool zero_row;
+    bool below;         /* entries lost digits at the lower end of the range */
     unsigned char lost; /* more than half of the digits, by the covariance: so many; else 0 */
 };
 /* Warns of what `count` notes say, those of a task's problems. */
@@ -143,7 +130,11 @@ struct distance_problem {
     void *rows, *rows_y;                /* owned: rows made ready, where they differ */
     void *panel;                        /* owned: y in panels */
     void *extra;                        /* owned: weights or matrix */
-    long double *wide;                  /* owned: the weights */
+    bool scaled;                        /* by powers of two, so that sums stay in range */
+    int *shift;                         /* owned: of each coordinate, where it is scaled */
+    int unscale;                        /* the power of two that entries are to be multiplied by */
+    int left;                           /* DISTANCE_ABOVE, DISTANCE_BELOW: of loading */
+    bool dropped;                       /* coordinates have the weight 0 */
     bool zero_row;                      /* some row has no direction, or no shares */
     long double inflation;              /* of mahalanobis without VI: blasd_distance_whiten */
 };
@@ -154,9 +145,9 @@ int blasd_distance_problem_init(struct distance_problem *problem,
 /* What there is to say of a problem that is ready. */
 struct distance_note blasd_distance_note(const struct distance_problem *problem);
 /* Makes the problem ready: x and y are its points, in the arithmetic's type; w, v, vi may be NULL.
- */
-int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
-                                const void *w, const void *v, const void *vi,
+ * `scaled`: again, as entries left the range; those that do so still are lost. */
+int blasd_distance_problem_load(struct distance_problem *problem, bool scaled, const void *x,
+                                const void *y, const void *w, const void *v, const void *vi,
                                 struct blasd_err *err);
 void blasd_distance_problem_release(struct distance_problem *problem);
 
@@ -196,6 +187,7 @@ struct distance_out blasd_distance_outputs(const struct distance_shape *shape,
 struct distance_room {
     char *memory; /* owned */
     size_t segment_bytes;
+    int left; /* DISTANCE_ABOVE, DISTANCE_BELOW: of entries computed with it */
 };
 int blasd_distance_room_init(struct distance_room *room, const struct distance_shape *shape,
                              struct blasd_err *err);
@@ -203,8 +195,7 @@ void blasd_distance_room_release(struct distance_room *room);
 
 #define DISTANCE_BLOCK 64 /* rows of x that are one piece of work, at most */
 
-/* Computes rows [from, to) of one problem and puts what is asked for into `out`. Neighbours by
- * squares that left the range are in the order of the points. */
+/* Computes rows [from, to) of one problem and puts what is asked for into `out`. */
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
                          int64_t from, int64_t to, const struct distance_out *out);
 /* The two passes of within: without `fill`, row_splits[i + 1] becomes the number of row i's

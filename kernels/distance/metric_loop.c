@@ -68,11 +68,12 @@ struct distance_note blasd_distance_note(const struct distance_problem *problem)
 void blasd_distance_warn(struct blasd_task *task, const struct distance_shape *shape,
                          const struct distance_note *notes, int64_t count) {
     int64_t doubtful = 0;
-    bool zero = false;
+    bool zero = false, below = false;
     char of[64] = "";
     int lost = 0;
     for (int64_t i = 0; i < count; i++) {
         zero |= notes[i].zero_row;
+        below |= notes[i].below;
         doubtful += notes[i].lost > 0;
         if (notes[i].lost > lost) lost = notes[i].lost;
     }
@@ -80,6 +81,10 @@ void blasd_distance_warn(struct blasd_task *task, const struct distance_shape *s
         blasd_task_warn(task, BLASD_W_zero_row, "rows are %s: their d is %s",
                         shape->metric == METRIC_correlation ? "constant" : "zero",
                         shape->metric == METRIC_jensenshannon ? "infinite" : "NaN");
+    if (below)
+        blasd_task_warn(task, BLASD_W_precision_loss,
+                        "points lie too close for the largest numbers among them: some d, and the "
+                        "order of neighbours, may have no correct digit");
     if (doubtful > 0) {
         if (count > 1)
             snprintf(of, sizeof of, " (%lld of %lld problems)", (long long)doubtful,

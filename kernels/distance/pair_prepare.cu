@@ -69,7 +69,7 @@ static int take_ready(struct blasd_cuda_job *job, struct pair_state *state, int 
     ready->k = shape->k;
     ready->all_rows = ready->rows * job->count;
     ready->kind = blasd_distance_metrics[shape->metric].rows;
-    ready->zero = state->zero_device;
+    ready->flags = state->args.flags;
     bytes = ready->rows * shape->k * (int64_t)state->size;
     code = blasd_cuda_take(job, (size_t)(bytes * job->count), (void **)&ready->to, err);
     source->base = ready->to;
@@ -82,7 +82,9 @@ static int prepare_points(struct blasd_cuda_job *job, struct pair_state *state,
     const struct distance_shape *shape = &state->shape;
     enum distance_rows rows = blasd_distance_metrics[shape->metric].rows;
     struct pair_args *args = &state->args;
-    int code = 0;
+    int code = blasd_cuda_flags(job, (size_t)job->count * sizeof(int), (void **)&state->flags,
+                                (void **)&args->flags, err);
+    if (code != 0) return code;
     args->rank = shape->batch_rank;
     memcpy(args->shape, shape->batch_shape, sizeof args->shape);
     args->problems = shape->problems;
@@ -97,9 +99,7 @@ static int prepare_points(struct blasd_cuda_job *job, struct pair_state *state,
     locate(job, state, IN_X, shape->m, &args->x);
     if (!shape->alone) locate(job, state, IN_Y, shape->n, &args->y);
     if (rows == ROWS_UNIT || rows == ROWS_CENTRED || rows == ROWS_SHARES) {
-        code = blasd_cuda_return(job, (size_t)job->count * sizeof(int), (void **)&state->zero,
-                                 (void **)&state->zero_device, err);
-        if (code == 0) code = take_ready(job, state, IN_X, shape->m, &args->x, err);
+        code = take_ready(job, state, IN_X, shape->m, &args->x, err);
         if (code == 0 && !shape->alone)
             code = take_ready(job, state, IN_Y, shape->n, &args->y, err);
     }
@@ -344,71 +344,20 @@ static int prepare_near(struct blasd_cuda_job *job, struct pair_state *state,
 
 /* ---- the range of the numbers ---- */
 
-/* Binary exponents of the least and the largest magnitude that is neither 0 nor without end. */
-struct exponents {
-    int least, most;
-};
-
-static void widen(struct exponents *range, double least, double most) {
-    int exponent;
-    if (most == 0) return;
-    frexp(least, &exponent);
-    if (exponent < range->least) range->least = exponent;
-    frexp(most, &exponent);
-    if (exponent > range->most) range->most = exponent;
-}
-
-template <class T> static void look(const struct blasd_tensor *tensor, struct exponents *range) {
-    const T *data = (const T *)tensor->data;
-    int64_t n = blasd_tensor_elements(tensor);
-    T least = std::numeric_limits<T>::max(), most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        T size = std::abs(data[i]);
-        most = size > most && size <= std::numeric_limits<T>::max() ? size : most;
-        least = size < least && size > 0 ? size : least;
-    }
-    widen(range, (double)least, (double)most);
-}
-
-/* Of inputs from `first` to `last` that are there; 0 and 0 where none is. */
-static struct exponents exponents_of(const struct blasd_task *task, int first, int last) {
-    struct exponents range = {INT32_MAX, INT32_MIN};
-    for (int i = first; i <= last; i++) {
-        if (task->inputs[i].data == NULL) continue;
-        if (task->inputs[i].dtype == BLASD_float64)
-            look<double>(&task->inputs[i], &range);
-        else
-            look<float>(&task->inputs[i], &range);
-    }
-    if (range.most == INT32_MIN) range = {0, 0};
-    return range;
-}
-
-/* Whether a task's numbers may leave the range of the arithmetic where the kernels do not see it:
- * the host, which has wider ones, then computes it. */
-bool pair_on_host(const struct blasd_task *task, const struct distance_shape *shape,
-                  enum distance_loop loop) {
+/* Weights, variances and matrices alone are looked at, which are few numbers; what entries make of
+ * points the kernels see themselves. */
+bool pair_on_host(const struct blasd_task *task, const struct distance_shape *shape) {
     bool wide = shape->arithmetic == BLASD_float64;
-    bool weights = loop > LOOP_POWER || loop == LOOP_SQUARES_W || loop == LOOP_ABSOLUTE_W ||
-                   (shape->weighted && loop == LOOP_SQUARES);
-    int most = wide ? 1024 : 128, bits = wide ? 53 : 24, sums = 0;
-    struct exponents x, w;
-    if (!weights || loop == LOOP_JENSENSHANNON) return false; /* their kernels see it */
-    x = exponents_of(task, IN_X, IN_Y);
-    w = exponents_of(task, IN_W, IN_VI);
-    frexp((double)shape->k, &sums);
-    switch (loop) {
-    case LOOP_MAHALANOBIS: return x.least < -200 || x.most > 250 || w.least < -300 || w.most > 400;
-    case LOOP_SQUARES_W:
-        if (x.most >= most - 1 || w.least < 40 - most || w.most > most - 40) return true;
-        return task->inputs[IN_V].data == NULL && task->inputs[IN_W].data == NULL &&
-               (2 * x.most > most - 40 || 2 * (x.least - bits) < 40 - most);
-    case LOOP_CANBERRA:
-    case LOOP_ABSOLUTE_W: return x.most >= most - 1;
-    case LOOP_BRAYCURTIS:
-        return x.most + w.most + sums > most - 4 || x.least + w.least - bits < 8 - most;
-    default: return w.least < -most / 4 || w.most + sums > most / 4;
+    double most = wide ? 0x1p300 : 0x1p32;
+    for (int i = IN_W; i <= IN_VI; i++) {
+        const struct blasd_tensor *tensor = &task->inputs[i];
+        for (int64_t at = 0; tensor->data != NULL && at < blasd_tensor_elements(tensor); at++) {
+            double size = fabs(wide ? ((const double *)tensor->data)[at]
+                                    : (double)((const float *)tensor->data)[at]);
+            if (size > most || (size != 0 && size < 1 / most)) return true;
+        }
     }
+    return false;
 }
 
 int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -429,8 +378,6 @@ int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (shape->m >= UINT32_MAX || shape->n >= UINT32_MAX)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
                           "a CUDA device takes at most 2^32 - 2 points");
-    for (int t = 0; t < job->count; t++)
-        state->on_host |= pair_on_host(&job->tasks[t], shape, state->loop.loop);
     code = prepare_points(job, state, err);
     if (code == 0) code = prepare_weights(job, state, err);
     if (code == 0) code = prepare_inverse(job, state, err);

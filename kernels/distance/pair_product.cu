@@ -72,35 +72,20 @@ template <class T> static __device__ __forceinline__ T end_square(int finish, do
 
 /* The distance of two points by a warp, from differences; the same for (b, a). */
 template <class T, bool weighted>
-static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w, int64_t k) {
-    T sum = 0, largest = 0;
+static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w, int64_t k,
+                                  int *flags) {
+    T sum = 0;
     PAIR_FOURFOLD
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         T e = pair_abs(a[d] - b[d]);
         if (weighted) e = w[d] == 0 ? (T)0 : e * pair_root(w[d]);
-        largest = e > largest ? e : largest;
-        sum = pair_fma(e, e, sum);
-    }
-    for (int by = BLASD_WARP / 2; by > 0; by /= 2) {
-        T other = __shfl_xor_sync(BLASD_WARP_ALL, largest, by);
-        sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
-        largest = other > largest ? other : largest;
-    }
-    if (finish == FINISH_HALF) return pair_half(sum);
-    if (finish != FINISH_ROOT) return sum;
-    /* the range of squares; largest is 0 for equal points, and infinite for those that are
-     * infinitely far */
-    if (pair_root(sum) >= pair_least<T> && pair_root(sum) <= pair_most<T>) return pair_root(sum);
-    if (sum != sum || largest == 0 || largest - largest != 0) return pair_root(sum);
-    sum = 0;
-    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        T e = pair_abs(a[d] - b[d]);
-        if (weighted) e = w[d] == 0 ? (T)0 : e * pair_root(w[d]);
-        e /= largest;
         sum = pair_fma(e, e, sum);
     }
     for (int by = BLASD_WARP / 2; by > 0; by /= 2) sum += __shfl_xor_sync(BLASD_WARP_ALL, sum, by);
-    return largest * pair_root(sum);
+    if (finish == FINISH_HALF) return pair_half(sum);
+    if (pair_odd(sum) && threadIdx.x % BLASD_WARP == 0)
+        pair_note<T>(a, b, weighted ? w : nullptr, k, flags);
+    return finish == FINISH_ROOT ? pair_root(sum) : sum;
 }
 
 /* Entries of a tile that were not believed: their places in it, row by row. */
@@ -149,7 +134,7 @@ template <class T, bool weighted>
 static __device__ void repair_entry(const struct pair_args &args, const struct pair_matrix &out,
                                     const struct pair_problem<T> &problem, int64_t i, int64_t j) {
     T value = warp_distance<T, weighted>(args.finish, problem.x + i * args.k,
-                                         problem.y + j * args.k, problem.w, args.k);
+                                         problem.y + j * args.k, problem.w, args.k, problem.flags);
     int64_t whole = args.first_row + i;
     if (threadIdx.x % BLASD_WARP != 0 || (out.condensed && j <= whole)) return;
     if (out.condensed) {

@@ -48,7 +48,8 @@ static __device__ struct pair_dd row_mean(const T *x, const T *w, int64_t k, dou
 }
 
 template <class T>
-static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred, T *to, int *zero) {
+static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred, T *to,
+                                int *flags) {
     struct pair_dd squares = {0, 0}, mean = {0, 0};
     double length, scale = row_scale<T>(x, w, k);
     if (centred) mean = row_mean<T>(x, w, k, scale);
@@ -61,7 +62,7 @@ static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred,
         squares = pair_dd_add(squares, square);
     }
     length = pair_dd_root(pair_dd_over_warp(squares));
-    if (length == 0 && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(zero, 1);
+    if (length == 0 && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(flags, PAIR_ZERO_ROW);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         struct pair_dd e = pair_dd_less(scale * (double)x[d], mean);
         double value = __dadd_rn(e.hi, e.lo);
@@ -70,7 +71,7 @@ static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred,
     }
 }
 
-template <class T> static __device__ void share_row(const T *x, int64_t k, T *to, int *zero) {
+template <class T> static __device__ void share_row(const T *x, int64_t k, T *to, int *flags) {
     struct pair_dd sum = {0, 0};
     double all, scale = row_scale<T>(x, nullptr, k);
     bool none = false;
@@ -81,7 +82,7 @@ template <class T> static __device__ void share_row(const T *x, int64_t k, T *to
     sum = pair_dd_over_warp(sum);
     all = __dadd_rn(sum.hi, sum.lo);
     none = !__all_sync(BLASD_WARP_ALL, !none);
-    if (all == 0 && !none && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(zero, 1);
+    if (all == 0 && !none && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(flags, PAIR_ZERO_ROW);
     none |= all == 0;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
         to[d] = none ? (T)-1 : (T)__ddiv_rn(scale * (double)x[d], all);
@@ -97,9 +98,9 @@ template <class T> __global__ void __launch_bounds__(ROWS_THREADS) ready_rows(st
         const T *w = r.w == nullptr ? nullptr : reinterpret_cast<const T *>(r.w + task * r.w_step);
         T *to = reinterpret_cast<T *>(r.to) + row * r.k;
         if (r.kind == ROWS_SHARES)
-            share_row<T>(x, r.k, to, r.zero + task);
+            share_row<T>(x, r.k, to, r.flags + task);
         else
-            unit_row<T>(x, w, r.k, r.kind == ROWS_CENTRED, to, r.zero + task);
+            unit_row<T>(x, w, r.k, r.kind == ROWS_CENTRED, to, r.flags + task);
     }
 }
 
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(ROWS_THREADS)
 template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     column_ends(const struct pair_dd *partial, int64_t chunks, int64_t k, int64_t problems,
-                double points, struct pair_dd *means, T *w) {
+                double points, struct pair_dd *means, T *w, int64_t task_problems, int *flags) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < problems * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         struct pair_dd sum = {0, 0};
@@ -189,7 +190,10 @@ __global__ void __launch_bounds__(ROWS_THREADS)
             means[i] = pair_dd_quotient(sum, {points, 0});
         } else {
             struct pair_dd variance = pair_dd_quotient(sum, {points - 1, 0});
-            w[i] = (T)__ddiv_rn(1, __dadd_rn(variance.hi, variance.lo));
+            double whole = __dadd_rn(variance.hi, variance.lo);
+            w[i] = (T)__ddiv_rn(1, whole);
+            if (whole != 0 && !(whole > 0x1p-900 && whole < 0x1p900))
+                atomicOr(flags + i / k / task_problems, PAIR_LEFT);
         }
     }
 }
@@ -208,7 +212,7 @@ static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
     if (code != 0) return code;
     return blasd_launch(column_ends<T>, blocks_for(job, s.problems * args.k, ROWS_THREADS),
                         dim3(ROWS_THREADS), 0, job->stream, err, partial, s.chunks, args.k,
-                        s.problems, (double)points_of(args), means, w);
+                        s.problems, (double)points_of(args), means, w, args.problems, args.flags);
 }
 
 int pair_means(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,

@@ -22,7 +22,7 @@ struct pair_ready {
     int64_t rows, k;  /* of a task */
     int64_t all_rows; /* of all tasks */
     int kind;         /* enum distance_rows */
-    int *zero;        /* of each task: set where a row has no direction, or no shares */
+    int *flags;       /* of each task: PAIR_ZERO_ROW where a row has no direction, or no shares */
 };
 int pair_make_ready(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                     const struct pair_ready &ready, struct blasd_err *err);

@@ -21,8 +21,7 @@ struct pair_state {
     int64_t problems; /* of all tasks */
     size_t size;      /* of a number in the arithmetic */
     bool empty, streamed, wide;
-    bool shared;  /* launched with the other jobs of the batch */
-    bool on_host; /* some task is, in finish */
+    bool shared; /* launched with the other jobs of the batch */
     struct pair_ready ready[2];
     int ready_count;
     char *weights; /* of seuclidean */
@@ -31,8 +30,7 @@ struct pair_state {
     bool variances, covariances;
     char *inverse; /* of mahalanobis */
     int *info;     /* on the host: two for each problem */
-    int *zero;     /* on the host, of each task: some row has no direction, or no shares */
-    int *zero_device;
+    int *flags;    /* on the host, of each task: PAIR_ZERO_ROW, PAIR_LEFT */
     struct pair_matrix matrix;
     struct pair_lists lists;
     struct pair_near near;
@@ -46,9 +44,8 @@ struct pair_state {
 
 /* A matrix that, with all it takes, does not fit half of the device goes down in blocks of rows. */
 bool pair_too_large(const struct blasd_task *task, const struct blasd_gpu_facts *facts);
-/* Whether the host is to compute a task, for its numbers. */
-bool pair_on_host(const struct blasd_task *task, const struct distance_shape *shape,
-                  enum distance_loop loop);
+/* Whether the host is to compute a task, for its weights, variances or matrix. */
+bool pair_on_host(const struct blasd_task *task, const struct distance_shape *shape);
 /* Fills job->state; takes memory, puts no work on the stream. */
 int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err);
 

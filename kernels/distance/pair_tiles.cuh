@@ -63,11 +63,16 @@ struct pair_args {
     int64_t m, n, k;
     int64_t first_row; /* of the whole matrix: what row 0 of x is */
     int finish, alone;
-    int truth; /* numbers but 0 are all alike */
+    int truth;  /* numbers but 0 are all alike */
+    int *flags; /* PAIR_LEFT, PAIR_ZERO_ROW of each task */
     double p, scale;
 };
+enum { PAIR_ZERO_ROW = 1, PAIR_LEFT = 2 /* an entry left the range: the host is to see */ };
 
-template <class T> struct pair_problem { const T *x, *y, *w, *v; };
+template <class T> struct pair_problem {
+    const T *x, *y, *w, *v;
+    int *flags; /* of its task */
+};
 
 static __host__ __device__ inline int64_t pair_item(const struct pair_args &args,
                                                     const struct pair_source &source, int64_t at) {
@@ -93,6 +98,7 @@ static __device__ pair_problem<T> pair_locate(const struct pair_args &args, int6
     ret.v = args.v == nullptr
                 ? nullptr
                 : reinterpret_cast<const T *>(args.v + task * args.v_task + at * args.v_item);
+    ret.flags = args.flags + task;
     return ret;
 }
 
@@ -184,10 +190,11 @@ static __device__ __forceinline__ void pair_step(const struct pair_args &args, T
         T e = x == y ? 0 : pair_abs(x - y);      /* infinities too */
         s = e > s ? e : s;
         t += e;
-    } else if constexpr (LOOP == LOOP_POWER) {
-        s = pair_fma(w, (T)pair_power((double)pair_abs(x - y), args.p), s);
+    } else if constexpr (LOOP == LOOP_POWER) { /* after a loop over the largest, which is u */
+        s = pair_fma(w, (T)pair_power((double)(pair_abs(x - y) / u), args.p), s);
     } else if constexpr (LOOP == LOOP_CANBERRA) {
         T e = pair_abs(x - y), size = pair_abs(x) + pair_abs(y);
+        t += size;
         s = size == 0 ? s : pair_fma(w, e / size, s);
     } else if constexpr (LOOP == LOOP_BRAYCURTIS) {
         s = pair_fma(w, pair_abs(x - y), s);
@@ -218,50 +225,22 @@ static __device__ __forceinline__ void pair_step(const struct pair_args &args, T
     }
 }
 
-/* sqrt(sum of w (a-b)^2) where the squares overflow or underflow: scaled by the largest difference.
- */
-template <class T>
-static __device__ __noinline__ T pair_careful(const T *a, const T *b, const T *w, int64_t k) {
-    T largest = 0, sum = 0;
-    for (int64_t d = 0; d < k; d++) {
-        T diff = pair_abs(a[d] - b[d]) * (w != nullptr ? pair_root(w[d]) : 1);
-        if (w != nullptr && w[d] == 0) continue;
-        if (diff != diff) return diff;
-        if (diff > largest) largest = diff;
-    }
-    if (largest == 0 || largest - largest != 0) return largest;
-    for (int64_t d = 0; d < k; d++) {
-        T diff = pair_abs(a[d] - b[d]) * (w != nullptr ? pair_root(w[d]) : 1);
-        if (w != nullptr && w[d] == 0) continue;
-        diff /= largest;
-        sum = pair_fma(diff, diff, sum);
-    }
-    return largest * pair_root(sum);
+/* Whether a sum left the range of T, or may have lost digits at its lower end. */
+template <class T> static __device__ __forceinline__ bool pair_odd(T sum) {
+    return sum > pair_most<T> * pair_most<T> || sum < pair_least<T> * pair_least<T>;
 }
 
-/* (sum of w |a-b|^p)^(1/p), scaled by the largest difference and the largest weight. */
+/* Of entries that are odd: notes if their points differ, and are finite. */
 template <class T>
-static __device__ __noinline__ T pair_careful_power(const T *a, const T *b, const T *w, int64_t k,
-                                                    double p) {
-    T largest = 0, heaviest = w == nullptr ? 1 : 0, sum = 0;
+static __device__ __noinline__ void pair_note(const T *a, const T *b, const T *w, int64_t k,
+                                              int *flags) {
+    bool differ = false;
     for (int64_t d = 0; d < k; d++) {
-        T diff = pair_abs(a[d] - b[d]);
         if (w != nullptr && w[d] == 0) continue;
-        if (diff != diff) return diff;
-        if (diff > largest) largest = diff;
-        if (w != nullptr && w[d] > heaviest) heaviest = w[d];
+        if (a[d] - a[d] != 0 || b[d] - b[d] != 0) return;
+        differ |= a[d] != b[d];
     }
-    if (largest == 0 || largest - largest != 0) return largest;
-    for (int64_t d = 0; d < k; d++) {
-        T part = (T)pair_power((double)pair_abs(a[d] - b[d]) / largest, p);
-        if (w == nullptr)
-            sum += part;
-        else if (w[d] != 0)
-            sum = pair_fma(w[d] / heaviest, part, sum);
-    }
-    /* of small orders each root may leave the range alone, of others their product may */
-    if (p < 1) return largest * (T)pair_power((double)heaviest * (double)sum, 1 / p);
-    return largest * (T)(pair_power((double)heaviest, 1 / p) * pair_power((double)sum, 1 / p));
+    if (differ) atomicOr(flags, PAIR_LEFT);
 }
 
 /* Of rows of length 1: 2 where they are opposite, which rounding does not exceed. */
@@ -270,15 +249,17 @@ template <class T> static __device__ __forceinline__ T pair_half(T s) {
     return half > 2 ? (T)2 : half;
 }
 
-/* From a pair's sum of squares to its distance. *odd: that takes more care. */
-template <class T, bool WEIGHTED>
-static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
+/* From a pair's sum of squares to its distance. *odd: that left the range. */
+template <class T> static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
     T root;
     if (finish == FINISH_HALF) return pair_half(s);
-    if (finish != FINISH_ROOT && !WEIGHTED) return s;
+    if (finish != FINISH_ROOT) {
+        *odd = pair_odd(s);
+        return s;
+    }
     root = pair_root_within(s);
-    *odd |= !(root <= pair_most<T> && root >= pair_least<T>);
-    return finish == FINISH_ROOT ? root : s;
+    *odd = !(root <= pair_most<T> && root >= pair_least<T>);
+    return *odd ? pair_root(s) : root;
 }
 
 template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T v) {
@@ -298,17 +279,27 @@ template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T
 template <class T, int LOOP>
 static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T total, T s, T t,
                                                 T u, T v, bool *odd) {
-    (void)total, (void)t, (void)u, (void)v, (void)odd;
+    (void)total, (void)t, (void)u, (void)v;
+    *odd = false;
     if constexpr (LOOP <= LOOP_SQUARES_W)
-        return pair_of_squares<T, LOOP == LOOP_SQUARES_W>(args.finish, s, odd);
-    else if constexpr (LOOP == LOOP_LARGEST)
+        return pair_of_squares<T>(args.finish, s, odd);
+    else if constexpr (LOOP == LOOP_ABSOLUTE_W) {
+        *odd = pair_odd(s);
+        return s;
+    } else if constexpr (LOOP == LOOP_LARGEST)
         return t != t ? t : s;
-    else if constexpr (LOOP == LOOP_POWER) {
-        *odd |= !((double)s <= 0x1p1000 && (double)s >= 0x1p-960); /* float64 always */
-        return (T)pair_power((double)s, 1 / args.p);
-    } else if constexpr (LOOP == LOOP_BRAYCURTIS)
+    else if constexpr (LOOP == LOOP_POWER) { /* float64 always */
+        T root = u * (T)pair_power((double)s, 1 / args.p);
+        if (t != t || u == 0 || u - u != 0) return t != t ? t : u;
+        *odd = !(root <= (T)0x1p1000 && root >= (T)0x1p-960);
+        return root;
+    } else if constexpr (LOOP == LOOP_CANBERRA) {
+        *odd = t > pair_most<T> * pair_most<T>;
+        return s;
+    } else if constexpr (LOOP == LOOP_BRAYCURTIS) {
+        *odd = pair_odd(s) || pair_odd(t);
         return s / t;
-    else if constexpr (LOOP == LOOP_JENSENSHANNON)
+    } else if constexpr (LOOP == LOOP_JENSENSHANNON)
         return args.k == 0 ? (T)INFINITY : pair_root(s / 2 * (T)args.scale);
     else if constexpr (LOOP == LOOP_HAMMING)
         return s / total;
@@ -318,9 +309,10 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
         return s / (2 * t + s);
     else if constexpr (LOOP == LOOP_BOOLEAN)
         return pair_boolean<T>(args.finish, s, t, u, v);
-    else if constexpr (LOOP == LOOP_MAHALANOBIS)
+    else if constexpr (LOOP == LOOP_MAHALANOBIS) {
+        *odd = pair_odd(pair_abs(s)) || s != s;
         return pair_root(s);
-    else
+    } else
         return s;
 }
 
@@ -435,24 +427,33 @@ static __device__ __forceinline__ void pair_quadratic(const struct pair_args &ar
     }
 }
 
-/* What came of sums that left the range of numbers, once more with care. */
+/* The sums of a thread's pairs over all coordinates. */
 template <class T, int LOOP>
-static __device__ __forceinline__ void pair_repair(const struct pair_args &args,
-                                                   const struct pair_problem<T> &problem,
-                                                   int64_t row, int64_t column,
-                                                   T (&out)[PAIR_EACH][PAIR_EACH]) {
-    int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH;
-    int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH;
-    PAIR_ENTRIES(r, c) {
-        const T *a = problem.x + (i + r) * args.k, *b = problem.y + (j + c) * args.k;
-        if (i + r >= args.m || j + c >= args.n) continue;
-        if constexpr (LOOP == LOOP_POWER) {
-            out[r][c] = pair_careful_power<T>(a, b, problem.w, args.k, args.p);
-        } else {
-            T root = args.finish == FINISH_ROOT ? out[r][c] : pair_root(out[r][c]);
-            if (root <= pair_most<T> && root >= pair_least<T>) continue;
-            root = pair_careful<T>(a, b, LOOP == LOOP_SQUARES_W ? problem.w : nullptr, args.k);
-            out[r][c] = args.finish == FINISH_ROOT ? root : root * root;
+static __device__ __forceinline__ void pair_sums(
+    const struct pair_args &args, const struct pair_problem<T> &problem, int64_t row,
+    int64_t column, bool kept, struct pair_shared<T> &sh, T (&s)[PAIR_EACH][PAIR_EACH],
+    T (&t)[PAIR_EACH][PAIR_EACH], T (&u)[PAIR_EACH][PAIR_EACH], T (&v)[PAIR_EACH][PAIR_EACH],
+    T *total) {
+    T x[PAIR_LOADS] = {}, y[PAIR_LOADS] = {};
+    for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
+        int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
+        pair_fetch(problem.x, row, args.m, args.k, at, (unsigned)deep, x);
+        if (!kept) pair_fetch(problem.y, column, args.n, args.k, at, (unsigned)deep, y);
+        __syncthreads();
+        pair_store(x, (unsigned)deep, sh.x);
+        if (!kept) pair_store(y, (unsigned)deep, sh.y);
+        if (!kept) pair_load_weights(problem.w, at, deep, sh.w);
+        __syncthreads();
+        PAIR_TWICE
+        for (int d = 0; d < deep; d++) {
+            struct pair_corner<T> corner = pair_read(sh, d);
+            T w = sh.w[d];
+            /* a weight of 0 drops its coordinate, NaN and all */
+            if (LOOP != LOOP_SQUARES && LOOP != LOOP_ABSOLUTE && w == 0) continue;
+            if constexpr (LOOP == LOOP_HAMMING) *total += w;
+            PAIR_ENTRIES(r, c)
+            pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c],
+                               v[r][c]);
         }
     }
 }
@@ -471,34 +472,25 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
     if constexpr (LOOP == LOOP_MAHALANOBIS) {
         pair_quadratic<T>(args, problem, row, column, sh, s);
     } else {
-        T x[PAIR_LOADS] = {}, y[PAIR_LOADS] = {};
-        for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
-            int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
-            pair_fetch(problem.x, row, args.m, args.k, at, (unsigned)deep, x);
-            if (!kept) pair_fetch(problem.y, column, args.n, args.k, at, (unsigned)deep, y);
-            __syncthreads();
-            pair_store(x, (unsigned)deep, sh.x);
-            if (!kept) pair_store(y, (unsigned)deep, sh.y);
-            if (!kept) pair_load_weights(problem.w, at, deep, sh.w);
-            __syncthreads();
-            PAIR_TWICE
-            for (int d = 0; d < deep; d++) {
-                struct pair_corner<T> corner = pair_read(sh, d);
-                T w = sh.w[d];
-                /* a weight of 0 drops its coordinate, NaN and all */
-                if (LOOP != LOOP_SQUARES && LOOP != LOOP_ABSOLUTE && w == 0) continue;
-                if constexpr (LOOP == LOOP_HAMMING) total += w;
-                PAIR_ENTRIES(r, c)
-                pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c],
-                                   v[r][c]);
-            }
+        if constexpr (LOOP == LOOP_POWER) {
+            pair_sums<T, LOOP_LARGEST>(args, problem, row, column, false, sh, u, t, s, v, &total);
+            PAIR_ENTRIES(r, c) s[r][c] = 0;
         }
+        pair_sums<T, LOOP>(args, problem, row, column, kept, sh, s, t, u, v, &total);
     }
-    bool odd = false;
-    PAIR_ENTRIES(r, c)
-    out[r][c] = pair_finish<T, LOOP>(args, total, s[r][c], t[r][c], u[r][c], v[r][c], &odd);
-    if constexpr (LOOP <= LOOP_SQUARES_W || LOOP == LOOP_POWER)
-        if (odd) pair_repair<T, LOOP>(args, problem, row, column, out);
+    unsigned odd = 0;
+    PAIR_ENTRIES(r, c) {
+        bool one;
+        out[r][c] = pair_finish<T, LOOP>(args, total, s[r][c], t[r][c], u[r][c], v[r][c], &one);
+        odd |= (unsigned)one << (r * PAIR_EACH + c);
+    }
+    for (int e = 0; odd >> e != 0; e++) {
+        int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH + e / PAIR_EACH;
+        int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH + e % PAIR_EACH;
+        if ((odd >> e & 1) != 0 && i < args.m && j < args.n)
+            pair_note<T>(problem.x + i * args.k, problem.y + j * args.k, problem.w, args.k,
+                         problem.flags);
+    }
 }
 
 #endif

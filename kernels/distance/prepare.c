@@ -9,7 +9,7 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 
-#include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define SINGULAR                                                                                   \
     0x1p80L         /* inflation of a variance, beyond which a coordinate is said by others        \
                      */
-#define EXTREME 200 /* exponents of spreads beyond which points are scaled */
+#define EXTREME 900 /* exponents of weights beyond which points are scaled */
 
 static double element(enum blasd_dtype dtype, const void *data, int64_t i) {
     return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
@@ -120,22 +120,15 @@ static void make_rows(struct distance_problem *problem, const void *from, int64_
 
 int blasd_distance_problem_init(struct distance_problem *problem,
                                 const struct distance_shape *shape, struct blasd_err *err) {
-    const struct distance_metric_info *metric = &blasd_distance_metrics[shape->metric];
     size_t size = blasd_dtype_size(shape->arithmetic);
-    size_t k = (size_t)shape->k, m = (size_t)shape->m, n = (size_t)shape->n;
+    size_t k = (size_t)shape->k, n = (size_t)shape->n;
     size_t extra = shape->metric == METRIC_mahalanobis ? k * k : k;
     memset(problem, 0, sizeof *problem);
     problem->shape = shape;
     problem->panel = blasd_cpu_alloc((n + DISTANCE_PAD) * k, size);
     problem->extra = blasd_cpu_alloc(extra, size);
-    problem->wide = blasd_cpu_alloc(k, sizeof *problem->wide);
-    if (metric->rows != ROWS_PLAIN) {
-        problem->rows = blasd_cpu_alloc(m * k, size);
-        if (!shape->alone) problem->rows_y = blasd_cpu_alloc(n * k, size);
-    }
-    if (problem->panel == NULL || problem->extra == NULL || problem->wide == NULL ||
-        (metric->rows != ROWS_PLAIN &&
-         (problem->rows == NULL || (!shape->alone && problem->rows_y == NULL)))) {
+    problem->shift = blasd_cpu_alloc(k, sizeof *problem->shift);
+    if (problem->panel == NULL || problem->extra == NULL || problem->shift == NULL) {
         blasd_distance_problem_release(problem);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the points");
     }
@@ -147,7 +140,7 @@ void blasd_distance_problem_release(struct distance_problem *problem) {
     free(problem->rows_y);
     free(problem->panel);
     free(problem->extra);
-    free(problem->wide);
+    free(problem->shift);
     memset(problem, 0, sizeof *problem);
 }
 
@@ -193,14 +186,22 @@ static long double variance(const struct distance_shape *shape, const void *x, c
     return sum / (long double)(count - 1);
 }
 
-/* Weight `d` in both widths. What the arithmetic's type cannot hold asks for care everywhere. */
+/* Weight `d`. Of a problem that is to be scaled its power of two goes to coordinate d of the
+ * points: to its square in the sums of squares. */
 static void set_weight(struct distance_problem *problem, int64_t d, long double value) {
-    bool single = problem->shape->arithmetic == BLASD_float32;
-    long double least = single ? (long double)FLT_MIN : (long double)DBL_MIN;
-    long double most = single ? (long double)FLT_MAX : (long double)DBL_MAX;
-    problem->wide[d] = value;
+    const enum distance_loop loop = problem->args.loop;
+    const bool square = loop == LOOP_SQUARES_W;
+    int exponent = 0;
+    frexpl(value, &exponent);
+    if (problem->scaled && value > 0 && !isinf(value) &&
+        (square || loop == LOOP_ABSOLUTE_W || loop == LOOP_BRAYCURTIS)) {
+        problem->shift[d] = square ? exponent / 2 : exponent;
+        value = ldexpl(value, square ? -2 * problem->shift[d] : -exponent);
+    }
     set_element(problem->shape->arithmetic, problem->extra, d, value);
-    if (value != 0 && !(value >= least && value <= most)) problem->args.strict = true;
+    problem->dropped |= value == 0;
+    if (value != 0 && element(problem->shape->arithmetic, problem->extra, d) == 0)
+        problem->left |= DISTANCE_BELOW;
 }
 
 /* weights 1/V: of the variances given, or of those of the points */
@@ -208,72 +209,60 @@ static void load_variances(struct distance_problem *problem, const void *x, cons
                            const void *v) {
     const struct distance_shape *shape = problem->shape;
     for (int64_t d = 0; d < shape->k && blasd_wanted(); d++) {
-        struct distance_mean mean;
-        if (v != NULL) {
-            set_weight(problem, d, 1 / (long double)element(shape->arithmetic, v, d));
-            continue;
-        }
-        mean = coordinate_mean(shape, x, y, d);
-        set_weight(problem, d, 1 / variance(shape, x, y, d, mean));
+        long double spread = v != NULL ? (long double)element(shape->arithmetic, v, d)
+                                       : variance(shape, x, y, d, coordinate_mean(shape, x, y, d));
+        int exponent = 0;
+        frexpl(spread, &exponent);
+        if (!problem->scaled && abs(exponent) > EXTREME) problem->left |= DISTANCE_BELOW;
+        set_weight(problem, d, 1 / spread);
     }
     problem->args.w = problem->extra;
 }
 
-/* The points with each coordinate divided by 2^shift, into rows of the problem's own. */
-static int scale_points(struct distance_problem *problem, const void **x, const void **y,
-                        const int *shift, struct blasd_err *err) {
-    const struct distance_shape *shape = problem->shape;
-    const void *from[2] = {*x, *y};
-    void **to[2] = {&problem->rows, &problem->rows_y};
-    int64_t counts[2] = {shape->m, shape->n}, done = 0;
-    for (int i = 0; i < (shape->alone ? 1 : 2); i++) {
-        if (*to[i] == NULL)
-            *to[i] = blasd_cpu_alloc((size_t)counts[i] * (size_t)shape->k,
-                                     blasd_dtype_size(shape->arithmetic));
-        if (*to[i] == NULL)
-            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the points");
-        for (int64_t at = 0; at < counts[i] * shape->k && blasd_wanted_after(&done, 4); at++)
-            set_element(shape->arithmetic, *to[i], at,
-                        ldexpl((long double)element(shape->arithmetic, from[i], at),
-                               -shift[at % shape->k]));
-    }
-    *x = problem->rows;
-    *y = shape->alone ? problem->rows : problem->rows_y;
-    return 0;
+/* A matrix as given; of a problem that is to be scaled, times the power of four that makes its
+ * largest element about 1. */
+static void load_matrix(struct distance_problem *problem, const double *vi) {
+    const int64_t k = problem->shape->k;
+    double largest = 0;
+    int exponent = 0;
+    problem->args.v = vi;
+    for (int64_t at = 0; at < k * k; at++) largest = fmax(largest, fabs(vi[at]));
+    if (!problem->scaled || largest == 0 || isinf(largest)) return;
+    frexp(largest, &exponent);
+    for (int64_t at = 0; at < k * k; at++)
+        ((double *)problem->extra)[at] = ldexp(vi[at], -exponent / 2 * 2);
+    problem->args.v = problem->extra;
+    problem->unscale = exponent / 2;
 }
 
 /* The matrix T of whiten.c, into `extra`. Where the points are so large or small that it leaves the
- * range of numbers, they are scaled and not the matrix. */
-static int load_covariance(struct distance_problem *problem, const void **x, const void **y,
+ * range of numbers, they are to be scaled and not the matrix. */
+static int load_covariance(struct distance_problem *problem, const void *x, const void *y,
                            struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
     int64_t k = shape->k;
     struct distance_mean *means = blasd_cpu_alloc((size_t)k, sizeof *means);
-    int *shift = blasd_cpu_alloc((size_t)k, sizeof *shift);
     double *t = problem->extra;
-    bool extreme = false;
-    int code = 0;
-    if (means == NULL || shift == NULL) {
-        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
-        goto done;
-    }
-    for (int64_t d = 0; d < k && blasd_wanted(); d++) means[d] = coordinate_mean(shape, *x, *y, d);
-    code = blasd_distance_whiten(problem, *x, *y, means, shift, err);
-    if (code != 0 || !blasd_wanted()) goto done;
-    if (!(problem->inflation < SINGULAR)) {
-        code = blasd_fail(err, BLASD_E_singular_matrix, "inputs.VI",
+    int code;
+    if (means == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
+    for (int64_t d = 0; d < k && blasd_wanted(); d++) means[d] = coordinate_mean(shape, x, y, d);
+    code = blasd_distance_whiten(problem, x, y, means, problem->shift, err);
+    free(means);
+    if (code != 0 || !blasd_wanted()) return code;
+    if (!(problem->inflation < SINGULAR))
+        return blasd_fail(err, BLASD_E_singular_matrix, "inputs.VI",
                           "the covariance matrix of the points is singular: give VI");
-        goto done;
-    }
-    for (int64_t d = 0; d < k; d++) extreme |= abs(shift[d]) > EXTREME;
-    if (extreme) code = scale_points(problem, x, y, shift, err);
-    for (int64_t at = 0; !extreme && at < k * k; at++) t[at] = ldexp(t[at], -shift[at % k]);
     problem->args.v = problem->extra;
     problem->args.whitened = true;
-done:
-    free(means);
-    free(shift);
-    return code;
+    for (int64_t d = 0; d < k; d++) {
+        const int shift = problem->shift[d];
+        problem->shift[d] = problem->scaled ? -shift : 0;
+        if (problem->scaled) continue;
+        if (abs(shift) > EXTREME / 4) problem->left |= DISTANCE_BELOW;
+        for (int64_t row = 0; row < k; row++) t[row * k + d] = ldexp(t[row * k + d], -shift);
+    }
+    return 0;
 }
 
 /* Sums of weights alone stand above and below in these metrics: a power of two makes no difference,
@@ -295,22 +284,100 @@ static int load_weights(struct distance_problem *problem, const void *w, struct 
         set_weight(problem, d,
                    w == NULL ? 1 : ldexpl((long double)element(shape->arithmetic, w, d), -shift));
     problem->args.w = problem->extra;
-    /* weights as given lose nothing in their own type */
-    problem->args.strict = false;
     return 0;
 }
 
-/* canberra: sums of two numbers that overflow, though their quotients would not, do not show in the
- * result. */
-static bool is_extreme(const struct distance_shape *shape, const void *points, int64_t count) {
-    bool single = shape->arithmetic == BLASD_float32;
-    double most = single ? (double)FLT_MAX / 4 : DBL_MAX / 4;
+/* Room for rows of the problem's own; NULL where memory has run out. */
+static void *take_rows(struct distance_problem *problem, int which) {
+    const struct distance_shape *shape = problem->shape;
+    void **rows = which == 0 ? &problem->rows : &problem->rows_y;
+    if (*rows == NULL)
+        *rows = blasd_cpu_alloc((size_t)(which == 0 ? shape->m : shape->n) * (size_t)shape->k,
+                                blasd_dtype_size(shape->arithmetic));
+    return *rows;
+}
+
+/* The largest exponent that a finite coordinate has, times 2^shift. */
+static int largest_exponent(const struct distance_problem *problem, const void *points,
+                            int64_t count) {
+    const struct distance_shape *shape = problem->shape;
     int64_t done = 0;
-    for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++) {
-        double x = fabs(element(shape->arithmetic, points, i));
-        if (x > most && x <= DBL_MAX && !(single && x > (double)FLT_MAX)) return true;
+    int largest = INT_MIN;
+    for (int64_t at = 0; at < count * shape->k && blasd_wanted_after(&done, 2); at++) {
+        double x = element(shape->arithmetic, points, at);
+        int exponent = 0;
+        if (x == 0 || !isfinite(x)) continue;
+        frexp(x, &exponent);
+        exponent += problem->shift[at % shape->k];
+        if (exponent > largest) largest = exponent;
     }
-    return false;
+    return largest;
+}
+
+/* The exponent up to which no sum over the coordinates leaves the range. */
+static int safe_exponent(const struct distance_problem *problem) {
+    int most = problem->shape->arithmetic == BLASD_float32 ? 126 : 1020, sums = 0;
+    frexp((double)problem->shape->k, &sums);
+    switch (problem->args.loop) {
+    case LOOP_SQUARES:
+    case LOOP_SQUARES_W: return most / 2 - sums - 2;
+    case LOOP_MAHALANOBIS: return most / 2 - sums - 60; /* elements of a triangle are large, too */
+    default: return most - sums - 2;
+    }
+}
+
+/* Points times 2^shift, into rows of their own, without coordinates of weight 0. */
+static void scale_points(struct distance_problem *problem, const void *from, int64_t count,
+                         void *to) {
+    const struct distance_shape *shape = problem->shape;
+    double least = shape->arithmetic == BLASD_float32 ? 0x1p-102 : 0x1p-969;
+    int64_t done = 0;
+    for (int64_t at = 0; at < count * shape->k && blasd_wanted_after(&done, 4); at++) {
+        int64_t d = at % shape->k;
+        double x = element(shape->arithmetic, from, at), scaled = ldexp(x, problem->shift[d]);
+        if (problem->dropped && element(shape->arithmetic, problem->extra, d) == 0) x = scaled = 0;
+        if (problem->scaled && x != 0 && fabs(scaled) < least) problem->left |= DISTANCE_BELOW;
+        set_element(shape->arithmetic, to, at, (long double)scaled);
+    }
+}
+
+/* One exact factor for all points, with which their largest number is as large as may be. */
+static void choose_scale(struct distance_problem *problem, const void *x, const void *y) {
+    const struct distance_shape *shape = problem->shape;
+    const enum distance_loop loop = problem->args.loop;
+    int largest = largest_exponent(problem, x, shape->m), by;
+    if (!shape->alone) {
+        int other = largest_exponent(problem, y, shape->n);
+        if (other > largest) largest = other;
+    }
+    by = largest == INT_MIN ? 0 : safe_exponent(problem) - largest;
+    for (int64_t d = 0; d < shape->k; d++) problem->shift[d] += by;
+    problem->unscale -= by;
+    if (loop == LOOP_CANBERRA || loop == LOOP_BRAYCURTIS) problem->unscale = 0;
+    if (loop <= LOOP_SQUARES_W && problem->args.finish == FINISH_NONE) problem->unscale *= 2;
+}
+
+/* What the metric makes of rows, and what is scaled or left out of them. */
+static int load_rows(struct distance_problem *problem, const void *x, const void *y,
+                     struct blasd_err *err) {
+    const struct distance_shape *shape = problem->shape;
+    const bool made = blasd_distance_metrics[shape->metric].rows != ROWS_PLAIN;
+    const void *from[2] = {x, y};
+    int64_t counts[2] = {shape->m, shape->n};
+    if (problem->scaled) choose_scale(problem, x, y);
+    for (int i = 0; (made || problem->scaled || problem->dropped) && i < 2 - shape->alone; i++) {
+        void *to = take_rows(problem, i);
+        if (to == NULL)
+            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the points");
+        if (made)
+            make_rows(problem, from[i], counts[i], to);
+        else
+            scale_points(problem, from[i], counts[i], to);
+        from[i] = to;
+    }
+    problem->x = from[0];
+    problem->y = shape->alone ? from[0] : from[1];
+    return 0;
 }
 
 /* In parts of whole blocks, between which the work may end. */
@@ -330,38 +397,30 @@ static void pack(const struct distance_shape *shape, const void *rows, void *pan
     }
 }
 
-int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
-                                const void *w, const void *v, const void *vi,
+int blasd_distance_problem_load(struct distance_problem *problem, bool scaled, const void *x,
+                                const void *y, const void *w, const void *v, const void *vi,
                                 struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    bool made = blasd_distance_metrics[shape->metric].rows != ROWS_PLAIN;
     int code = 0;
     blasd_distance_choose(shape, &problem->args);
-    problem->args.wide = problem->wide;
-    problem->args.strict = problem->args.whitened = false;
-    problem->zero_row = false;
+    problem->scaled = scaled && blasd_distance_metrics[shape->metric].rows == ROWS_PLAIN;
+    problem->args.scaled = problem->scaled;
+    problem->args.weighted = shape->weighted;
+    problem->args.whitened = problem->zero_row = problem->dropped = false;
+    problem->left = problem->unscale = 0;
     problem->inflation = 1;
+    memset(problem->shift, 0, (size_t)shape->k * sizeof *problem->shift);
     if (shape->alone) y = x;
     if (shape->metric == METRIC_seuclidean)
         load_variances(problem, x, y, v);
     else if (shape->metric == METRIC_mahalanobis && vi != NULL)
-        problem->args.v = vi;
+        load_matrix(problem, vi);
     else if (shape->metric == METRIC_mahalanobis)
-        code = load_covariance(problem, &x, &y, err);
+        code = load_covariance(problem, x, y, err);
     else
         code = load_weights(problem, w, err);
+    if (code == 0) code = load_rows(problem, x, y, err);
     if (code != 0) return code;
-    if (shape->metric == METRIC_canberra)
-        problem->args.strict = is_extreme(shape, x, shape->m * shape->k) ||
-                               (!shape->alone && is_extreme(shape, y, shape->n * shape->k));
-    if (made) {
-        make_rows(problem, x, shape->m, problem->rows);
-        if (!shape->alone) make_rows(problem, y, shape->n, problem->rows_y);
-        x = problem->rows;
-        y = shape->alone ? problem->rows : problem->rows_y;
-    }
-    problem->x = x;
-    problem->y = y;
-    pack(shape, y, problem->panel);
+    pack(shape, problem->y, problem->panel);
     return 0;
 }

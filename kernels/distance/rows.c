@@ -8,7 +8,6 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,22 +17,16 @@
 
 /* A neighbour found. */
 struct near {
-    double d;
-    double key;  /* d; 0 where it is a square that has too few digits to tell */
-    double root; /* of d, where squares left the range: else 0 */
+    double d; /* as it was computed: of a scaled problem, scaled */
     int64_t j;
 };
 
-/* The order of neighbours: by distance, NaN last, then by root, then by index. */
+/* The order of neighbours: by distance, NaN last, then by index. */
 static inline bool nearer(struct near one, struct near than) {
-    if (one.key < than.key) return true;
-    if (one.key > than.key) return false;
-    if (one.key == than.key) {
-        if (one.root != than.root) return one.root < than.root;
-        return one.j < than.j;
-    }
-    if (isnan(one.key) && isnan(than.key)) return one.j < than.j;
-    return isnan(than.key);
+    if (one.d < than.d) return true;
+    if (one.d > than.d) return false;
+    if (one.d == than.d || (isnan(one.d) && isnan(than.d))) return one.j < than.j;
+    return isnan(than.d);
 }
 
 /* Columns in one pass: whole blocks, as many as stay in cache. */
@@ -46,8 +39,7 @@ static int64_t panel_columns(const struct distance_shape *shape) {
 
 /* The room holds: segments of rows, the neighbours of topk, the loops' scratch. */
 static size_t segments_bytes(const struct distance_shape *shape) {
-    size_t bytes = (size_t)DISTANCE_ROWS * (size_t)panel_columns(shape) * sizeof(double);
-    return blasd_distance_by_squares(shape) ? 2 * bytes : bytes; /* roots behind the squares */
+    return (size_t)DISTANCE_ROWS * (size_t)panel_columns(shape) * sizeof(double);
 }
 
 int blasd_distance_room_init(struct distance_room *room, const struct distance_shape *shape,
@@ -57,6 +49,7 @@ int blasd_distance_room_init(struct distance_room *room, const struct distance_s
     size_t scratch = (size_t)shape->k * DISTANCE_VECTOR;
     near = (near * DISTANCE_ROWS + 63) / 64 * 64;
     room->segment_bytes = segments_bytes(shape);
+    room->left = 0;
     room->memory = blasd_cpu_alloc(room->segment_bytes + near + scratch, 1);
     if (room->memory == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a segment of rows");
@@ -113,6 +106,20 @@ static double value_at(enum blasd_dtype dtype, const void *data, int64_t i) {
     return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
+static void set_value(enum blasd_dtype dtype, void *data, int64_t i, double value) {
+    if (dtype == BLASD_float64)
+        ((double *)data)[i] = value;
+    else
+        ((float *)data)[i] = (float)value;
+}
+
+/* Takes the power of two out of n entries, by which a problem was scaled. */
+static void unscale(const struct distance_problem *problem, void *data, int64_t n) {
+    enum blasd_dtype dtype = problem->shape->arithmetic;
+    for (int64_t i = 0; problem->unscale != 0 && i < n; i++)
+        set_value(dtype, data, i, ldexp(value_at(dtype, data, i), problem->unscale));
+}
+
 /* Copies `n` distances from a segment to the output, rounding where it is of a shorter type. */
 static void put(const struct distance_shape *shape, const void *from, int64_t n, void *d,
                 int64_t at) {
@@ -124,12 +131,11 @@ static void put(const struct distance_shape *shape, const void *from, int64_t n,
     blasd_tensor_convert(&source, &target);
 }
 
-static void put_one(const struct distance_shape *shape, double value, void *d, int64_t at) {
-    float single = (float)value;
-    if (shape->arithmetic == BLASD_float64)
-        put(shape, &value, 1, d, at);
-    else
-        put(shape, &single, 1, d, at);
+static void put_one(const struct distance_problem *problem, double value, void *d, int64_t at) {
+    double one;
+    set_value(problem->shape->arithmetic, &one, 0, value);
+    unscale(problem, &one, 1);
+    put(problem->shape, &one, 1, d, at);
 }
 
 /* Where topk's list of the nearest so far is a heap with the farthest on top. */
@@ -146,34 +152,23 @@ static void heap_down(struct near *heap, int64_t count, int64_t at) {
     }
 }
 
-static double least_square(const struct distance_shape *shape) {
-    return shape->arithmetic == BLASD_float32 ? (double)DISTANCE_SQUARE_LEAST_F32
-                                              : DISTANCE_SQUARE_LEAST_F64;
-}
-
-/* roots: of the segment; NULL where there is no need for them */
 static void keep_nearest(const struct distance_shape *shape, struct near *heap, int64_t count,
-                         const void *segment, const void *roots, int64_t n, int64_t j0,
-                         int64_t skip) {
+                         const void *segment, int64_t n, int64_t j0, int64_t skip) {
     for (int64_t j = 0; j < n; j++) {
-        double d = value_at(shape->arithmetic, segment, j);
-        struct near found = {d, d, 0, j0 + j};
-        if (roots != NULL && d < least_square(shape)) found.key = 0;
-        if (found.key > heap[0].key || found.j == skip) continue;
-        if (roots != NULL) found.root = value_at(shape->arithmetic, roots, j);
-        if (!nearer(found, heap[0])) continue;
+        struct near found = {value_at(shape->arithmetic, segment, j), j0 + j};
+        if (found.d > heap[0].d || found.j == skip || !nearer(found, heap[0])) continue;
         heap[0] = found;
         heap_down(heap, count, 0);
     }
 }
 
-static void put_nearest(const struct distance_shape *shape, struct near *heap, int64_t count,
+static void put_nearest(const struct distance_problem *problem, struct near *heap, int64_t count,
                         int64_t row, const struct distance_out *out) {
     int64_t done = 0;
     for (int64_t left = count; left > 0 && blasd_wanted_after(&done, 100); left--) {
         struct near farthest = heap[0];
         int64_t at = row * count + left - 1;
-        put_one(shape, farthest.d, out->d, at);
+        put_one(problem, farthest.d, out->d, at);
         out->index[at] = farthest.j;
         heap[0] = heap[left - 1];
         heap_down(heap, left - 1, 0);
@@ -215,32 +210,15 @@ static void full_rows(const struct distance_problem *problem, const struct dista
 static void start_nearest(const struct distance_shape *shape, struct near *near, int64_t count) {
     int64_t done = 0;
     for (int64_t at = 0; at < DISTANCE_ROWS * count && blasd_wanted_after(&done, 1); at++)
-        near[at] = (struct near){NAN, NAN, 0, shape->n};
-}
-
-/* One point after the other. */
-static const void *row_of(const struct distance_shape *shape, const void *rows, int64_t i) {
-    return (const char *)rows + (size_t)(i * shape->k) * blasd_dtype_size(shape->arithmetic);
-}
-
-bool blasd_distance_square_left(const struct distance_shape *shape, const void *w, const void *x,
-                                const void *y, double square) {
-    long double most = shape->arithmetic == BLASD_float32 ? (long double)FLT_MAX : DBL_MAX, sum = 0;
-    if (!isinf(square) && !(square < least_square(shape))) return false;
-    for (int64_t d = 0; d < shape->k; d++) {
-        long double e = (long double)value_at(shape->arithmetic, x, d) -
-                        (long double)value_at(shape->arithmetic, y, d);
-        sum += (w == NULL ? 1 : (long double)value_at(shape->arithmetic, w, d)) * (e * e);
-    }
-    return sum != 0 && !(sum >= (long double)least_square(shape) && sum <= most);
+        near[at] = (struct near){NAN, shape->n};
 }
 
 /* What a thread makes of some rows at a time. */
 struct scan {
     const struct distance_problem *problem;
     const struct distance_out *out;
-    struct distance_args args, root_args;
-    void *rows[DISTANCE_ROWS], *roots[DISTANCE_ROWS];
+    struct distance_args args;
+    void *rows[DISTANCE_ROWS];
     struct near *near;
     int64_t count; /* of neighbours; 0: the matrix itself is asked for */
 };
@@ -252,20 +230,14 @@ static void scan_init(struct scan *scan, const struct distance_problem *problem,
     *scan = (struct scan){.problem = problem, .out = out, .near = room_near(room)};
     scan->args = problem->args;
     scan->args.scratch = room_scratch(room, shape);
-    scan->root_args = scan->args;
-    scan->root_args.finish = FINISH_ROOT;
-    for (int r = 0; r < DISTANCE_ROWS; r++) {
-        scan->rows[r] = room->memory + (size_t)r * bytes;
-        if (blasd_distance_by_squares(shape))
-            scan->roots[r] = room->memory + (size_t)(DISTANCE_ROWS + r) * bytes;
-    }
+    scan->args.left = &room->left;
+    for (int r = 0; r < DISTANCE_ROWS; r++) scan->rows[r] = room->memory + (size_t)r * bytes;
     if (shape->output == OUTPUT_ARGMIN) scan->count = 1;
     if (shape->output == OUTPUT_TOPK) scan->count = shape->neighbours;
 }
 
 /* Rows i .. i + used against all columns. False: not wanted any more. */
-static bool scan_rows(struct scan *scan, int64_t i, int64_t to, int used, bool by_roots,
-                      int64_t *done) {
+static bool scan_rows(struct scan *scan, int64_t i, int64_t to, int used, int64_t *done) {
     const struct distance_problem *problem = scan->problem;
     const struct distance_shape *shape = problem->shape;
     int64_t columns = panel_columns(shape);
@@ -275,32 +247,17 @@ static bool scan_rows(struct scan *scan, int64_t i, int64_t to, int used, bool b
         int64_t n = shape->n - j < columns ? shape->n - j : columns;
         if (!blasd_wanted_after(done, segment_work(shape, n))) return false;
         segment(problem, &scan->args, i, to, j, n, scan->rows);
-        if (by_roots) segment(problem, &scan->root_args, i, to, j, n, scan->roots);
         for (int r = 0; r < used; r++) {
-            if (scan->count > 0)
-                keep_nearest(shape, scan->near + r * scan->count, scan->count, scan->rows[r],
-                             by_roots ? scan->roots[r] : NULL, n, j, shape->alone ? i + r : -1);
-            else
-                put_segment(shape, scan->rows[r], i + r, j, n, scan->out->d);
+            if (scan->count > 0) {
+                keep_nearest(shape, scan->near + r * scan->count, scan->count, scan->rows[r], n, j,
+                             shape->alone ? i + r : -1);
+                continue;
+            }
+            unscale(problem, scan->rows[r], n);
+            put_segment(shape, scan->rows[r], i + r, j, n, scan->out->d);
         }
     }
     return true;
-}
-
-/* Whether some neighbour's square left the range. */
-static bool squares_left(const struct scan *scan, int64_t i, int used) {
-    const struct distance_problem *problem = scan->problem;
-    const struct distance_shape *shape = problem->shape;
-    if (!blasd_distance_by_squares(shape)) return false;
-    for (int r = 0; r < used; r++) {
-        const struct near *near = scan->near + r * scan->count;
-        for (int64_t c = 0; c < scan->count; c++)
-            if (near[c].j < shape->n &&
-                blasd_distance_square_left(shape, problem->args.w, row_of(shape, problem->x, i + r),
-                                           row_of(shape, problem->y, near[c].j), near[c].d))
-                return true;
-    }
-    return false;
 }
 
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
@@ -309,16 +266,16 @@ void blasd_distance_rows(const struct distance_problem *problem, struct distance
     struct scan scan;
     int64_t done = 0;
     scan_init(&scan, problem, room, out);
-    if (shape->output == OUTPUT_FULL && shape->storage == shape->arithmetic) {
+    if (shape->output == OUTPUT_FULL && shape->storage == shape->arithmetic &&
+        problem->unscale == 0) {
         full_rows(problem, &scan.args, from, to, out);
         return;
     }
     for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
         int used = to - i < DISTANCE_ROWS ? (int)(to - i) : DISTANCE_ROWS;
-        if (!scan_rows(&scan, i, to, used, false, &done)) return;
-        if (squares_left(&scan, i, used) && !scan_rows(&scan, i, to, used, true, &done)) return;
+        if (!scan_rows(&scan, i, to, used, &done)) return;
         for (int r = 0; scan.count > 0 && r < used; r++)
-            put_nearest(shape, scan.near + r * scan.count, scan.count, i + r, out);
+            put_nearest(problem, scan.near + r * scan.count, scan.count, i + r, out);
     }
 }
 
@@ -330,6 +287,7 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
     int64_t columns = panel_columns(shape), done = 0;
     void *rows[DISTANCE_ROWS];
     args.scratch = room_scratch(room, shape);
+    args.left = &room->left;
     for (int r = 0; r < DISTANCE_ROWS; r++)
         rows[r] = room->memory + (size_t)r * (size_t)columns * size;
     for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
@@ -341,11 +299,12 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
             if (!blasd_wanted_after(&done, segment_work(shape, n))) return;
             segment(problem, &args, i, to, j, n, rows);
             for (int r = 0; r < used; r++) {
+                unscale(problem, rows[r], n);
                 for (int64_t c = 0; c < n; c++) {
                     double d = value_at(shape->arithmetic, rows[r], c);
                     if (!(d <= shape->reach) || (shape->alone && j + c == i + r)) continue;
                     if (fill) {
-                        put_one(shape, d, out->d, at[r]);
+                        put(shape, (char *)rows[r] + (size_t)c * size, 1, out->d, at[r]);
                         out->index[at[r]] = j + c;
                     }
                     at[r]++;

@@ -52,22 +52,26 @@ enum distance_finish {
     FINISH_YULE
 };
 
-/* What a loop needs beside the points. Arrays are of the loop's own type.
- *
- * Entries whose sums left the range of that type, or came near its lower end, are computed again
- * with care: in long double. */
+/* What *left says of some entry. */
+enum {
+    DISTANCE_ABOVE = 1, /* its sum may have overflowed */
+    DISTANCE_BELOW = 2  /* its sum may have lost digits, or all, at the lower end of the range */
+};
+
+/* What a loop needs beside the points. Arrays are of the loop's own type. */
 struct distance_args {
     enum distance_loop loop;
     enum distance_finish finish;
-    int64_t k;               /* coordinates */
-    const void *w;           /* k weights; ones where none were given */
-    const long double *wide; /* the same, beyond the range of the type */
-    bool strict;             /* every entry is to be computed with care */
-    const void *v;           /* k x k, of mahalanobis */
-    bool whitened;           /* v is a lower triangle: the sum is the squared length of v (a-b) */
-    void *scratch;           /* k blocks' rows, of mahalanobis; each thread has its own */
-    double p;                /* of minkowski */
-    double scale;            /* of jensenshannon: 1 / ln(base) */
+    int64_t k;     /* coordinates */
+    const void *w; /* k weights; ones where none were given */
+    bool weighted; /* some were */
+    bool scaled;   /* points and weights were, so as to be safe */
+    const void *v; /* k x k, of mahalanobis */
+    bool whitened; /* v is a lower triangle: the sum is the squared length of v (a-b) */
+    void *scratch; /* k blocks' rows, of mahalanobis; each thread has its own */
+    int *left;     /* what entries say of the range; each thread has its own */
+    double p;      /* of minkowski */
+    double scale;  /* of jensenshannon: 1 / ln(base) */
 };
 
 /* out[r][j] = distance of row a[r] to point j of the panel, for r < DISTANCE_ROWS, j < n. */

@@ -35,87 +35,40 @@ static inline __attribute__((always_inline)) void store(T acc[R][W], int64_t j, 
         for (int r = 0; r < R; r++) memcpy(out[r] + j, acc[r], (size_t)lanes * sizeof(T));
 }
 
-/* (sum of w |a-b|^p)^(1/p), scaled by the largest difference and the largest weight. */
-static long double careful_power(const struct distance_args *args, const T *a, const T *block) {
-    long double largest = 0, heaviest = 0, sum = 0, p = (long double)args->p;
+/* Whether two points differ, so that a sum next to 0 has lost digits. Of a quadratic form that was
+ * scaled, whether they differ by next to nothing: its matrix may cancel the rest. */
+static bool differ(const struct distance_args *args, const T *a, const T *block) {
+    const bool scaled = args->scaled && args->loop == LOOP_MAHALANOBIS;
+    bool some = false;
     for (int64_t d = 0; d < args->k; d++) {
-        long double e = fabsl((long double)a[d] - (long double)block[d * W]);
-        if (args->wide[d] == 0) continue;
-        if (e != e) return e;
-        if (e > largest) largest = e;
-        if (args->wide[d] > heaviest) heaviest = args->wide[d];
+        const T e = FABS(a[d] - block[d * W]);
+        some |= e != 0;
+        if (scaled && e > SQRT((T)SQUARE_LEAST)) return false;
     }
-    if (largest == 0 || isinf(largest)) return largest;
-    for (int64_t d = 0; d < args->k; d++) {
-        long double e = fabsl((long double)a[d] - (long double)block[d * W]);
-        if (args->wide[d] != 0) sum += args->wide[d] / heaviest * powl(e / largest, p);
-    }
-    return largest * powl(heaviest * sum, 1 / p);
+    return some;
 }
 
-/* (a-b)' V (a-b), or the square of V (a-b) */
-static long double careful_quadratic(const struct distance_args *args, const T *a, const T *block) {
-    const T *v = args->v;
-    long double sum = 0;
-    for (int64_t d = 0; d < args->k; d++) {
-        long double inner = 0, e = (long double)a[d] - (long double)block[d * W];
-        for (int64_t c = 0; c < (args->whitened ? d + 1 : args->k); c++)
-            inner +=
-                (long double)v[d * args->k + c] * ((long double)a[c] - (long double)block[c * W]);
-        sum += (args->whitened ? inner : e) * inner;
-    }
-    return sum;
-}
-
-/* One entry in long double, whose range no square of a T leaves. */
-static __attribute__((noinline)) T careful(const struct distance_args *args, const T *a,
-                                           const T *block) {
-    long double s = 0, u = 0;
-    if (args->loop == LOOP_POWER) return (T)careful_power(args, a, block);
-    if (args->loop == LOOP_MAHALANOBIS) return (T)sqrtl(careful_quadratic(args, a, block));
-    for (int64_t d = 0; d < args->k; d++) {
-        long double x = (long double)a[d], y = (long double)block[d * W], w = args->wide[d];
-        long double e = fabsl(x - y);
-        if (w == 0) continue; /* NaN and infinities do not count there either */
-        switch (args->loop) {
-        case LOOP_SQUARES:
-        case LOOP_SQUARES_W: s += w * (e * e); break;
-        case LOOP_LARGEST:
-            if (x == y) break; /* infinities too */
-            if (e != e) return (T)e;
-            s = e > s ? e : s;
-            break;
-        case LOOP_CANBERRA:
-            if (x != 0 || y != 0) s += w * (e / (fabsl(x) + fabsl(y)));
-            break;
-        case LOOP_BRAYCURTIS:
-            s += w * e;
-            u += w * fabsl(x + y);
-            break;
-        default: s += w * e;
+/* Notes sums of one block that left the range of T, or lost digits at its lower end. */
+static __attribute__((noinline)) void note_left(const struct distance_args *args, const T *const *a,
+                                                const T *block, T sums[R][W]) {
+    for (int r = 0; r < R; r++)
+        for (int l = 0; l < W; l++) {
+            if (sums[r][l] > (T)SQUARE_MOST) *args->left |= DISTANCE_ABOVE;
+            if (FABS(sums[r][l]) < (T)SQUARE_LEAST && differ(args, a[r], block + l))
+                *args->left |= DISTANCE_BELOW;
         }
-    }
-    if (args->loop == LOOP_BRAYCURTIS) return (T)(s / u);
-    return (T)(args->finish == FINISH_ROOT ? sqrtl(s) : s);
 }
 
 /* Of a loop over the coordinates. Not the same in both precisions: clang gives what chooses between
  * the clones of a static function an external name. */
 #define LOOP(name) NAME(name##_)
 
-/* Whether a sum left the range. NaN is one that did only where there are weights: infinity times a
- * weight of 0. Sums of absolute values lose no bits where they are small. */
-#define ODD(sum)                                                                                   \
-    (((sum) > (T)SQUARE_MOST) | ((sum) < (squares ? (T)SQUARE_LEAST : 0)) |                        \
-     (weighted & ((sum) != (sum))))
-
-/* The end of the loops over squares and absolute values, for one block. */
+/* The end of the loops over squares and absolute values, for one block. Sums of absolute values
+ * without weights lose nothing. */
 static inline __attribute__((always_inline)) void finish_block(const struct distance_args *args,
                                                                const T *const *a, const T *block,
                                                                T acc[R][W], const int squares,
                                                                const int weighted) {
-    const bool root = squares && args->finish == FINISH_ROOT;
-    T sums[R][W];
     int odd = 0;
     if (squares && args->finish == FINISH_HALF) {
         for (int r = 0; r < R; r++)
@@ -125,15 +78,14 @@ static inline __attribute__((always_inline)) void finish_block(const struct dist
             }
         return;
     }
-    if (!root && !weighted) return;
+    if (!squares && !weighted) return;
     for (int r = 0; r < R; r++)
-        for (int l = 0; l < W; l++) odd |= ODD(acc[r][l]);
-    if (odd != 0) memcpy(sums, acc, sizeof sums);
-    for (int r = 0; root && r < R; r++)
-        for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
-    for (int r = 0; odd != 0 && r < R; r++)
         for (int l = 0; l < W; l++)
-            if (ODD(sums[r][l])) acc[r][l] = careful(args, a[r], block + l);
+            odd |= (acc[r][l] > (T)SQUARE_MOST) | (acc[r][l] < (T)SQUARE_LEAST);
+    if (odd != 0) note_left(args, a, block, acc);
+    if (!squares || args->finish != FINISH_ROOT) return;
+    for (int r = 0; r < R; r++)
+        for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
 }
 
 /* The two sums that matter most keep their accumulators in registers. */
@@ -182,26 +134,6 @@ REGISTER_LOOP(squares_w, TERM_SQUARE_W, 1, 1)
 REGISTER_LOOP(absolute, TERM_ABSOLUTE, 0, 0)
 REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
 
-/* Whether a sum is in range, and has lost no bits at its lower end; NaN is not. */
-#define FITS(sum) ((sum) <= (T)SQUARE_MOST && (sum) >= (T)SQUARE_LEAST)
-
-static __attribute__((noinline)) void repair_all(const struct distance_args *args,
-                                                 const T *const *a, const T *block, T acc[R][W]) {
-    for (int r = 0; r < R; r++)
-        for (int l = 0; l < W; l++)
-            if (acc[r][l] != acc[r][l]) acc[r][l] = careful(args, a[r], block + l);
-}
-
-/* Entries that are NaN once more, with care. */
-static inline __attribute__((always_inline)) void repair(const struct distance_args *args,
-                                                         const T *const *a, const T *block,
-                                                         T acc[R][W]) {
-    int odd = 0;
-    for (int r = 0; r < R; r++)
-        for (int l = 0; l < W; l++) odd |= acc[r][l] != acc[r][l];
-    if (odd != 0) repair_all(args, a, block, acc);
-}
-
 /* Of the weights, in the order in which the loops add up parts of them: no part is more. */
 static T sum_of(const struct distance_args *args) {
     const T *w = args->w;
@@ -217,14 +149,12 @@ static T sum_of(const struct distance_args *args) {
 #else
 #define KEEP_LOOP _Pragma("GCC unroll 1") /* what gcc unrolls too early it does not vectorise */
 #endif
-#define PLAIN_LOOP(name, STEP, FINISH) PLAIN_LOOP_ODD(name, STEP, FINISH, false)
-/* AGAIN: entries that are NaN are to be computed with care. */
-#define PLAIN_LOOP_ODD(name, STEP, FINISH, AGAIN)                                                  \
+#define PLAIN_LOOP(name, STEP, FINISH)                                                             \
     BLASD_CLONES                                                                                   \
     static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
                            int64_t n, T *const *out) {                                             \
         const T *restrict w = args->w;                                                             \
-        const T p = (T)args->p, total = sum_of(args), scale = (T)args->scale;                      \
+        const T total = sum_of(args), scale = (T)args->scale;                                      \
         const int64_t k = args->k;                                                                 \
         for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
             T acc[R][W];                                                                           \
@@ -234,7 +164,7 @@ static T sum_of(const struct distance_args *args) {
                 for (int64_t d = 0; d < k; d++) {                                                  \
                     const T *restrict b = panel + d * W;                                           \
                     const T x = row[d], wd = w[d];                                                 \
-                    if (wd == 0) continue;                                                         \
+                    (void)wd;                                                                      \
                     KEEP_LOOP                                                                      \
                     for (int l = 0; l < W; l++) {                                                  \
                         const T y = b[l];                                                          \
@@ -249,10 +179,8 @@ static T sum_of(const struct distance_args *args) {
                 (void)u;                                                                           \
                 (void)v;                                                                           \
             }                                                                                      \
-            if (AGAIN) repair(args, a, panel, acc);                                                \
             store(acc, j, n, out);                                                                 \
         }                                                                                          \
-        (void)p;                                                                                   \
         (void)total;                                                                               \
         (void)scale;                                                                               \
     }
@@ -262,36 +190,71 @@ static T sum_of(const struct distance_args *args) {
 #define NEITHER v[l]
 
 /* The comparison drops NaN, the sum in U keeps it. */
-PLAIN_LOOP_ODD(
+PLAIN_LOOP(
     largest,
     {
-        T e = FABS(x - y);
+        T e = x == y ? 0 : FABS(x - y); /* infinities too */
         S = e > S ? e : S;
         U += e;
     },
-    S = U != U ? U : S;
-    , true)
-
-PLAIN_LOOP_ODD(
-    power, { S += wd * (T)pow((double)FABS(x - y), args->p); },
-    S = FITS(S) ? (T)pow((double)S, 1 / args->p) : (T)NAN;
-    , true)
+    S = U != U ? U : S;)
 
 PLAIN_LOOP(
-    canberra, {
+    canberra,
+    {
         T e = FABS(x - y);
         T size = FABS(x) + FABS(y);
         S += size == 0 ? 0 : wd * (e / size);
-    }, )
+        U += size;
+    },
+    if (U > (T)SQUARE_MOST) *args->left |= DISTANCE_ABOVE;)
 
-PLAIN_LOOP_ODD(
+/* Weights of their own may lose digits of either sum. */
+static void note_quotient(const struct distance_args *args, const T *a, const T *block, T s, T u) {
+    if (!(s <= (T)SQUARE_MOST && u <= (T)SQUARE_MOST)) *args->left |= DISTANCE_ABOVE;
+    if (!args->weighted) return;
+    if ((s < (T)SQUARE_LEAST && differ(args, a, block)) ||
+        (u < (T)SQUARE_LEAST && (u > 0 || !args->scaled)))
+        *args->left |= DISTANCE_BELOW;
+}
+
+PLAIN_LOOP(
     braycurtis,
     {
         S += wd * FABS(x - y);
         U += wd * FABS(x + y);
     },
-    S = FITS(U) && S <= (T)SQUARE_MOST ? S / U : (T)NAN;
-    , true)
+    note_quotient(args, row, panel + l, S, U);
+    S = S / U;)
+
+/* (sum of w |a-b|^p)^(1/p), scaled by the largest difference: powers leave the range at once. */
+static T power_of(const struct distance_args *args, const T *a, const T *block) {
+    const T *w = args->w;
+    T largest = 0, all = 0, root;
+    double sum = 0;
+    for (int64_t d = 0; d < args->k; d++) {
+        const T e = FABS(a[d] - block[d * W]);
+        largest = e > largest ? e : largest;
+        all += e; /* keeps NaN */
+    }
+    if (largest > (T)SQUARE_MOST) *args->left |= DISTANCE_ABOVE;
+    if (all != all || largest == 0 || isinf(largest)) return all != all ? all : largest;
+    for (int64_t d = 0; d < args->k; d++)
+        sum += (double)w[d] * pow((double)(FABS(a[d] - block[d * W]) / largest), args->p);
+    root = (T)((double)largest * pow(sum, 1 / args->p));
+    if (!(root <= (T)SQUARE_MOST && root >= (T)SQUARE_LEAST)) *args->left |= DISTANCE_BELOW;
+    return root;
+}
+
+static void LOOP(power)(const struct distance_args *args, const T *const *a, const T *panel,
+                        int64_t n, T *const *out) {
+    for (int64_t j = 0; j < n; j += W, panel += args->k * W) {
+        T acc[R][W];
+        for (int r = 0; r < R; r++)
+            for (int l = 0; l < W; l++) acc[r][l] = power_of(args, a[r], panel + l);
+        store(acc, j, n, out);
+    }
+}
 
 PLAIN_LOOP(
     hamming,
@@ -394,21 +357,13 @@ static void LOOP(mahalanobis)(const struct distance_args *args, const T *const *
                 sum += (args->whitened ? inner : e) * inner;
             }
             memcpy(acc[r], &sum, sizeof sum);
-            for (int l = 0; l < W; l++) {
-                acc[r][l] = FITS(acc[r][l]) ? SQRT(acc[r][l]) : careful(args, a[r], panel + l);
-            }
         }
-        store(acc, j, n, out);
-    }
-}
-
-/* Every entry with care. */
-static void LOOP(strict)(const struct distance_args *args, const T *const *a, const T *panel,
-                         int64_t n, T *const *out) {
-    for (int64_t j = 0; j < n; j += W, panel += args->k * W) {
-        T acc[R][W];
+        note_left(args, a, panel, acc);
         for (int r = 0; r < R; r++)
-            for (int l = 0; l < W; l++) acc[r][l] = careful(args, a[r], panel + l);
+            for (int l = 0; l < W; l++) {
+                if (acc[r][l] != acc[r][l]) *args->left |= DISTANCE_ABOVE; /* infinities met */
+                acc[r][l] = SQRT(acc[r][l]);
+            }
         store(acc, j, n, out);
     }
 }
@@ -445,6 +400,5 @@ void NAME()(const struct distance_args *args, const T *const *a, const T *panel,
         [LOOP_MAHALANOBIS] = LOOP(mahalanobis),
     };
     loop_fn *loop = args->loop == LOOP_BOOLEAN ? boolean_loop(args->finish) : loops[args->loop];
-    if (args->strict) loop = LOOP(strict);
     loop(args, a, panel, n, out);
 }

@@ -126,12 +126,23 @@ def allowed(exact, factor, u, k):
     return factor * u * float(exact)
 
 
+def is_lost(result, inputs):
+    """Whether a warning says that digits are lost, as it may only where numbers are of very different sizes."""
+    if not any("no correct digit" in warning for warning in result.warnings):
+        return False
+    sizes = np.frexp(np.concatenate([array[array != 0] for array in map(np.abs, inputs.values())]))[1]
+    assert np.ptp(sizes) > (40 if inputs["x"].dtype == np.float32 else 400)
+    return True
+
+
 @BOUNDED
 @hypothesis.given(points())
 def test_distances_are_right_at_any_scale(client, problem):
     params, inputs, dtype = problem
-    d = client.run("distance", params, **inputs)["d"]
+    result = client.run("distance", params, **inputs)
+    d = result["d"]
     hypothesis.note(f"{params} {inputs} {d}")
+    hypothesis.assume(not is_lost(result, inputs))
     assert d.dtype == dtype
     info, u = np.finfo(dtype), UNIT[dtype]
     with decimal.localcontext(EXACT):
@@ -156,7 +167,9 @@ def test_the_nearest_are_those_of_the_matrix(client, problem, neighbours, alone)
     params, inputs, dtype = problem
     if alone:
         inputs = {name: value for name, value in inputs.items() if name != "y"} | {"x": np.vstack([inputs["x"], inputs["y"]])}
-    full = client.run("distance", params, **inputs)["d"]
+    result = client.run("distance", params, **inputs)
+    full = result["d"]
+    hypothesis.assume(not is_lost(result, inputs))
     m, n = full.shape
     near = client.run("distance", params | {"output": "topk", "k": min(neighbours, n - alone)}, **inputs)
     first = client.run("distance", params | {"output": "argmin"}, **inputs)
@@ -188,7 +201,9 @@ def test_points_of_any_scale_one_after_the_other(client):
             x = (base * scale).astype(dtype)
             for metric in ("seuclidean", "mahalanobis"):
                 expected = client.distance((x.astype("f8") / scale), metric=metric)
-                got = client.distance(x, metric=metric)
+                result = client.run("distance", {"metric": metric}, x=x)
+                got = result["d"]
+                assert not result.warnings
                 assert np.allclose(got, expected, rtol=1e-6 if dtype == "float32" else 1e-9, atol=0), (dtype, scale, metric)
                 near = client.run("distance", {"metric": metric, "output": "argmin"}, x=x)["index"]
                 assert np.array_equal(near, np.argmin(expected + np.diag([np.inf] * 6), 1))

@@ -181,7 +181,8 @@ static void products_of_odd_numbers(void **state) {
         for (int64_t d = 0; isfinite(odd[i]) && d < 66 * 64; d++)
             ((double *)t->given[IN_Y])[d] *= odd[i];
         if (!isfinite(odd[i])) ((double *)t->given[IN_X])[3 * 64 + 5] = odd[i];
-        assert_non_null(strstr(method_of(t), "dgemm"));
+        /* what leaves the range is the host's */
+        assert_int_equal(strstr(method_of(t), "dgemm") != NULL, !isfinite(odd[i]));
         if (isfinite(odd[i])) check_full(t);
         for (int64_t e = 0; e < 70 * 66; e++) {
             double d = trial_value(trial_output(t, "d"), e);

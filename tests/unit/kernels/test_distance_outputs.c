@@ -230,26 +230,6 @@ static void variances_and_covariances_come_from_the_points(void **state) {
 }
 
 /* Distances that have no end in float32 are not all farther than a radius that has one. */
-/* What a device says that is no point of y is not looked up there: the row is done again. */
-static void neighbours_that_are_no_points(void **state) {
-    static const int64_t odd[] = {-1, 5, INT64_MAX, INT64_MIN};
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        struct trial *t = make(BLASD_float64, 9, 5, false, false);
-        struct blasd_err err = {0};
-        int64_t *index, right[9];
-        trial_set_choice(t, "metric", "sqeuclidean");
-        trial_set_choice(t, "output", "argmin");
-        assert_int_equal(trial_run(t), BLASD_OK);
-        index = trial_output(t, "index")->data;
-        memcpy(right, index, sizeof right);
-        index[2 * i] = odd[i];
-        assert_int_equal(blasd_distance_order_on_host(&t->task, &err), 0);
-        assert_memory_equal(index, right, sizeof right);
-        trial_free(t);
-    }
-}
-
 static void radius_beyond_float32_is_refused(void **state) {
     static const enum blasd_dtype dtypes[] = {BLASD_float32, BLASD_float16, BLASD_bfloat16,
                                               BLASD_float64};
@@ -342,7 +322,6 @@ int main(void) {
         cmocka_unit_test(too_many_pairs_say_how_many),
         cmocka_unit_test(batches_have_every_output),
         cmocka_unit_test(variances_and_covariances_come_from_the_points),
-        cmocka_unit_test(neighbours_that_are_no_points),
         cmocka_unit_test(radius_beyond_float32_is_refused),
         cmocka_unit_test(bad_jobs_are_refused),
         cmocka_unit_test(long_work_can_be_stopped),

@@ -174,12 +174,74 @@ static void rows_without_a_direction(void **state) {
         }
 }
 
+/* Two points against n others of three coordinates; `third`: what the last one is made of. */
+static struct trial *with_third(const char *metric, int64_t n, bool sum, double constant) {
+    struct trial *t = trial_new("distance");
+    double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){2, 3});
+    double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, 3});
+    for (int64_t i = 0; i < n + 2; i++) {
+        double *row = i < 2 ? x + 3 * i : y + 3 * (i - 2);
+        row[0] = trial_normal();
+        row[1] = trial_normal();
+        row[2] = sum ? row[0] + row[1] : constant;
+    }
+    trial_set_choice(t, "metric", metric);
+    return t;
+}
+
+/* Whether a covariance matrix has an inverse does not hang on how its zeros are rounded, nor on how
+ * many points there are. */
+static void singular_covariances(void **state) {
+    static const int64_t counts[] = {10, 300, 3001, 40003};
+    static const double constants[] = {0, 0.1, 0.7, -3.141592653589793, 1e300 / 3, 1e-300 / 3};
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct trial *t = with_third("mahalanobis", counts[round % 3], true, 0);
+        assert_int_equal(trial_run(t), BLASD_E_singular_matrix);
+        trial_free(t);
+    }
+    for (int round = 0; round < 24; round++) {
+        double constant = constants[round / 4];
+        struct trial *t = with_third("mahalanobis", counts[round % 4], false, constant);
+        assert_int_equal(trial_run(t), BLASD_E_singular_matrix);
+        trial_free(t);
+        t = with_third("seuclidean", counts[round % 4], false, constant);
+        assert_int_equal(trial_run(t), BLASD_OK); /* 0 over 0 */
+        assert_true(isnan(trial_value(trial_output(t, "d"), 0)));
+        trial_free(t);
+    }
+}
+
+/* The last of a few coordinates is the sum of multiples of the others, but for rounding: of little
+ * data it is chance whether that leaves a pivot above 0. Noise that is no rounding counts. */
+static void singular_but_for_rounding(void **state) {
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        int64_t k = 2 + round % 3, n = round % 5 == 4 ? 40 : k + 2 + round % 5;
+        double factors[3], noise = round % 10 == 9 ? 1e-5 : 0;
+        struct trial *t = trial_new("distance");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, k});
+        for (int d = 0; d < 3; d++) factors[d] = trial_normal() * pow(10, 3 * trial_uniform());
+        for (int64_t i = 0; i < n * k; i++) {
+            x[i] = trial_normal() + (round % 4 == 0 ? 1e3 : 0);
+            if (i % k != k - 1) continue;
+            x[i] *= noise * (fabs(factors[0]) + fabs(factors[1]) + fabs(factors[2]));
+            for (int64_t d = 0; d < k - 1; d++) x[i] += factors[d] * x[i - k + 1 + d];
+        }
+        trial_set_choice(t, "metric", "mahalanobis");
+        assert_int_equal(trial_run(t), noise > 0 ? BLASD_OK : BLASD_E_singular_matrix);
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dependent_features_are_right_or_warned_of),
         cmocka_unit_test(within_includes_the_point_at_the_radius),
         cmocka_unit_test(weights_of_0_leave_out),
         cmocka_unit_test(rows_without_a_direction),
+        cmocka_unit_test(singular_covariances),
+        cmocka_unit_test(singular_but_for_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
