@@ -75,7 +75,7 @@ class Blasd(Subject):
         self.roles = []
         for pid in self.server.pids():
             command = processes.command_of(pid)
-            role = next((r for r in ("redis-server", "blasd api", "blasd worker", "blasd guard") if r in command), "blasd up")
+            role = next((r for r in ("redis-server", "blasd api", "blasd worker") if r in command), "blasd up")
             self.roles.append((role, pid))
         for role, pid in self.roles:  # the private Redis' socket and the blob store, from what the parts were told
             if role == "blasd api":

@@ -246,11 +246,6 @@ bool child_has_supervisor(void) {
     return getenv(CHILD_NOTIFY) != NULL;
 }
 
-void child_tells_alone(void) {
-    (void)find_supervisor(); /* its descriptor is not inherited from then on */
-    unsetenv(CHILD_NOTIFY);
-}
-
 bool child_tell_ready(void) {
     tell(SAYS_READY);
     return notify_fd >= 0;

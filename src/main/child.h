@@ -72,8 +72,6 @@ void child_signal(const struct child *child, int signal);
 bool child_tell_ready(void);
 /* Whether there is one. */
 bool child_has_supervisor(void);
-/* What it starts from now on tells the supervisor nothing. */
-void child_tells_alone(void);
 /* The same, that it is alive. */
 void child_tell_alive(void *unused);
 /* The same, that what it serves can be used. */

@@ -220,12 +220,11 @@ static int list_devices(char devices[][DEVICE_NAME], int most, struct unusable_d
 }
 
 static void plan_worker(struct worker_plan *plan, const char *device, const char *host,
-                        const struct data_dir *dir, int number, bool guarded) {
+                        const struct data_dir *dir, int number) {
     static char program[] = "blasd", command[] = "worker", option_device[] = "--device",
-                option_name[] = "--name", option_measured[] = "--measured", guard[] = "--guard";
-    char *const argv[] = {
-        program,    command,         option_device,  plan->device,           option_name,
-        plan->name, option_measured, plan->measured, guarded ? guard : NULL, NULL};
+                option_name[] = "--name", option_measured[] = "--measured";
+    char *const argv[] = {program,    command,         option_device,  plan->device, option_name,
+                          plan->name, option_measured, plan->measured, NULL};
     char order[16] = "";
     snprintf(plan->measured, sizeof plan->measured, "%s/measured", dir->path);
     snprintf(plan->device, sizeof plan->device, "%.*s", DEVICE_NAME - 1, device);
@@ -251,8 +250,7 @@ static struct worker_plan *plan_workers(struct settings *settings, const struct 
     if (plans == NULL) return NULL;
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
     for (int i = 0; i < *count; i++)
-        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, dir, wanted > 0 ? i : -1,
-                    access_closed(&settings->access));
+        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, dir, wanted > 0 ? i : -1);
     return plans;
 }
 
@@ -290,7 +288,6 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     int status = BLASD_EXIT_FAILED;
     const struct private_redis_options how = {.queue = common->queue,
                                               .durable = settings->durable,
-                                              .closed = access_closed(&settings->access),
                                               .reserve = common->limits.disk_reserve_bytes};
     if (check_files(settings, err) != 0) return status;
     if (own_redis && private_redis_init(&redis, dir, &how, err) != 0) return status;
@@ -322,6 +319,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         if (common_check_redis(&queue, err) != 0) goto done;
     }
     up.redis = own_redis ? &redis : NULL;
+    up.worker_redis = own_redis ? redis.worker_url : getenv("BLASD_WORKER_REDIS");
+    if (up.worker_redis == NULL) up.worker_redis = common->redis;
     up.workers = plan_workers(settings, dir, &up.worker_count);
     if (up.workers == NULL || !plan_api(settings, &listeners, fds, &api_words)) {
         blasd_fail(err, BLASD_E_internal_error, "",

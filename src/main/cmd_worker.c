@@ -3,7 +3,6 @@
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
-#include "main/guard.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
 #include "queue/queue_link.h"
@@ -26,10 +25,9 @@ static const char usage[] =
     "                         measured at every start; none: not measured\n"
     "  --blas PATH            computes with this library; see docs/devices.md "
     "[BLASD_BLAS]\n"
-    "  --guard                reaches Redis through a process beside it, which keeps the password "
-    "and\n"
-    "                         lets through what a worker has to say alone; see SECURITY.md\n"
-    "                         [BLASD_GUARD=1]\n";
+    "  --acl                  prints the rules of a Redis user that may do what workers of the "
+    "queue do,\n"
+    "                         and nothing else; see docs/deploying.md\n";
 static const char notes[] =
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
@@ -64,7 +62,7 @@ static void default_name(const char *device, char *name, size_t size) {
 struct settings {
     struct common_options common;
     const char *device, *name, *measured, *blas;
-    bool guard;
+    bool acl;
 };
 
 static int take_option(void *arg, int option, char *value) {
@@ -73,7 +71,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'd': settings->device = value; return 0;
     case 'n': settings->name = value; return 0;
     case 'm': settings->measured = value; return 0;
-    case 'g': settings->guard = true; return 0;
+    case 'a': settings->acl = true; return 0;
     default: settings->blas = value; return 0;
     }
 }
@@ -84,11 +82,12 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"name", required_argument, NULL, 'n'},
                                             {"measured", required_argument, NULL, 'm'},
                                             {"blas", required_argument, NULL, 'b'},
-                                            {"guard", no_argument, NULL, 'g'},
+                                            {"acl", no_argument, NULL, 'a'},
                                             {NULL, 0, NULL, 0}};
     static const struct command_line line = {"worker",    usage, notes, options,
-                                             take_option, true,  false};
-    return command_line_read(&line, &settings->common, settings, argc, argv);
+                                             take_option, false, false};
+    int status = command_line_read(&line, &settings->common, settings, argc, argv);
+    return status != 0 || settings->acl ? status : common_need_redis("worker", &settings->common);
 }
 
 static bool measures(const struct settings *settings) {
@@ -103,21 +102,6 @@ static void give_up_files(const struct settings *settings) {
         .network = common_needs_network(common),
         .card = strncmp(settings->device, "cpu:", 4) != 0};
     if (!common->no_confine) confine_files(&files);
-}
-
-/* The store comes first, for a guard has to know what of it the queue may have. */
-static int open_queue(struct settings *settings, const char *name,
-                      struct blasd_queue_options *queue, struct blasd_err *err) {
-    struct common_options *common = &settings->common;
-    int code = common_store_open(common, &queue->store, err);
-    if (code == 0) blasd_queue_take_lease(queue, &common->limits);
-    if (code != 0 || !settings->guard) return code;
-    blasd_queue_settle(&common->limits, queue->store);
-    code = guard_start(common, name, err);
-    if (code < 0) return code;
-    queue->guard = code;
-    queue->url = NULL;
-    return 0;
 }
 
 static int run(struct settings *settings) {
@@ -138,7 +122,8 @@ static int run(struct settings *settings) {
     note_end_signals();
     code = telemetry_open(&settings->common.telemetry, options.queue.limits->otlp_spans,
                           "blasd worker", options.name, &options.otlp, &err);
-    if (code == 0) code = open_queue(settings, options.name, &options.queue, &err);
+    if (code == 0) code = common_store_open(&settings->common, &options.queue.store, &err);
+    if (code == 0) blasd_queue_take_lease(&options.queue, &settings->common.limits);
     give_up_files(settings);
     if (code == 0)
         code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
@@ -170,13 +155,18 @@ static int start_blas(const struct settings *settings, char **argv) {
     return blas_start(&start, argv);
 }
 
+static int print_acl(const char *queue) {
+    char text[BLASD_QUEUE_ACL];
+    blasd_queue_worker_acl(queue, text, sizeof text);
+    puts(text);
+    return BLASD_EXIT_OK;
+}
+
 int blasd_cmd_worker(int argc, char **argv) {
-    const char *guard = getenv("BLASD_GUARD");
-    struct settings settings = {.device = "cpu:0",
-                                .blas = getenv(BLASD_BLAS_PATH),
-                                .guard = guard != NULL && strcmp(guard, "1") == 0};
+    struct settings settings = {.device = "cpu:0", .blas = getenv(BLASD_BLAS_PATH)};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
+    if (settings.acl) return print_acl(settings.common.queue);
     prctl(PR_SET_NAME, "blasd worker");
     common_log(&settings.common, "blasd worker");
     set_oom_score();

@@ -23,7 +23,5 @@ int blasd_cmd_devices(int argc, char **argv);
 int blasd_cmd_keys(int argc, char **argv);
 /* Not for users: what blas_start.c runs in a process of its own. */
 int blasd_cmd_try_blas(int argc, char **argv);
-/* Not for users: what guard.c runs beside a worker. */
-int blasd_cmd_guard(int argc, char **argv);
 
 #endif

@@ -38,7 +38,6 @@ static const struct command {
     {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs"},
     {"keys", blasd_cmd_keys, "make, list and revoke keys"},
     {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */
-    {"guard", blasd_cmd_guard, NULL},       /* the same */
     {"version", cmd_version, "the version of this executable"},
     {"help", cmd_help, "this text, or `blasd help COMMAND`"},
 };

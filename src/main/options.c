@@ -229,6 +229,7 @@ static const struct {
     const char *option, *advice;
 } removed_options[] = {
     {"--puts", "fetch outputs with GET /jobs/ID/outputs/NAME, after a webhook"},
+    {"--guard", "give workers a Redis user of their own, with the rules of `blasd worker --acl`"},
     {"--notice-file", "send SIGTERM to the process when the machine is about to be taken away"},
     {"--notice-url", "send SIGTERM to the process when the machine is about to be taken away"},
     {"--notice-text", "send SIGTERM to the process when the machine is about to be taken away"},
@@ -265,11 +266,13 @@ int command_line_read(const struct command_line *line, struct common_options *co
     if (telemetry_check(&common->telemetry) != 0 || check_outgoing(common) != 0 ||
         check_queue(common) != 0 || (line->has_prices && read_prices(common) != 0))
         return option_wrong(line->command);
-    if (line->needs_redis && common->redis == NULL) {
-        fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
-        return option_wrong(line->command);
-    }
-    return 0;
+    return line->needs_redis ? common_need_redis(line->command, common) : 0;
+}
+
+int common_need_redis(const char *command, const struct common_options *common) {
+    if (common->redis != NULL) return 0;
+    fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", command);
+    return option_wrong(command);
 }
 
 const char *webhook_secrets_given(void) {

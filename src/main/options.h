@@ -75,6 +75,8 @@ struct command_line {
  * was printed. */
 int command_line_read(const struct command_line *line, struct common_options *common,
                       void *settings, int argc, char **argv);
+/* 0 where an address of Redis was given, or an exit status after a message. */
+int common_need_redis(const char *command, const struct common_options *common);
 /* The queue in that Redis; its store is still to come. */
 struct blasd_queue_options common_queue(const struct common_options *common);
 int common_store_open(const struct common_options *common, struct blasd_store **ret,

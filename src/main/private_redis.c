@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory_limit.h"
 #include "main/aof_tail.h"
+#include "queue/queue_link.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,6 +35,7 @@
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
 #define OWN_USER "user " PRIVATE_REDIS_USER " on >"
 #define PART_USER "user default on >"
+#define WORKER_USER "user " PRIVATE_REDIS_WORKER " on >"
 #define CONFIG_MOST 65536
 #define COPY "temp-rewriteaof-"
 
@@ -93,6 +95,7 @@ static void choose_passwords(struct private_redis *redis) {
     char *config = blasd_file_read(redis->config, CONFIG_MOST, &len);
     choose_password(config, "\n" OWN_USER, redis->logins.own);
     choose_password(config, "\n" PART_USER, redis->logins.part);
+    choose_password(config, "\n" WORKER_USER, redis->logins.worker);
     free(config);
 }
 
@@ -106,21 +109,21 @@ static int write_url(const struct private_redis *redis, struct blasd_err *err) {
                       strerror(errno));
 }
 
-/* What the parts may do: to the queue's keys and channels what its functions do, and nothing to
- * Redis itself, its files or the network, whatever has taken a part over. `blasd up` alone may
- * more. */
+/* Writes the users. `blasd up` may do anything; the parts may do to the queue's keys and channels
+ * what its functions do, and nothing to Redis itself, its files or the network; a worker may call
+ * its own functions alone. */
 static void put_users(const struct private_redis *redis, FILE *file) {
     const char *name = redis->queue;
+    char acl[BLASD_QUEUE_ACL];
+    blasd_queue_worker_acl(name, acl, sizeof acl);
     fprintf(file, OWN_USER "%s ~* &* +@all\n", redis->logins.own);
-    if (redis->logins.closed)
-        fprintf(file, PART_USER "%s", redis->logins.part);
-    else
-        fputs("user default on nopass", file);
+    fprintf(file, WORKER_USER "%s %s\n", redis->logins.worker, acl);
     fprintf(file,
-            " ~{%s}* ~{%s:* &{%s}* &{%s:* -@all +@read +@write +@pubsub "
+            PART_USER
+            "%s ~{%s}* ~{%s:* &{%s}* &{%s:* -@all +@read +@write +@pubsub "
             "+@blocking +@connection +@transaction -@admin -@dangerous -@scripting +fcall +time "
             "+function|list +function|load +info\n",
-            name, name, name, name);
+            redis->logins.part, name, name, name, name);
 }
 
 static int write_options(const struct private_redis *redis, FILE *file) {
@@ -183,11 +186,8 @@ static int check_reserve(const char *dir, uint64_t reserve, struct blasd_err *er
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
                        const struct private_redis_options *options, struct blasd_err *err) {
     static char program[] = "redis-server";
-    *redis = (struct private_redis){.dir = dir,
-                                    .queue = options->queue,
-                                    .durable = options->durable,
-                                    .logins = {.closed = options->closed},
-                                    .synced_bytes = -1};
+    *redis = (struct private_redis){
+        .dir = dir, .queue = options->queue, .durable = options->durable, .synced_bytes = -1};
     if (check_reserve(dir->path, options->reserve, err) != 0) return -(int)err->code;
     blasd_aof_room_open(&redis->room, dir->path, options->reserve);
     if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
@@ -200,15 +200,12 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
     redis->argv[0] = program;
     redis->argv[1] = redis->config;
     choose_passwords(redis);
-    if (redis->logins.closed)
-        snprintf(redis->url, sizeof redis->url, "unix://:%s@%s", redis->logins.part, redis->socket);
-    else
-        snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
+    snprintf(redis->url, sizeof redis->url, "unix://:%s@%s", redis->logins.part, redis->socket);
+    snprintf(redis->worker_url, sizeof redis->worker_url, "unix://" PRIVATE_REDIS_WORKER ":%s@%s",
+             redis->logins.worker, redis->socket);
     /* answered where the disk is full, too, which PING is not */
-    snprintf(redis->logins.question, sizeof redis->logins.question, "%s%s%sDBSIZE\r\n",
-             redis->logins.closed ? "AUTH " : "", redis->logins.closed ? redis->logins.part : "",
-             redis->logins.closed ? "\r\n" : "");
-    redis->logins.answer = redis->logins.closed ? "+OK\r\n:" : ":";
+    snprintf(redis->logins.question, sizeof redis->logins.question, "AUTH %s\r\nDBSIZE\r\n",
+             redis->logins.part);
     if (write_config(redis, err) != 0) return -(int)err->code;
     return write_url(redis, err);
 }

@@ -13,17 +13,18 @@
 
 /* Who may do anything to it. */
 #define PRIVATE_REDIS_USER "blasd-up"
-/* The parts are Redis' default user, who may do what they need: as that Redis reads its file, too.
- * Where the service lets in only who shows a key, that user has a password, which workers do not
- * know (guard.h). */
+/* What workers are. The other parts are Redis' default user, who may do what they need: as that
+ * Redis reads its file, too. */
+#define PRIVATE_REDIS_WORKER "blasd-worker"
+
+#define PRIVATE_REDIS_ANSWER "+OK\r\n:"
 
 /* Who it knows, and how it is asked whether it answers. */
 struct private_redis_logins {
-    bool closed;        /* parts need a password */
-    char own[33];       /* password of `blasd up`: in redis.conf, which no part can read */
-    char part[33];      /* of the parts; in redis.conf, and in the file of the address */
-    char question[64];  /* answered by `answer` once it has loaded its data */
-    const char *answer; /* static */
+    char own[33];      /* password of `blasd up`: in redis.conf, which no part can read */
+    char part[33];     /* of the parts; in redis.conf, and in the file of the address */
+    char worker[33];   /* of the workers; in redis.conf */
+    char question[64]; /* answered by PRIVATE_REDIS_ANSWER once it has loaded its data */
 };
 
 struct private_redis {
@@ -35,6 +36,7 @@ struct private_redis {
     char socket_dir[108];       /* made for the socket where the data directory's path is too long;
                                    "" otherwise */
     char url[192];              /* "unix:…"; also in the file redis.url, for `blasd meter` */
+    char worker_url[192];       /* the same for workers */
     char log[PATH_MAX + 16];    /* Redis' own log */
     char config[PATH_MAX + 16]; /* redis.conf */
     char *argv[3];              /* words borrowed from this struct or static */
@@ -57,7 +59,7 @@ struct private_redis {
 /* How it is to be. */
 struct private_redis_options {
     const char *queue; /* its name; borrowed */
-    bool durable, closed;
+    bool durable;
     uint64_t reserve; /* the limit disk_reserve_bytes */
 };
 /* Chooses paths and writes redis.conf and redis.url; starts nothing. */

@@ -344,7 +344,7 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_probe.address_len = sizeof address;
     up->redis_probe.loop = up->loop;
     up->redis_probe.question = up->redis->logins.question;
-    up->redis_probe.answer = up->redis->logins.answer;
+    up->redis_probe.answer = PRIVATE_REDIS_ANSWER;
     up->redis_probe.good = on_redis_answers;
     up->redis_probe.arg = up;
     up->redis_alive = up->redis_probe;
@@ -388,14 +388,16 @@ static void prepare_workers(struct supervisor *up) {
     /* Idle threads of the library spin before they sleep, on cores that the queue and the front end
      * need: 2^4 turns in place of 2^26 took two thirds of the system time a mixed load spent in the
      * worker. */
-    static const char *const sleeping[] = {"OPENBLAS_THREAD_TIMEOUT", "4", NULL};
+    const char *const variables[] = {"OPENBLAS_THREAD_TIMEOUT", "4", "BLASD_REDIS",
+                                     up->worker_redis, NULL};
+    memcpy(up->worker_variables, variables, sizeof variables);
     for (int i = 0; i < up->worker_count; i++) {
         struct child *child = &up->workers[i].child;
         child->loop = up->loop;
         child->label = up->workers[i].label;
         child->argv = up->workers[i].argv;
         child->cpus = &up->workers[i].cpus;
-        child->variables = sleeping;
+        child->variables = up->worker_variables;
         child->notifies = true;
         child->silence_s = (int)up->common->limits.silence_s;
         child->start_s = START_LONGER * child->silence_s;

@@ -59,15 +59,17 @@ struct supervisor {
     struct supervised_blobs *blobs;
     const struct access_options *access;
     char *const *api_argv;
-    cpu_set_t api_cpus; /* as a worker's */
-    bool delivers;      /* somebody is to send webhooks and put outputs */
-    bool lifeline;      /* the end of standard input, where that is a pipe, is as SIGTERM */
+    cpu_set_t api_cpus;       /* as a worker's */
+    bool delivers;            /* somebody is to send webhooks and put outputs */
+    bool lifeline;            /* the end of standard input, where that is a pipe, is as SIGTERM */
+    const char *worker_redis; /* where workers reach Redis */
     struct worker_plan *workers;
     int worker_count;
 
     /* its own; zero */
     struct blasd_loop *loop;
     struct child redis_child, api_child, notify_child;
+    const char *worker_variables[5];
     struct blasd_watcher signals, input;
     struct blasd_timer care, api_due;
     struct probe redis_probe, redis_alive;

@@ -25,8 +25,6 @@ struct blasd_queue_options {
     struct blasd_store *store;         /* borrowed for the life of the queue */
     bool may_lose_jobs;                /* a Redis will do that keeps no file, or may evict keys */
     int queues, number; /* how many there are, and which of them this is; 0, 0: there is one */
-    int guard; /* > 0, of a worker alone: the socket of its guard (redis/guarded.h), which knows
-                  `url` */
 };
 
 /* A deployment may have several queues, each whole, with keys of its own, none of which knows of

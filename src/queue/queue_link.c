@@ -87,7 +87,7 @@ static void divide(const struct blasd_queue_options *options, struct blasd_link_
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) *of[i] = part_of(options, *of[i]);
 }
 
-void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store) {
+static void settle(struct blasd_limits *limits, struct blasd_store *store) {
     uint64_t free_bytes = 0, all_bytes = 0;
     if (store && (!limits->queue_bytes || !limits->record_bytes || !limits->record_sync_bytes ||
                   !limits->tensor_bytes))
@@ -101,7 +101,7 @@ void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store) 
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret) {
     struct blasd_limits settled = *options->limits;
     const struct blasd_limits *limits = &settled;
-    blasd_queue_settle(&settled, options->store);
+    settle(&settled, options->store);
     ret->queue_jobs = limits->queue_jobs;
     ret->webhooks = limits->webhooks;
     ret->queue_bytes = limits->queue_bytes;
@@ -115,8 +115,6 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
              ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
              ret->tensor_bytes, part_of(options, limits->tensors), limits->tensor_life_s);
-    if (options->guard > 0)
-        snprintf(ret->text + strlen(ret->text), sizeof ret->text - strlen(ret->text), " 1");
 }
 
 /* In the order of the text. */
@@ -160,10 +158,9 @@ bool blasd_link_take_limits(struct blasd_link_limits *limits, const char *record
     return true;
 }
 
-int blasd_queue_address(const struct blasd_queue_options *options, struct blasd_link_address *ret,
-                        struct blasd_err *err) {
-    return options->guard > 0 ? blasd_link_behind(options->guard, options->name, ret, err)
-                              : blasd_link_parse(options->url, options->name, ret, err);
+int blasd_queue_worker_acl(const char *queue, char *text, size_t size) {
+    return snprintf(text, size, "~{%s} ~{%s}:* ~{%s:* resetchannels &{%s}:* &{%s:* %s", queue,
+                    queue, queue, queue, queue, worker_acl);
 }
 
 /* Whether a store that is recorded may make way for that of `options`. */
@@ -185,7 +182,7 @@ int blasd_link_open(redisContext *redis, const struct blasd_queue_options *optio
     struct blasd_link_limits limits;
     char key[BLASD_LINK_KEY_MAX], own[BLASD_QUEUE_RECORDED];
     redisReply *reply;
-    int kept = options->may_lose_jobs ? 0 : blasd_link_check_keeps(redis, options->guard > 0, err);
+    int kept = options->may_lose_jobs ? 0 : blasd_link_check_keeps(redis, err);
     int rc = kept < 0 ? kept : blasd_link_load(redis, &blasd_queue_library, err);
     blasd_queue_recorded(options, own);
     if (rc == 0 && adopt) rc = may_adopt(redis, options, own, err);

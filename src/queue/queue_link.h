@@ -21,8 +21,6 @@ struct blasd_link_limits {
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
     uint64_t webhooks; /* not among these */
 };
-/* Resolves those once and for all: a store's size may change. NULL: a store of unknown size. */
-void blasd_queue_settle(struct blasd_limits *limits, struct blasd_store *store);
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
 /* The lease alone, in `limits`, where Redis can be asked now: a worker that renews its own later
  * than others expect would lose it. */
@@ -31,9 +29,10 @@ void blasd_queue_take_lease(const struct blasd_queue_options *options, struct bl
  * anything, and logs it. */
 bool blasd_link_take_limits(struct blasd_link_limits *limits, const char *recorded);
 
-/* Where the queue is for who has these options. invalid_field. */
-int blasd_queue_address(const struct blasd_queue_options *options, struct blasd_link_address *ret,
-                        struct blasd_err *err);
+/* Writes the rules of a Redis ACL user that may do what a worker of the queue does, and nothing
+ * else; as snprintf. They come from the functions (mk/worker-acl.sh). */
+#define BLASD_QUEUE_ACL 2048 /* bytes that are enough */
+int blasd_queue_worker_acl(const char *queue, char *text, size_t size);
 
 /* What is recorded as the deployment's: its store, and how many queues it has where these are
  * several. */

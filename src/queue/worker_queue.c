@@ -57,7 +57,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
         queue->caller.timeout_ms = ONE_OF_SEVERAL_MS;
     blasd_worker_turns_reset(&queue->turns);
     rc = queue->segments && queue->views
-             ? blasd_queue_address(options, &queue->caller.address, err)
+             ? blasd_link_parse(options->url, options->name, &queue->caller.address, err)
              : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
     if (rc == 0) rc = first_call(queue, err);
@@ -141,13 +141,6 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     queue->turns.watched = true; /* for all it knows, until a turn has been answered */
 }
 
-/* What it says to the functions stays as it was: a guard lets through that alone. */
-static void take_limits(struct blasd_worker_queue *queue, const char *recorded) {
-    struct blasd_link_limits all = queue->limits;
-    if (queue->limits.told[0] != '\0' || !blasd_link_take_limits(&all, recorded)) return;
-    memcpy(queue->limits.told, all.told, sizeof all.told);
-}
-
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     redisReply *reply;
@@ -157,7 +150,7 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
     *lost = rc == BLASD_CALL_LOST;
     if (rc == 0 && reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 10 &&
         reply->element[9]->type == REDIS_REPLY_STRING)
-        take_limits(queue, reply->element[9]->str);
+        blasd_link_take_limits(&queue->limits, reply->element[9]->str);
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }

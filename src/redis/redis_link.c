@@ -162,21 +162,14 @@ static int parse_tcp(const char *url, const char *scheme, struct blasd_link_addr
     return 0;
 }
 
-int blasd_link_behind(int guard, const char *queue, struct blasd_link_address *ret,
-                      struct blasd_err *err) {
-    memset(ret, 0, sizeof *ret);
-    ret->guard = guard;
-    int rc = blasd_link_check_name(queue, err);
-    if (rc == 0) snprintf(ret->tag, sizeof ret->tag, "{%s}", queue);
-    return rc;
-}
-
 int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
                      struct blasd_err *err) {
     static const char *const schemes[] = {"redis://", "rediss://", "redis+sentinel://",
                                           "rediss+sentinel://"};
-    int rc = blasd_link_behind(0, queue, ret, err);
+    memset(ret, 0, sizeof *ret);
+    int rc = blasd_link_check_name(queue, err);
     if (rc < 0) return rc;
+    snprintf(ret->tag, sizeof ret->tag, "{%s}", queue);
     if (begins(url, "unix:")) return parse_unix(url + strlen("unix:"), ret, err);
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
         if (begins(url, schemes[i])) return parse_tcp(url, schemes[i], ret, err);
@@ -314,10 +307,10 @@ int blasd_link_writes(const redisReply *config, struct blasd_err *err) {
                       "--redis-may-lose-jobs");
 }
 
-int blasd_link_check_keeps(redisContext *redis, bool guarded, struct blasd_err *err) {
+int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err) {
     static const char *const asks[] = {"INFO", "CONFIG GET appendfsync"};
     int kept = 0;
-    for (int i = 0; i < (guarded ? 1 : 2); i++) {
+    for (int i = 0; i < 2; i++) {
         redisReply *reply = redisCommand(redis, asks[i]);
         int rc = reply == NULL ? blasd_fail(err, BLASD_E_queue_unavailable, "",
                                             "Redis cannot be reached: %.100s", redis->errstr)
@@ -366,7 +359,14 @@ int blasd_link_load(redisContext *redis, const struct blasd_link_library *librar
     bool stale = blasd_link_stale(library, reply);
     freeReplyObject(reply);
     if (!stale) return 0;
-    rc = blasd_link_ask(redis, 4, load, &reply, err);
+    reply = redisCommandArgv(redis, 4, (const char **)(void *)load, NULL);
+    if (reply && reply->type == REDIS_REPLY_ERROR && begins(reply->str, "NOPERM")) {
+        freeReplyObject(reply);
+        return blasd_fail(err, BLASD_E_queue_unavailable, "",
+                          "Redis does not have this version's functions yet, and this user may not "
+                          "load them: start the front end of this version");
+    }
+    rc = judge(redis, reply, &reply, err);
     freeReplyObject(reply);
     return rc;
 }

@@ -34,7 +34,6 @@ struct blasd_link_address {
     int db;             /* SELECT it after connecting where it is not 0 */
     char user[128];     /* "": AUTH with the password alone */
     char password[256]; /* "": no AUTH */
-    int guard; /* > 0: the socket of the process that knows all that but the tag, guarded.h */
 };
 
 /* Reads "redis://[user:password@]host[:port][,host[:port]...][/db]", the same with rediss:// for
@@ -47,9 +46,6 @@ int blasd_link_parse(const char *url, const char *queue, struct blasd_link_addre
 /* The name of a queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key; of one
  * of several with ":NUMBER" behind it. invalid_field. */
 int blasd_link_check_name(const char *name, struct blasd_err *err);
-/* The address that only the process behind the socket `guard` knows. invalid_field. */
-int blasd_link_behind(int guard, const char *queue, struct blasd_link_address *ret,
-                      struct blasd_err *err);
 /* Writes "{QUEUE}" and then the rest, formatted; longer keys than BLASD_LINK_KEY_MAX are cut, which
  * no valid name or id can bring about. Returns the length. */
 size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const char *fmt, ...)
@@ -89,12 +85,12 @@ int blasd_link_keeps(const redisReply *info, struct blasd_err *err);
 /* Whether the reply to CONFIG GET appendfsync says that a Redis that is killed loses nothing it has
  * acknowledged: 0, also where this user may not ask; internal_error where it does not. */
 int blasd_link_writes(const redisReply *config, struct blasd_err *err);
-/* Asks for both; `guarded`: for the first alone, all that a guard lets through. */
-int blasd_link_check_keeps(redisContext *redis, bool guarded, struct blasd_err *err);
+/* Asks for both. */
+int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err);
 /* Whether the library should be loaded, which the server lacks, or has in an earlier revision:
  * `list` is the reply of FUNCTION LIST LIBRARYNAME NAME WITHCODE. */
 bool blasd_link_stale(const struct blasd_link_library *library, const redisReply *list);
-/* Loads it then. */
+/* Loads it then. queue_unavailable where this user may not: another process will. */
 int blasd_link_load(redisContext *redis, const struct blasd_link_library *library,
                     struct blasd_err *err);
 

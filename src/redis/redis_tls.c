@@ -3,9 +3,6 @@
 
 #ifndef BLASD_REDIS_TLS
 
-#include <errno.h>
-#include <sys/socket.h>
-
 bool blasd_redis_tls_known(void) {
     return false;
 }
@@ -13,12 +10,6 @@ bool blasd_redis_tls_known(void) {
 int blasd_redis_tls_start(redisContext *redis, const char *host, struct blasd_err *err) {
     (void)redis, (void)host;
     return blasd_fail(err, BLASD_E_internal_error, "", "this build has no TLS for Redis");
-}
-
-ssize_t blasd_redis_receive(redisContext *redis, char *bytes, size_t size) {
-    ssize_t got = recv(redis->fd, bytes, size, 0);
-    if (got > 0) return got;
-    return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
 #else
@@ -79,10 +70,6 @@ int blasd_redis_tls_start(redisContext *redis, const char *host, struct blasd_er
     SSL_free(ssl);                                          /* and now has not */
     return blasd_fail(err, BLASD_E_queue_unavailable, "", "no TLS with Redis at %.100s: %.100s",
                       host, redis->errstr);
-}
-
-ssize_t blasd_redis_receive(redisContext *redis, char *bytes, size_t size) {
-    return redis->funcs->read(redis, bytes, size);
 }
 
 #endif

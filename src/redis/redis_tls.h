@@ -7,15 +7,11 @@
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 /* Whether this build can. */
 bool blasd_redis_tls_known(void);
 /* Puts TLS on a context that connects to `host`; the certificate has to be valid for that, by the
  * system's authorities or those in the file that BLASD_REDIS_CA names. queue_unavailable. */
 int blasd_redis_tls_start(redisContext *redis, const char *host, struct blasd_err *err);
-/* Reads what has come over a context that waits for nothing, with TLS or without: bytes, not
- * replies. 0: nothing has come; -1: the connection has ended. */
-ssize_t blasd_redis_receive(redisContext *redis, char *bytes, size_t size);
 
 #endif

@@ -6,7 +6,6 @@
 #include "redis/route.h"
 
 #include "base/clock.h"
-#include "redis/guarded.h"
 #include "redis/redis_tls.h"
 
 #include <stdio.h>
@@ -167,7 +166,6 @@ int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms,
     struct blasd_route route = {.turn = (unsigned)(now / 1000)};
     int rc, tries = 0;
     *ret = NULL;
-    if (address->guard > 0) return blasd_guarded_connect(address, timeout_ms, ret, err);
     do {
         blasd_route_begin(&route, address);
         do rc = connect_next(&route, timeout_ms, ret, err);

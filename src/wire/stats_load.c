@@ -68,10 +68,3 @@ json_t *blasd_stats_load(const char *text, size_t len) {
     blasd_buf_release(&copy);
     return document;
 }
-
-bool blasd_stats_is_told(const char *text, size_t len, size_t most) {
-    json_t *told = len > most ? NULL : json_loadb(text, len, 0, NULL);
-    bool is = json_is_object(told);
-    json_decref(told);
-    return is;
-}

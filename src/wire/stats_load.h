@@ -4,15 +4,11 @@
 #ifndef BLASD_WIRE_STATS_LOAD_H
 #define BLASD_WIRE_STATS_LOAD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct json_t;
 
 /* New reference; NULL where it is none of these texts, or memory has run out. */
 struct json_t *blasd_stats_load(const char *text, size_t len);
-/* Whether the text is an object, as blasd_stats_load would read it of a worker, of `most` bytes at
- * the most. */
-bool blasd_stats_is_told(const char *text, size_t len, size_t most);
 
 #endif

@@ -26,8 +26,6 @@ def pids(service):
         for part in ("redis-server", "blasd api", "blasd worker"):
             if line.startswith(part):
                 found[pid] = part
-        for guard in children(pid) if line.startswith("blasd worker") else []:
-            found[guard] = "blasd guard"
     return found
 
 
@@ -99,7 +97,7 @@ class Faults:
     def __init__(self, service, rng, note, clock, disk):
         self.service, self.rng, self.note, self.clock, self.disk = service, rng, note, clock, disk
         self.kills = 0
-        self.weights = {"kill-worker": 8, "kill-guard": 3, "kill-api": 5, "kill-redis": 5, "kill-many": 3, "kill-all": 1, "stop-worker": 2,
+        self.weights = {"kill-worker": 8, "kill-api": 5, "kill-redis": 5, "kill-many": 3, "kill-all": 1, "stop-worker": 2,
                         "stop-api": 1, "stop-redis": 2, "stop-all": 1, "torn-file": 1}
         if clock.environment():
             self.weights["move-clock"] = 2
@@ -135,9 +133,6 @@ class Faults:
 
     def kill_worker(self):
         self.send(signal.SIGKILL, "blasd worker", most=1)
-
-    def kill_guard(self):
-        self.send(signal.SIGKILL, "blasd guard", most=1)
 
     def kill_api(self):
         self.send(signal.SIGKILL, "blasd api")

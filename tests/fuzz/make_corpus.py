@@ -235,20 +235,6 @@ def aof_seeds():
     write("aof", "named", "file appendonly.aof.1.incr.aof seq 1 type i\nfile a.rdb seq 2 type b\n\0" + whole[:50])
 
 
-def guard_seeds():
-    """The first byte: how many bytes come at a time, less one."""
-    said = {"turn": "FCALL blasd_6_turn 1 {q} 1_1 me 7 0 3 1 64 1000 0 id frames 1_0", "begin": "HSET {q}:claims:me @0 text",
-            "wait": "BLMPOP 3.000 1 {q}:wake:me LEFT COUNT 16400", "blob": "GET {q}:blob:s1.in:0", "first": "CLIENT REPLY ON",
-            "sweep": "SET {q}:sweeping:at_work me PX 1000 NX", "load": "FUNCTION LOAD REPLACE x", "flush": "FLUSHALL"}
-    lines = {}
-    for name, text in said.items():
-        words = [word.replace("_1", " 1").replace("1_0", "1 0") if word in ("1_1", "1_0") else word for word in text.split()]
-        lines[name] = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
-        write("guard", name, chr(len(name)) + lines[name])
-    write("guard", "all", "\0" + "".join(lines.values()))
-    write("guard", "cut", "\x02" + lines["turn"][:-3])
-
-
 def client_seeds():
     document = {"id": "s1", "state": "succeeded", "progress": 1, "outputs": {
         "c": {"dtype": "float64", "shape": [2, 2], "data": [[1, 2], [3, "NaN"]], "href": "/jobs/s1/outputs/c"}}}
@@ -280,7 +266,6 @@ request_seeds()
 text_seeds()
 aof_seeds()
 client_seeds()
-guard_seeds()
 oip_seeds()
 graph_seeds()
 outgoing_seeds()

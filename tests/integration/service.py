@@ -420,15 +420,15 @@ def until(service, job_id, states, seconds=240):
 class Redis:
     """A hand in the service's own Redis: just enough of the protocol to send bytes as they are."""
 
-    def __init__(self, service, own=True):
-        """`own`: where it is that of `blasd up`, as itself, who may do anything; else as its parts."""
+    def __init__(self, service, user="blasd-up"):
+        """`user`: of the private Redis, `blasd-up`, who may do anything, `default`, as its parts, or `blasd-worker`; "": none."""
         path = next((service.folder / "data").glob("*.sock"))
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(str(path))
         self.file = self.sock.makefile("rb")
         config = service.folder / "data" / "redis.conf"
-        if own and config.exists():
-            self("AUTH", *re.search(r"^user (\S+) on >(\S+)", config.read_text(), re.MULTILINE).groups())
+        if user and config.exists():
+            self("AUTH", user, re.search(rf"^user {user} on >(\S+)", config.read_text(), re.MULTILINE)[1])
 
     def __call__(self, *words):
         words = [w if isinstance(w, bytes) else str(w).encode() for w in words]

@@ -103,7 +103,7 @@ def test_who_has_taken_a_part_over_has_the_queue_alone(make_service, words):
     """On the socket of the private Redis, as api and worker are, nothing but the queue's keys can be had: no other key, no file, no
     network, no other connection."""
     service = make_service()
-    part, own = Redis(service, own=False), Redis(service)
+    part, own = Redis(service, "default"), Redis(service)
     with pytest.raises(AssertionError, match="NOPERM|WRONGPASS|not allowed"):
         part(*words.split())
     assert part("GET", "{blasd}:store") == own("GET", "{blasd}:store") != b""

@@ -159,7 +159,7 @@ def test_selectors_find_pods():
 def test_secrets_are_those_of_the_documentation():
     text = json.dumps(DOCUMENTS)
     document = (ROOT / "docs/kubernetes.md").read_text()
-    for name in ("redis-password", "redis-url", "metrics-key", "keys.json"):
+    for name in ("redis-password", "redis-url", "worker-redis-url", "users.acl", "metrics-key", "keys.json"):
         assert f'"key": "{name}"' in text
         assert re.search(rf"--from-(file|literal)={re.escape(name)}=", document), name
 
@@ -336,7 +336,7 @@ def test_slurm_runs_a_job_and_ends(allocation):
     told = dict(word.split("=", 1) for word in pathlib.Path(f"/proc/{parts[0]}/environ").read_text().split("\0") if word.startswith("BLASD_"))
     kept = [int(told[f"BLASD_{name}_BYTES"].removesuffix("M")) << 20 for name in ("QUEUE", "RECORD", "TENSOR")]
     assert min(kept) > 0 and sum(kept) < memory, kept  # results that found no room would keep what is queued from ending
-    for name in ("key", "keys.json", "password", "redis-url", "redis.conf"):
+    for name in ("key", "keys.json", "password", "redis-url", "worker-password", "worker-redis-url", "redis.conf"):
         assert (folder / name).stat().st_mode & 0o077 == 0, name
     process.terminate()
     assert process.wait(120) == 0
@@ -370,7 +370,7 @@ def test_slurm_replaces_a_worker(allocation):
 
 def test_slurm_options_are_there():
     text = SLURM.read_text().replace("\\\n", " ")
-    commands = re.findall(r'"\$blasd" ((?:api|worker) [^>&\n]*)', text)
+    commands = re.findall(r'(?<!\()"\$blasd" ((?:api|worker) [^>&\n]*)', text)
     assert [one.split()[0] for one in commands] == ["api", "worker"]
     for one in commands:
         check_words(one.split())

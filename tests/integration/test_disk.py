@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from service import BLASD, Redis, Service, wait_for
-from test_guard import with_keys
 
 pytestmark = pytest.mark.full
 
@@ -332,10 +331,9 @@ def first_child_killed(pid):
     looker.join()
 
 
-@pytest.mark.parametrize("keys", [False, True])
-def test_a_rewrite_that_fails_is_asked_for_again_at_once(make_service, small_disk, tmp_path, keys):
-    """Not when the pause is over, which takes a minute and no lease lasts; with keys Redis, too, answers only who says who he is."""
-    service = small_disk(with_keys(tmp_path / "keys") if keys else make_service(start=False)).start()
+def test_a_rewrite_that_fails_is_asked_for_again_at_once(make_service, small_disk):
+    """Not when the pause is over, which takes a minute and no lease lasts."""
+    service = small_disk(make_service(start=False)).start()
     try:
         redis = Redis(service)
         redis("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")

@@ -219,7 +219,7 @@ def inline_commands(text):
             yield span
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [one for one in DOCUMENTS if one != "CHANGELOG.md"])  # which tells of what has gone, too
 def test_commands_within_the_text_exist(document):
     for command in inline_commands((ROOT / document).read_text()):
         if command.split()[-2:] != ["help", "COMMAND"]:

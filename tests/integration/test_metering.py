@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
@@ -219,10 +220,11 @@ def test_a_receiver_that_fails_gets_them_again(make_service):
     assert "a-token" not in (service.folder / "meter-log").read_text()
 
 
-def redis_cli(service, *words):
-    done = subprocess.run(["redis-cli", "-s", service.folder / "data" / "redis.sock", "--json", *words], capture_output=True,
-                          text=True, check=True)
-    return json.loads(done.stdout)
+def redis_cli(service, *words, form="--json"):
+    password = re.search(r":([0-9a-f]+)@", (service.folder / "data" / "redis.url").read_text())[1]
+    told = subprocess.run(["redis-cli", "-s", service.folder / "data" / "redis.sock", form, *words], capture_output=True,
+                          env={**os.environ, "REDISCLI_AUTH": password}, check=True).stdout
+    return json.loads(told) if form == "--json" else told
 
 
 def test_what_is_noted_of_a_job_has_no_longer_tensors(make_service, tmp_path):
@@ -233,8 +235,7 @@ def test_what_is_noted_of_a_job_has_no_longer_tensors(make_service, tmp_path):
         for n in (4, 10, 24, 40):
             ids.append(submit(service, "/jobs?wait=30", safetensors({"a": np.full((n, n), np.pi), "b": np.eye(n)}, op="matmul"), None))
         tags = ["{blasd}"] + [f"{{blasd:{n}}}" for n in range(1, QUEUES)]
-        noted = b"".join(subprocess.run(["redis-cli", "-s", service.folder / "data" / "redis.sock", "--raw", "XRANGE", f"{tag}:usage", "-", "+"],
-                                        capture_output=True, check=True).stdout for tag in tags)
+        noted = b"".join(redis_cli(service, "XRANGE", f"{tag}:usage", "-", "+", form="--raw") for tag in tags)
         meter.process.send_signal(signal.SIGCONT)
         assert all(job.encode() in noted for job in ids) and noted.count(struct.pack("<d", np.pi)) == 4 * 4
         wait_for(lambda: len(events_of(path)) == len(ids))

@@ -53,7 +53,7 @@ def test_jobs_are_spread_and_what_belongs_together_is_not(make_service):
 
 def test_who_counts_otherwise_is_refused(make_service):
     service = make_service(*THREE)
-    url = "unix:" + str(next((service.folder / "data").glob("*.sock")))
+    url = f"file:{service.folder}/data/redis.url"
     blobs = f"dir:{store_of(service)}"
     for count in (1, 2, 4):
         for command in ("api", "worker"):

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from service import BLASD, QUEUES, Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 SECRET = "s3cr3t-of-the-test"
+WORKER_SECRET = "s3cr3t-of-workers"
 
 
 class Server:
@@ -265,6 +267,15 @@ def least_rights():
     return line.split()
 
 
+def make_worker_user(server):
+    """By the command that docs/deploying.md tells."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("redis-cli ACL SETUSER blasd-worker "))
+    done = subprocess.run(["sh", "-c", line.replace("redis-cli", f"redis-cli -s '{server.socket}'").replace("$(blasd", f"$('{BLASD}'")],
+                          env={**os.environ, "WORKER_PASSWORD": WORKER_SECRET}, capture_output=True, text=True, check=False)
+    assert done.stdout == "OK\n", done
+
+
 @pytest.mark.parametrize("more", [[], ["-info"]], ids=["as_told", "without_info"])
 def test_a_user_with_the_least_rights_is_enough(server, more):
     """For all that a service does: small jobs, blobs, tensors, lists, cancelling, metering, the sweep."""
@@ -277,9 +288,11 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
     if QUEUES > 1:
         more = [*more, "~{blasd:*", "&{blasd:*"]
     assert server.ask(*words, *more) == b"OK"
+    make_worker_user(server)
     env = {"BLASD_REDIS": f"redis://blasd:{SECRET}@127.0.0.1:{port}"}
+    server.worker("--measured", "none", env={"BLASD_REDIS": f"redis://blasd-worker:{WORKER_SECRET}@127.0.0.1:{port}"})
+    wait_for(lambda: "start the front end" in server.log_text())  # which may load the functions
     service = client(server, server.api("--limit", "inline_bytes=1000", env=env))
-    server.worker("--measured", "none", env=env)
     service.wait_ready()
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     large = {"a": np.ones((300, 300)), "b": np.eye(300)}
@@ -297,7 +310,7 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
     meter = subprocess.run([BLASD, "meter", "--to", "redis", "--end"], env={**os.environ, **env}, capture_output=True,
                            text=True, timeout=60)
     assert meter.returncode == 0, meter.stderr
-    assert SECRET not in server.log_text() and "NOPERM" not in server.log_text()
+    assert not re.search(f"{SECRET}|{WORKER_SECRET}|NOPERM|can't run", server.log_text())
     for command in (["FLUSHALL"], ["CONFIG", "GET", "*"], ["GET", "others"]):  # and it is not more than that
         hand = Redis(server)
         try:

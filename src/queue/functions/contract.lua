@@ -1,5 +1,7 @@
 #!lua name=blasd_6
 -- revision 14
+-- workers call begin blob_free blob_write holds open progress refs register release renew tensor_copies turn
+-- workers send BLMPOP CLIENT|REPLY EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE SELECT SET TIME
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -172,8 +174,7 @@ worker comes again soon. When a job has ended its TIME is replaced by what it to
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
-queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s", with " 1" behind it of a
-worker that is not trusted: it is held to what it was given (../worker_rules.h). Times are microseconds on Redis' clock, as
+queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
 here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a

@@ -55,21 +55,11 @@ function events.given_back(name, meta)
     events.queued(name, meta, is_batch_entry(name) and call('HGET', K.frames, name) or '')
 end
 
--- Those of the names that the worker holds.
-function Record.held(worker, names)
-    local its = {}
-    for _, name in ipairs(names) do
-        local held = call('HMGET', K.claims_of .. worker, name, sub(name, 1, BATCH_ENTRY))
-        if held[1] or held[2] then its[#its + 1] = name end
-    end
-    return its
-end
-
 -- Those of the names that are pending run on that worker since `started`: as one batch that began
 -- now, or `already`.
 function events.running(worker, started, names, already)
     if not events.watched() then return end
-    local found, metas = resolve(K.strict and Record.held(worker, names) or names)
+    local found, metas = resolve(names)
     local jobs, tenant = 0, nil
     for _, meta in ipairs(metas) do
         jobs, tenant = jobs + parse(meta).jobs, parse(meta).tenant -- those of two share no batch

@@ -79,11 +79,11 @@ local function read_limits(text)
     local words, n = {}, {}
     for word in gmatch(text or '', '%S+') do words[#words + 1] = word end
     for i, word in ipairs(words) do n[i] = tonumber(word) end
-    if #n < 8 then error('LIMITS must be eleven numbers, or twelve') end
+    if #n < 8 then error('LIMITS must be eleven numbers') end
     return {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
             tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
-            tensor_life_s = n[11] or 3600, strict = n[12] == 1, -- eight: a process of an earlier version
+            tensor_life_s = n[11] or 3600, -- eight: a process of an earlier version
             text = concat(words, ' ', 1, min(#words, 11))}
 end
 
@@ -117,7 +117,6 @@ prepare = function(keys, args)
     if args[1] ~= given_text then given, given_text = read_limits(args[1]), args[1] end
     if recorded[q] == nil then look_up_record(q) end
     L = recorded[q] or given
-    K.strict = given.strict
 end
 
 -- Records the caller's limits, and the schema, where none are; `anew`: these limits in any case. Whether

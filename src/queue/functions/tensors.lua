@@ -258,7 +258,7 @@ end
 -- the job has ended, and room was made when it came.
 function Tensor.keep(tenant, text)
     for id, bytes, form in gmatch(text, '\t(t%x+) (%d+) ([^\t]+)') do
-        if not K.strict or call('HEXISTS', K.tensors, id) == 0 then add(tenant, L.tensor_life_s, id, bytes, form) end
+        add(tenant, L.tensor_life_s, id, bytes, form)
     end
 end
 

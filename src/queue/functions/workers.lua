@@ -60,22 +60,6 @@ local function outputs_of(text)
     return n, bytes, segs, kept
 end
 
--- Whether these are the record frames of that job, or of `n` jobs of that batch entry, each of another one: a
--- front end gives what one tells to who waits for its id.
-local function frames_are_of(name, record_frames, n)
-    local at, most, seen = 1, #record_frames, {}
-    if #name ~= ID and not is_batch_entry(name) then return false end
-    if most == 0 then return true end -- it could not be read
-    while at + RECORD_FRAME_HEAD - 1 <= most and n > 0 do
-        if find(record_frames, name, at + 4, true) ~= at + 4 then return false end
-        local rest = sub(record_frames, at + 4 + #name, at + RECORD_FRAME_HEAD - 1)
-        if seen[rest] then return false end
-        seen[rest], n = true, n - 1
-        at = at + RECORD_FRAME_HEAD + struct.unpack('<I4', record_frames, at)
-    end
-    return n == 0 and at == most + 1
-end
-
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
 -- midst of it would leave what came before.
 local function turn_wrong(args)
@@ -85,9 +69,7 @@ local function turn_wrong(args)
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
     end
     for i = 12, #args, 3 do
-        local n = outputs_of(args[i])
-        if not n then return 'OUTPUTS as they are told' end
-        if K.strict and not frames_are_of(args[i - 2], args[i - 1], n) then return 'record frames of what ends' end
+        if not outputs_of(args[i]) then return 'OUTPUTS as they are told' end
     end
 end
 
@@ -97,7 +79,7 @@ do
 -- A finder: yields(name) says whether that worker may end the job, or the batch entry. What it does not
 -- hold it may where nobody else does: a master that was a replica may lack its claim, and then its name
 -- stays in a line, as that of any job that ends there. But such a master may have given the job to another,
--- whose it is then, with the result's name. A worker that is not trusted ends what it holds alone.
+-- whose it is then, with the result's name.
 yields_to = function(worker)
     local entries = {}
     return function(name)
@@ -106,7 +88,6 @@ yields_to = function(worker)
             entries[entry] = call('HEXISTS', K.claims_of .. worker, entry) == 1
         end
         if entries[entry] or call('HEXISTS', K.claims_of .. worker, name) == 1 then return true end
-        if K.strict then return false end
         for _, other in ipairs(call('HKEYS', K.workers)) do
             local its = call('HMGET', K.claims_of .. other, name, entry)
             if its[1] or its[2] then return false end

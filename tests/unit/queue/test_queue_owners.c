@@ -79,60 +79,6 @@ static void test_what_nobody_was_given(void **state) {
     bed_close(&bed);
 }
 
-/* A turn by hand that ends the job `name` with the records of the jobs `told` and `more`. */
-static void expect_refused(struct bed *bed, struct blasd_worker_queue *worker, const char *name,
-                           const char *told, const char *more) {
-    char frames[2 * (4 + BLASD_ID_LEN + 1)] = "\1";
-    char *second = frames + sizeof frames / 2;
-    memcpy(frames + 4, told, BLASD_ID_LEN);
-    memcpy(second, "\1\0\0\0", 4);
-    memcpy(second + 4, more, BLASD_ID_LEN);
-    redisReply *reply =
-        redisCommand(bed->raw, "FCALL %s 1 %s %s w %s 0 %llu 1 0 0 0 %s %b %s",
-                     BLASD_QUEUE_FN("turn"), bed->tag, worker->limits.text, worker->lease.epoch,
-                     (unsigned long long)worker->turns.seq + 1, name, frames, sizeof frames, "2 0");
-    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
-    assert_non_null(strstr(reply->str, "record frames of what ends"));
-    drop(reply);
-}
-
-/* But a worker that has a guard ends what it holds alone: whoever has taken it over may know of
- * jobs that it was never given. */
-static void test_what_it_was_not_given(void **state) {
-    struct bed bed;
-    struct blasd_claim claims[4];
-    char id[BLASD_ID_LEN + 1], held[2][BLASD_ID_LEN + 1];
-    (void)state;
-    bed_open(&bed, &server, "strict");
-    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
-    strcat(worker->limits.text, " 1");
-    submit_new(&bed, held[0], "2");
-    submit_new(&bed, held[1], "2");
-    assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
-    submit_new(&bed, id, "2");
-    assert_false(wanted(worker, id));
-    assert_int_equal(finish(worker, id, "wrong", 100), 0);
-    assert_int_equal(pending(&bed), 3);
-    assert_int_equal(claim(other, 4, PLENTY, claims), 1);
-    assert_string_equal(claims[0].id, id);
-    assert_true(wanted(worker, held[0]));
-    expect_refused(&bed, worker, held[0], id, id);
-    expect_refused(&bed, worker, held[0], held[1], held[1]);
-    expect_refused(&bed, worker, held[0], held[0], held[1]);
-    expect_refused(&bed, worker, held[0], held[1], held[0]);
-    expect_refused(&bed, worker, "", held[0], held[0]);
-    expect_refused(&bed, worker, "s", held[0], held[0]);
-    assert_int_equal(pending(&bed), 3);
-    assert_int_equal(finish(worker, held[0], "right", 100), 1);
-    assert_int_equal(finish(worker, held[1], "right", 100), 1);
-    assert_int_equal(finish(other, id, "right", 100), 1);
-    assert_string_equal(record_line(&bed, id, LINE_STATE), "right");
-    blasd_worker_queue_free(other);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
 /* Nor does a record that lies about its size make a frame of what is noted for the meter that
  * others' could be read into. */
 static void test_a_record_with_a_wrong_size(void **state) {
@@ -162,7 +108,7 @@ static void test_a_record_with_a_wrong_size(void **state) {
 }
 
 /* What it may write and drop of a store of kind redis. */
-static void test_blobs_of_what_it_holds(void **state) {
+static void test_blobs_of_a_worker(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
     char id[BLASD_ID_LEN + 1], held[BLASD_ID_LEN + 1];
@@ -171,25 +117,6 @@ static void test_blobs_of_what_it_holds(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_new(&bed, held, "2");
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
-    submit_new(&bed, id, "2");
-    drop(redisCommand(bed.raw, "HSET %s:tensors t%s 1", bed.tag, held + 1));
-    const struct {
-        const char *limits, *before, *id, *kind;
-        bool may;
-    } writes[] = {{" 1", "", held, ".out", true},      {" 1", "", id, ".out", false},
-                  {" 1", "", id, ".in", false},        {" 1", "", held, ".in", false},
-                  {" 1", "t", held + 1, ".in", false}, {" 1", "t", id + 1, ".in", true},
-                  {" 1", "", id, "", false},           {"", "", id, ".out", true}};
-    for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
-        char limits[300], blob[64];
-        snprintf(limits, sizeof limits, "%s%s", bed.link.text, writes[i].limits);
-        snprintf(blob, sizeof blob, "%s%s%s", writes[i].before, writes[i].id, writes[i].kind);
-        redisReply *reply =
-            redisCommand(bed.raw, "FCALL %s 1 %s %s w %s %s 3 0 abc", BLASD_QUEUE_FN("blob_write"),
-                         bed.tag, limits, worker->lease.epoch, blob);
-        assert_int_equal(reply->type, writes[i].may ? REDIS_REPLY_INTEGER : REDIS_REPLY_ERROR);
-        drop(reply);
-    }
     /* chunks that lie beyond it nobody would ever drop; nor those of a longer try */
     const struct {
         const char *bytes, *chunk;
@@ -521,9 +448,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_another_was_given),
         cmocka_unit_test(test_what_nobody_was_given),
-        cmocka_unit_test(test_what_it_was_not_given),
         cmocka_unit_test(test_a_record_with_a_wrong_size),
-        cmocka_unit_test(test_blobs_of_what_it_holds),
+        cmocka_unit_test(test_blobs_of_a_worker),
         cmocka_unit_test(test_a_batch_entry_that_another_was_given),
         cmocka_unit_test(test_what_goes_back_was_held),
         cmocka_unit_test(test_holdings_that_come_late),
