@@ -144,13 +144,13 @@ $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) mk/worker-acl.sh Makefile
 $(BUILD)/gen/version.h: VERSION
 	@mkdir -p $(@D)
 	@echo '#define BLASD_VERSION "'$$(cat VERSION)'"' >$@
-$(BUILD)/gen/openapi_json.h: api/openapi.json
+$(BUILD)/gen/openapi_json.h: api/openapi.json mk/page.sh
 	@mkdir -p $(@D)
-	@mk/bytes.sh openapi_json $< >$@
-$(BUILD)/gen/pages.h: api/docs.html api/style.css
+	@mk/page.sh openapi_json $< >$@
+$(BUILD)/gen/pages.h: api/docs.html api/style.css mk/page.sh
 	@mkdir -p $(@D)
-	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
-$(BUILD)/gen/console.h: $(wildcard src/http/console/*.*) mk/console.sh mk/console.awk
+	@{ mk/page.sh docs_html api/docs.html; mk/page.sh style_css api/style.css; } >$@
+$(BUILD)/gen/console.h: $(wildcard src/http/console/*.*) mk/console.sh mk/console.awk mk/page.sh
 	@mkdir -p $(@D)
 	@mk/console.sh src/http/console >$@
 

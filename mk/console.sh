@@ -26,7 +26,7 @@ sed "s|\"icon.svg\"|\"$icon\"|" "$1/index.html" | awk -v made="$made" '
     /<link rel="stylesheet" href="style.css">/ { all("style", "<style>", "</style>"); next }
     /<script type="module" src="app.js">/ { all("script", "<script type=\"module\">", "</script>"); next }
     { print }' >"$made/page"
-"$at/bytes.sh" console_html "$made/page"
+"$at/page.sh" console_html "$made/page"
 cat <<END
 #define CONSOLE_POLICY                                                                                                  \\
     "default-src 'none'; script-src $(hash_of "$made/script"); style-src $(hash_of "$made/style"); img-src data:; "    \\

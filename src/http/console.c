@@ -13,6 +13,6 @@ void http_console_page(struct http_exchange *exchange) {
         {"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"},
         {"Cache-Control", "no-cache"},         {NULL, NULL}};
     bool welcome = exchange->answer.problem.code == BLASD_OK;
-    http_reply_file(exchange, welcome ? 200 : 401, HTTP_TYPE_HTML, headers + (welcome ? 1 : 0),
-                    console_html, sizeof console_html - 1);
+    http_reply_page(exchange, welcome ? 200 : 401, HTTP_TYPE_HTML, headers + (welcome ? 1 : 0),
+                    &HTTP_PAGE(console_html));
 }

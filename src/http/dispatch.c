@@ -212,8 +212,7 @@ static void begin(struct http_exchange *exchange, const char *target, const char
             http_reply_fail(exchange, BLASD_E_route_not_found, "",
                             "no route is called '%.100s'%s%s", url,
                             gone == NULL ? "" : ": it was removed, ", gone == NULL ? "" : gone);
-    } else if (request->coding != HTTP_CODING_NONE &&
-               (exchange->route->jobs == NULL || !exchange->route->jobs->compressed)) {
+    } else if (request->coding != HTTP_CODING_NONE && exchange->route->jobs == NULL) {
         http_reply_fail(exchange, BLASD_E_unsupported_media_type, "Content-Encoding",
                         "this route takes bodies as they are, not compressed");
     } else if (exchange->route->begin != NULL) {

@@ -1,16 +1,8 @@
 /* Tags of representations. */
 #include "http/etag.h"
 
-#include "base/hash.h"
-
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-void http_etag_of_bytes(struct http_exchange *exchange, const void *bytes, size_t len) {
-    snprintf(exchange->answer.tag, sizeof exchange->answer.tag, "%016" PRIx64,
-             blasd_hash_bytes(0, bytes, len));
-}
 
 void http_etag_of_output(struct http_exchange *exchange, const char *type) {
     const char *format = strrchr(type, '/');

@@ -6,9 +6,7 @@
 
 #include "http/exchange.h"
 
-/* Gives the answer the tag of bytes that a version of the program has. */
-void http_etag_of_bytes(struct http_exchange *exchange, const void *bytes, size_t len);
-/* Gives it the tag of the output, or tensor, that its path names, in its format. */
+/* Gives the answer the tag of the output, or tensor, that its path names, in its format. */
 void http_etag_of_output(struct http_exchange *exchange, const char *type);
 /* Whether a range of the answer may be sent: the client has the representation with that tag. */
 bool http_etag_allows_range(const struct http_exchange *exchange);

@@ -158,7 +158,6 @@ struct http_body_handlers {
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);
     void (*gone)(struct http_exchange *exchange); /* the client left before the answer */
-    bool compressed;                              /* the body may be */
     void (*release)(struct http_exchange *exchange);
 };
 

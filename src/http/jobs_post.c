@@ -22,7 +22,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
-    http_stream_free(upload->unpacker);
+    http_unpacker_free(upload->unpacker);
     free(upload->job);
     free(upload->steps.of);
     blasd_buf_release(&upload->steps.results);
@@ -173,7 +173,8 @@ static int feed(struct http_upload *upload, const void *bytes, size_t len, struc
                      upload->intake, err);
     turn->unpacked += http_unpacked(upload->unpacker) - before;
     upload->exchange->body.left = len - used;
-    return rc;
+    return rc == 0 ? http_body_sink_intake(&upload->sink, http_unpacked(upload->unpacker), err)
+                   : rc;
 }
 
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {

@@ -152,5 +152,5 @@ void http_health_ready(struct http_exchange *exchange) {
 }
 
 void http_openapi(struct http_exchange *exchange) {
-    http_reply_page(exchange, HTTP_TYPE_JSON, openapi_json, sizeof openapi_json - 1);
+    http_reply_page(exchange, 200, HTTP_TYPE_JSON, NULL, &HTTP_PAGE(openapi_json));
 }

@@ -7,11 +7,11 @@
 #include <string.h>
 
 void http_docs(struct http_exchange *exchange) {
-    http_reply_page(exchange, HTTP_TYPE_HTML, docs_html, sizeof docs_html - 1);
+    http_reply_page(exchange, 200, HTTP_TYPE_HTML, NULL, &HTTP_PAGE(docs_html));
 }
 
 void http_docs_style(struct http_exchange *exchange) {
-    http_reply_page(exchange, "text/css", style_css, sizeof style_css - 1);
+    http_reply_page(exchange, 200, "text/css", NULL, &HTTP_PAGE(style_css));
 }
 
 /* The table's texts are our own, so only what HTML reads otherwise needs its other form. */

@@ -107,25 +107,11 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     if (shares(exchange)) add(response, "Preference-Applied", "share");
 }
 
-bool http_reply_pack(const struct http_exchange *exchange, struct blasd_buf *body) {
-    return http_coding_pack(exchange->request.accept_coding, body);
-}
-
-void http_reply_packable(const struct http_exchange *exchange, struct MHD_Response *response,
-                         bool packed) {
-    if (packed)
-        add(response, "Content-Encoding", http_coding_name(exchange->request.accept_coding));
-    add(response, "Vary", "Accept-Encoding");
-}
-
 /* A response of a body that was written, or not; takes the body over. NULL: without a body, then.
  */
 static struct MHD_Response *response_of(struct http_exchange *exchange, struct blasd_buf *body,
                                         bool written, const char *type) {
     struct MHD_Response *response = NULL;
-    /* Triton's asyncio client asks for gzip everywhere, and understands it in inferences alone */
-    bool packable = written && exchange->form.dialect == NULL && http_coding_suits(body->len);
-    bool packed = packable && http_reply_pack(exchange, body);
     struct blasd_err full = {0};
     if (written && body->account == NULL && body->len > UNCOUNTED_BYTES &&
         http_exchange_reserve(exchange, body->cap, &full) != 0)
@@ -140,7 +126,6 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
     exchange->answer.whole = body->len > 0;
     http_reply_sends(exchange, body->len);
     http_reply_headers(exchange, response, type);
-    if (packable) http_reply_packable(exchange, response, packed);
     return response;
 }
 
@@ -177,43 +162,30 @@ void http_reply_json(struct http_exchange *exchange, json_t *document) {
 
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len) {
-    struct MHD_Response *response;
-    struct blasd_buf copy;
-    blasd_buf_init(&copy, len);
-    if (exchange->request.accept_coding != HTTP_CODING_NONE && exchange->form.dialect == NULL &&
-        blasd_buf_add(&copy, body, len) == 0) {
-        http_reply_buf(exchange, status, type, &copy);
-        return;
-    }
-    response =
+    struct MHD_Response *response =
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
     if (response != NULL) {
         http_reply_sends(exchange, len);
         http_reply_headers(exchange, response, type);
-        if (exchange->form.dialect == NULL && http_coding_suits(len))
-            http_reply_packable(exchange, response, false);
     }
     http_exchange_answer(exchange, status, response);
 }
 
-void http_reply_page(struct http_exchange *exchange, const char *type, const char *body,
-                     size_t len) {
-    http_etag_of_bytes(exchange, body, len);
-    http_reply_static(exchange, 200, type, body, len);
-}
-
-void http_reply_file(struct http_exchange *exchange, unsigned status, const char *type,
-                     const char *const (*headers)[2], const char *body, size_t len) {
-    struct MHD_Response *response;
-    struct blasd_buf copy;
-    blasd_buf_init(&copy, len);
-    if (blasd_buf_add(&copy, body, len) != 0) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
-        return;
+void http_reply_page(struct http_exchange *exchange, unsigned status, const char *type,
+                     const char *const (*headers)[2], const struct http_page *page) {
+    bool packed = exchange->request.takes_gzip;
+    size_t len = packed ? page->packed_len : page->len;
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        len, (void *)(uintptr_t)(packed ? page->packed : page->text), MHD_RESPMEM_PERSISTENT);
+    blasd_text_join(exchange->answer.tag, sizeof exchange->answer.tag, page->tag, NULL, NULL);
+    if (response != NULL) {
+        http_reply_sends(exchange, len);
+        http_reply_headers(exchange, response, headers == NULL ? type : NULL);
+        if (headers != NULL) add(response, "Content-Type", type);
+        if (packed) add(response, "Content-Encoding", "gzip");
+        add(response, "Vary", "Accept-Encoding");
     }
-    response = response_of(exchange, &copy, true, NULL);
-    if (response != NULL) add(response, "Content-Type", type);
-    for (; response != NULL && (*headers)[0] != NULL; headers++)
+    for (; response != NULL && headers != NULL && (*headers)[0] != NULL; headers++)
         add(response, (*headers)[0], (*headers)[1]);
     http_exchange_answer(exchange, status, response);
 }

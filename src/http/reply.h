@@ -25,17 +25,20 @@ static inline void http_reply_sends(const struct http_exchange *exchange, size_t
 }
 /* 200 with `document`, which is taken; NULL: memory has run out. */
 void http_reply_json(struct http_exchange *exchange, json_t *document);
-/* Answers 200 with a text that lives as long as the program, and has a tag. */
-void http_reply_page(struct http_exchange *exchange, const char *type, const char *body,
-                     size_t len);
+/* A text that is part of the program, as it is and compressed, and its tag: made by mk/page.sh. */
+struct http_page {
+    const char *text, *packed, *tag;
+    size_t len, packed_len;
+};
+#define HTTP_PAGE(name)                                                                            \
+    ((struct http_page){name, name##_gz, name##_tag, sizeof name - 1, sizeof name##_gz - 1})
+/* Answers with a page; `headers`, ended by NULL and static, stand in place of those that go with
+ * the type, where they are given. */
+void http_reply_page(struct http_exchange *exchange, unsigned status, const char *type,
+                     const char *const (*headers)[2], const struct http_page *page);
 /* `body` must live for ever. */
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len);
-/* The same, with headers of its own (ended by NULL, static) in place of those that go with the
- * type.
- */
-void http_reply_file(struct http_exchange *exchange, unsigned status, const char *type,
-                     const char *const (*headers)[2], const char *body, size_t len);
 /* The value of Retry-After where the problem has one, or NULL. Static. */
 const char *http_retry_after(enum blasd_code code);
 /* The body of a problem; returns its Content-Type (static), or NULL where memory has run out. */
@@ -66,12 +69,6 @@ void http_reply_options(struct http_exchange *exchange);
 /* Adds Location, where `id` is one, and Preference-Applied, where a preference was followed. */
 void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
                             const char *id);
-/* Compresses the body, where the client asks for that and it helps; whether it did. */
-bool http_reply_pack(const struct http_exchange *exchange, struct blasd_buf *body);
-/* Adds the headers of an answer that is compressed for whoever asks for that, and so to be told
- * from the same one by caches also where it was not. */
-void http_reply_packable(const struct http_exchange *exchange, struct MHD_Response *response,
-                         bool packed);
 /* Adds the headers that every answer carries. */
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type);

@@ -251,10 +251,8 @@ int http_request_header(struct http_request *request, const char *name, const ch
         blasd_accept_add(&request->accepts, value);
         if (request->accept == NULL) request->accept = value;
     }
-    if (strcasecmp(name, "Accept-Encoding") == 0) {
-        enum http_coding coding = http_coding_accepted(value);
-        if (request->accept_coding == HTTP_CODING_NONE) request->accept_coding = coding;
-    }
+    if (strcasecmp(name, "Accept-Encoding") == 0 && http_coding_takes_gzip(value))
+        request->takes_gzip = true;
     return 0;
 }
 

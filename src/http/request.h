@@ -104,12 +104,13 @@ struct http_request {
         const char *site, *mode, *dest;
     } fetch; /* Sec-Fetch-…: what a browser says of itself */
     struct blasd_accept accepts;
-    const char *accept;     /* the first of these headers, to be named in an error */
-    const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
-    enum http_coding coding, accept_coding; /* of the body; of the answer, as the client asked */
-    const char *codings;                    /* Content-Encoding, as it was sent */
-    bool elsewhere;        /* the payload may be more than the body; set by a route */
-    const char *body_file; /* Body-File: the body is this file, handed in beside the request */
+    const char *accept;      /* the first of these headers, to be named in an error */
+    const char *json_bytes;  /* Inference-Header-Content-Length, as it was sent */
+    enum http_coding coding; /* of the body */
+    bool takes_gzip;         /* the client, of an answer */
+    const char *codings;     /* Content-Encoding, as it was sent */
+    bool elsewhere;          /* the payload may be more than the body; set by a route */
+    const char *body_file;   /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
     struct http_tracing tracing;

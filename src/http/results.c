@@ -16,7 +16,6 @@
 
 #define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
 #define PIECE_BYTES 262144
-#define PACKED_BYTES ((size_t)32768) /* of a piece that is compressed */
 
 /* What an answer is made from, for as long as its making and sending takes. */
 struct response_context {
@@ -28,7 +27,6 @@ struct response_context {
     struct blasd_blob blob;            /* the outputs, or zeros */
     void *copy;                        /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer;       /* owned */
-    struct http_stream *packer;        /* NULL: it goes as it is; owned */
     uint64_t round;                    /* in which it had its last piece */
 };
 
@@ -42,19 +40,10 @@ static struct response_context *context_new(struct http_exchange *exchange,
     return context;
 }
 
-/* Reserves what sending in pieces takes: libmicrohttpd's block, and a packer if there is to be one
- * and room for it. no_space. */
-static int reserve(struct http_exchange *exchange, bool *packs, struct blasd_err *err) {
-    int rc = http_exchange_reserve(exchange, PIECE_BYTES, err);
-    if (rc == 0 && *packs) *packs = blasd_account_take(&exchange->memory, HTTP_PACKER_BYTES);
-    return rc;
-}
-
 static void context_free(void *cls) {
     struct response_context *context = cls;
     if (context == NULL) return;
     blasd_answer_free(context->answer);
-    http_stream_free(context->packer);
     blasd_blob_close(&context->blob);
     free(context->copy);
     free(context->graph);
@@ -72,18 +61,6 @@ static bool was_cut(struct response_context *context) {
     return context->blob.cut;
 }
 
-static size_t give_answer(void *arg, char *out, size_t max) {
-    return blasd_answer_read(arg, out, max);
-}
-
-/* The next bytes to be sent; 0 at the end, or where what is compressed has given none yet. */
-static size_t make_piece(struct response_context *context, char *out, size_t max) {
-    if (context->packer == NULL) return blasd_answer_read(context->answer, out, max);
-    if (max > PACKED_BYTES) max = PACKED_BYTES;
-    context->home->pieces.bytes += PIECE_BYTES - max; /* it takes as long as a whole one */
-    return http_pack_read(context->packer, give_answer, context->answer, out, max);
-}
-
 static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     struct response_context *context = cls;
     size_t len;
@@ -91,10 +68,9 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     context->home->turn.more = true;
     if (!http_pieces_next(&context->home->pieces, &context->round)) return 0;
     watch(context);
-    len = make_piece(context, out, max);
+    len = blasd_answer_read(context->answer, out, max);
     if (was_cut(context)) return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (len == 0 && (context->packer == NULL || http_pack_ended(context->packer)))
-        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
     http_count(&context->home->metrics->sent_bytes, len);
     context->home->pieces.bytes += len;
     return (ssize_t)len;
@@ -198,21 +174,15 @@ static struct blasd_answer *make_answer(struct http_exchange *exchange,
     return answer;
 }
 
-/* Whether the answer is one that is compressed where the client wants that. */
-static bool is_text(const struct http_exchange *exchange, enum blasd_format format) {
-    return format == BLASD_FORMAT_JSON || exchange->form.dialect != NULL;
-}
-
 /* Takes the context. */
 static void stream_tensors(struct response_context *context, struct http_exchange *exchange,
                            const char *payload, int output, enum blasd_format format) {
     struct MHD_Response *response = NULL;
     struct blasd_err err = {0};
-    bool packs = is_text(exchange, format) && exchange->request.accept_coding != HTTP_CODING_NONE;
     int64_t size;
     watch(context);
-    if (reserve(exchange, &packs, &err) != 0)
-        ; /* answered below */
+    if (http_exchange_reserve(exchange, PIECE_BYTES, &err) != 0) /* libmicrohttpd's block */
+        ;                                                        /* answered below */
     else if (context->tensor.id[0] != '\0')
         context->answer = make_tensor_answer(exchange, context, format, &err);
     else
@@ -224,16 +194,11 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         http_reply_problem(exchange, &err);
         return;
     }
-    if (context->answer != NULL && packs)
-        context->packer = http_packer_new(exchange->request.accept_coding);
-    size = context->answer == NULL || context->packer != NULL ? -1
-                                                              : blasd_answer_size(context->answer);
+    size = context->answer == NULL ? -1 : blasd_answer_size(context->answer);
     if (context->answer != NULL)
         response =
             MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
                                               PIECE_BYTES, read_piece, context, context_free);
-    if (response != NULL && is_text(exchange, format))
-        http_reply_packable(exchange, response, context->packer != NULL);
     if (response == NULL) context_free(context);
     send_tensors(exchange, response, format);
 }
@@ -248,7 +213,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
     struct MHD_Response *response = NULL;
     struct blasd_buf body;
     size_t len = 0;
-    bool whole = false, packable, packed = false;
+    bool whole = false;
     blasd_buf_init(&body, 64 * WHOLE_BYTES);
     body.account = &exchange->memory;
     while (answer != NULL && !whole) {
@@ -258,8 +223,6 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         body.len += len;
         whole = len == 0 || (int64_t)body.len == size;
     }
-    packable = whole && is_text(exchange, format) && http_coding_suits(body.len);
-    if (packable) packed = http_reply_pack(exchange, &body);
     if (whole)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     exchange->answer.whole = response != NULL && body.len > 0;
@@ -269,7 +232,6 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         blasd_buf_release(&body);
     if (response == NULL && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_no_space, "", "memory has run out (limit memory_bytes)");
-    if (response != NULL && packable) http_reply_packable(exchange, response, packed);
     blasd_answer_free(answer);
     return response;
 }

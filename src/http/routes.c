@@ -29,18 +29,13 @@
 
 static const struct http_body_handlers jobs = {
     .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
-static const struct http_body_handlers inferences = {.admit = http_jobs_post_admit,
-                                                     .gone = http_jobs_post_gone,
-                                                     .release = http_jobs_post_release,
-                                                     .compressed = true};
-
 #define MODEL_ROUTES(path)                                                                         \
     {path, READ, 0, NULL, NULL, http_oip_model, NULL, ANY_KEY},                                    \
         {path "/ready", READ, 0, NULL, NULL, http_oip_model_ready, NULL, ANY_KEY},                 \
         {path "/config", READ, 0, NULL, NULL, http_oip_config, NULL, ANY_KEY},                     \
         {path "/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, WATCHES}, {                \
         path "/infer", HTTP_POST, 0, http_inference_begin, http_jobs_post_body,                    \
-            http_jobs_post_run, &inferences, WRITES                                                \
+            http_jobs_post_run, &jobs, WRITES                                                      \
     }
 
 const struct http_route http_routes[] = {

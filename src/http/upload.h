@@ -14,7 +14,7 @@ struct http_upload {
         struct http_shared_file file;      /* where it is a file, while that is read */
         struct http_remote_inputs *remote; /* while inputs by URL are fetched; owned */
     } elsewhere;
-    struct http_stream *unpacker; /* of a body that comes compressed; owned */
+    struct http_unpacker *unpacker; /* of a body that comes compressed; owned */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */

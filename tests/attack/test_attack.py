@@ -69,8 +69,9 @@ def test_a_body_of_unknown_length_is_refused_and_closed(service, headers):
 
 
 def test_a_compressed_body_is_refused_by_name(service):
-    answer = service.request("POST", "/jobs", b"\x1f\x8b", {"Content-Type": TYPES["json"], "Content-Encoding": "gzip"})
-    assert answer.status == 415 and answer.json()["field"] == "Content-Encoding"
+    for path, coding in (("/jobs", "br"), ("/jobs", "gzip, gzip"), ("/tensors", "gzip")):
+        answer = service.request("POST", path, b"\x1f\x8b", {"Content-Type": TYPES["json"], "Content-Encoding": coding})
+        assert answer.status == 415 and answer.json()["field"] == "Content-Encoding"
 
 
 def test_a_zero_byte_does_not_end_a_path(service):

@@ -51,13 +51,3 @@ def test_a_zero_byte_is_no_json(service, body):
 def test_options_of_the_service(service):
     out = answer(service, b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert out.startswith(b"HTTP/1.1 204 ") and b"\r\nAllow: GET, HEAD, POST, DELETE, PATCH, OPTIONS\r\n" in out, out
-
-
-@pytest.mark.parametrize("accepts, coding", [
-    ("gzip;q=0.5, identity;q=1", None), ("identity, gzip;q=0.9", None), ("identity;q=0.5, gzip", "gzip"), ("gzip;q=0.001", "gzip"),
-    ("deflate;q=0.9, gzip;q=0.8", "deflate"), ("gzip, deflate", "gzip"), ("gzip;q=0", None), ("gzip; q=0.0, deflate;q=0.1", "deflate"),
-    ("identity;q=0, gzip;q=0.1", "gzip"), ("br", None)])
-def test_the_weights_of_accept_encoding(service, accepts, coding):
-    out = answer(service, f"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {accepts}\r\nConnection: close\r\n\r\n".encode())
-    head = out.partition(b"\r\n\r\n")[0]
-    assert (b"\r\nContent-Encoding: %s" % coding.encode() in head) if coding else b"Content-Encoding" not in head, head

@@ -277,20 +277,17 @@ def test_statistics(make_service):
 
 
 PACK = {"gzip": gzip.compress, "deflate": zlib.compress}
-UNPACK = {"gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 @pytest.mark.parametrize("side", [3, 200, 900])
-def test_compressed_both_ways(service, coding, side):
+def test_compressed_bodies(service, coding, side):
     a = RNG.integers(0, 9, (side, side)).astype(float)
     body, headers = body_of({"a": a, "b": np.eye(side)}, binary=("a", "b"), parameters={"binary_data_output": True})
     answer = service.request("POST", "/v2/models/matmul/infer", PACK[coding](body),
                              {**headers, "Content-Encoding": coding, "Accept-Encoding": coding}, check=False)
     assert answer.status == 200, answer.body
-    if side > 3:
-        assert answer.headers["Content-Encoding"] == coding and len(answer.body) < a.nbytes / 2
-        answer.body = UNPACK[coding](answer.body)
+    assert "Content-Encoding" not in answer.headers  # a proxy may compress answers
     np.testing.assert_array_equal(read(answer)[1]["c"], a)
 
 
@@ -305,8 +302,7 @@ def test_compressed_bodies_that_are_wrong(make_service):
     error_of(service.request("POST", "/v2/models/matmul/infer", bomb, {"Content-Encoding": "gzip"}), 413, "body_too_large")
     answer = service.request("POST", "/v2/models/matmul/infer", body, {"Content-Encoding": "br"})
     assert answer.status == 415 and list(answer.json()) == ["error"]
-    for path in ("/jobs", "/v2/repository/index"):
-        assert service.request("POST", path, gzip.compress(body), {"Content-Encoding": "gzip"}).status == 415
+    assert service.request("POST", "/v2/repository/index", gzip.compress(body), {"Content-Encoding": "gzip"}).status == 415
 
 
 def test_the_same_keys_as_jobs(make_service, tmp_path):
