@@ -96,6 +96,10 @@ struct blasd_err;
       "keys those of one tenant may be three quarters of it, and to one host a tenth")             \
     X(webhook_s, 86400, 1, 2592000, "seconds",                                                     \
       "how long after its job's end a webhook is tried again")                                     \
+    X(ended_jobs, 0, 0, 100000000, "jobs",                                                         \
+      "jobs that have ended of which the stream {QUEUE}:ended in Redis tells what they used, "     \
+      "about "                                                                                     \
+      "the last so many (0: none is written)")                                                     \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \

@@ -71,8 +71,6 @@ void http_events_get(struct http_exchange *exchange);
 void http_share(struct http_exchange *exchange);
 /* class_load.c */
 void http_load(struct http_exchange *exchange);
-/* usage.c */
-void http_usage(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);
 

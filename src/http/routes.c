@@ -66,7 +66,6 @@ const struct http_route http_routes[] = {
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
     {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
-    {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/", READ, 0, NULL, NULL, http_console_page, NULL, ANY_KEY | HTTP_SIGN_IN},
@@ -114,7 +113,8 @@ static bool matches(const char *pattern, const char *path, char captures[HTTP_CA
 const char *http_route_gone(const char *path) {
     static const struct {
         const char *prefix, *instead;
-    } gone[] = {{"/v2/systemsharedmemory/", "use Body-File of POST /jobs (GET /share says how)"},
+    } gone[] = {{"/usage", "read the stream {QUEUE}:ended (docs/ended.md)"},
+                {"/v2/systemsharedmemory/", "use Body-File of POST /jobs (GET /share says how)"},
                 {"/v2/cudasharedmemory/", "use Body-File of POST /jobs (GET /share says how)"}};
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (strncmp(path, gone[i].prefix, strlen(gone[i].prefix)) == 0) return gone[i].instead;

@@ -17,7 +17,6 @@ enum {
 int blasd_cmd_up(int argc, char **argv);
 int blasd_cmd_api(int argc, char **argv);
 int blasd_cmd_worker(int argc, char **argv);
-int blasd_cmd_meter(int argc, char **argv);
 int blasd_cmd_notify(int argc, char **argv);
 int blasd_cmd_devices(int argc, char **argv);
 int blasd_cmd_keys(int argc, char **argv);

@@ -25,7 +25,6 @@ static const struct command {
     {"up", blasd_cmd_up, "the whole service on this machine"},
     {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
-    {"meter", blasd_cmd_meter, "writes what each job used to where it is billed"},
     {"notify", blasd_cmd_notify, "delivers the webhooks of jobs that have ended"},
     {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers"},
     {"run", blasd_cli_run, "send one job from files and print or save its results"},
@@ -110,6 +109,12 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return cmd_help(1, argv + 1);
     if (strcmp(argv[1], "--version") == 0) return cmd_version(0, NULL);
     command = find(argv[1]);
+    if (command == NULL && strcmp(argv[1], "meter") == 0) {
+        fputs("blasd: meter was removed: read the stream {QUEUE}:ended (docs/ended.md), which "
+              "--limit ended_jobs=N switches on\n",
+              stderr);
+        return BLASD_EXIT_USAGE;
+    }
     if (command == NULL) {
         fprintf(stderr, "blasd: there is no command '%s'; `blasd help` lists them\n", argv[1]);
         return BLASD_EXIT_USAGE;

@@ -35,7 +35,7 @@ struct private_redis {
     char socket[108];           /* path of the unix socket */
     char socket_dir[108];       /* made for the socket where the data directory's path is too long;
                                    "" otherwise */
-    char url[192];              /* "unix:…"; also in the file redis.url, for `blasd meter` */
+    char url[192];              /* "unix:…"; also in the file redis.url */
     char worker_url[192];       /* the same for workers */
     char log[PATH_MAX + 16];    /* Redis' own log */
     char config[PATH_MAX + 16]; /* redis.conf */

@@ -218,14 +218,10 @@ enum blasd_figures {
      * workers count (worker/phases.h); */
     BLASD_FIGURES_METRICS,
     BLASD_FIGURES_TENANTS, /* and with what each tenant has */
-    /* {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these days since
-     * 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "" */
-    BLASD_FIGURES_USAGE,
 };
 struct blasd_figures_query {
     enum blasd_figures of;
     const char *tenant; /* NULL: of none */
-    int64_t from_day, to_day;
 };
 /* They come as a JSON object. */
 void blasd_front_queue_figures(struct blasd_front_queue *queue,

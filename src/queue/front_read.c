@@ -281,15 +281,8 @@ void blasd_front_queue_figures(struct blasd_front_queue *queue,
     c->done = done;
     c->arg = arg;
     front_call_reads(&c->call);
-    if (query->of == BLASD_FIGURES_USAGE) {
-        front_call_function(&c->call, "usage");
-        front_call_text(&c->call, query->tenant);
-        front_call_number(&c->call, (uint64_t)query->from_day);
-        front_call_number(&c->call, (uint64_t)query->to_day);
-    } else {
-        front_call_function(&c->call, "stats");
-        front_call_text(&c->call, query->of == BLASD_FIGURES_STATS ? "" : more[query->of]);
-        if (query->tenant != NULL) front_call_text(&c->call, query->tenant);
-    }
+    front_call_function(&c->call, "stats");
+    front_call_text(&c->call, query->of == BLASD_FIGURES_STATS ? "" : more[query->of]);
+    if (query->tenant != NULL) front_call_text(&c->call, query->tenant);
     front_call_send(&c->call);
 }

@@ -167,9 +167,9 @@ void blasd_front_queues_figures(struct blasd_front_queues *all,
         return;
     }
     question->text = done;
-    question->partly = query->of != BLASD_FIGURES_USAGE; /* what is billed is told whole */
+    question->partly = true;
     for (int i = 0; i < all->count; i++) {
-        if (question->partly && !is_asked(all, i)) continue;
+        if (!is_asked(all, i)) continue;
         question->left++;
         blasd_front_queue_figures(all->of[i], query, on_text, &question->part[i]);
     }

@@ -111,17 +111,18 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
     divide(options, ret);
     snprintf(ret->text, sizeof ret->text,
              "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-             " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+             " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
              limits->attempts, ret->record_bytes, limits->record_sync_s, limits->record_async_s,
              ret->queue_jobs, ret->queue_bytes, limits->lease_ms, ret->record_sync_bytes,
-             ret->tensor_bytes, part_of(options, limits->tensors), limits->tensor_life_s);
+             ret->tensor_bytes, part_of(options, limits->tensors), limits->tensor_life_s,
+             limits->ended_jobs);
 }
 
 /* In the order of the text. */
 static const char *const limit_names[] = {"attempts",       "record_bytes",      "record_sync_s",
                                           "record_async_s", "queue_jobs",        "queue_bytes",
                                           "lease_ms",       "record_sync_bytes", "tensor_bytes",
-                                          "tensors",        "tensor_life_s"};
+                                          "tensors",        "tensor_life_s",     "ended_jobs"};
 #define LIMITS (sizeof limit_names / sizeof *limit_names)
 
 /* How many numbers it has, of which the first LIMITS are read. */

@@ -16,7 +16,7 @@ extern const struct blasd_link_library blasd_queue_library;
 
 /* The limits as the functions take them, with those that are 0 resolved from the store's size. */
 struct blasd_link_limits {
-    char text[256]; /* the argument LIMITS */
+    char text[288]; /* the argument LIMITS */
     char told[400]; /* which of the deployment's differ from this process' own; "": none */
     uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes, tensor_bytes;
     uint64_t webhooks; /* not among these */

@@ -25,7 +25,7 @@ int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_
     if (webhooks == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     webhooks->caller.library = &blasd_queue_library;
     /* of these they ask for none but where records are, which needs no number right */
-    webhooks->caller.limits = "1 1 1 1 1 1 1 1 1 1 1";
+    webhooks->caller.limits = "1 1 1 1 1 1 1 1 1 1 1 0";
     webhooks->caller.timeout_ms = TIMEOUT_MS;
     code = blasd_link_parse(options->url, options->name, &webhooks->caller.address, err);
     if (code == 0)

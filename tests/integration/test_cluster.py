@@ -177,9 +177,6 @@ def test_jobs_flow_on_a_cluster_for_a_user_with_the_least_rights(make):
         if n == len(urls) - 1:
             large = {"a": np.ones((300, 300)), "b": np.eye(300)}
             assert service.post("matmul", large, wait=60, form="safetensors").json()["state"] == "succeeded"
-            meter = subprocess.run([BLASD, "meter", "--to", "redis", "--end"], env={**os.environ, "BLASD_REDIS": url},
-                                   capture_output=True, text=True, timeout=60)
-            assert meter.returncode == 0, meter.stderr
         for process in processes:
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
@@ -401,37 +398,25 @@ def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
     assert all(process.poll() is None for process in processes)
 
 
-def meter_to(home, url, path):
-    """`blasd meter` of the queue there, once it is at work."""
-    log = open(home.folder / "meter-log", "ab")
-    meter = subprocess.Popen([BLASD, "meter", "--redis", url, "--to", f"file:{path}"], stdout=subprocess.PIPE, stderr=log, text=True)
-    log.close()
-    assert meter.stdout.readline().startswith("ready ")
-    return meter
-
-
 def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
     """Each line of the table in docs/reliability.md of what becomes of what a replica has not read, but for the end of a job."""
     first, second = free_ports(2)
     home, one, other = make("home"), make("one"), make("other")
     one.up("--port", str(first), "--bind", "127.0.0.1")
-    events = lambda: [json.loads(line)["id"] for line in (tmp_path / "events").read_text().splitlines()]  # noqa: E731
+    told = lambda redis: [entry[1][1].decode() for entry in redis.ask("XRANGE", "{blasd}:ended", "-", "+")]  # noqa: E731
     with contextlib.closing(Gate(first)) as gate, contextlib.ExitStack() as ends:
         other.up("--port", str(second), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(gate.port))
         wait_for(lambda: b"state=online" in one.ask("INFO"))
         url = f"redis://127.0.0.1:{second},127.0.0.1:{first}"  # what is to write passes over the first one
-        service, processes = begin(home, url, "--limit", "lease_ms=60000")
+        service, processes = begin(home, url, "--limit", "lease_ms=60000", "--limit", "ended_jobs=100")
         ask = lambda method, path, body=None: service.request(method, path, body, JSON)  # noqa: E731
         state = lambda job: ask("GET", f"/jobs/{job}").json().get("state")  # noqa: E731
         forgotten = service.post("matmul", SMALL, wait=0).json()["id"]
         wait_for(lambda: state(forgotten) == "succeeded")
         tensor = ask("POST", "/tensors?life_s=100", "[[1,2],[3,4]]").json()
-        meter = meter_to(home, url, tmp_path / "events")
-        ends.callback(meter.stdout.close)
-        ends.callback(meter.kill)
         os.kill(processes[1].pid, signal.SIGSTOP)
-        metered, cancelled = (service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(2))
-        wait_for(lambda: other.ask("HLEN", "{blasd}:pending") == 2 and other.ask("EXISTS", "{blasd}:metered"))
+        again, cancelled = (service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(2))
+        wait_for(lambda: other.ask("HLEN", "{blasd}:pending") == 2)
         wait_for(lambda: one.ask("LLEN", "{blasd}:wake:" + one.ask("HKEYS", "{blasd}:workers")[0].decode()) ==
                  other.ask("LLEN", "{blasd}:wake:" + other.ask("HKEYS", "{blasd}:workers")[0].decode()))
         gate.open.clear()
@@ -440,7 +425,7 @@ def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
         longer = ask("PATCH", f"/tensors/{tensor['id']}", '{"life_s":5000}').json()
         assert longer["expires_at"] > tensor["expires_at"]
         os.kill(processes[1].pid, signal.SIGCONT)
-        wait_for(lambda: metered in events())
+        wait_for(lambda: again in told(one))
         os.kill(processes[1].pid, signal.SIGSTOP)
         lost, put = service.post("matmul", SMALL, wait=0), ask("POST", "/tensors", "[[5,6],[7,8]]")
         assert lost.status == 202 and put.status == 201
@@ -451,7 +436,7 @@ def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
         one.down()
         other.ask("REPLICAOF", "NO", "ONE")
         os.kill(processes[1].pid, signal.SIGCONT)
-        for job in (metered, cancelled):
+        for job in (again, cancelled):
             wait_for(lambda: state(job) == "succeeded", "it runs, again or after all")  # noqa: B023
         waiter.join()
         assert answers[0].status == 503 and answers[0].json()["code"] == "job_lost", answers[0].body
@@ -459,6 +444,5 @@ def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
         assert ask("GET", f"/tensors/{put.json()['id']}").json()["code"] == "tensor_expired"
         assert state(forgotten) == "succeeded"
         assert ask("GET", f"/tensors/{tensor['id']}").json()["expires_at"] < longer["expires_at"]
-        wait_for(lambda: sorted(events()) == sorted(2 * (metered, cancelled)), "their first ends were told, too")
-        wait_for(lambda: sum(row["jobs"] for row in ask("GET", "/usage").json()["usage"]) == 2)
+        wait_for(lambda: sorted(told(other)) == sorted((forgotten, again, cancelled)), "the replica had not read their first ends")
     assert all(process.poll() is None for process in processes)

@@ -121,20 +121,20 @@ def test_a_worker_that_one_queue_knows_serves_all(make_service):
 
 
 def ends(redis, tag):
-    """When jobs of the queue ended since it was metered, in ms on Redis' clock: of those of one turn, one."""
-    return [int(entry[0].split(b"-")[0]) for entry in redis("XRANGE", f"{tag}:usage", "-", "+")]
+    """When jobs of the queue ended, in ms on Redis' clock."""
+    return [int(entry[0].split(b"-")[0]) for entry in redis("XRANGE", f"{tag}:ended", "-", "+")]
 
 
 def test_a_job_of_high_priority_waits_for_a_claim_of_another_queue_and_no_more(make_service):
     """Whatever waits in one queue, a worker that is at it looks at the others between two claims."""
-    service = make_service(*THREE, "--limit", "claim_jobs=2")
+    service = make_service(*THREE, "--limit", "claim_jobs=2", "--limit", "ended_jobs=100000")
     redis = Redis(service)
     left = lambda queue: int(redis("HGET", f"{TAGS[queue]}:count", "jobs") or 0)  # noqa: E731
     home = queue_of(post(service, 0, "/jobs").json()["id"])
     some = npy(np.ones((300, 300)))  # some milliseconds
     form = multipart({"op": "matmul", "priority": "low", "a": some, "b": some})
     for tag in TAGS:
-        redis("SET", f"{tag}:metered", "1")
+        redis("DEL", f"{tag}:ended")
     for count in (100, 200, 400, 800):  # of too few none is left once it is seen that it has begun
         with service.worker_held():
             for _ in range(count):

@@ -278,7 +278,7 @@ def make_worker_user(server):
 
 @pytest.mark.parametrize("more", [[], ["-info"]], ids=["as_told", "without_info"])
 def test_a_user_with_the_least_rights_is_enough(server, more):
-    """For all that a service does: small jobs, blobs, tensors, lists, cancelling, metering, the sweep."""
+    """For all that a service does: small jobs, blobs, tensors, lists, cancelling, the stream of ended jobs, the sweep."""
     import socket
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -292,7 +292,7 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
     env = {"BLASD_REDIS": f"redis://blasd:{SECRET}@127.0.0.1:{port}"}
     server.worker("--measured", "none", env={"BLASD_REDIS": f"redis://blasd-worker:{WORKER_SECRET}@127.0.0.1:{port}"})
     wait_for(lambda: "start the front end" in server.log_text())  # which may load the functions
-    service = client(server, server.api("--limit", "inline_bytes=1000", env=env))
+    service = client(server, server.api("--limit", "inline_bytes=1000", "--limit", "ended_jobs=100", env=env))
     service.wait_ready()
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     large = {"a": np.ones((300, 300)), "b": np.eye(300)}
@@ -307,9 +307,7 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
     assert service.request("DELETE", f"/jobs/{job['id']}?forget=1").status == 200
     tags = ["{blasd}"] + [f"{{blasd:{n}}}" for n in range(1, QUEUES)]
     wait_for(lambda: sum(server.ask("HLEN", f"{tag}:blobs") for tag in tags) == 1)  # the tensor's: the sweep has taken the rest
-    meter = subprocess.run([BLASD, "meter", "--to", "redis", "--end"], env={**os.environ, **env}, capture_output=True,
-                           text=True, timeout=60)
-    assert meter.returncode == 0, meter.stderr
+    assert sum(server.ask("XLEN", f"{tag}:ended") for tag in tags) == 3
     assert not re.search(f"{SECRET}|{WORKER_SECRET}|NOPERM|can't run", server.log_text())
     for command in (["FLUSHALL"], ["CONFIG", "GET", "*"], ["GET", "others"]):  # and it is not more than that
         hand = Redis(server)

@@ -34,6 +34,8 @@ def test_put(service, how):
 
 
 OPTIONS = {
+    ("meter",): "{QUEUE}:ended",
+    ("meter", "--to", "redis"): "{QUEUE}:ended",
     ("run", "--put", "c=https://store.example/c.npy", "matmul"): "blasd result",
     ("submit", "--put", "c=https://store.example/c.npy", "matmul"): "blasd result",
     ("up", "--puts"): "GET /jobs/ID/outputs/NAME",
@@ -45,4 +47,11 @@ OPTIONS = {
 @pytest.mark.parametrize("words", OPTIONS, ids=" ".join)
 def test_options(words):
     ran = subprocess.run([BLASD, *words], capture_output=True, text=True, timeout=30)
-    assert ran.returncode == 2 and f"{words[1]} was removed" in ran.stderr and OPTIONS[words] in ran.stderr, ran.stderr
+    what = next((word for word in words if word.startswith("--put")), "meter")
+    assert ran.returncode == 2 and f"{what} was removed" in ran.stderr and OPTIONS[words] in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("path", ["/usage", "/usage?since=2026-01-01T00:00:00Z"])
+def test_routes(service, path):
+    answer = service.request("GET", path)
+    assert answer.status == 404 and answer.json()["code"] == "route_not_found" and "{QUEUE}:ended" in answer.json()["detail"], answer.body

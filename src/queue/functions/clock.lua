@@ -23,7 +23,7 @@ local function all_earlier(by)
         if since then call('SET', key, whole(max(tonumber(since) - by, 0)), 'EX', 60) end
     end
     for _, worker in ipairs(call('HKEYS', K.workers)) do expire_within(K.lease_of .. worker, L.lease_ms) end
-    for _, key in ipairs({K.sweeping, K.sweeping .. ':at_work', K.meter}) do expire_within(key, 10000) end
+    for _, key in ipairs({K.sweeping, K.sweeping .. ':at_work'}) do expire_within(key, 10000) end
 end
 
 mind_clock = function()

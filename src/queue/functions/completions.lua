@@ -4,7 +4,6 @@
 local function completion_new(plain)
     local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
     if plain then return e end
-    e.meter = Meter.new()
     e.tells = call('EXISTS', K.notify) > 0
     e.settles = call('EXISTS', K.shares) == 1 and {} or nil
     return e
@@ -92,7 +91,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         used.jobs, used.bytes = used.jobs - jobs, used.bytes - jobs * job.cost
         used.results = used.results - jobs * job.result
     end
-    if e.meter then Meter.note(e.meter, tenant, jobs, record_frames) end
+    if L.ended_jobs > 0 then note_ended(job, record_frames) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
@@ -324,7 +323,6 @@ local function completion_commit(e, worker)
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, whole(jobs)) end
     for field, by in pairs(e.settles or {}) do call('HINCRBY', K.shares, field, whole(by)) end
     if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
-    if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])

@@ -121,15 +121,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        worker or a request, for the next front end to log; of a job with a trace then a
                        newline, id 16, span 8, sampled 1, and its record, also of one that a request
                        has cancelled, where that is sampled
-  {q}:metered          there where what jobs use is to be noted, from the first `blasd meter` on
-  {q}:usage            stream of {tenant TENANT, records FRAMES, records FRAMES, ...}: what has ended
-                       and was not yet taken by `blasd meter`. FRAMES: record frames, of long records
-                       without the outputs' bytes
-  {q}:meter            NAME of the one that takes it, with an expiry
-  {q}:usage:TENANT:DAY hash "HOUR OP WHAT" -> the sums of what was taken, HOUR and DAY since 1970, WHAT
-                       jobs|failed|device_us|energy_mj|bytes|flops; with an expiry
-  {q}:usage_tenants    set of the tenants that have such
-  {q}:cloudevents      stream of {event JSON}, where `blasd meter --to redis` writes them
+  {q}:ended            stream of {id ID, tenant, op, labels, state, code, device, device_us, energy_joules,
+                       flops, bytes, created_us, finished_us}: jobs that have ended, about the last of them as
+                       many as the limit ended_jobs says; none where that is 0
   {q}:notify           hash ID -> URL: pending jobs whose end is to be told there, by a webhook
   {q}:hooks            hash ID -> "URL\nRECORD" of those that have ended, until it is delivered or
                        given up; RECORD ends before its outputs' bytes
@@ -174,7 +168,7 @@ worker comes again soon. When a job has ended its TIME is replaced by what it to
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
-queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s". Times are microseconds on Redis' clock, as
+queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s ended_jobs". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
 here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
@@ -234,9 +228,6 @@ Front ends call
       "queued" where jobs wait; `tenants`: with "tenants":{TENANT:{"waiting":...,"jobs":...,
       "bytes":...,"results_bytes":...},...}, too. TENANT: with "own":{"any":...,"cpu":...,"cuda":...}, how many
       of the jobs that are queued or claimed are that one's; MORE is then "" where it is not wanted
-  usage TENANT FROM TO
-      -> JSON text {"rows":[{"tenant","hour","op",WHAT:...},...]} of these days, at most the last 92 of
-      them; TENANT "": of all, the last 8
   refs BLOB...
       -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not

@@ -14,6 +14,7 @@ local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priori
              'c16c48c32'                -- segment, id, operation
 local SCHEMA, HEAD, STATE_AT, CREATED_AT, LABELS_AT, OP_AT = 2, 256, 12, 16, 158, 224
 local FINISHED_AT, TIMES_AT, BATCH_AT = 32, 72, 104 -- times: upload, compute, download
+local FLOPS_AT, FLOPS_MOST = 112, 1e24 -- bytes and joules follow
 local PLACE_AT, IN_SEGMENT, BYTES_AT, SEGMENT_AT = 15, 2, 136, 160
 Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 -- What a worker may say that one job's outputs take: so sums of very many remain what Redis, and a double, hold.
@@ -67,6 +68,25 @@ function Record.device_us(text, at)
     if not is_record(text, at) then return nil end
     local up, compute, down = struct.unpack('<i8i8i8', text, at + TIMES_AT)
     return (max(up, 0) + max(compute, 0) + max(down, 0)) / max(struct.unpack('<I4', text, at + BATCH_AT), 1)
+end
+
+-- What a worker may say that one job used, of anything, so that sums remain what a double holds; NaN counts for
+-- nothing.
+local function told(value) return value > 0 and min(value, Record.BYTES_MOST) or 0 end
+
+-- What the job of the record at `at` used of which device, its part of a batch, and when it ended, in us.
+function Record.used(text, at)
+    if not is_record(text, at) then
+        return {device = '', device_us = 0, joules = 0, flops = 0, bytes = 0, finished = now}
+    end
+    local from, batch = at + HEAD + #Record.labels(text, at), max(struct.unpack('<I4', text, at + BATCH_AT), 1)
+    if from > at + HEAD then from = from + 1 end
+    for _ = 1, 3 do from = from + 1 + (byte(text, from) or 0) end -- code, field, detail
+    local flops, bytes, joules = struct.unpack('<dI8d', text, at + FLOPS_AT)
+    return {device = match(sub(text, from + 1, from + (byte(text, from) or 0)), '^%l+:%d+$') or '',
+            device_us = told(Record.device_us(text, at)), joules = told(joules / batch), bytes = told(bytes),
+            flops = flops > 0 and min(flops, FLOPS_MOST) or 0,
+            finished = max(min(Record.finished(text, at), now), 0)}
 end
 
 -- In which segment the outputs of the record at `at` lie, '' where in none, and how many bytes of it

@@ -37,16 +37,16 @@ local function key_table(q)
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used', 'usage', 'usage_tenants', 'metered', 'events', 'holds',
+                           'used', 'events', 'holds', 'ended',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds',
-                           'left', 'clock', 'sweeping', 'meter', 'outs', 'sync', 'limits', 'schema', 'making'}) do
+                           'left', 'clock', 'sweeping', 'outs', 'sync', 'limits', 'schema', 'making'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'usage', 'figures', 'hook_lane', 'sync'}) do
+                           'tenants', 'figures', 'hook_lane', 'sync'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for _, si in ipairs(SI) do
@@ -79,12 +79,12 @@ local function read_limits(text)
     local words, n = {}, {}
     for word in gmatch(text or '', '%S+') do words[#words + 1] = word end
     for i, word in ipairs(words) do n[i] = tonumber(word) end
-    if #n < 8 then error('LIMITS must be eleven numbers') end
+    if #n < 8 then error('LIMITS must be twelve numbers') end
     return {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8],
             tensor_bytes = n[9] or math.huge, tensors = n[10] or math.huge,
-            tensor_life_s = n[11] or 3600, -- eight: a process of an earlier version
-            text = concat(words, ' ', 1, min(#words, 11))}
+            tensor_life_s = n[11] or 3600, ended_jobs = n[12] or 0, -- eight: a process of an earlier version
+            text = concat(words, ' ', 1, min(#words, 12))}
 end
 
 -- Reads what is recorded, and returns the schema. What another one has written is not touched.

@@ -271,7 +271,7 @@ local function turn(keys, args)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
     local c, label, left = claim_new(most, args[8], math.huge), thread .. ' ' .. seq, nil
     -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
-    local plain = call('EXISTS', K.wake_of .. name, K.metered, K.notify, K.deadlines, K.attempts,
+    local plain = call('EXISTS', K.wake_of .. name, K.notify, K.deadlines, K.attempts,
                        K.prog_of .. name, K.holds, K.making, K.shares) == 0
     if plain then c.again = false end
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more

@@ -122,7 +122,6 @@ static void test_roles(void **state) {
         {"/graphs", HTTP_POST, U},
         {"/graphs/{id}", HTTP_GET, R | U},
         {"/graphs/{id}", HTTP_DELETE, U},
-        {"/usage", HTTP_GET, R | U},
         {"/ops", HTTP_GET, M | R | U},
         {"/ops/{name}", HTTP_GET, M | R | U},
         {"/devices", HTTP_GET, M | R | U},

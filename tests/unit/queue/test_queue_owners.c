@@ -4,6 +4,8 @@
 
 #include "queue/record_frame.h"
 
+#include <math.h>
+
 #define LINE "%s:wait:any:normal:anonymous"
 #define LEAP_MS 120000 /* shorter than a lease here */
 
@@ -79,30 +81,56 @@ static void test_what_nobody_was_given(void **state) {
     bed_close(&bed);
 }
 
-/* Nor does a record that lies about its size make a frame of what is noted for the meter that
- * others' could be read into. */
-static void test_a_record_with_a_wrong_size(void **state) {
-    static char record[2000] = "BLRF"; /* and 0 bytes, as it says */
+/* What the stream of ended jobs says of a record with these figures; whose job it was it says
+ * itself. */
+static void test_the_stream_of_ended_jobs_believes_little(void **state) {
+    static const struct {
+        double flops, joules;
+        int64_t compute_us;
+        uint64_t bytes;
+        const char *device, *told;
+    } cases[] = {
+        {12, 2, 7, 96, "cpu:0", "cpu:0 7 2.000000 12 96"},
+        {NAN, NAN, -7, 0, "cpu:0", "cpu:0 0 0.000000 0 0"},
+        {-1, -1, INT64_MIN, UINT64_MAX, "a b\n", " 0 0.000000 0 1099511627776"},
+        {INFINITY, 1e300, INT64_MAX, 1, "", " 1099511627776 1099511627776.000000 1e+24 1"}};
     struct bed bed;
     struct blasd_claim claims[1];
     struct blasd_err err;
     bool lost;
-    char id[BLASD_ID_LEN + 1];
     (void)state;
-    bed_open(&bed, &server, "size");
-    drop(redisCommand(bed.raw, "SET %s:metered 1", bed.tag));
+    bed_open(&bed, &server, "told");
+    bed.limits.ended_jobs = 100;
+    bed_limits(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    submit_new(&bed, id, "2");
-    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
-    struct blasd_completion completion = {.id = id, .record = record, .record_len = sizeof record};
-    assert_int_equal(blasd_worker_queue_finish(worker, &completion, 1, &lost, &err), 0);
-    assert_true(completion.accepted);
-    redisReply *reply = redisCommand(bed.raw, "XRANGE %s:usage - +", bed.tag);
-    assert_int_equal(reply->elements, 1);
-    const redisReply *frame = reply->element[0]->element[1]->element[3];
-    assert_true(frame->len < sizeof record);
-    assert_int_equal(BLASD_RECORD_FRAME_HEAD + blasd_record_frame_len(frame->str), frame->len);
-    drop(reply);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char id[BLASD_ID_LEN + 1], record[2000] = "BLRF", said[200];
+        int64_t times[3] = {0, cases[i].compute_us, 0};
+        uint32_t one = 1, size = 1 << 30; /* it lies about that, too */
+        memcpy(record + 8, &size, 4);
+        record[12] = BLASD_SUCCEEDED;
+        memcpy(record + 72, times, sizeof times);
+        memcpy(record + 104, &one, 4);
+        memcpy(record + 112, &cases[i].flops, 8);
+        memcpy(record + 120, &cases[i].bytes, 8);
+        memcpy(record + 128, &cases[i].joules, 8);
+        record[256 + 3] = (char)strlen(cases[i].device); /* behind code, field and detail */
+        memcpy(record + 256 + 4, cases[i].device, strlen(cases[i].device));
+        submit_new(&bed, id, "2");
+        assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+        struct blasd_completion completion = {
+            .id = id, .record = record, .record_len = i == 0 ? sizeof record : 300};
+        assert_int_equal(blasd_worker_queue_finish(worker, &completion, 1, &lost, &err), 0);
+        redisReply *reply = redisCommand(bed.raw, "XREVRANGE %s:ended + - COUNT 1", bed.tag);
+        redisReply **field = reply->element[0]->element[1]->element;
+        assert_string_equal(field[1]->str, id);
+        assert_string_equal(field[3]->str, "anonymous");
+        assert_string_equal(field[9]->str, "succeeded");
+        snprintf(said, sizeof said, "%s %s %s %s %s", field[13]->str, field[15]->str,
+                 field[17]->str, field[19]->str, field[21]->str);
+        assert_string_equal(said, cases[i].told);
+        drop(reply);
+    }
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -448,7 +476,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_another_was_given),
         cmocka_unit_test(test_what_nobody_was_given),
-        cmocka_unit_test(test_a_record_with_a_wrong_size),
+        cmocka_unit_test(test_the_stream_of_ended_jobs_believes_little),
         cmocka_unit_test(test_blobs_of_a_worker),
         cmocka_unit_test(test_a_batch_entry_that_another_was_given),
         cmocka_unit_test(test_what_goes_back_was_held),
