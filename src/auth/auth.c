@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -49,13 +51,15 @@ struct file_state {
 };
 
 struct blasd_auth {
-    const char *path;           /* borrowed; NULL: no keys */
-    struct auth_tokens *tokens; /* owned; NULL: none are taken */
+    const char *path; /* borrowed; NULL: no keys */
+    /* the keys of the file, which never change: a new file is another ring */
+    _Atomic(struct blasd_keyring *) ring; /* owned */
+    atomic_int readers;                   /* of a ring: the old one is freed when there is none */
+    struct auth_tokens *tokens;           /* owned; NULL: none are taken */
     pthread_mutex_t lock;
     /* under the lock */
     struct file_state file;
-    bool unread; /* as it is now it could not be read, for a reason that may pass */
-    struct blasd_keyring ring;
+    bool unread;      /* as it is now it could not be read, for a reason that may pass */
     unsigned version; /* of the ring, and of the keys of tokens */
     struct blasd_hash proofs, rates;
     struct auth_failures failures;
@@ -76,6 +80,29 @@ static bool is_same(const struct file_state *a, const struct file_state *b) {
            a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
+/* The ring in force, until auth_let_go. */
+static const struct blasd_keyring *auth_hold(struct blasd_auth *auth) {
+    atomic_fetch_add(&auth->readers, 1);
+    return atomic_load(&auth->ring);
+}
+
+static void auth_let_go(struct blasd_auth *auth) {
+    atomic_fetch_sub(&auth->readers, 1);
+}
+
+static void ring_free(struct blasd_keyring *ring) {
+    if (ring == NULL) return;
+    blasd_keyring_release(ring);
+    free(ring);
+}
+
+/* Puts another ring in place, and gives back the old one, which no reader has any more. */
+static struct blasd_keyring *exchange_ring(struct blasd_auth *auth, struct blasd_keyring *ring) {
+    struct blasd_keyring *old = atomic_exchange(&auth->ring, ring);
+    while (atomic_load(&auth->readers) > 0) sched_yield(); /* each is one for a microsecond */
+    return old;
+}
+
 static void free_proof(void *arg, struct blasd_hash_node *node) {
     blasd_hash_remove(arg, node);
     free(blasd_container_of(node, struct proof, node));
@@ -94,15 +121,21 @@ static void forget(struct blasd_hash *table,
 int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
                     struct blasd_auth **ret, struct blasd_err *err) {
     struct blasd_auth *auth = calloc(1, sizeof *auth);
+    struct blasd_keyring *ring = calloc(1, sizeof *ring);
     bool missing;
     int rc;
-    if (auth == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (auth == NULL || ring == NULL) {
+        free(auth);
+        free(ring);
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    }
     auth->path = path;
+    auth->ring = ring;
     pthread_mutex_init(&auth->lock, NULL);
     if (path != NULL) auth->file = look_at(path);
     rc = blasd_secret_init(err);
     if (rc == 0 && tokens != NULL) rc = auth_tokens_open(tokens, &auth->tokens, err);
-    if (rc == 0 && path != NULL) rc = blasd_keyring_load(path, &auth->ring, &missing, err);
+    if (rc == 0 && path != NULL) rc = blasd_keyring_load(path, ring, &missing, err);
     if (rc != 0) {
         blasd_auth_free(auth);
         return rc;
@@ -119,7 +152,7 @@ void blasd_auth_free(struct blasd_auth *auth) {
     forget(&auth->rates, free_rate);
     blasd_hash_release(&auth->proofs);
     blasd_hash_release(&auth->rates);
-    blasd_keyring_release(&auth->ring);
+    ring_free(auth->ring);
     pthread_mutex_destroy(&auth->lock);
     free(auth);
 }
@@ -128,11 +161,12 @@ void blasd_auth_free(struct blasd_auth *auth) {
 static void renew_proof(void *arg, struct blasd_hash_node *node) {
     struct blasd_auth *auth = arg;
     struct proof *proof = blasd_container_of(node, struct proof, node);
-    const struct blasd_auth_key *key = blasd_keyring_id(&auth->ring, proof->key.id);
+    const struct blasd_auth_key *key = blasd_keyring_id(auth_hold(auth), proof->key.id);
     if (key != NULL && strcmp(key->hash, proof->key.hash) == 0)
         proof->key = *key;
     else
         free_proof(&auth->proofs, node);
+    auth_let_go(auth);
 }
 
 /* Of a token; with `node` of a key nothing is done. */
@@ -162,14 +196,15 @@ static bool may_the_same(const struct blasd_auth_key *a, const struct blasd_auth
            a->caller.jobs_per_s == b->caller.jobs_per_s;
 }
 
-/* Keys are told apart by their names. Nobody else changes the ring. */
-static void tell_changes(const struct blasd_auth *auth, const struct blasd_keyring *old) {
+/* Keys are told apart by their names. */
+static void tell_changes(const struct blasd_auth *auth, const struct blasd_keyring *old,
+                         const struct blasd_keyring *ring) {
     if (auth->told == NULL) return;
     for (size_t i = 0; i < old->count; i++)
-        if (blasd_keyring_named(&auth->ring, old->keys[i].caller.name) == NULL)
+        if (blasd_keyring_named(ring, old->keys[i].caller.name) == NULL)
             auth->told(auth->told_arg, "revoked", &old->keys[i].caller);
-    for (size_t i = 0; i < auth->ring.count; i++) {
-        const struct blasd_auth_key *key = &auth->ring.keys[i];
+    for (size_t i = 0; i < ring->count; i++) {
+        const struct blasd_auth_key *key = &ring->keys[i];
         const struct blasd_auth_key *before = blasd_keyring_named(old, key->caller.name);
         if (before == NULL || !may_the_same(before, key))
             auth->told(auth->told_arg, before == NULL ? "added" : "changed", &key->caller);
@@ -183,23 +218,26 @@ void blasd_auth_on_change(struct blasd_auth *auth, blasd_auth_change_fn told, vo
 
 static int refresh_keys(struct blasd_auth *auth, struct blasd_err *err) {
     struct file_state now = look_at(auth->path);
-    struct blasd_keyring ring = {0}, old;
+    struct blasd_keyring *ring, *old;
     bool missing = false;
     bool same = is_same(&now, &auth->file); /* nobody else writes to it */
     int rc;
     if (same && !auth->unread) return 0;
-    rc = blasd_keyring_load(auth->path, &ring, &missing, err);
+    if ((ring = calloc(1, sizeof *ring)) == NULL) return 0; /* in a second again */
+    rc = blasd_keyring_load(auth->path, ring, &missing, err);
     auth->file = now;
     auth->unread = rc != 0 && !missing;
-    if (auth->unread) return same ? 0 : rc;
+    if (auth->unread) {
+        ring_free(ring);
+        return same ? 0 : rc;
+    }
+    old = exchange_ring(auth, ring);
     pthread_mutex_lock(&auth->lock);
-    old = auth->ring;
-    auth->ring = ring;
-    auth->version++;
+    auth->version++; /* what is being proved by the old keys is not kept */
     blasd_hash_each(&auth->proofs, renew_proof, auth);
     pthread_mutex_unlock(&auth->lock);
-    tell_changes(auth, &old);
-    blasd_keyring_release(&old);
+    tell_changes(auth, old, ring);
+    ring_free(old);
     return rc == 0 ? 1 : rc;
 }
 
@@ -210,23 +248,21 @@ int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err) {
 }
 
 size_t blasd_auth_keys(struct blasd_auth *auth) {
-    size_t count;
-    pthread_mutex_lock(&auth->lock);
-    count = auth->ring.count;
-    pthread_mutex_unlock(&auth->lock);
+    size_t count = auth_hold(auth)->count;
+    auth_let_go(auth);
     return count;
 }
 
 bool blasd_auth_find_tenant(struct blasd_auth *auth,
                             bool (*is)(void *arg, const struct blasd_principal *tenant), void *arg,
                             struct blasd_principal *ret) {
+    const struct blasd_keyring *ring = auth_hold(auth);
     bool found = false;
-    pthread_mutex_lock(&auth->lock);
-    for (size_t i = 0; i < auth->ring.count && !found; i++) {
-        found = is(arg, &auth->ring.keys[i].caller.principal);
-        if (found) *ret = auth->ring.keys[i].caller.principal;
+    for (size_t i = 0; i < ring->count && !found; i++) {
+        found = is(arg, &ring->keys[i].caller.principal);
+        if (found) *ret = ring->keys[i].caller.principal;
     }
-    pthread_mutex_unlock(&auth->lock);
+    auth_let_go(auth);
     return found;
 }
 
@@ -286,126 +322,115 @@ static bool take(struct limiter *limiter, uint64_t limit, int64_t now, uint64_t 
     return may;
 }
 
-/* Whether a key of the file is what was shown, with the same work whatever is wrong; *key: which.
- */
-static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_auth_key *key,
-                     struct blasd_err *err) {
+/* The key of the file whose id is in what was shown; false: none. */
+static bool find_key(struct blasd_auth *auth, const char *shown, struct blasd_auth_key *key) {
     const struct blasd_auth_key *found = NULL;
+    const struct blasd_keyring *ring = auth_hold(auth);
     char id[BLASD_KEY_ID + 1];
-    *key = (struct blasd_auth_key){.expires_s = 0};
-    pthread_mutex_lock(&auth->lock);
-    if (blasd_secret_id(shown, id)) found = blasd_keyring_id(&auth->ring, id);
-    if (found != NULL) *key = *found;
-    pthread_mutex_unlock(&auth->lock);
-    if (blasd_secret_matches(shown, key->hash) && found != NULL) return 0;
-    return unauthorized(err, "no such key is valid");
+    if (blasd_secret_id(shown, id)) found = blasd_keyring_id(ring, id);
+    *key = found != NULL ? *found : (struct blasd_auth_key){.expires_s = 0};
+    auth_let_go(auth);
+    return found != NULL;
 }
 
 /* Under what a wrong one is counted, and for how long at most the next one then waits. Behind one
  * address there may be many, so a right one waits for nobody else's: what names a key of the file
  * is counted as that key's, and a token, each of which is signed anew, as itself. All others are
- * their address' own. With the lock. */
+ * their address' own. `key`: what find_key() found, or NULL. */
 static uint64_t place_of(const struct blasd_auth *auth, const struct blasd_credentials *credentials,
-                         const char *shown, const unsigned char digest[BLASD_DIGEST],
-                         unsigned *most_s, const struct blasd_auth_key **key) {
+                         bool token, const unsigned char digest[BLASD_DIGEST],
+                         const struct blasd_auth_key *key, unsigned *most_s) {
     uint64_t from = credentials->from, seed = blasd_hash_bytes(auth->failures.seed, &from, 8);
-    char id[BLASD_KEY_ID + 1];
     *most_s = AUTH_FAILURE_WAIT_MOST;
-    *key = NULL;
-    if (auth->tokens != NULL && auth_token_like(shown))
-        return from == 0 ? 0 : blasd_hash_bytes(seed, digest, BLASD_DIGEST) | 1;
-    if (blasd_secret_id(shown, id) && (*key = blasd_keyring_id(&auth->ring, id)) != NULL) {
-        *most_s = 1;
-        return from == 0 ? 0 : blasd_hash_bytes(seed, id, BLASD_KEY_ID) | 1;
-    }
-    return from;
+    if (token) return from == 0 ? 0 : blasd_hash_bytes(seed, digest, BLASD_DIGEST) | 1;
+    if (key == NULL) return from;
+    *most_s = 1;
+    return from == 0 ? 0 : blasd_hash_bytes(seed, key->id, BLASD_KEY_ID) | 1;
 }
 
-/* Seconds until what was shown is looked at; 0: now. *quick: it may be looked at all the same, for
- * that costs nothing: a right key waits for no wrong ones. With the lock. */
-static unsigned wait_of(struct blasd_auth *auth, const struct blasd_credentials *credentials,
-                        const char *shown, const unsigned char digest[BLASD_DIGEST],
-                        uint64_t *place, bool *quick) {
+/* Seconds until what was shown is looked at; 0: now. `slow`: its hash is. With the lock. */
+static unsigned wait_of(struct blasd_auth *auth, uint64_t place, unsigned most_s, bool slow) {
     const int64_t now = blasd_clock_ns();
-    const struct blasd_auth_key *key;
-    unsigned most_s, wait_s;
+    unsigned wait_s = auth_failures_wait(&auth->failures, place, now, most_s);
     uint64_t remaining;
-    *place = place_of(auth, credentials, shown, digest, &most_s, &key);
-    *quick = key != NULL && !blasd_secret_slow(key->hash);
-    wait_s = auth_failures_wait(&auth->failures, *place, now, most_s);
-    if (wait_s == 0 && key != NULL && !*quick && !take(&auth->slow, SLOW_A_SECOND, now, &remaining))
-        wait_s = 1;
+    if (wait_s == 0 && slow && !take(&auth->slow, SLOW_A_SECOND, now, &remaining)) wait_s = 1;
     return wait_s;
 }
 
-/* Of what was not shown before. */
-static int prove(struct blasd_auth *auth, const char *shown,
-                 const unsigned char digest[BLASD_DIGEST], uint64_t place,
-                 struct blasd_identity *caller, struct blasd_err *err) {
-    bool token = auth->tokens != NULL && auth_token_like(shown);
-    bool blame = !token || auth_tokens_ready(auth->tokens);
-    struct blasd_auth_key key;
-    unsigned version;
-    int rc;
-    pthread_mutex_lock(&auth->lock);
-    version = auth->version;
-    pthread_mutex_unlock(&auth->lock);
-    rc = token ? auth_tokens_check(auth->tokens, shown, &key, err)
-               : prove_key(auth, shown, &key, err);
-    pthread_mutex_lock(&auth->lock);
-    if (rc != 0 && blame) auth_failures_note(&auth->failures, place, blasd_clock_ns());
-    if (rc == 0 && version == auth->version) keep_proof(auth, digest, &key);
-    pthread_mutex_unlock(&auth->lock);
-    if (rc != 0) return rc;
-    *caller = key.caller;
-    return check_time(key.expires_s, err);
+/* Of what was not shown before: a token, or with `key` a key of the file. */
+static int prove(struct blasd_auth *auth, const char *shown, bool token, struct blasd_auth_key *key,
+                 struct blasd_err *err) {
+    if (token) return auth_tokens_check(auth->tokens, shown, key, err);
+    /* with the same work whatever is wrong */
+    if (blasd_secret_matches(shown, key->hash) && key->id[0] != '\0') return 0;
+    return unauthorized(err, "no such key is valid");
 }
 
 static int check_certificate(struct blasd_auth *auth, const char *name,
                              struct blasd_identity *caller, struct blasd_err *err) {
-    const struct blasd_auth_key *key;
+    const struct blasd_auth_key *key = blasd_keyring_certificate(auth_hold(auth), name);
+    bool found = key != NULL;
     int64_t expires_s = 0;
-    pthread_mutex_lock(&auth->lock);
-    key = blasd_keyring_certificate(&auth->ring, name);
-    if (key != NULL) {
+    if (found) {
         *caller = key->caller;
         expires_s = key->expires_s;
     }
-    pthread_mutex_unlock(&auth->lock);
-    return key != NULL ? check_time(expires_s, err)
-                       : unauthorized(err, "no key is for the certificate that was shown");
+    auth_let_go(auth);
+    return found ? check_time(expires_s, err)
+                 : unauthorized(err, "no key is for the certificate that was shown");
 }
 
-int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *shown,
-                     struct blasd_identity *caller, unsigned *retry_s, struct blasd_err *err) {
-    const char *token = token_of(shown->authorization);
+/* What was not right without the lock: was it shown before, or may it be looked at? */
+static int check_slowly(struct blasd_auth *auth, const struct blasd_credentials *shown,
+                        const char *text, struct blasd_auth_key *key, unsigned *retry_s,
+                        struct blasd_err *err) {
+    bool token = auth->tokens != NULL && auth_token_like(text), named = key->id[0] != '\0';
     unsigned char digest[BLASD_DIGEST];
     const struct proof *proof;
-    int64_t expires_s = 0;
-    uint64_t place = 0;
-    bool quick = false;
-    int rc = 0;
-    if (token == NULL && shown->certificate != NULL)
-        return check_certificate(auth, shown->certificate, caller, err);
-    if (token == NULL) return unauthorized(err, "the request shows no key");
-    blasd_secret_digest(token, strlen(token), digest);
+    unsigned most_s, version;
+    uint64_t place;
+    int rc;
+    blasd_secret_digest(text, strlen(text), digest);
+    place = place_of(auth, shown, token, digest, named ? key : NULL, &most_s);
     pthread_mutex_lock(&auth->lock);
     proof = find_proof(auth, digest);
-    if (proof != NULL) {
-        *caller = proof->key.caller;
-        expires_s = proof->key.expires_s;
-    } else {
-        *retry_s = wait_of(auth, shown, token, digest, &place, &quick);
-    }
+    if (proof != NULL)
+        *key = proof->key;
+    else
+        *retry_s = wait_of(auth, place, most_s, named && blasd_secret_slow(key->hash));
+    version = auth->version;
     pthread_mutex_unlock(&auth->lock);
-    if (proof != NULL) return check_time(expires_s, err);
-    if (*retry_s == 0 || quick) rc = prove(auth, token, digest, place, caller, err);
-    if (*retry_s > 0 && quick && rc == 0) *retry_s = 0;
+    if (proof != NULL) return 0;
     if (*retry_s > 0)
         return blasd_fail(err, BLASD_E_too_many_failures, "Authorization",
                           "wrong keys came from this address: the next one is looked at in %u s",
                           *retry_s);
+    rc = prove(auth, text, token, key, err);
+    pthread_mutex_lock(&auth->lock);
+    if (rc != 0) auth_failures_note(&auth->failures, place, blasd_clock_ns());
+    if (rc == 0 && version == auth->version) keep_proof(auth, digest, key);
+    pthread_mutex_unlock(&auth->lock);
     return rc;
+}
+
+int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *shown,
+                     struct blasd_identity *caller, unsigned *retry_s, struct blasd_err *err) {
+    const char *text = token_of(shown->authorization);
+    struct blasd_auth_key key;
+    bool quick;
+    int rc;
+    if (text == NULL && shown->certificate != NULL)
+        return check_certificate(auth, shown->certificate, caller, err);
+    if (text == NULL) return unauthorized(err, "the request shows no key");
+    /* a right key waits for no wrong ones, nor for a lock */
+    quick = find_key(auth, text, &key) && !blasd_secret_slow(key.hash);
+    if (quick && blasd_secret_matches(text, key.hash))
+        rc = 0;
+    else
+        rc = check_slowly(auth, shown, text, &key, retry_s, err);
+    if (rc != 0) return rc;
+    *caller = key.caller;
+    return check_time(key.expires_s, err);
 }
 
 /* One whose second is over tells nothing that a new one would not. */

@@ -1,8 +1,9 @@
 /* Who may come in: keys from a file, or tokens that somebody trusted has signed, shown as
  * `Authorization: Bearer KEY`.
  *
- * One object serves every thread. A key is hashed slowly once; after that a keyed hash of what was
- * shown finds its caller again, until the file changes. Who shows wrong keys has to wait; others
+ * One object serves every thread. The keys of the file are read without a lock. A token, or a key
+ * with a slow hash, is proved once; after that a keyed hash of what was shown finds its caller
+ * again, until the file changes. Who shows wrong keys has to wait; others
  * behind the same address need not (place_of() in auth.c). Read next: key.h, for the file. */
 #ifndef BLASD_AUTH_AUTH_H
 #define BLASD_AUTH_AUTH_H
@@ -14,7 +15,7 @@ struct blasd_auth;
 
 /* Tokens (JWT) that are taken beside keys; texts are borrowed. */
 struct blasd_token_options {
-    const char *keys;              /* a file, or an https URL, of the keys that sign them */
+    const char *keys;              /* a file of the keys that sign them */
     const char *issuer, *audience; /* what their claims `iss` and `aud` have to be */
 };
 

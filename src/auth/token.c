@@ -1,9 +1,7 @@
-/* Verifying tokens, and keeping the keys that sign them. A URL is asked by a thread, for that may
- * take long. */
+/* Verifying tokens, and keeping the keys that sign them. */
 #include "auth/token.h"
 
 #include "auth/claims.h"
-#include "auth/key_url.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/limits.h"
@@ -15,29 +13,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define FILE_MOST BLASD_MIB
 #define TOKEN_MOST 8192
-#define TRIES 8         /* keys that a token is held to which names none: each costs a signature */
-#define LEEWAY_S 30     /* that clocks may differ */
-#define ASK_EVERY_S 300 /* a URL */
-#define ASK_AGAIN_S 10  /* where it did not answer, or a key is missing */
+#define TRIES 8     /* keys that a token is held to which names none: each costs a signature */
+#define LEEWAY_S 30 /* that clocks may differ */
+
+/* The keys of a file as it was once; freed with its last user. */
+struct key_set {
+    jwks_t *keys;
+    int users; /* under the lock */
+};
 
 struct auth_tokens {
     const struct blasd_token_options *options; /* the owner's; texts live as long as the process */
-    bool remote;                               /* the keys come from a URL */
     struct timespec changed;
     bool unread; /* the file as it is now could not be read, for a reason that may pass */
     pthread_mutex_t lock;
-    /* under the lock */
-    jwks_t *keys;  /* owned */
-    bool news;     /* they have changed, or */
-    char why[256]; /* could not be read; "": nothing to tell */
-    bool missed;   /* a token names a key that is not among them */
-    bool stop;
-    int holders; /* the owner, and the thread, which may be asking when the owner lets go */
-    pthread_cond_t wake;
+    struct key_set *set; /* under the lock; the owner is one of its users */
 };
 
 bool auth_token_like(const char *text) {
@@ -83,126 +76,60 @@ static int load_file(const char *path, jwks_t *keys, struct blasd_err *err) {
     return rc;
 }
 
-static int load_url(const char *url, jwks_t *keys, struct blasd_err *err) {
-    char why[AUTH_URL_WHY];
-    struct blasd_buf text;
-    int rc;
-    blasd_buf_init(&text, FILE_MOST);
-    rc = auth_url_read(url, &text, why) == 0 ? 0 : unreadable(url, why, err);
-    if (rc == 0) (void)r_jwks_import_from_json_str(keys, text.data); /* as in import() */
-    if (rc == 0 && r_jwks_size(keys) == 0)
-        rc = unreadable(url, "it gives no set of keys that are known here", err);
-    blasd_buf_release(&text);
-    return rc;
-}
-
-static int load(const struct auth_tokens *tokens, jwks_t **ret, struct blasd_err *err) {
-    const char *source = tokens->options->keys;
-    jwks_t *keys = NULL;
-    int rc;
-    if (r_jwks_init(&keys) != RHN_OK) return unreadable(source, "memory has run out", err);
-    if (!tokens->remote)
-        rc = load_file(source, keys, err);
-    else
-        rc = load_url(source, keys, err);
-    if (rc == 0)
-        *ret = keys;
-    else
-        r_jwks_free(keys);
-    return rc;
-}
-
-/* Takes the keys over where they are others than before. With the lock. */
-static void put(struct auth_tokens *tokens, jwks_t *keys) {
-    tokens->news = tokens->news || tokens->keys == NULL || r_jwks_equal(tokens->keys, keys) == 0;
-    r_jwks_free(tokens->keys);
-    tokens->keys = keys;
-    tokens->missed = false;
-}
-
-/* With the lock, which is gone with the last holder. */
-static void let_go(struct auth_tokens *tokens) {
-    bool last = --tokens->holders == 0;
+static void let_go(struct auth_tokens *tokens, struct key_set *set) {
+    bool last;
+    if (set == NULL) return;
+    pthread_mutex_lock(&tokens->lock);
+    last = --set->users == 0;
     pthread_mutex_unlock(&tokens->lock);
     if (!last) return;
-    r_jwks_free(tokens->keys);
-    pthread_cond_destroy(&tokens->wake);
-    pthread_mutex_destroy(&tokens->lock);
-    free(tokens);
+    r_jwks_free(set->keys);
+    free(set);
 }
 
-static void *ask_on(void *arg) {
-    struct auth_tokens *tokens = arg;
-    struct timespec until;
+static struct key_set *hold(struct auth_tokens *tokens) {
+    struct key_set *set;
     pthread_mutex_lock(&tokens->lock);
-    while (!tokens->stop) {
-        struct blasd_err err = {0};
-        jwks_t *keys = NULL;
-        int rc;
-        pthread_mutex_unlock(&tokens->lock);
-        rc = load(tokens, &keys, &err);
-        pthread_mutex_lock(&tokens->lock);
-        if (rc == 0)
-            put(tokens, keys);
-        else
-            snprintf(tokens->why, sizeof tokens->why, "%.*s", (int)sizeof tokens->why - 1,
-                     err.detail);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        for (int s = 0; !tokens->stop && s < ASK_EVERY_S; s++) {
-            if (s >= ASK_AGAIN_S && (rc != 0 || tokens->missed)) break;
-            until.tv_sec++;
-            pthread_cond_timedwait(&tokens->wake, &tokens->lock, &until);
-        }
-    }
-    let_go(tokens);
-    return NULL;
+    set = tokens->set;
+    set->users++;
+    pthread_mutex_unlock(&tokens->lock);
+    return set;
 }
 
-static int start(struct auth_tokens *tokens, struct blasd_err *err) {
-    struct stat facts;
-    jwks_t *keys = NULL;
+/* Reads the file, whose keys then are those in force. */
+static int load(struct auth_tokens *tokens, struct blasd_err *err) {
+    struct key_set *set = calloc(1, sizeof *set), *old;
     int rc;
-    if (tokens->remote) {
-        pthread_t thread;
-        tokens->holders++;
-        if (pthread_create(&thread, NULL, ask_on, tokens) == 0) return pthread_detach(thread);
-        tokens->holders--;
-        return blasd_fail(err, BLASD_E_internal_error, "", "a thread could not be started");
+    if (set == NULL || r_jwks_init(&set->keys) != RHN_OK) {
+        free(set);
+        return unreadable(tokens->options->keys, "memory has run out", err);
     }
-    if (stat(tokens->options->keys, &facts) == 0) tokens->changed = facts.st_ctim;
-    rc = load(tokens, &keys, err);
-    if (rc == 0) put(tokens, keys);
-    tokens->news = false;
+    rc = load_file(tokens->options->keys, set->keys, err);
+    set->users = 1;
+    pthread_mutex_lock(&tokens->lock);
+    old = rc == 0 ? tokens->set : set;
+    if (rc == 0) tokens->set = set;
+    pthread_mutex_unlock(&tokens->lock);
+    let_go(tokens, old);
     return rc;
-}
-
-/* In the clear only from this very machine. */
-static bool is_safe(const char *url) {
-    static const char *const heads[] = {"https://", "http://127.0.0.1:", "http://localhost:"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (strncmp(url, heads[i], strlen(heads[i])) == 0) return true;
-    return false;
 }
 
 int auth_tokens_open(const struct blasd_token_options *options, struct auth_tokens **ret,
                      struct blasd_err *err) {
     struct auth_tokens *tokens;
-    pthread_condattr_t clock;
+    struct stat facts;
     int rc;
-    if (strstr(options->keys, "://") != NULL && !is_safe(options->keys))
-        return unreadable(options->keys, "a URL of keys begins with https://", err);
+    if (strstr(options->keys, "://") != NULL)
+        return unreadable(options->keys,
+                          "a URL is not asked: write what it gives to a file, and name that; a "
+                          "changed file is read anew",
+                          err);
     if (r_global_init() != RHN_OK || (tokens = calloc(1, sizeof *tokens)) == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     tokens->options = options;
-    tokens->holders = 1;
-    tokens->remote = strstr(options->keys, "://") != NULL;
-    if (tokens->remote) auth_url_init();
     pthread_mutex_init(&tokens->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&tokens->wake, &clock);
-    pthread_condattr_destroy(&clock);
-    rc = start(tokens, err);
+    if (stat(options->keys, &facts) == 0) tokens->changed = facts.st_ctim;
+    rc = load(tokens, err);
     if (rc == 0)
         *ret = tokens;
     else
@@ -212,34 +139,24 @@ int auth_tokens_open(const struct blasd_token_options *options, struct auth_toke
 
 void auth_tokens_free(struct auth_tokens *tokens) {
     if (tokens == NULL) return;
-    pthread_mutex_lock(&tokens->lock);
-    tokens->stop = true;
-    pthread_cond_signal(&tokens->wake);
-    let_go(tokens);
+    let_go(tokens, tokens->set);
+    pthread_mutex_destroy(&tokens->lock);
+    free(tokens);
 }
 
 int auth_tokens_refresh(struct auth_tokens *tokens, struct blasd_err *err) {
     struct stat facts;
-    jwks_t *keys = NULL;
-    int rc = 0;
-    bool there = !tokens->remote && stat(tokens->options->keys, &facts) == 0;
-    bool same = there && facts.st_ctim.tv_sec == tokens->changed.tv_sec &&
-                facts.st_ctim.tv_nsec == tokens->changed.tv_nsec;
-    if (there && (!same || tokens->unread)) {
-        tokens->changed = facts.st_ctim;
-        rc = load(tokens, &keys, err);
-        tokens->unread = rc != 0;
-        if (same && rc != 0) rc = 0; /* it has been told */
-    }
-    pthread_mutex_lock(&tokens->lock);
-    if (keys != NULL) put(tokens, keys);
-    if (rc == 0 && tokens->why[0] != '\0')
-        rc = blasd_fail(err, BLASD_E_internal_error, "", "%s", tokens->why);
-    tokens->why[0] = '\0';
-    if (rc == 0 && tokens->news) rc = 1;
-    tokens->news = false;
-    pthread_mutex_unlock(&tokens->lock);
-    return rc;
+    bool same;
+    int rc;
+    if (stat(tokens->options->keys, &facts) != 0) return 0; /* the old ones stay */
+    same = facts.st_ctim.tv_sec == tokens->changed.tv_sec &&
+           facts.st_ctim.tv_nsec == tokens->changed.tv_nsec;
+    if (same && !tokens->unread) return 0;
+    tokens->changed = facts.st_ctim;
+    rc = load(tokens, err);
+    tokens->unread = rc != 0;
+    if (rc == 0) return 1;
+    return same ? 0 : rc; /* it has been told */
 }
 
 /* ---- one token ---- */
@@ -259,14 +176,13 @@ static bool is_for(jwk_t *key, jwa_alg alg) {
     }
 }
 
-/* With the lock. */
-static bool is_signed(struct auth_tokens *tokens, jwt_t *token) {
+static bool is_signed(jwks_t *keys, jwt_t *token) {
     const char *named = r_jwt_get_header_str_value(token, "kid");
-    size_t count = tokens->keys == NULL ? 0 : r_jwks_size(tokens->keys);
+    size_t count = r_jwks_size(keys);
     bool good = false;
     int found = 0;
     for (size_t i = 0; i < count && !good && found < TRIES; i++) {
-        jwk_t *key = r_jwks_get_at(tokens->keys, i);
+        jwk_t *key = r_jwks_get_at(keys, i);
         const char *id = r_jwk_get_property_str(key, "kid");
         if ((named == NULL || id == NULL || strcmp(named, id) == 0) &&
             is_for(key, r_jwt_get_sign_alg(token))) {
@@ -275,7 +191,6 @@ static bool is_signed(struct auth_tokens *tokens, jwt_t *token) {
         }
         r_jwk_free(key);
     }
-    if (found == 0) tokens->missed = true;
     return good;
 }
 
@@ -327,14 +242,6 @@ static int read_caller(const json_t *claims, struct blasd_identity *caller, stru
     return 0;
 }
 
-bool auth_tokens_ready(struct auth_tokens *tokens) {
-    bool ready;
-    pthread_mutex_lock(&tokens->lock);
-    ready = tokens->keys != NULL;
-    pthread_mutex_unlock(&tokens->lock);
-    return ready;
-}
-
 /* The library unpacks what says it is compressed before anybody has seen who signed it, and so much
  * may come of it that all others wait. Of signed tokens no standard has them compressed. */
 static bool is_plain(const char *text) {
@@ -354,18 +261,19 @@ int auth_tokens_check(struct auth_tokens *tokens, const char *text, struct blasd
                       struct blasd_err *err) {
     jwt_t *token = NULL;
     json_t *claims = NULL;
+    struct key_set *set;
     bool good;
     int rc;
     *key = (struct blasd_auth_key){.expires_s = 0};
     blasd_identity_init(&key->caller, BLASD_ROLE_USER);
     if (strlen(text) > TOKEN_MOST) return refuse(err, "is too long");
     if (!is_plain(text)) return refuse(err, "has no head that is read here, or is compressed");
-    pthread_mutex_lock(&tokens->lock);
+    set = hold(tokens);
     /* keys that the token brings along are none */
     good = r_jwt_init(&token) == RHN_OK &&
            r_jwt_advanced_parse(token, text, R_PARSE_NONE, R_FLAG_IGNORE_REMOTE) == RHN_OK &&
-           r_jwt_get_type(token) == R_JWT_TYPE_SIGN && is_signed(tokens, token);
-    pthread_mutex_unlock(&tokens->lock);
+           r_jwt_get_type(token) == R_JWT_TYPE_SIGN && is_signed(set->keys, token);
+    let_go(tokens, set);
     claims = r_jwt_get_header_json_t_value(token, "crit");
     if (!good)
         rc = refuse(err, "is not signed by a key that is trusted here");

@@ -101,11 +101,10 @@ static int check_exposure(const struct access_options *access, struct blasd_err 
 /* What the front end would say, said at once. */
 static int check_files(const struct access_options *access, struct blasd_err *err) {
     const struct blasd_tls_files tls = {access->tls_cert, access->tls_key, access->client_ca};
-    const char *signers = access->tokens.keys;
-    bool local = signers != NULL && strstr(signers, "://") == NULL;
+    const struct blasd_token_options *tokens = access->tokens.keys == NULL ? NULL : &access->tokens;
     struct blasd_auth *auth = NULL;
     int rc = access->first_key ? keys_file_first(access->keys, err) : 0;
-    if (rc == 0) rc = blasd_auth_open(access->keys, local ? &access->tokens : NULL, &auth, err);
+    if (rc == 0) rc = blasd_auth_open(access->keys, tokens, &auth, err);
     blasd_auth_free(auth);
     return rc == 0 && access->tls_cert != NULL ? blasd_http_check_tls(&tls, err) : rc;
 }

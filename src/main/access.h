@@ -61,7 +61,7 @@ enum {
     "                         keys [BLASD_KEYS]\n"                                                 \
     "  --first-key            where FILE is missing make it, with a key of an admin, which is\n"   \
     "                         printed once, on standard error\n"                                   \
-    "  --jwt-keys FILE|URL, --jwt-issuer ISS, --jwt-audience AUD\n"                                \
+    "  --jwt-keys FILE, --jwt-issuer ISS, --jwt-audience AUD\n"                                    \
     "                         take tokens, too, that one of these keys (JWKS, or PEM) has\n"       \
     "                         signed [BLASD_JWT_KEYS, BLASD_JWT_ISSUER, BLASD_JWT_AUDIENCE]\n"     \
     "  --tls-cert FILE, --tls-key FILE\n"                                                          \

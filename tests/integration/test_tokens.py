@@ -1,9 +1,7 @@
 """Signed tokens of an identity provider (JWT) in place of keys: what is taken, and what attackers make of them."""
 import base64
-import http.server
 import json
 import os
-import threading
 import time
 import zlib
 
@@ -196,55 +194,6 @@ def test_signers_change_while_it_runs(trusting):
         trusting.signers.write_text(text)
 
 
-class Provider(http.server.BaseHTTPRequestHandler):
-    answer, asked, released = b"", 0, threading.Event()
-
-    def do_GET(self):
-        type(self).asked += 1
-        if not self.answer:  # says nothing, and does not hang up either
-            self.released.wait(300)
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "application/jwk-set+json")
-        self.send_header("Content-Length", str(len(self.answer)))
-        self.end_headers()
-        self.wfile.write(self.answer)
-
-    def log_message(self, *_args):
-        pass
-
-
-def test_signers_by_url(tmp_path):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/keys"
-    service = Service(tmp_path, "--jwt-keys", url, "--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE)
-    try:
-        service.start()  # though nobody answers yet
-        shown = token()
-        assert ask(service, shown) == 401
-        end = time.monotonic() + 60
-        while "no keys of tokens" not in service.log_text() and time.monotonic() < end:
-            time.sleep(0.5)
-        of_another_kind = {"kty": "AKP", "alg": "ML-DSA-44", "kid": "next", "pub": "AAAA"}
-        signers = json.loads(key_set(SIGNERS))["keys"]
-        Provider.answer = json.dumps({"keys": [of_another_kind, *signers]}).encode()
-        end = time.monotonic() + 60
-        while ask(service, shown) != 200 and time.monotonic() < end:
-            time.sleep(1)
-        assert ask(service, shown) == 200
-        asked = Provider.asked
-        for _ in range(20):
-            assert ask(service, shown) == 200
-        assert Provider.asked <= asked + 1
-        assert "no keys of tokens" in service.log_text()
-    finally:
-        service.stop()
-        Provider.released.set()
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.parametrize("algorithm", SIGNERS)
 def test_one_public_key_as_pem(tmp_path, algorithm):
     (tmp_path / "key.pem").write_bytes(public(SIGNERS[algorithm])[1])
@@ -264,3 +213,4 @@ def test_options_that_do_not_fit(tmp_path):
     assert "--jwt-audience" in start_refused(*data, "--jwt-keys", "x")
     assert "none.json" in start_refused(*data, "--jwt-keys", str(tmp_path / "none.json"), *rest)
     assert "PEM" in start_refused(*data, "--jwt-keys", str(tmp_path / "bad"), *rest)
+    assert "write what it gives to a file" in start_refused(*data, "--jwt-keys", "https://idp.example/keys", *rest)
