@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import json
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -12,7 +13,9 @@ import blasd
 import blasd.linalg
 import blasd.spatial.distance
 import numpy as np
+import pandas
 import pytest
+import scipy.linalg
 import scipy.spatial.distance
 from callers import OWN, on_a_loop
 from service import ROOT
@@ -179,6 +182,46 @@ def test_what_numbers_allow_no_result_is_numpys_error_and_the_jobs(client, defau
     assert type(again) is kind and str(again) == str(error) and again.code == code
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4), (2, 0, 3), (3, 2, 5, 2)])
+def test_pseudoinverses_norms_and_determinants(default, shape, dtype):
+    a = (RNG.standard_normal(shape) * 9).astype(dtype)
+    a[..., -1:] = a[..., :1]  # of less than full rank
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == "f4" else {}
+    for options in ({}, {"rcond": 0.3}, {"hermitian": False}, {"rcond": np.full(shape[:-2], 0.3)}):
+        mine, other = (of.pinv(a, **{"rcond": 1e-6 if dtype == "f4" else 1e-12, **options}) for of in (blasd.linalg, np.linalg))
+        assert mine.shape == other.shape and mine.dtype == other.dtype and np.allclose(mine, other, **close)
+    for order in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        for axis in (None, (0, 1), (-1, 0), 0) if a.size else ((-2, -1),):
+            for keepdims in (False, True):
+                calls = [lambda of=of: of.norm(a, order, axis, keepdims) for of in (blasd.linalg, np.linalg)]
+                try:
+                    other = calls[1]()
+                except ValueError as error:
+                    with pytest.raises(ValueError, match=re.escape(str(error))):
+                        calls[0]()
+                    continue
+                assert np.shape(calls[0]()) == np.shape(other) and np.allclose(calls[0](), other, **close), (order, axis)
+    if a.ndim == 2:
+        assert np.allclose(blasd.linalg.pinv(a, 1e-6), scipy.linalg.pinv(a, rtol=1e-6), **close)
+        assert np.allclose(blasd.linalg.norm(a, 2), scipy.linalg.norm(a, 2), **close)
+    square = a[..., :shape[-1], :] if shape[-2] >= shape[-1] else a[..., :shape[-2]]
+    square = square + 5 * np.eye(square.shape[-1], dtype=dtype)
+    mine = blasd.linalg.det(square)
+    assert np.allclose(mine, np.linalg.det(square), **close) and (a.ndim > 2 or np.isclose(mine, scipy.linalg.det(square), **close))
+
+
+def test_pseudoinverses_and_determinants_that_are_none(default):
+    for of in (blasd.linalg, np.linalg):
+        for wrong in (lambda: of.pinv(np.ones(3)), lambda: of.det(np.ones((2, 3))), lambda: of.pinv([[np.nan, 1], [1, 2]])):
+            with pytest.raises(ValueError if wrong is None else (np.linalg.LinAlgError, blasd.InvalidInput)):
+                wrong()
+        with pytest.raises(TypeError if "rtol" not in inspect.signature(np.linalg.pinv).parameters and of is np.linalg else ValueError):
+            of.pinv(np.eye(2), rcond=0.1, rtol=0.1)
+    with pytest.raises(blasd.InputError, match="masked"):
+        blasd.linalg.norm(np.ma.masked_greater(np.eye(2), 0.5), 2)
+
+
 def test_scipys_signatures(default):
     ours, theirs = blasd.spatial.distance, scipy.spatial.distance
     x, y, w = RNG.standard_normal((7, 3)), RNG.standard_normal((5, 3)), np.array([1.0, 2, 3])
@@ -209,6 +252,11 @@ def test_results_are_shown(client):
     assert "height" in fit.summary(["weight", "height"]) and isinstance(fit, blasd.RegressionResult)
     assert "coef: float64[2]" in repr(fit) and "<table>" in fit._repr_html_()
     assert "[0.025" in text and "ols, " in text
+    frame = pandas.DataFrame({"age": x[:, 0], 7: x[:, 1]})
+    for named in (client.regression(frame, x[:, 0] * 2 + x[:, 1] ** 2), client.run("regression", x=frame, y=x[:, 1] ** 2),
+                  next(client.map("regression", [{"x": frame, "y": x[:, 1] ** 2}]))):
+        assert [line.split()[0] for line in str(named).splitlines() if line[:3] in ("age", "7  ")] == ["age", "7"]
+    assert fit.names is None
     ridge = client.regression(x, x[:, 0], method="ridge")
     assert "const" in str(ridge) and f"ridge, {ridge.execution['method']}" in str(ridge) and "ols" not in str(ridge)
     half = {"x": x, "y": fit["coef"] @ x.T + RNG.standard_normal(50), "params": {"level": 0.5}}

@@ -290,7 +290,7 @@ def test_one_output_by_its_name(client):
     assert list(client.submit("matmul", a=x, b=np.eye(2), keep="c", results="c").result()) == ["c"]
 
 
-@pytest.mark.parametrize("wrong", [{"put": "http://127.0.0.1/c.npy"}, {"labels": "project=thesis"}, {"keep": 3}, {"keep": [1]}, {"results": [None]}])
+@pytest.mark.parametrize("wrong", [{"labels": "project=thesis"}, {"keep": 3}, {"keep": [1]}, {"results": [None]}])
 def test_options_of_the_wrong_kind(client, wrong):
     with pytest.raises(blasd.InputError) as caught:
         client.run("matmul", a=np.eye(2), b=np.eye(2), **wrong)

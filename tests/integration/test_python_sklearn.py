@@ -14,6 +14,7 @@ from test_tenants import keys
 
 pytest.importorskip("sklearn")
 import blasd.sklearn as ours
+import sklearn.decomposition
 import sklearn.linear_model as theirs
 import sklearn.metrics
 import sklearn.neighbors
@@ -21,6 +22,7 @@ from scipy.linalg import LinAlgWarning
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 RNG = np.random.default_rng(77)
@@ -106,7 +108,8 @@ def test_intercepts_are_numpys(default):
 def test_scikit_learns_own_checks(client, default):
     """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
     for estimator in (ours.LinearRegression(), ours.Ridge(), ours.Lasso(), ours.ElasticNet(),
-                      ours.GradientDescentRegressor(), ours.NearestNeighbors()):
+                      ours.GradientDescentRegressor(), ours.NearestNeighbors(), ours.PCA(), ours.RidgeCV(), ours.KNeighborsClassifier(),
+                      ours.KNeighborsRegressor()):
         check_estimator(estimator)
     X = RNG.standard_normal((60, 4))
     for y in (X @ [1, 2, 3, 0] + 1, X @ RNG.standard_normal((4, 3))):
@@ -190,6 +193,95 @@ def test_neighbours_within_a_radius_and_scikit_learns_names(default):
     assert [len(one) for one in found] == [299] * 300
 
 
+# --- components, classes, ridges ----------------------------------------------------------------------------------------
+
+
+def agree(mine, other, names, atol=1e-8):
+    for name in names:
+        a, b = getattr(mine, name), getattr(other, name)
+        assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype, name
+        assert np.allclose(np.asarray(a, float), np.asarray(b, float), atol=atol), name
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("shape", [(40, 4), (5, 9)])
+@pytest.mark.parametrize("options", [{}, {"n_components": 2}, {"n_components": 0.7}, {"n_components": 3, "whiten": True}, {"n_components": 0}])
+def test_principal_components(default, options, shape, dtype):
+    points = (RNG.standard_normal(shape) * np.arange(1, shape[1] + 1) + 7).astype(dtype)
+    mine, other = (kind(svd_solver="full", **options).fit(points) for kind in (ours.PCA, sklearn.decomposition.PCA))
+    atol = 1e-8 if dtype == "f8" else 1e-3
+    sure = other.singular_values_ > 1e-3 * points.std()  # the others' components are any that are left
+    assert np.allclose(mine.components_[sure], other.components_[sure], atol=atol)
+    agree(mine, other, ["explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "n_components_",
+                        "n_samples_", "n_features_in_"], atol)
+    assert np.isclose(mine.noise_variance_, other.noise_variance_, atol=atol)
+    told = points[:3]
+    assert np.allclose(mine.transform(told)[:, sure], other.transform(told)[:, sure], atol=10 * atol)
+    assert np.allclose(mine.fit_transform(points), mine.transform(points), atol=10 * atol)
+    if sure.all():
+        assert np.allclose(mine.inverse_transform(mine.transform(told)), other.inverse_transform(other.transform(told)), atol=10 * atol)
+    if shape == (40, 4) and options:
+        assert np.isclose(mine.score(points), other.score(points), atol=100 * atol)
+
+
+@pytest.mark.parametrize("wrong", ["mle", 5, -1, 1.5, "all"])
+def test_components_that_cannot_be_had(default, wrong):
+    with pytest.raises(ValueError, match="n_components"):
+        ours.PCA(n_components=wrong).fit(X)
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance", lambda d: 1 / (1 + d)])
+@pytest.mark.parametrize("options", [{}, {"p": 1}, {"metric": "cosine"}, {"metric": "minkowski", "metric_params": {"p": 3}}])
+def test_predictions_of_neighbours(default, weights, options):
+    k = {"n_neighbors": 5, "weights": weights, **options}
+    labels = np.array(["c", "a", "b"])[np.arange(40) % 3]
+    asked = np.vstack([QUERY, X[:2]])  # some at the very place of a point
+    for target in (labels, np.column_stack([labels, labels[::-1]])):
+        mine, other = (kind(**k).fit(X, target) for kind in (ours.KNeighborsClassifier, sklearn.neighbors.KNeighborsClassifier))
+        assert np.array_equal(mine.classes_, other.classes_) and mine.outputs_2d_ == other.outputs_2d_
+        for a, b in zip(np.atleast_2d(mine.predict_proba(asked)), np.atleast_2d(other.predict_proba(asked))):
+            assert np.allclose(a, b)
+        told, wish = mine.predict(asked), other.predict(asked)
+        assert told.shape == wish.shape and told.dtype == wish.dtype and (weights == "uniform" or np.array_equal(told, wish))
+    assert np.isclose(mine.fit(X, labels).score(X, labels), other.fit(X, labels).score(X, labels))
+    for target in (X @ [1, 2, 3, 4], X[:, :2], (X[:, :1] > 0).astype(int)):
+        mine, other = (kind(**k).fit(X, target) for kind in (ours.KNeighborsRegressor, sklearn.neighbors.KNeighborsRegressor))
+        assert np.allclose(mine.predict(asked), other.predict(asked)) and mine.predict(asked).shape == other.predict(asked).shape
+    assert mine.effective_metric_ == other.effective_metric_ and mine.kneighbors_graph().nnz == 5 * 40
+
+
+def test_equal_shares_are_the_first_class(default):
+    points, labels = np.array([[0.0], [2], [10]]), ["b", "a", "a"]
+    for kind in (ours, sklearn.neighbors):
+        assert kind.KNeighborsClassifier(2).fit(points, labels).predict([[1.0]]) == ["a"]
+    with pytest.raises(ValueError, match="weights"):
+        ours.KNeighborsRegressor(weights="near").fit(points, [1, 2, 3])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"alphas": [0.01, 1, 100], "store_cv_results": True}, {"alphas": 3.0}, {"cv": 4},
+                                     {"alpha_per_target": True}, {"scoring": "neg_mean_absolute_error"}, {"cv": 3, "scoring": "r2"}])
+def test_the_alpha_that_leaves_out_best(default, options, weighted):
+    noise = RNG.standard_normal((40, 2))
+    weight = RNG.random(40) + 0.1 if weighted else None
+    if ({"store_cv_results", "alpha_per_target"} & set(options) or (weighted and "scoring" in options)) and sklearn.__version__ < "1.5":
+        pytest.skip("an older scikit-learn has other names")
+    for target in (X @ [1, 2, 3, 0] + 5 + 3 * noise[:, 0], np.column_stack([X[:, 0], X[:, 1] * 0.1]) + 4 * noise):
+        if options.get("alpha_per_target") and target.ndim == 1:
+            continue
+        mine, other = (kind(**options).fit(X, target, weight) for kind in (ours.RidgeCV, theirs.RidgeCV))
+        assert np.array_equal(mine.alpha_, other.alpha_) and np.allclose(mine.best_score_, other.best_score_)
+        assert np.shape(mine.coef_) == np.shape(other.coef_) and np.allclose(mine.coef_, other.coef_)
+        assert np.allclose(mine.intercept_, other.intercept_) and np.allclose(mine.predict(QUERY), other.predict(QUERY))
+        assert "store_cv_results" not in options or np.allclose(mine.cv_results_, other.cv_results_)
+
+
+@pytest.mark.parametrize("options", [{"alphas": [0.0]}, {"alphas": []}, {"cv": 3, "alpha_per_target": True}, {"gcv_mode": "guess"}])
+def test_ridges_that_cannot_be_had(default, options):
+    with pytest.raises(ValueError, match="alpha|gcv_mode"):
+        ours.RidgeCV(**options).fit(X, X[:, 0])
+
+
 # --- worker processes -------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +293,8 @@ SEARCHES = {
     "grid": lambda: search(n_jobs=2),
     "scores": lambda: cross_validate(ours.Lasso(0.1), X, X @ np.ones(4), n_jobs=2, cv=2, error_score="raise", return_estimator=True),
     "ensemble": lambda: BaggingRegressor(ours.LinearRegression(), 4, n_jobs=2).fit(X, X @ np.ones(4)),
+    "components": lambda: cross_validate(make_pipeline(ours.PCA(2), ours.KNeighborsClassifier(3)), X, X[:, 0] > 0, n_jobs=2, cv=2,
+                                         error_score="raise"),
     "spawned": lambda: spawned(ours.NearestNeighbors().fit(X))}
 
 

@@ -35,7 +35,7 @@ def warn(text: str) -> None:
         return
     level = 1
     frame: types.FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__package__") == __package__:
+    while frame is not None and (frame.f_globals.get("__package__") or "").partition(".")[0] == __package__:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, JobWarning, level)
 
@@ -106,6 +106,14 @@ def _plain(name: str, value: Any, where: str) -> Any:
             raise InputError(f"inputs.{name}", f"the {kind.__name__}{where} lies in a device's memory; copy it to the host first")
         return np.from_dlpack(value)
     return value
+
+
+def columns_of(value: Any) -> list[str] | None:
+    """The names of a frame's columns, of pandas, polars or Arrow; None of any other input."""
+    names = getattr(value, "column_names", None)
+    if names is None and hasattr(value, "columns") and getattr(value, "ndim", 2) == 2:
+        names = value.columns
+    return None if names is None else [str(name) for name in names]
 
 
 def _table(name: str, columns: Iterable[tuple[Any, Any]]) -> Array:

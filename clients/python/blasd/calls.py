@@ -18,10 +18,10 @@ from typing import Any, TypeVar, Union
 import numpy as np
 
 from . import safetensors
-from .arrays import Array, inputs_of
+from .arrays import Array, columns_of, inputs_of
 from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, bad_answer, new_key, plain
-from .results import Result, result_of
+from .results import RegressionResult, Result, result_of
 from .shapes import check_shapes, output_shape
 from .tensors import Reference, Tensor, split
 
@@ -168,7 +168,7 @@ class Calls:
                             yield self._cancelling(answer)
                 raise
         if isinstance(answer, Result):
-            return into(answer, out)
+            return into(_named(answer, inputs), out)
         document = answer
         try:
             document = yield from self.wait(document, max(0.0, end - time.monotonic()), watch)
@@ -181,7 +181,7 @@ class Calls:
                     yield self._cancelling(document)
             raise
         result = yield from self.result(document, params or {})
-        return into(result, out)
+        return into(_named(result, inputs), out)
 
     def _cancelling(self, document: Document) -> Request:
         return Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"}, end=time.monotonic())
@@ -408,6 +408,13 @@ def _reading(answer: Answer) -> Iterator[None]:
 def _result(answer: Answer, params: Mapping[str, Any] | None) -> Result:
     with _reading(answer):
         return result_of(answer.body, params)
+
+
+def _named(result: Result, inputs: Mapping[str, Any]) -> Result:
+    """A fit knows the names of its features."""
+    if isinstance(result, RegressionResult):
+        result.names = columns_of(inputs.get("x"))
+    return result
 
 
 def checked_id(text: str) -> str:

@@ -11,8 +11,9 @@ from .arrays import Array, inputs_of
 from .default import client
 from .named import EighResult, LstsqResult, QRResult, SVDResult
 
-__all__ = ["EighResult", "LstsqResult", "QRResult", "SVDResult", "cholesky", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "qr",
-           "solve", "svd", "svdvals"]
+__all__ = ["EighResult", "LstsqResult", "QRResult", "SVDResult", "cholesky", "det", "eigh", "eigvalsh", "inv", "lstsq", "matmul",
+           "norm", "pinv", "qr", "solve", "svd", "svdvals"]
+_NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy's own mark of what was not given
 
 
 def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Any:
@@ -73,3 +74,42 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     """As numpy.linalg.lstsq: the x of least norm that minimises |b - a x|, the squared residuals (empty where the rank is
     below the columns' number, or there are no more rows than columns), the rank and singular values; for stacks, too."""
     return client().lstsq(a, b, rcond)
+
+
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NoValue) -> Array:
+    """As numpy.linalg.pinv: the inverse of a matrix, or of each of a stack, without the singular values of at most rcond times
+    the largest; hermitian is there for its signature and changes nothing."""
+    a = inputs_of({"a": a})["a"]
+    if a.ndim < 2:
+        raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
+    if rcond is not None and rtol is not _NoValue:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    *stack, rows, columns = a.shape
+    if rcond is None:
+        eps = np.finfo(a.dtype if a.dtype.kind == "f" else np.float64).eps
+        rcond = 1e-15 if rtol is _NoValue else max(rows, columns) * eps if rtol is None else rtol
+    if a.size == 0:
+        return np.empty((*stack, columns, rows), a.dtype)
+    parts = client().svd(a, False)
+    assert isinstance(parts, SVDResult)
+    U, S, Vh = parts
+    kept = np.asarray(rcond)[..., None] * S.max(axis=-1, keepdims=True) < S
+    inverse = np.divide(1, S, where=kept, out=np.zeros_like(S))
+    return client().matmul(inverse[..., None] * Vh, U, transpose_a=True, transpose_b=True)
+
+
+def det(a: Any) -> Any:
+    """As numpy.linalg.det, and by it: no operation gives a determinant, and its LU costs no more than to send the matrix."""
+    return np.linalg.det(inputs_of({"a": a})["a"])
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """As numpy.linalg.norm. What singular values make, the matrix norms 2, -2 and "nuc", the service computes; what is a sum or
+    a maximum of the elements NumPy does."""
+    x = inputs_of({"x": x})["x"]
+    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    if len(axes) != 2 or ord not in (2, -2, "nuc") or axes[0] % x.ndim == axes[1] % x.ndim or 0 in x.shape:
+        return np.linalg.norm(x, ord, axis, keepdims)
+    values = svdvals(np.moveaxis(x, axes, (-2, -1)))
+    found = values.max(axis=-1) if ord == 2 else values.min(axis=-1) if ord == -2 else values.sum(axis=-1)
+    return np.expand_dims(found, tuple(sorted(one % x.ndim for one in axes))) if keepdims else found[()]

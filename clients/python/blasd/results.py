@@ -59,17 +59,21 @@ class Result(dict[str, Array]):
 
 
 class RegressionResult(Result):
-    """The outputs of a regression; printed, a table as statsmodels gives it."""
+    """The outputs of a regression; printed, a table as statsmodels gives it, with the names of a frame's columns."""
+
+    names: list[str] | None = None  # of the features, where x was a frame
 
     def __str__(self) -> str:
         whole = {"coef", "intercept"} <= self.keys() and ("stderr" not in self or _STATISTICS <= self.keys())
         return self.summary() if whole and self["coef"].ndim == 1 else repr(self)
 
     def summary(self, names: list[str] | None = None) -> str:
-        """The fit as text. names: those of the features; else x1, x2, … ValueError for a stack of fits."""
+        """The fit as text. names: those of the features; else those of a frame's columns, or x1, x2, … ValueError for a stack of
+        fits."""
         if self["coef"].ndim != 1:
             raise ValueError("there is a summary of one fit, not of a stack of them")
         count = len(self["coef"])
+        names = self.names if names is None else names
         names = [f"x{i + 1}" for i in range(count)] if names is None else list(names)
         if len(names) != count:
             raise ValueError(f"{len(names)} names for {count} features")

@@ -12,6 +12,7 @@ import blasd.sklearn
 import blasd.spatial.distance
 import numpy as np
 import scipy.spatial.distance
+import sklearn.decomposition
 import sklearn.linear_model
 import sklearn.metrics
 import sklearn.neighbors
@@ -24,7 +25,8 @@ def parameters(function):
 
 blasd.default.set_client(blasd.Client(sys.argv[1]))
 if int(np.__version__.split(".")[0]) >= 2:
-    for name in ("cholesky", "eigh", "eigvalsh", "inv", "lstsq", "qr", "solve", "svd", "svdvals"):
+    for name in ("cholesky", "eigh", "eigvalsh", "inv", "lstsq", "qr", "solve", "svd", "svdvals", "det",
+                 "norm", "pinv"):
         assert parameters(getattr(blasd.linalg, name)) == parameters(getattr(np.linalg, name)), name
 for name in blasd.spatial.distance.__all__:
     assert parameters(getattr(blasd.spatial.distance, name)) == parameters(getattr(scipy.spatial.distance, name)), name
@@ -35,12 +37,12 @@ except ImportError:
     OWN_EXCUSES = {}
 assert set(OWN_EXCUSES.get(sklearn.linear_model.Ridge, {})) <= {"check_non_transformer_estimators_n_iter"}
 warnings.simplefilter("error", DeprecationWarning)
-for name in ("LinearRegression", "Ridge", "Lasso", "ElasticNet", "NearestNeighbors", "GradientDescentRegressor"):
+for name in set(blasd.sklearn.__all__) - {"pairwise_distances"}:
     mine = getattr(blasd.sklearn, name)
-    other = getattr(sklearn.linear_model, name, None) or getattr(sklearn.neighbors, name, None)
+    other = next((getattr(of, name) for of in (sklearn.linear_model, sklearn.neighbors, sklearn.decomposition) if hasattr(of, name)), None)
     if other is not None:
         ours, theirs = inspect.signature(mine).parameters, inspect.signature(other).parameters
-        assert set(theirs) <= set(ours), name
+        assert set(theirs) - {"store_cv_values"} <= set(ours), name  # as RidgeCV called it before 1.5
         for key in set(ours) & set(theirs):
             assert (ours[key].kind, ours[key].default) == (theirs[key].kind, theirs[key].default), (name, key)
         ours, theirs = ({method for method in dir(kind) if not method.startswith("_")} for kind in (mine, other))
