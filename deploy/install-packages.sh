@@ -10,7 +10,7 @@ demo="curl python3 python3-numpy"
 test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-pytest-xdist python3-yaml python3-jsonschema python3-scipy
     python3-pandas python3-sklearn python3-hypothesis python3-mpmath python3-pip python3-venv python3-setuptools
     python3-wheel procps strace valgrind cmake openssl man-db zsh
-    python3-jwt python3-cryptography python3-redis"
+    python3-jwt python3-cryptography python3-redis nginx-light"
 # what perf_analyzer needs that is for a C library of before 2023; the newer one has it inside
 if [ "$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')" -lt 38 ]; then test="$test libb64-0d"; fi
 # a browser for the tests of the page; Ubuntu has it as a snap alone, and there they are skipped

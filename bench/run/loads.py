@@ -9,7 +9,6 @@ import clients
 import numpy as np
 import payloads
 import processes
-import several
 import shared
 import subjects as s
 import watched
@@ -98,16 +97,6 @@ def open_pages(bench):
             "values": {"pages": ratios(trials, "blasd-pages").get("blasd"), "p99": median(trials, "blasd-pages", latency("p99")),
                        "events_a_page": median(trials, "blasd-pages", lambda t: t["events"] / t["pages"]),
                        "ended": sum(t["ended"] for t in trials if t["subject"] == "blasd-pages")}}
-
-
-def three_queues(bench):
-    """Three queues, each on a master of its own, against one queue on one of the three."""
-    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
-    who = [several.BlasdCluster(bench.build, 1), several.BlasdCluster(bench.build, several.MASTERS)]
-    trials = bench.turns(who, spec_for(bench, 512, [job]))
-    return {"title": "JSON 4 x 4, 512 connections, a Redis Cluster of three masters: one queue, and three", "trials": trials,
-            "values": {"rate": ratios(trials, "blasd-queues-3").get("blasd-queues-1"),
-                       "p99": median(trials, "blasd-queues-3", latency("p99")), "p99_one": median(trials, "blasd-queues-1", latency("p99"))}}
 
 
 # --- what stays at the service, and what goes there as one ---------------------------------------------------------------
@@ -542,7 +531,7 @@ def peoples_clients(bench):
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
     "keys": doors,
-    "watched": switched_on, "pages": open_pages, "queues": three_queues,
+    "watched": switched_on, "pages": open_pages,
     "tensors": stored_factor, "reference": reference, "graph": graph,
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
     "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,

@@ -55,19 +55,6 @@ void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN
     blasd_random_hex(blasd_hex_write(out, second, 8), BLASD_ID_LEN - 9);
 }
 
-#define MARK 9 /* where it stands in an id */
-
-void blasd_id_mark(char id[BLASD_ID_LEN + 1], int queue) {
-    blasd_hex_write(id + MARK, (uint64_t)queue, 2);
-}
-
-int blasd_id_marked(const char *id, int count) {
-    char mark[3] = {0};
-    if (strnlen(id, MARK + 2) < MARK + 2) return 0;
-    memcpy(mark, id + MARK, 2);
-    return (int)(strtoul(mark, NULL, 16) % (unsigned long)count);
-}
-
 /* SipHash-2-4 of three words: what it gives tells nothing of the key. */
 static uint64_t rotate(uint64_t x, int by) {
     return x << by | x >> (64 - by);

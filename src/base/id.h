@@ -14,8 +14,7 @@
  * Nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
  * same batch entry, which is more than can be tried over HTTP while records last.
  * All before the last part is the name of the job's batch entry (queue/functions/contract.lua).
- * Where a deployment has several queues the first two of the 80 bits' digits are no random ones:
- * they say which of them the job, or tensor, is in. Read next: limits.h. */
+ * Read next: limits.h. */
 #ifndef BLASD_BASE_ID_H
 #define BLASD_BASE_ID_H
 
@@ -30,10 +29,6 @@ enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a', BLASD_ID_TENSOR 
 
 /* Makes a new id for a job created at `wall_us` (microseconds since 1970). */
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
-/* Says in a new id, which is not signed yet, in which of several queues its job is, up to 255; and
- * which of `count` an id names: one of them, also where nobody gave it. */
-void blasd_id_mark(char id[BLASD_ID_LEN + 1], int queue);
-int blasd_id_marked(const char *id, int count);
 /* Fills in the last part of `id` so that it is signed, each time with another one. */
 struct blasd_id_key {
     uint64_t word[2];

@@ -26,7 +26,7 @@
 #define LARGE_MOST 64               /* their memory stays bounded whatever clients announce */
 /* Descriptors that are not for connections: a connection may need a second one, for a file. */
 #define RESERVED_FILES 16
-#define LINKS_OF_A_QUEUE 3 /* of each loop, to Redis */
+#define LINKS_OF_A_LOOP 3 /* to Redis */
 #define CONNECTIONS_LEAST 4
 
 static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) {
@@ -189,9 +189,9 @@ static int64_t count_open(void) {
     return count;
 }
 
-uint64_t http_acceptor_afford(uint64_t limit, int loops, int queues) {
+uint64_t http_acceptor_afford(uint64_t limit, int loops) {
     struct rlimit files;
-    int64_t used = count_open() + RESERVED_FILES + (int64_t)loops * queues * LINKS_OF_A_QUEUE;
+    int64_t used = count_open() + RESERVED_FILES + (int64_t)loops * LINKS_OF_A_LOOP;
     uint64_t most;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return limit;
     most = files.rlim_cur > (rlim_t)used ? (files.rlim_cur - (uint64_t)used) / 2 : 0;

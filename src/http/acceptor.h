@@ -67,7 +67,7 @@ struct http_acceptor {
  * or -1 with errno; the socket is taken either way. */
 int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, int listen_fd);
 /* Sets the connections that descriptors are left for, of `loops` loops, once all are open. */
-uint64_t http_acceptor_afford(uint64_t limit, int loops, int queues);
+uint64_t http_acceptor_afford(uint64_t limit, int loops);
 /* Several times a second: a descriptor may be free again. */
 void http_acceptor_tick(struct http_acceptor *acceptor);
 /* Once in each turn, after the daemons have run. */

@@ -71,7 +71,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_load(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queues_figures(exchange->home->queues,
-                               &(struct blasd_figures_query){.of = BLASD_FIGURES_METRICS}, on_stats,
-                               exchange);
+    blasd_front_queue_figures(http_queue(exchange),
+                              &(struct blasd_figures_query){.of = BLASD_FIGURES_METRICS}, on_stats,
+                              exchange);
 }

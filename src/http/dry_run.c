@@ -31,7 +31,7 @@ struct outlook {
 
 static void choose(const struct dry_run *run, struct outlook *ret) {
     struct http_loop *loop = run->exchange->home;
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     bool cpu = view->workers_of[BLASD_DEVICE_CPU] > 0,
          cuda = view->workers_of[BLASD_DEVICE_CUDA] > 0;
     ret->device = run->job.device;
@@ -74,7 +74,7 @@ static double queue_of(const struct dry_run *run, const json_t *stats, enum blas
 /* The queue, and the job by itself. */
 static void predict(const struct dry_run *run, const json_t *stats, struct outlook *ret) {
     const struct http_loop *loop = run->exchange->home;
-    int workers = blasd_front_queues_view(loop->queues)->workers_of[ret->device];
+    int workers = blasd_front_queue_view(loop->queue)->workers_of[ret->device];
     struct blasd_cost_guess guess;
     bool known;
     ret->queue_s = ret->upload_s = ret->compute_s = ret->download_s = ret->device_s = NAN;
@@ -166,7 +166,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
         struct http_loop *loop = exchange->home;
         /* where there is something to choose it is looked each second anyway */
         if (err == NULL &&
-            (!loop->placement.known || !http_placement_open(blasd_front_queues_view(loop->queues))))
+            (!loop->placement.known || !http_placement_open(blasd_front_queue_view(loop->queue))))
             http_placement_heard(loop, text, len);
         if (err != NULL)
             http_reply_problem(exchange, err);
@@ -184,8 +184,8 @@ int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
     if (run == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     *run = (struct dry_run){exchange, *job, *plan, host_bytes};
     http_exchange_hold(exchange);
-    blasd_front_queues_figures(
-        exchange->home->queues,
+    blasd_front_queue_figures(
+        http_queue(exchange),
         &(struct blasd_figures_query){.of = BLASD_FIGURES_METRICS,
                                       .tenant = exchange->caller.principal.tenant},
         on_stats, run);

@@ -228,15 +228,14 @@ void http_event_streams_tick(struct http_loop *first) {
     struct http_events *events = first->server->events;
     if (http_events_readers(events) == 0) {
         if (first->streams.hears && http_events_end(events)) {
-            blasd_front_queues_subscribe(first->queues, false);
+            blasd_front_queue_subscribe(first->queue, false);
             first->streams.hears = false;
         }
         return;
     }
     first->streams.hears = true;
-    blasd_front_queues_subscribe(first->queues, true);
+    blasd_front_queue_subscribe(first->queue, true);
     if (first->streams.ticks++ % DEVICES_TICKS == 0 &&
-        blasd_front_queues_view(first->queues)->available)
-        blasd_front_queues_figures(first->queues, &(struct blasd_figures_query){0}, on_stats,
-                                   first);
+        blasd_front_queue_view(first->queue)->available)
+        blasd_front_queue_figures(first->queue, &(struct blasd_figures_query){0}, on_stats, first);
 }

@@ -155,8 +155,7 @@ void http_exchange_wait_end(struct http_exchange *exchange) {
     exchange->wait.begun = false;
     http_uncount(&loop->metrics->waiting);
     blasd_loop_timer_clear(loop->loop, &exchange->wait.timer);
-    blasd_front_queue_unwatch(blasd_front_queues_of(loop->queues, exchange->wait.waiter.id),
-                              &exchange->wait.waiter);
+    blasd_front_queue_unwatch(loop->queue, &exchange->wait.waiter);
 }
 
 void http_exchange_end(struct http_exchange *exchange, bool left) {

@@ -25,7 +25,7 @@
 #include "http/placement.h"
 #include "http/request.h"
 #include "http/small_tensors.h"
-#include "queue/front_queues.h"
+#include "queue/front_queue.h"
 
 #include <microhttpd.h>
 #include <stdatomic.h>
@@ -120,7 +120,7 @@ struct http_stopping {
 struct http_loop {
     struct http_server *server; /* borrowed */
     struct blasd_loop *loop;    /* owned, as the next */
-    struct blasd_front_queues *queues;
+    struct blasd_front_queue *queue;
     struct http_acceptor acceptor;   /* its daemons are owned here */
     struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
     struct http_placement placement; /* of the device class for a job */
@@ -133,8 +133,7 @@ struct http_loop {
         struct blasd_watcher watcher;
         _Atomic(struct http_remote_inputs *) ended; /* those whose fetch has */
     } remote;                                       /* inputs by URL: remote_inputs.c */
-    /* jobs on their way to each queue, which its view does not count yet */
-    uint64_t submitting[BLASD_QUEUES_MOST];
+    uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct {
         struct blasd_list open; /* by their nodes */
         struct blasd_timer timer;
@@ -322,9 +321,9 @@ void http_exchange_abandon(struct http_exchange *exchange);
 static inline bool http_exchange_open(const struct http_exchange *exchange) {
     return exchange->connection != NULL && !exchange->client.gone && !exchange->answer.made;
 }
-/* The queue that the exchange's job is in, as its id says. */
+/* The queue, over the connections of the exchange's loop. */
 static inline struct blasd_front_queue *http_queue(const struct http_exchange *exchange) {
-    return blasd_front_queues_of(exchange->home->queues, exchange->id);
+    return exchange->home->queue;
 }
 int http_connection_fd(struct MHD_Connection *connection);
 /* Where the answer cannot be had in the format that is wanted: wants the one that the client would

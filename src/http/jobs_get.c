@@ -171,6 +171,6 @@ void http_jobs_list(struct http_exchange *exchange) {
                      : (int)exchange->home->server->limits->list_jobs,
         .cursor = request->query.cursor};
     http_exchange_hold(exchange);
-    blasd_front_queues_list(exchange->home->queues, &exchange->caller.principal, &query, on_list,
-                            exchange);
+    blasd_front_queue_list(http_queue(exchange), &exchange->caller.principal, &query, on_list,
+                           exchange);
 }

@@ -120,7 +120,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     if (request->query.dry_run) upload->wait_s = 0; /* there is nothing to wait for */
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    http_upload_choose(upload);
+    http_upload_id(upload);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
         return rc;
@@ -192,7 +192,7 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
 /* The class of devices that the job is queued for. */
 static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
                                              const struct blasd_plan *plan, uint64_t memory) {
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     if (!http_placement_open(view)) return job->device;
     if (job->device == BLASD_DEVICE_ANY)
         return http_placement_pick(&loop->placement, view, job->op, plan, memory, blasd_clock_ns());
@@ -261,11 +261,11 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
                           ret->cost, blasd_front_queue_view(http_queue(exchange))->bytes_limit);
     rc = http_placement_check(&exchange->home->placement,
-                              blasd_front_queues_view(exchange->home->queues), job->device, plan,
+                              blasd_front_queue_view(http_queue(exchange)), job->device, plan,
                               ret->memory, err);
     if (rc == 0)
         rc = http_placement_check_time(&exchange->home->placement,
-                                       blasd_front_queues_view(exchange->home->queues), job->device,
+                                       blasd_front_queue_view(http_queue(exchange)), job->device,
                                        job->op, plan, ret->memory, exchange->caller.job_s, err);
     return rc == 0 ? http_upload_check_array(exchange->upload, job, plan, err) : rc;
 }
@@ -282,7 +282,7 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
     http_upload_predict(upload, job, plan);
     upload->device = choose_device(exchange->home, job, plan, checked->memory);
     upload->work_s = http_placement_work(&exchange->home->placement,
-                                         blasd_front_queues_view(exchange->home->queues),
+                                         blasd_front_queue_view(http_queue(exchange)),
                                          upload->device, job->op, plan);
     choose_batch_key(upload, job, plan, checked->cost);
 }
@@ -416,7 +416,6 @@ static void finish(struct http_exchange *exchange) {
     rc = blasd_intake_finish(upload->intake, &job, &err);
     if (job.op != NULL) upload->op = job.op->name;
     if (rc == 0) rc = take_notify(upload, &err);
-    if (rc == 0) rc = http_upload_follow(upload, &job, &err);
     if (rc == 0 && blasd_job_refers(&job)) {
         rc = resolve(upload, &job, &err);
     } else {

@@ -124,7 +124,7 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
-    http_upload_choose(upload);
+    http_upload_id(upload);
     http_body_sink_init(&upload->sink, exchange); /* empty again */
     http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
     http_admission_wait(exchange, true);
@@ -139,7 +139,7 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
  * those jobs are counted twice, for they lie in the store by now: better too few than too many. */
 static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
     struct http_loop *loop = upload->exchange->home;
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     struct http_server *server = loop->server;
     uint64_t bytes = upload->outputs, taken;
     uint64_t free_bytes = atomic_load_explicit(&server->store_free, memory_order_relaxed);
@@ -163,7 +163,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
     if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->references.lost;
-    exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)]--;
+    exchange->home->submitting--;
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     upload->outputs = 0; /* a body that is read again has them reserved anew */
     let_go_of_inputs(upload, err, repeated);
@@ -234,7 +234,7 @@ static void submit(struct http_upload *upload, const struct blasd_submission *su
     struct http_exchange *exchange = upload->exchange;
     exchange->wait.status = 202;
     http_exchange_hold(exchange);
-    exchange->home->submitting[blasd_front_queues_number(exchange->home->queues, exchange->id)]++;
+    exchange->home->submitting++;
     if (submission->waiter != NULL) http_wait_begin(exchange, upload->wait_s);
     blasd_front_queue_submit(http_queue(exchange), &exchange->caller.principal, submission,
                              on_submitted, exchange);

@@ -107,8 +107,8 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_devices(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queues_figures(exchange->home->queues, &(struct blasd_figures_query){0}, on_stats,
-                               exchange);
+    blasd_front_queue_figures(http_queue(exchange), &(struct blasd_figures_query){0}, on_stats,
+                              exchange);
 }
 
 char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all) {
@@ -125,7 +125,7 @@ void http_health_live(struct http_exchange *exchange) {
 }
 
 bool http_health_check(struct http_exchange *exchange) {
-    const struct blasd_queue_view *view = blasd_front_queues_view(exchange->home->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(http_queue(exchange));
     if (exchange->home->stopping.draining)
         http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
     else if (!view->available)

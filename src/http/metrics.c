@@ -131,7 +131,7 @@ static int put_sent(const struct http_server *server, struct blasd_buf *out) {
 }
 
 static int put_queue(struct http_loop *loop, struct blasd_buf *out) {
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int failed = http_metric_one(out, METRIC(blasd_queue_available), view->available ? 1 : 0);
     failed |= http_metric_one(out, METRIC(blasd_queue_jobs), (double)view->jobs);
     failed |= http_metric_one(out, METRIC(blasd_queue_jobs_limit), (double)view->jobs_limit);
@@ -266,12 +266,12 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_metrics_show(struct http_exchange *exchange) {
     struct blasd_figures_query query = {0};
-    if (!blasd_front_queues_view(exchange->home->queues)->available) {
+    if (!blasd_front_queue_view(http_queue(exchange))->available) {
         show(exchange, "", 0);
         return;
     }
     query.of = exchange->home->server->options->metrics_tenants ? BLASD_FIGURES_TENANTS
                                                                 : BLASD_FIGURES_METRICS;
     http_exchange_hold(exchange);
-    blasd_front_queues_figures(exchange->home->queues, &query, on_stats, exchange);
+    blasd_front_queue_figures(http_queue(exchange), &query, on_stats, exchange);
 }

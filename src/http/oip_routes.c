@@ -57,7 +57,7 @@ void http_oip_server(struct http_exchange *exchange) {
 }
 
 void http_oip_repository(struct http_exchange *exchange) {
-    const struct blasd_queue_view *view = blasd_front_queues_view(exchange->home->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(http_queue(exchange));
     struct blasd_buf body;
     blasd_buf_init(&body, DOCUMENT_MOST);
     reply(exchange, &body, blasd_oip_repository(view->available && view->workers > 0, &body));

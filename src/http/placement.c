@@ -145,7 +145,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 
 void http_placement_heard(struct http_loop *loop, const char *text, size_t len) {
     struct http_placement *placement = &loop->placement;
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     bool known = placement->known;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++)
         if (view->workers_of[c] > 0 && !placement->of[c].measured) known = false;
@@ -156,7 +156,7 @@ void http_placement_heard(struct http_loop *loop, const char *text, size_t len) 
 
 void http_placement_tick(struct http_loop *loop) {
     struct http_placement *placement = &loop->placement;
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int64_t now = blasd_clock_ns(), since = now - placement->asked_ns;
     bool changed = false;
     for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
@@ -166,7 +166,7 @@ void http_placement_tick(struct http_loop *loop) {
     memcpy(placement->workers, view->workers_of, sizeof placement->workers);
     placement->asking = true;
     placement->asked_ns = now;
-    blasd_front_queues_figures(loop->queues, &(struct blasd_figures_query){0}, on_stats, loop);
+    blasd_front_queue_figures(loop->queue, &(struct blasd_figures_query){0}, on_stats, loop);
 }
 
 /* ---- memory ---- */

@@ -118,21 +118,6 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
     return copy(lookup, bytes, err);
 }
 
-/* Whether what has that id is in the job's own queue. */
-static bool is_near(const struct lookup *lookup, const char *id) {
-    const struct http_exchange *exchange = lookup->all->upload->exchange;
-    return blasd_front_queues_of(exchange->home->queues, id) == http_queue(exchange);
-}
-
-/* What stays where it is, and is counted there, cannot be had elsewhere. */
-static int check_near(const struct lookup *lookup, const char *id, struct blasd_err *err) {
-    if (is_near(lookup, id)) return 0;
-    return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
-                      "what it refers to is in another queue than what the job's first reference "
-                      "names, and too large to be copied: let the jobs of both "
-                      "be fetched later (without wait), or make them steps of one graph");
-}
-
 /* A tensor of few bytes becomes a part of the payload, so that the job is as any other one, and may
  * be in a batch entry; it holds the tensor all the same. One whose values are refused stays where
  * it is: the job will fail, as of any tensor's values. */
@@ -143,7 +128,7 @@ static void copy_small(const struct lookup *lookup, const struct blasd_stored_te
     const void *bytes;
     if (upload->sink.base.in_place || upload->job->op->composed) return;
     bytes = http_small_tensor(&loop->small_tensors, loop->server->store, tensor);
-    if (bytes != NULL && copy(lookup, bytes, &err) == 0 && is_near(lookup, tensor->id))
+    if (bytes != NULL && copy(lookup, bytes, &err) == 0)
         memcpy(input_of(lookup)->reference.id, tensor->id, sizeof tensor->id);
 }
 
@@ -156,8 +141,6 @@ static void on_tensor(void *arg, const struct blasd_err *err,
         of_input(lookup, err, &own);
     else if (describe(lookup, &tensors->tensor, 0, blasd_stored_bytes(tensors->bytes), &own) == 0)
         copy_small(lookup, tensors);
-    if (own.code == BLASD_OK && input_of(lookup)->source.kind == BLASD_SOURCE_TENSOR)
-        check_near(lookup, input_of(lookup)->reference.id, &own);
     answered(lookup->all, &own);
 }
 
@@ -165,8 +148,8 @@ static void ask_tensor(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
     const char *id = input_of(lookup)->reference.id;
-    blasd_front_queue_tensor_get(blasd_front_queues_of(exchange->home->queues, id),
-                                 &exchange->caller.principal, id, false, on_tensor, lookup);
+    blasd_front_queue_tensor_get(http_queue(exchange), &exchange->caller.principal, id, false,
+                                 on_tensor, lookup);
 }
 
 /* The output `i` of a job that succeeded; `beside` is what came with its record. */
@@ -183,12 +166,8 @@ static int take_output(struct lookup *lookup, const struct blasd_record *record,
         ask_tensor(lookup);
         return 0;
     }
-    if (record->payload_in_blob) {
-        rc = check_near(lookup, record->id, err);
-        return rc != 0
-                   ? rc
-                   : describe(lookup, &output->tensor, output->offset, record->payload_bytes, err);
-    }
+    if (record->payload_in_blob)
+        return describe(lookup, &output->tensor, output->offset, record->payload_bytes, err);
     if (!blasd_slice_given(&record->slice))
         return bring(lookup, output, beside + output->offset, err);
     blasd_buf_init(&bytes, record->payload_bytes + 1);
@@ -237,8 +216,7 @@ static void on_report(void *arg, const struct blasd_err *err, struct blasd_blob 
 
 static int take_graph(struct lookup *lookup, struct blasd_record *record, const char *beside,
                       struct blasd_err *err) {
-    struct blasd_front_queue *queue =
-        blasd_front_queues_of(lookup->all->upload->exchange->home->queues, record->id);
+    struct blasd_front_queue *queue = http_queue(lookup->all->upload->exchange);
     uint64_t at = record->outputs[BLASD_GRAPH_OUT_REPORT].offset;
     char name[BLASD_BLOB_NAME];
     struct blasd_buf bytes;
@@ -287,8 +265,7 @@ static void ask_job(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
     const char *id = input_of(lookup)->reference.id;
-    blasd_front_queue_get(blasd_front_queues_of(exchange->home->queues, id),
-                          &exchange->caller.principal, id, on_job, lookup);
+    blasd_front_queue_get(http_queue(exchange), &exchange->caller.principal, id, on_job, lookup);
 }
 
 int http_references_resolve(struct http_upload *upload,

@@ -329,8 +329,8 @@ void http_result_tensor(struct http_exchange *exchange, const struct blasd_store
     snprintf(name, sizeof name, "%s.in", tensor->id);
     exchange->answer.made = true;
     http_exchange_hold(exchange);
-    blasd_front_queue_blob_get(blasd_front_queues_of(exchange->home->queues, name), name,
-                               blasd_stored_bytes(tensor->bytes), on_blob, context);
+    blasd_front_queue_blob_get(http_queue(exchange), name, blasd_stored_bytes(tensor->bytes),
+                               on_blob, context);
 }
 
 static void fetch_blob(struct http_exchange *exchange, const struct blasd_record *record) {
@@ -344,8 +344,7 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
     http_exchange_wait_end(exchange);
     exchange->answer.made = true;
     http_exchange_hold(exchange);
-    blasd_front_queue_blob_get(blasd_front_queues_of(exchange->home->queues, name), name,
-                               record->payload_bytes, on_blob, context);
+    blasd_front_queue_blob_get(http_queue(exchange), name, record->payload_bytes, on_blob, context);
 }
 
 /* The bytes at `payload` are borrowed for this call alone, and sending takes longer. */

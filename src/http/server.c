@@ -90,7 +90,7 @@ static void measure_intake(struct http_server *server) {
 
 static void tell_of_queue(struct http_loop *loop) {
     struct http_server *server = loop->server;
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int64_t now = blasd_clock_ns();
     if (view->available) {
         bool told = server->queue_told.told_ns != 0;
@@ -112,7 +112,7 @@ static void tell_of_queue(struct http_loop *loop) {
 static void look_serving(struct blasd_timer *timer) {
     struct http_server *server = blasd_container_of(timer, struct http_server, serving);
     struct http_loop *loop = &server->loops[0];
-    const struct blasd_queue_view *view = blasd_front_queues_view(loop->queues);
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     if (loop->stopping.draining) return;
     if (view->available && view->workers > 0)
         server->options->on_serving(server->options->arg);
@@ -270,7 +270,7 @@ static void set_parking(struct http_loop *loop) {
 static void admit_waiting(struct http_loop *loop) {
     if (!http_admission_busy(loop)) return;
     http_admission_turn(loop);
-    blasd_front_queues_flush(loop->queues);
+    blasd_front_queue_flush(loop->queue);
 }
 
 static void turn(struct http_loop *loop, int max_wait_ms) {
@@ -286,7 +286,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     http_admission_turn(loop);
     http_shared_file_turn(loop);
     set_parking(loop);
-    blasd_front_queues_flush(loop->queues);
+    blasd_front_queue_flush(loop->queue);
     blasd_log_flush();
 }
 
@@ -474,7 +474,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
                           strerror(errno));
-    rc = blasd_front_queues_open(options->queue, loop->loop, &hooks, &loop->queues, err);
+    rc = blasd_front_queue_open(options->queue, loop->loop, &hooks, &loop->queue, err);
     if (rc != 0) return rc;
     rc = start_serving(loop, options->listen_fds[number], err);
     if (rc != 0) return rc;
@@ -501,7 +501,7 @@ static void loop_stop(struct http_loop *loop) {
         MHD_stop_daemon(daemon);
     }
     http_acceptor_free(&loop->acceptor);
-    blasd_front_queues_free(loop->queues);
+    blasd_front_queue_free(loop->queue);
     BLASD_LIST_EACH(node, &loop->exchanges) { /* their callbacks will not come any more */
         exchange_of(node)->pending = 1;
         http_exchange_release(exchange_of(node));
@@ -528,7 +528,7 @@ static void raise_file_limit(const struct http_server *server) {
 static void limit_connections(struct http_server *server) {
     const uint64_t limit = server->limits->connections;
     const int loops = server->options->loops;
-    uint64_t most = http_acceptor_afford(limit, loops, blasd_queue_count(server->options->queue));
+    uint64_t most = http_acceptor_afford(limit, loops);
     if (most < limit)
         blasd_log(BLASD_LOG_WARN,
                   "too few files may be open (ulimit -n): at most %" PRIu64

@@ -20,7 +20,7 @@ void http_share(struct http_exchange *exchange) {
     const struct http_server *server = exchange->home->server;
     char tag[BLASD_TENANT_TAG + 1];
     struct blasd_err err = {0};
-    blasd_front_queues_tag(exchange->home->queues, &exchange->caller.principal, tag);
+    blasd_front_queue_tag(http_queue(exchange), &exchange->caller.principal, tag);
     if (check_on(exchange, &err) != 0)
         http_reply_problem(exchange, &err);
     else
@@ -42,7 +42,7 @@ int http_shared_file_adopt(struct http_exchange *exchange, struct http_body_sink
     char tag[BLASD_TENANT_TAG + 1];
     int rc = check_on(exchange, err);
     if (rc != 0) return rc;
-    blasd_front_queues_tag(exchange->home->queues, &exchange->caller.principal, tag);
+    blasd_front_queue_tag(http_queue(exchange), &exchange->caller.principal, tag);
     if (strncmp(request->body_file, tag, strlen(tag)) != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, "Body-File",
                           "the name does not begin with the prefix that GET /share gave you");

@@ -67,13 +67,8 @@ void http_tensors_list(struct http_exchange *exchange) {
                     ? query->limit
                     : (int)exchange->home->server->limits->list_jobs;
     http_exchange_hold(exchange);
-    blasd_front_queues_tensor_list(exchange->home->queues, &exchange->caller.principal, limit,
-                                   query->cursor, on_list, exchange);
-}
-
-/* Where the tensor lies that the path names. */
-static struct blasd_front_queue *queue_of(const struct http_exchange *exchange) {
-    return blasd_front_queues_of(exchange->home->queues, exchange->captures[0]);
+    blasd_front_queue_tensor_list(http_queue(exchange), &exchange->caller.principal, limit,
+                                  query->cursor, on_list, exchange);
 }
 
 static void on_tensor(void *arg, const struct blasd_err *err,
@@ -109,7 +104,7 @@ void http_tensors_get(struct http_exchange *exchange) {
     }
     exchange->wanted.format = (int)format;
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_get(queue_of(exchange), &exchange->caller.principal,
+    blasd_front_queue_tensor_get(http_queue(exchange), &exchange->caller.principal,
                                  exchange->captures[0], format != BLASD_FORMAT_JSON,
                                  format == BLASD_FORMAT_JSON ? on_document : on_tensor, exchange);
 }
@@ -157,12 +152,12 @@ void http_tensors_patch(struct http_exchange *exchange) {
         return;
     }
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_life(queue_of(exchange), &exchange->caller.principal,
+    blasd_front_queue_tensor_life(http_queue(exchange), &exchange->caller.principal,
                                   exchange->captures[0], life_s, on_document, exchange);
 }
 
 void http_tensors_delete(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_drop(queue_of(exchange), &exchange->caller.principal,
+    blasd_front_queue_tensor_drop(http_queue(exchange), &exchange->caller.principal,
                                   exchange->captures[0], on_document, exchange);
 }

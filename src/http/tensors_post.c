@@ -43,11 +43,6 @@ static struct tensors_upload *upload_of(struct http_exchange *exchange) {
     return blasd_container_of(exchange->side, struct tensors_upload, side);
 }
 
-/* A tenant's tensors lie together. */
-static struct blasd_front_queue *home_of(const struct http_exchange *exchange) {
-    return blasd_front_queues_home(exchange->home->queues, &exchange->caller.principal);
-}
-
 /* Whether they stay is for Redis to say: what it does not know the sweep removes. */
 static void release(struct http_side *side) {
     struct tensors_upload *upload = blasd_container_of(side, struct tensors_upload, side);
@@ -68,7 +63,7 @@ static void discard(struct tensors_upload *upload) {
         struct http_body_sink *sink = &upload->of[i]->sink;
         bool stored = http_body_sink_in_blob(sink);
         http_body_sink_release(sink);
-        if (stored) blasd_front_queue_blob_remove(home_of(upload->exchange), sink->blob.name);
+        if (stored) blasd_front_queue_blob_remove(http_queue(upload->exchange), sink->blob.name);
     }
 }
 
@@ -100,7 +95,8 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
                           BLASD_NAMED_INPUTS_MAX);
     if ((one = calloc(1, sizeof *one)) == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    blasd_front_queue_id(home_of(exchange), &exchange->caller.principal, BLASD_ID_TENSOR, one->id);
+    blasd_front_queue_id(http_queue(exchange), &exchange->caller.principal, BLASD_ID_TENSOR,
+                         one->id);
     if (exchange->request.query.sha256 && gnutls_hash_init(&one->sum, GNUTLS_DIG_SHA256) != 0) {
         free(one);
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
@@ -163,7 +159,7 @@ static int start(struct tensors_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     const struct http_request *request = &exchange->request;
     const struct blasd_limits *limits = exchange->home->server->limits;
-    const struct blasd_queue_view *view = blasd_front_queue_view(home_of(exchange));
+    const struct blasd_queue_view *view = blasd_front_queue_view(http_queue(exchange));
     int rc;
     upload->body_limit = request->content_type != NULL && http_request_is_json(request)
                              ? limits->json_bytes
@@ -319,6 +315,6 @@ void http_tensors_post_run(struct http_exchange *exchange) {
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
     http_exchange_hold(exchange);
-    blasd_front_queue_tensor_put(home_of(exchange), &exchange->caller.principal, life_of(exchange),
-                                 upload->puts, count, on_put, exchange);
+    blasd_front_queue_tensor_put(http_queue(exchange), &exchange->caller.principal,
+                                 life_of(exchange), upload->puts, count, on_put, exchange);
 }

@@ -24,7 +24,6 @@ struct http_upload {
     int64_t created_us, receive_us;
     char labels[BLASD_LABELS_MAX];
     struct {                      /* to other jobs, and to tensors */
-        bool bound;               /* no other queue will do */
         struct blasd_input *sent; /* owned: the inputs as they came, of a job that refers to others
                                    * and has an Idempotency-Key */
         struct http_digest

@@ -62,7 +62,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
 
 struct work;
 
-/* Webhooks of one queue. */
+/* Webhooks. */
 struct channel {
     struct work *work;            /* borrowed: it is a part of it */
     struct blasd_webhooks *queue; /* owned */
@@ -74,8 +74,7 @@ struct channel {
 
 /* What it works with. */
 struct work {
-    struct channel hooks[BLASD_QUEUES_MOST];
-    int queues, turn; /* how many; which comes first in the next look */
+    struct channel hooks;
     struct lane_rounds *rounds;
     struct blasd_signer *signer;
     struct webhook_options signing;
@@ -85,7 +84,7 @@ struct work {
 /* Says once that Redis is unavailable, and once that it is there. */
 static void note_redis(struct channel *channel, int code, const struct blasd_err *err) {
     bool unavailable = code < 0;
-    if (unavailable) child_tell_alive(NULL); /* each queue may have been waited for, for seconds */
+    if (unavailable) child_tell_alive(NULL); /* it may have been waited for, for seconds */
     if (unavailable && !channel->unavailable)
         blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
     if (!unavailable && channel->unavailable) blasd_log(BLASD_LOG_INFO, "sending goes on");
@@ -132,16 +131,6 @@ static void care(struct work *work, int64_t now) {
         blasd_log(BLASD_LOG_WARN, "the webhooks' secrets stay as they were: %s", err.detail);
 }
 
-/* Tells what is over; 0, or the last code that was not. */
-static int tell(struct work *work, struct channel *channels) {
-    int code = 0;
-    for (int i = 0; i < work->queues; i++) {
-        int one = lane_rounds_over(work->rounds, &channels[i].sender, tell_round, &channels[i]);
-        if (one != 0) code = one;
-    }
-    return code;
-}
-
 static bool has_any(const struct work *work) {
     return lane_rounds_room(work->rounds) < LANE_ROUNDS;
 }
@@ -152,11 +141,9 @@ static void go_on(struct work *work) {
         int64_t now = blasd_clock_ns();
         int code;
         care(work, now);
-        for (int k = 0; k < work->queues; k++)
-            look(&work->hooks[(work->turn + k) % work->queues], now);
-        work->turn = (work->turn + 1) % work->queues;
+        look(&work->hooks, now);
         lane_rounds_turn(work->rounds, TURN_MS);
-        code = tell(work, work->hooks);
+        code = lane_rounds_over(work->rounds, &work->hooks.sender, tell_round, &work->hooks);
         if (code != 0 && told_to_end()) return; /* whoever comes next delivers these again */
         if (code != 0) usleep(TURN_MS * 1000);
     }
@@ -171,39 +158,27 @@ static void give_up_rights(const struct settings *settings) {
     confine_calls();
 }
 
-static int open_channels(const struct settings *settings, const struct blasd_queue_options *queue,
-                         struct work *work, int number, struct blasd_err *err) {
-    const struct blasd_limits *limits = &settings->common.limits;
-    struct channel *hooks = &work->hooks[number];
-    struct blasd_queue_one one;
-    int code = 0;
-    blasd_queue_one(queue, number, &one);
-    hooks->work = work;
-    hooks->life_s = limits->webhook_s;
-    code = blasd_webhooks_open(&one.options, &hooks->queue, err);
-    hooks->sender = webhook_sender(&work->signing);
-    return code;
-}
-
 static int open_work(const struct settings *settings, struct blasd_queue_options *queue,
                      struct work *work, struct blasd_err *err) {
     int code = blasd_signer_open(settings->secrets, &work->signer, err);
     work->signing =
         (struct webhook_options){.signer = work->signer, .prices = settings->common.prices};
-    for (int i = 0; code == 0 && i < work->queues; i++)
-        code = open_channels(settings, queue, work, i, err);
+    work->hooks.work = work;
+    work->hooks.life_s = settings->common.limits.webhook_s;
+    work->hooks.sender = webhook_sender(&work->signing);
+    if (code == 0) code = blasd_webhooks_open(queue, &work->hooks.queue, err);
     return code;
 }
 
 static void close_work(struct work *work) {
     lane_rounds_free(work->rounds);
-    for (int i = 0; i < work->queues; i++) blasd_webhooks_free(work->hooks[i].queue);
+    blasd_webhooks_free(work->hooks.queue);
     blasd_signer_free(work->signer);
 }
 
 static int run(const struct settings *settings) {
     struct blasd_queue_options queue = common_queue(&settings->common);
-    struct work work = {.queues = blasd_queue_count(&queue)};
+    struct work work = {0};
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
     int code = common_outgoing(&settings->common, &outgoing, &err);

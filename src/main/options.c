@@ -29,10 +29,6 @@ static const char common_usage[] =
     "jobs\n"
     "                         that were acknowledged [BLASD_REDIS_MAY_LOSE_JOBS=1]\n"
     "  --queue NAME           name of the queue in that Redis, default blasd [BLASD_QUEUE]\n"
-    "  --queues N             how many queues there are, up to 16, for the masters of a cluster; "
-    "the "
-    "same for\n"
-    "                         all processes and for good, default 1 [BLASD_QUEUES]\n"
     "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
     "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
     "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n"
@@ -92,11 +88,6 @@ static int set_redis(struct common_options *common, const char *url) {
     return url != NULL && strncmp(url, "file:", 5) == 0 ? read_redis(common, url + 5) : 0;
 }
 
-static int set_queues(struct common_options *common, const char *text) {
-    common->queues = text == NULL ? 1 : (int)option_number("queues", text, 1, BLASD_QUEUES_MOST);
-    return common->queues < 1 ? -1 : 0;
-}
-
 #define FROM_ENVIRONMENT "env" /* shorter than any address with a password and a host */
 
 /* A password in a word of the command line, which everybody on the machine can read: kept, and
@@ -131,7 +122,6 @@ static int common_init(struct common_options *common) {
                                       .outgoing_ca = from_environment("BLASD_OUTGOING_CA"),
                                       .log_level = BLASD_LOG_INFO};
     if (common->queue == NULL) common->queue = "blasd";
-    if (set_queues(common, from_environment("BLASD_QUEUES")) != 0) return -1;
     blasd_limits_init(&common->limits);
     if (blasd_limits_from_env(&common->limits, &err) != 0) {
         fprintf(stderr, "blasd: the environment's limit %s: %s\n", err.field, err.detail);
@@ -149,7 +139,6 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_REDIS: return take_redis(common, value);
     case OPTION_LOSE: common->may_lose_jobs = true; return 0;
     case OPTION_QUEUE: common->queue = value; return 0;
-    case OPTION_QUEUES: return set_queues(common, value);
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
     case OPTION_FREE: common->no_confine = true; return 0;
@@ -230,6 +219,8 @@ static const struct {
 } removed_options[] = {
     {"--puts", "fetch outputs with GET /jobs/ID/outputs/NAME, after a webhook"},
     {"--guard", "give workers a Redis user of their own, with the rules of `blasd worker --acl`"},
+    {"--queues", "start a deployment for each queue, with deploy/shards before them, and unset "
+                 "BLASD_QUEUES"},
     {"--notice-file", "send SIGTERM to the process when the machine is about to be taken away"},
     {"--notice-url", "send SIGTERM to the process when the machine is about to be taken away"},
     {"--notice-text", "send SIGTERM to the process when the machine is about to be taken away"},
@@ -248,6 +239,10 @@ static void explain_removed(const char *word) {
 int command_line_read(const struct command_line *line, struct common_options *common,
                       void *settings, int argc, char **argv) {
     int option;
+    if (from_environment("BLASD_QUEUES") != NULL) {
+        explain_removed("--queues");
+        return BLASD_EXIT_USAGE;
+    }
     if (common_init(common) != 0) return BLASD_EXIT_USAGE;
     while ((option = getopt_long(argc, argv, "h", line->options, NULL)) != -1) {
         int taken = option == '?' ? -1 : common_take(common, option, optarg);
@@ -294,7 +289,6 @@ int hold_low_latency(const char *device) {
 struct blasd_queue_options common_queue(const struct common_options *common) {
     return (struct blasd_queue_options){.url = common->redis,
                                         .name = common->queue,
-                                        .queues = common->queues,
                                         .limits = &common->limits,
                                         .may_lose_jobs = common->may_lose_jobs};
 }
@@ -332,9 +326,6 @@ int common_export(const struct common_options *common) {
     if (common->outgoing_hosts != NULL)
         failed |= setenv("BLASD_OUTGOING_HOSTS", common->outgoing_hosts, 1);
     if (common->outgoing_ca != NULL) failed |= setenv("BLASD_OUTGOING_CA", common->outgoing_ca, 1);
-    char queues[16];
-    snprintf(queues, sizeof queues, "%d", common->queues);
-    failed |= setenv("BLASD_QUEUES", queues, 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
     failed |= telemetry_export(&common->telemetry);

@@ -18,7 +18,6 @@ struct common_options {
     const char *redis;  /* --redis, BLASD_REDIS; NULL: none. Borrowed, as all texts here, or kept */
     bool may_lose_jobs; /* --redis-may-lose-jobs, BLASD_REDIS_MAY_LOSE_JOBS=1 */
     const char *queue;  /* --queue, BLASD_QUEUE; "blasd" */
-    int queues;         /* --queues, BLASD_QUEUES; 1 */
     const char *blobs;  /* --blobs, BLASD_BLOBS; NULL: not given */
     bool no_confine;    /* --no-confine, BLASD_NO_CONFINE=1 */
     const char *outgoing_hosts; /* --outgoing-hosts, BLASD_OUTGOING_HOSTS; NULL: none */
@@ -35,7 +34,6 @@ enum {
     OPTION_REDIS = 256,
     OPTION_LOSE,
     OPTION_QUEUE,
-    OPTION_QUEUES,
     OPTION_BLOBS,
     OPTION_LIMIT,
     OPTION_LOG,
@@ -50,7 +48,6 @@ enum {
     {"redis", required_argument, NULL, OPTION_REDIS},                                              \
     {"redis-may-lose-jobs", no_argument, NULL, OPTION_LOSE},                                       \
     {"queue", required_argument, NULL, OPTION_QUEUE},                                              \
-    {"queues", required_argument, NULL, OPTION_QUEUES},                                            \
     {"blobs", required_argument, NULL, OPTION_BLOBS},                                              \
     {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
     {"log-level", required_argument, NULL, OPTION_LOG},                                            \

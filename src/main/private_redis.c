@@ -374,20 +374,18 @@ static bool pause_is_over(const struct private_redis *redis, int64_t now) {
            (!blasd_aof_room_rewritable(&redis->room) || now - redis->rewritten_ns >= most);
 }
 
-/* Adds whether one queue takes jobs. */
-static void tell_queue(struct private_redis *redis, const struct blasd_queue_options *queue,
-                       int number) {
+/* Adds whether the queue takes jobs. */
+static void tell_queue(struct private_redis *redis, const struct blasd_queue_options *queue) {
     const struct blasd_aof_room *room = &redis->room;
     size_t len = strlen(redis->words);
-    struct blasd_queue_one one;
-    blasd_queue_one(queue, number, &one);
     if (!room->is_short)
-        snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n", one.name);
+        snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n",
+                 queue->name);
     else
         snprintf(redis->words + len, sizeof redis->words - len,
                  "SET {%s}:refused \"%llu MiB are free on the disk of the queue, "
                  "which needs %llu MiB (limit disk_reserve_bytes)\" PX %d\r\n",
-                 one.name, (unsigned long long)(room->free_bytes / BLASD_MIB),
+                 queue->name, (unsigned long long)(room->free_bytes / BLASD_MIB),
                  (unsigned long long)(room->reserve / BLASD_MIB), REFUSED_MS);
 }
 
@@ -420,7 +418,7 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop,
     snprintf(redis->words, sizeof redis->words,
              SIGN_IN "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n", redis->logins.own,
              pause ? "" : "CLIENT UNPAUSE\r\n", rewrite);
-    for (int i = 0; i < blasd_queue_count(queue); i++) tell_queue(redis, queue, i);
+    tell_queue(redis, queue);
     if (pause) {
         redis->rewritten_ns = now;
         redis->paused = true;

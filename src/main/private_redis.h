@@ -53,7 +53,7 @@ struct private_redis {
     bool copying; /* its child does that still, as it told last */
     int rewrites; /* asked for in this pause */
     struct probe teller;
-    char words[400 + 200 * BLASD_QUEUES_MOST];
+    char words[600];
 };
 
 /* How it is to be. */

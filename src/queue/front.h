@@ -182,8 +182,7 @@ struct front_standing {
     bool rewatch_later; /* that failed: try again with the next tick */
     bool view_known;    /* a tick was answered */
     bool troubled;      /* `trouble` says more than that there was no answer yet */
-    struct blasd_err trouble;              /* why no job is taken, where none is */
-    const struct blasd_queue_view *served; /* borrowed: of all queues, which a worker serves */
+    struct blasd_err trouble; /* why no job is taken, where none is */
 };
 
 /* Housekeeping. */
@@ -219,7 +218,6 @@ struct blasd_front_queue {
     struct blasd_loop *loop;              /* borrowed */
     struct blasd_front_queue_hooks hooks; /* a copy */
     struct blasd_store *store;            /* borrowed */
-    struct blasd_queue_options options;   /* a copy, without url; name points below */
     char name[BLASD_LINK_NAME_MAX];       /* of the queue */
     char channel[FRONT_CHANNEL_MAX];      /* ours, for as long as the object lives */
     struct blasd_link_address address;

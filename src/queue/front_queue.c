@@ -61,11 +61,10 @@ static void probe(struct blasd_front_queue *queue);
 static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     struct blasd_front_queue *queue = arg;
     const redisReply *r = reply;
-    char own[BLASD_QUEUE_RECORDED];
+    const char *own = blasd_store_identity(queue->store);
     struct blasd_err err;
     (void)ac;
     if (r == NULL || queue->closing || handshake_error(queue, r)) return;
-    blasd_queue_recorded(&queue->options, own);
     if (r->type != REDIS_REPLY_STRING || strcmp(r->str, own) != 0) {
         blasd_queue_differs(own, r->type == REDIS_REPLY_STRING ? r->str : "?", &err);
         handshake_failed(queue, err.detail);
@@ -82,13 +81,12 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
 }
 
 static void send_open(struct blasd_front_queue *queue) {
-    char own[BLASD_QUEUE_RECORDED];
     const char *args[] = {"FCALL",
                           BLASD_QUEUE_FN("open"),
                           "1",
                           queue->address.tag,
                           queue->limits.text,
-                          blasd_queue_recorded(&queue->options, own),
+                          blasd_store_identity(queue->store),
                           "0"};
     size_t lens[sizeof args / sizeof *args];
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) lens[i] = strlen(args[i]);
@@ -440,9 +438,6 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
-    queue->options = *options;
-    queue->options.name = queue->name;
-    queue->options.url = NULL; /* what it said is in address */
     snprintf(queue->channel, sizeof queue->channel,
              "{%s}:" BLASD_QUEUE_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
@@ -453,7 +448,6 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->rules.replicas = options->limits->wait_replicas;
     queue->rules.replicas_ms = options->limits->wait_replicas_ms;
     queue->view.trouble = &queue->standing.trouble;
-    queue->standing.served = &queue->view;
     no_trouble(queue);
     queue->view.limits_told = queue->limits.told;
     show_limits(queue);
@@ -480,8 +474,6 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
         free(queue);
         return result;
     }
-    if (blasd_queue_count(options) > 1)
-        blasd_segments_mark(queue->slices.segments, options->number, options->queues);
     queue->loop = loop;
     queue->hooks = *hooks;
     queue->ticks.tick_timer.fire = tick_fire;
@@ -554,7 +546,6 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
                           enum blasd_id_kind kind, char id[BLASD_ID_LEN + 1]) {
     struct blasd_id_key key = front_id_key(queue, principal);
     blasd_id_new(kind, blasd_clock_wall_us(), id);
-    if (blasd_queue_count(&queue->options) > 1) blasd_id_mark(id, queue->options.number);
     blasd_id_sign(id, &key);
 }
 
@@ -571,11 +562,6 @@ void blasd_front_queue_tag(const struct blasd_front_queue *queue,
     key = blasd_id_key_for(&key, "tag");
     tag[0] = '\0';
     if (!front_alone(principal)) *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
-}
-
-void blasd_front_queue_served(struct blasd_front_queue *queue,
-                              const struct blasd_queue_view *served) {
-    queue->standing.served = served;
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {

@@ -143,10 +143,6 @@ struct blasd_queue_view {
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
 /* What Redis' clock says now, by the ticks. */
 int64_t blasd_front_queue_now_us(const struct blasd_front_queue *queue);
-/* Borrows the view of all queues that this one is of: a worker which one of them knows serves the
- * others too, that may not have heard of it yet. */
-void blasd_front_queue_served(struct blasd_front_queue *queue,
-                              const struct blasd_queue_view *served);
 
 /* A new id for a job that is to be submitted. */
 void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_principal *principal,

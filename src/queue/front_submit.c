@@ -363,8 +363,7 @@ static void add_batch_entries(struct front_submit *submit, struct front_entries 
 static bool nobody_serves(const struct blasd_front_queue *queue, const struct blasd_job *job,
                           struct blasd_err *err) {
     if (job->device == BLASD_DEVICE_ANY || !queue->standing.view_known || !queue->view.available ||
-        queue->view.workers_of[job->device] > 0 ||
-        queue->standing.served->workers_of[job->device] > 0 || queue->rules.no_worker_needed)
+        queue->view.workers_of[job->device] > 0 || queue->rules.no_worker_needed)
         return false;
     blasd_fail(err, BLASD_E_no_such_device, "device", "no worker of the class %s is running now",
                blasd_device_class_names[job->device]);

@@ -24,36 +24,15 @@ struct blasd_queue_options {
     const struct blasd_limits *limits; /* borrowed for the life of the queue */
     struct blasd_store *store;         /* borrowed for the life of the queue */
     bool may_lose_jobs;                /* a Redis will do that keeps no file, or may evict keys */
-    int queues, number; /* how many there are, and which of them this is; 0, 0: there is one */
 };
 
-/* A deployment may have several queues, each whole, with keys of its own, none of which knows of
- * the others: {NAME}, {NAME:1}, {NAME:2}, ... Processes that count otherwise meet in the first one,
- * which has recorded how many they are, as each of them has. What is one limit's is divided among
- * them. */
-#define BLASD_QUEUES_MOST 16
-static inline int blasd_queue_count(const struct blasd_queue_options *options) {
-    return options->queues > 1 ? options->queues : 1;
-}
-/* The options of one of them. */
-struct blasd_queue_one {
-    struct blasd_queue_options options;
-    char name[80]; /* options.name points here; one that is too long is refused, not cut */
-};
-void blasd_queue_one(const struct blasd_queue_options *all, int number,
-                     struct blasd_queue_one *ret);
-/* Which of them a job, a tensor or a blob is in, by its id or name. */
-int blasd_queue_of(const struct blasd_queue_options *options, const char *id);
-
-/* Makes the store of `options` the deployment's own, in each of its queues, whatever was recorded
- * but another number of queues (internal_error). Only for who knows that no other process uses the
- * queue yet, as `blasd up` does of its private Redis: the store on tmpfs of before a reboot is
- * gone. */
+/* Makes the store of `options` the deployment's own, whatever was recorded. Only for a process that
+ * knows that no other one uses the queue yet, as `blasd up` does of its private Redis: the store on
+ * tmpfs of before a reboot is gone. */
 int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err);
-/* Whether Redis loses no jobs and the store of `options` is the deployment's, as each queue says
- * that answers: internal_error where that is not so, queue_unavailable where none says so within a
- * second or two. BLASD_QUEUE_UNSURE: the store is, but this user of Redis may not ask about the
- * rest. */
+/* Whether Redis loses no jobs and the store of `options` is the deployment's: internal_error where
+ * that is not so, queue_unavailable where Redis does not say so within a second.
+ * BLASD_QUEUE_UNSURE: the store is, but this user of Redis may not ask about the rest. */
 #define BLASD_QUEUE_UNSURE 1
 int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err);
 

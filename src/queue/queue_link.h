@@ -34,19 +34,14 @@ bool blasd_link_take_limits(struct blasd_link_limits *limits, const char *record
 #define BLASD_QUEUE_ACL 2048 /* bytes that are enough */
 int blasd_queue_worker_acl(const char *queue, char *text, size_t size);
 
-/* What is recorded as the deployment's: its store, and how many queues it has where these are
- * several. */
-#define BLASD_QUEUE_RECORDED 128
-const char *blasd_queue_recorded(const struct blasd_queue_options *options,
-                                 char text[BLASD_QUEUE_RECORDED]);
-/* Why a process that would record `own` cannot be of the deployment that has `recorded`. Returns
- * the negative code. */
+/* Why a process whose store is `own` cannot be of the deployment that has recorded another one.
+ * Returns the negative code. */
 int blasd_queue_differs(const char *own, const char *recorded, struct blasd_err *err);
 
 /* Checks that Redis loses no jobs, loads the library, makes the queue's keys and checks that the
  * store is the one the deployment uses (recording it where this is the first to come;
- * internal_error where it is another). `adopt`: record it, unless there are more queues or fewer.
- * As blasd_queue_check_store, for one queue. */
+ * internal_error where it is another). `adopt`: record it all the same.
+ * Returns as blasd_queue_check_store. */
 int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
                     struct blasd_err *err);
 

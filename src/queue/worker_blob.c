@@ -70,24 +70,16 @@ void blasd_worker_queue_blob_discard(struct blasd_worker_queue *queue, struct bl
 
 /* Sweeping */
 
-/* Those of other queues are for their sweeps to judge. */
 static int referenced(void *arg, const char (*names)[BLASD_BLOB_NAME], int count, bool *keep) {
     struct blasd_worker_queue *queue = arg;
     redisReply *reply;
-    int own = 0, at = 0;
+    if (count == 0) return 0;
     blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("refs"));
-    for (int i = 0; i < count; i++) {
-        keep[i] = blasd_queue_of(&queue->options, names[i]) != queue->options.number;
-        if (keep[i]) continue;
-        blasd_caller_text(&queue->caller, names[i]);
-        own++;
-    }
-    if (own == 0) return 0;
+    for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, names[i]);
     int rc = blasd_caller_call(&queue->caller, &reply, NULL);
-    if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (int)reply->len != own))
+    if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (int)reply->len != count))
         rc = blasd_caller_odd_reply("refs", NULL);
-    for (int i = 0; rc == 0 && i < count; i++)
-        if (!keep[i]) keep[i] = reply->str[at++] == '1';
+    for (int i = 0; rc == 0 && i < count; i++) keep[i] = reply->str[i] == '1';
     freeReplyObject(reply);
     return rc;
 }

@@ -13,7 +13,6 @@
 
 #define TEXT_MOST BLASD_GIB
 #define TIMEOUT_MS 2000
-#define ONE_OF_SEVERAL_MS 500 /* others wait for the thread meanwhile */
 
 /* The first call makes the connection, waits for a Redis that is still loading, and asks for its
  * time. */
@@ -43,8 +42,6 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) blasd_buf_init(bufs[i], TEXT_MOST);
     queue->options = *options;
     queue->segments = blasd_segments_new(options->store);
-    if (queue->segments && blasd_queue_count(options) > 1)
-        blasd_segments_mark(queue->segments, options->number, options->queues);
     queue->views = blasd_views_new(options->store);
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     queue->options.name = queue->name;
@@ -53,8 +50,6 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     queue->caller.library = &blasd_queue_library;
     queue->caller.limits = queue->limits.text;
     queue->caller.timeout_ms = quarter < TIMEOUT_MS ? (int)quarter : TIMEOUT_MS;
-    if (blasd_queue_count(options) > 1 && queue->caller.timeout_ms > ONE_OF_SEVERAL_MS)
-        queue->caller.timeout_ms = ONE_OF_SEVERAL_MS;
     blasd_worker_turns_reset(&queue->turns);
     rc = queue->segments && queue->views
              ? blasd_link_parse(options->url, options->name, &queue->caller.address, err)
@@ -99,7 +94,6 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
                                 enum blasd_device_class device, const char *info, int64_t *epoch,
                                 struct blasd_err *err) {
     struct blasd_worker_lease *lease = &queue->lease;
-    char recorded[BLASD_QUEUE_RECORDED];
     redisReply *reply;
     if (device != BLASD_DEVICE_CPU && device != BLASD_DEVICE_CUDA)
         return blasd_fail(err, BLASD_E_invalid_field, "device", "A worker is of class cpu or cuda");
@@ -111,7 +105,7 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
     blasd_caller_text(&queue->caller, lease->worker);
     blasd_caller_arg(&queue->caller, &lease->device_class, 1);
     blasd_caller_text(&queue->caller, info);
-    blasd_caller_text(&queue->caller, blasd_queue_recorded(&queue->options, recorded));
+    blasd_caller_text(&queue->caller, blasd_store_identity(queue->options.store));
     rc = blasd_caller_call(&queue->caller, &reply, err);
     if (rc < 0) return rc;
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||

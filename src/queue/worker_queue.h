@@ -21,7 +21,6 @@ struct blasd_claim {
     int64_t claimed_us;            /* Redis' clock */
     bool stored;                   /* its inputs are in the blob "ID.in" */
     char tenant[BLASD_TENANT_MAX]; /* "": one that no limits are kept for */
-    int queue;                     /* the number of the one that it is of */
 };
 
 /* How a claimed job ended. */
@@ -104,18 +103,10 @@ bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);
-/* The same in two steps, for who waits at several: sends the wait, unless it has been, and says at
- * which descriptor its end will be heard; -1: there is nothing to wait for any more. Then, once
- * that is readable, takes what ended it. Claims at other queues may come between. Codes as above.
- */
-int blasd_worker_queue_wait_begin(struct blasd_worker_queue *queue, int timeout_ms, int *fd,
-                                  struct blasd_err *err);
-int blasd_worker_queue_wait_end(struct blasd_worker_queue *queue, struct blasd_err *err);
-/* What this worker waits for it would not come to for a while: it does not wait any more, and has
- * what it was given meanwhile. */
-int blasd_worker_queue_wait_give_up(struct blasd_worker_queue *queue, struct blasd_err *err);
-/* Whether Redis answers. */
-int blasd_worker_queue_probe(struct blasd_worker_queue *queue, struct blasd_err *err);
+/* Takes jobs that have come while the worker does something else, and does not wait for them: sends
+ * the wait of `timeout_ms`, unless it has been sent, and looks whether it has ended. */
+int blasd_worker_queue_look(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err);
 /* Notes that the jobs begin now, of which the batch before the last has ended; sent, not waited
  * for. */
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,

@@ -32,7 +32,6 @@ struct blasd_worker_wait {
     char *text; /* owned; NULL before the first */
     int len, ms;
     char key[BLASD_LINK_KEY_MAX], seconds[24]; /* words of it */
-    int64_t sent_ns;                           /* when it was, by itself */
 };
 
 /* Where the exchange of worker_turn.c stands. */

@@ -298,10 +298,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
         struct blasd_buf *names = jobs == 0 ? &turns->refused : jobs > 1 ? &turns->entries : NULL;
         if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
-        for (int k = 0; k < jobs; k++) {
-            claims[*count + k].claimed_us = now > here ? now : here;
-            claims[*count + k].queue = queue->options.number;
-        }
+        for (int k = 0; k < jobs; k++) claims[*count + k].claimed_us = now > here ? now : here;
         *count += jobs;
     }
     turns->left += *count;
@@ -367,12 +364,6 @@ bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue) {
     return queue->turns.idle && !queue->turns.unsure;
 }
 
-int blasd_worker_queue_probe(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    blasd_caller_command(&queue->caller, "EXISTS");
-    blasd_caller_text(&queue->caller, queue->caller.address.tag);
-    return blasd_caller_do(&queue->caller, err);
-}
-
 /* A line of what begins now: "US NAME ...", of a batch entry of the last claim its name. */
 static int write_begun(struct blasd_worker_queue *queue, const char *const *ids, int count,
                        struct blasd_buf *out) {
@@ -432,11 +423,6 @@ static int close_turn(struct blasd_worker_queue *queue, struct blasd_err *err) {
     if (!turns->idle && !(turns->unsure && !turns->completion)) return 0;
     turns->unsure = true;
     return turn(queue, NULL, 0, false, NULL, err);
-}
-
-int blasd_worker_queue_wait_give_up(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    int rc = queue->turns.idle ? close_turn(queue, err) : 0;
-    return rc < 0 ? rc : 0;
 }
 
 int blasd_worker_queue_finish(struct blasd_worker_queue *queue,

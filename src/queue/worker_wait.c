@@ -87,29 +87,20 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     return rc < 0 ? rc : 0;
 }
 
-int blasd_worker_queue_wait_begin(struct blasd_worker_queue *queue, int timeout_ms, int *fd,
-                                  struct blasd_err *err) {
+int blasd_worker_queue_look(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
     struct blasd_caller *caller = &queue->caller;
+    redisReply *reply = NULL;
     int rc = 0;
-    *fd = -1;
     if (!may_wait(queue, &timeout_ms)) return 0;
     if (!caller->ahead) {
-        queue->turns.wait.sent_ns = blasd_clock_ns();
         write_wait(queue, timeout_ms);
         rc = blasd_caller_send(caller, err);
     }
-    if (rc == 0 && !blasd_caller_heard(caller)) {
-        *fd = caller->redis->fd;
-        return 0;
-    }
-    return rc == 0 ? blasd_worker_queue_wait_end(queue, err) : rc;
-}
-
-int blasd_worker_queue_wait_end(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    redisReply *reply = NULL;
-    queue->caller.spin_ns = 0;
-    int rc = blasd_caller_collect(&queue->caller, &reply, err);
-    queue->turns.busy = blasd_clock_ns() - queue->turns.wait.sent_ns < BLASD_WAIT_SHORT_NS;
+    if (rc != 0 || !blasd_caller_heard(caller)) return rc;
+    caller->spin_ns = 0;
+    rc = blasd_caller_collect(caller, &reply, err);
+    queue->turns.busy = false;
     wait_ended(queue, reply);
     return rc < 0 ? rc : 0;
 }

@@ -193,7 +193,10 @@ int blasd_caller_send(struct blasd_caller *caller, struct blasd_err *err) {
 }
 
 bool blasd_caller_heard(const struct blasd_caller *caller) {
-    return caller->redis && caller->redis->reader->pos < caller->redis->reader->len;
+    struct pollfd fd = {.events = POLLIN};
+    if (!caller->redis) return false;
+    fd.fd = caller->redis->fd;
+    return caller->redis->reader->pos < caller->redis->reader->len || poll(&fd, 1, 0) > 0;
 }
 
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err) {

@@ -52,7 +52,7 @@ int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blas
 int blasd_caller_collect(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err);
 /* Sends the command, which is ahead from then on; connects where there is no connection. */
 int blasd_caller_send(struct blasd_caller *caller, struct blasd_err *err);
-/* Whether what has been read begins the reply to what is ahead: then no descriptor tells of it. */
+/* Whether the reply to what is ahead has begun to come. */
 bool blasd_caller_heard(const struct blasd_caller *caller);
 /* A call whose reply says nothing; 0 or a negative code. */
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err);

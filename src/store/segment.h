@@ -41,10 +41,6 @@ struct blasd_segments;
  * `store` is borrowed. */
 struct blasd_segments *blasd_segments_new(struct blasd_store *store);
 void blasd_segments_free(struct blasd_segments *segments); /* takes NULL */
-/* Before the first is made, of an owner that has such for each of `count` queues: their names begin
- * with the number of this one, in two hexadecimal digits, and of what is left of descriptors they
- * take a part. */
-void blasd_segments_mark(struct blasd_segments *segments, int number, int count);
 /* Whether payloads of that many bytes travel as slices in this store. */
 bool blasd_segments_wanted(const struct blasd_segments *segments, uint64_t bytes);
 /* Room for `bytes`: NULL where there is none (the payload then travels another way). The segment is

@@ -43,8 +43,6 @@ struct blasd_segments {
     struct blasd_list all;                        /* those that became full first in front */
     int count, free_count;
     int most;    /* segments, as descriptors allow */
-    bool marked; /* names begin with `mark` */
-    uint8_t mark;
     bool filled; /* one has become full since the last question */
     int turn;    /* how many doubtful ones to skip before the second half of the next question */
 };
@@ -84,12 +82,6 @@ void blasd_segments_free(struct blasd_segments *segments) {
     free(segments);
 }
 
-void blasd_segments_mark(struct blasd_segments *segments, int number, int count) {
-    segments->marked = true;
-    segments->mark = (uint8_t)number;
-    segments->most = segments->most / count + 1;
-}
-
 bool blasd_segments_wanted(const struct blasd_segments *segments, uint64_t bytes) {
     return segments != NULL && blasd_store_kind(segments->store) == BLASD_STORE_DIR &&
            bytes >= BLASD_SLICE_LEAST && bytes <= BLASD_SLICE_MOST;
@@ -105,7 +97,6 @@ static struct segment *segment_new(struct blasd_segments *all) {
         return NULL;
     if ((one = calloc(1, sizeof *one)) == NULL) return NULL;
     blasd_random_hex(one->name, BLASD_SEGMENT_NAME);
-    if (all->marked) blasd_hex_write(one->name, all->mark, 2);
     blasd_text_join(blob_name, sizeof blob_name, one->name, ".seg", NULL);
     if (blasd_blob_create(all->store, blob_name, &one->blob, &err) != 0) goto fail;
     if (blasd_blob_grow(&one->blob, BLASD_SEGMENT_BYTES, &err) != 0 ||

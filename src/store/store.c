@@ -367,15 +367,6 @@ int blasd_blob_read(const struct blasd_blob *blob, uint64_t offset, void *bytes,
     return 0;
 }
 
-int blasd_blob_rename(struct blasd_blob *blob, const char *name, struct blasd_err *err) {
-    if (blob->store->kind == BLASD_STORE_DIR &&
-        renameat(blob->store->dir_fd, blob->name, blob->store->dir_fd, name) != 0)
-        return blasd_fail(err, BLASD_E_inputs_lost, "", "the inputs were lost on their way: %s",
-                          strerror(errno));
-    snprintf(blob->name, sizeof blob->name, "%s", name);
-    return 0;
-}
-
 bool blasd_blob_is_named(const struct blasd_blob *blob) {
     struct stat info;
     if (blob->store == NULL || blob->store->kind != BLASD_STORE_DIR) return blob->store != NULL;

@@ -105,8 +105,6 @@ int blasd_blob_adopt(struct blasd_store *store, const char *given, const char *n
 /* Copies bytes out of it; body_file_refused where it has been cut. */
 int blasd_blob_read(const struct blasd_blob *blob, uint64_t offset, void *bytes, size_t len,
                     struct blasd_err *err);
-/* Gives a blob that is being written another name. inputs_lost where its file has gone. */
-int blasd_blob_rename(struct blasd_blob *blob, const char *name, struct blasd_err *err);
 /* Whether its name still is this file's: of the kind dir it may have been removed, and made anew.
  */
 bool blasd_blob_is_named(const struct blasd_blob *blob);

@@ -20,7 +20,7 @@ bool blasd_active_go_on(struct blasd_watch *watch, double progress) {
     struct active *active = blasd_container_of(watch, struct active, watch);
     atomic_store_explicit(&active->progress, progress, memory_order_relaxed);
     return atomic_load_explicit(&active->told, memory_order_relaxed) == BLASD_GO_ON &&
-           !blasd_heartbeat_lost(active->heartbeat, active->queue);
+           !blasd_heartbeat_lost(active->heartbeat);
 }
 
 struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enum blasd_slot slot) {
@@ -47,27 +47,15 @@ void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat) {
     atomic_store(&heartbeat->main_ns, atomic_load(&heartbeat->clock_ns));
 }
 
-void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat, int number) {
-    struct lease *lease = &heartbeat->leases[number];
+void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat) {
+    struct lease *lease = &heartbeat->lease;
     atomic_store(&lease->lost_epoch, atomic_load(&lease->leased_epoch));
 }
 
-void blasd_heartbeat_give_up_all(struct blasd_heartbeat *heartbeat) {
-    for (int i = 0; i < heartbeat->queues; i++) blasd_heartbeat_give_up(heartbeat, i);
-}
-
-bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat, int number) {
-    const struct lease *lease = &heartbeat->leases[number];
+bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat) {
+    const struct lease *lease = &heartbeat->lease;
     return atomic_load_explicit(&lease->lost_epoch, memory_order_relaxed) ==
            atomic_load_explicit(&lease->leased_epoch, memory_order_relaxed);
-}
-
-bool blasd_heartbeat_reaches(const struct blasd_heartbeat *heartbeat, int number) {
-    return atomic_load(&heartbeat->leases[number].reached);
-}
-
-void blasd_heartbeat_missed(struct blasd_heartbeat *heartbeat, int number) {
-    atomic_store(&heartbeat->leases[number].reached, false);
 }
 
 void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
@@ -137,10 +125,10 @@ void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int number, int64_t epoch) {
+void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     pthread_mutex_lock(&heartbeat->lock);
-    heartbeat->leases[number].epoch = epoch;
-    atomic_store(&heartbeat->leases[number].leased_epoch, epoch);
+    heartbeat->lease.epoch = epoch;
+    atomic_store(&heartbeat->lease.leased_epoch, epoch);
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
@@ -166,7 +154,6 @@ void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot sl
     pthread_mutex_lock(&heartbeat->lock);
     active->jobs = jobs;
     active->count = count;
-    active->queue = jobs[0]->claim->queue;
     active->batch++;
     active->began_ns = blasd_clock_ns();
     active->computing = true;

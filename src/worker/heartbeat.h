@@ -1,7 +1,6 @@
-/* What goes on while batches compute. One thread keeps the worker's lease alive, at each queue one
- * of its own: it renews, tells progress, learns of cancellation, and sweeps the store. Another, the
- * watchdog, never waits for Redis: it says when a batch must end, and ends the worker where that is
- * in vain.
+/* What goes on while batches compute. One thread keeps the worker's lease alive: it renews, tells
+ * progress, learns of cancellation, and sweeps the store. Another, the watchdog, never waits for
+ * Redis: it says when a batch must end, and ends the worker where that is in vain.
  *
  * Whose sign of life means what: the main thread gives one in each turn of its loop, but while a
  * batch of its own is open; a thread of the slow pool none. A batch that computes is judged by
@@ -44,20 +43,13 @@ void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd
 /* Nanoseconds that a job takes by itself, from both. */
 double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
                                    const struct blasd_plan *plan);
-/* A new lease at queue `number`, to be renewed from now on. */
-void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int number, int64_t epoch);
-/* Whether the lease given last there was lost. */
-bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat, int number);
+/* A new lease, to be renewed from now on. */
+void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch);
+/* Whether the lease given last was lost. */
+bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat);
 /* From now on the lease counts as lost, though Redis may not have said so: what is held goes back
  * when the worker takes a new one. */
-void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat, int number);
-void blasd_heartbeat_give_up_all(struct blasd_heartbeat *heartbeat);
-
-/* Of several queues: whether the lease's thread has found that one to answer when it spoke to it
- * last, so that who has others to see to may do so, too; and that somebody else has found that it
- * does not. */
-bool blasd_heartbeat_reaches(const struct blasd_heartbeat *heartbeat, int number);
-void blasd_heartbeat_missed(struct blasd_heartbeat *heartbeat, int number);
+void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
 
 /* A worker may run several batches at once, one in each place. */
 enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_SLOW, BLASD_SLOTS = BLASD_SLOT_SLOW + 4 };

@@ -18,7 +18,6 @@ struct active {
     struct blasd_heartbeat *heartbeat;
     struct blasd_item *const *jobs; /* borrowed */
     int count;
-    int queue;      /* that they are of */
     uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
     int64_t began_ns;
     bool computing;
@@ -38,13 +37,11 @@ struct tally {
     double busy_share, jobs_per_s;
 };
 
-/* At one queue. But for the first four the thread's own. */
+/* But for the first three the thread's own. */
 struct lease {
     struct blasd_heartbeat *heartbeat; /* borrowed: it is a part of it */
-    int number;                        /* of the queue */
     int64_t epoch;                     /* under the lock; 0: no lease */
     _Atomic int64_t leased_epoch, lost_epoch;
-    _Atomic bool reached; /* Redis answered last */
     pthread_t thread;
     struct blasd_worker_queue *queue; /* owned; NULL: not connected yet */
     int64_t probed_ns, warned_ns;
@@ -65,8 +62,7 @@ struct blasd_heartbeat {
     /* time as the watchdog sees it: it stands still while the process is stopped */
     _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
     int64_t started_ns;
-    struct lease leases[BLASD_QUEUES_MOST];
-    int queues;
+    struct lease lease;
     struct blasd_phases phases; /* counts by itself, without the lock */
 
     /* under the lock */

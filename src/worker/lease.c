@@ -47,7 +47,6 @@ static void renew(struct lease *lease, int64_t epoch) {
     blasd_worker_queue_join(lease->queue, heartbeat->options->name, epoch, 8);
     lease->renewed_epoch = epoch;
     code = blasd_worker_queue_renew(lease->queue, info, &lost, &err);
-    atomic_store(&lease->reached, code == 0);
     if (code != 0)
         tell_refused(lease, code, &err);
     else if (lost)
@@ -55,34 +54,16 @@ static void renew(struct lease *lease, int64_t epoch) {
     free(info);
 }
 
-/* Of the only queue the main thread tells, which waits for it. */
-static void tell_away(struct lease *lease, const struct blasd_queue_one *one,
-                      const struct blasd_err *err) {
-    int64_t now = blasd_clock_ns();
-    bool due = lease->warned_ns == 0 || now - lease->warned_ns > WARN_NS;
-    if (lease->heartbeat->queues == 1 || !due) return;
-    lease->warned_ns = now;
-    blasd_log(BLASD_LOG_WARN, "waiting for Redis: queue %s: %s", one->name, err->detail);
-}
-
-/* Whether there is a connection; makes it, and sees once in a while whether Redis answers where
- * nothing else does. Called and left with the lock. */
-static bool look_for_redis(struct lease *lease, int64_t now) {
+/* Whether there is a connection; makes it. The main thread, which waits for it too, says why there
+ * is none. Called and left with the lock. */
+static bool connect_to_redis(struct lease *lease, int64_t now) {
     struct blasd_heartbeat *heartbeat = lease->heartbeat;
-    struct blasd_queue_one one;
-    struct blasd_err err = {0};
-    int code;
-    if (lease->queue != NULL && (heartbeat->queues == 1 || atomic_load(&lease->reached)))
-        return true;
-    if (lease->probed_ns != 0 && now - lease->probed_ns < PROBE_NS) return lease->queue != NULL;
+    struct blasd_err ignored;
+    if (lease->queue != NULL) return true;
+    if (lease->probed_ns != 0 && now - lease->probed_ns < PROBE_NS) return false;
     lease->probed_ns = now;
     pthread_mutex_unlock(&heartbeat->lock);
-    blasd_queue_one(&heartbeat->options->queue, lease->number, &one);
-    code = lease->queue == NULL ? blasd_worker_queue_open(&one.options, &lease->queue, &err)
-                                : blasd_worker_queue_probe(lease->queue, &err);
-    if (code != 0) tell_away(lease, &one, &err);
-    /* what is wrong with it otherwise is for who takes the lease to say */
-    atomic_store(&lease->reached, code != -(int)BLASD_E_queue_unavailable);
+    (void)blasd_worker_queue_open(&heartbeat->options->queue, &lease->queue, &ignored);
     pthread_mutex_lock(&heartbeat->lock);
     return lease->queue != NULL;
 }
@@ -184,17 +165,17 @@ static void sweep(struct lease *lease, int64_t now) {
  * the lease that was renewed last: of a batch that began under a newer one Redis would say that
  * this worker has no business with it, which must not be taken for a cancellation. */
 static bool report_due(const struct lease *lease, const struct active *active, int64_t now) {
-    return active->count > 0 && active->queue == lease->number &&
-           now - active->began_ns >= BLASD_TICK_NS && lease->epoch == lease->renewed_epoch;
+    return active->count > 0 && now - active->began_ns >= BLASD_TICK_NS &&
+           lease->epoch == lease->renewed_epoch;
 }
 
 /* One round; called and left with the lock. */
 static void tick(struct lease *lease, int64_t every_ns) {
     struct blasd_heartbeat *heartbeat = lease->heartbeat;
     int64_t now = blasd_clock_ns(), epoch;
-    if (!look_for_redis(lease, now)) return;
+    if (!connect_to_redis(lease, now)) return;
     epoch = lease->epoch;
-    if (epoch == 0 || blasd_heartbeat_lost(heartbeat, lease->number)) return;
+    if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
     /* a main thread that stands still must not keep its jobs from other workers */
     if (blasd_main_silence(heartbeat) <= blasd_silence_ns(heartbeat) &&
         (now - lease->renewed_ns >= every_ns || epoch != lease->renewed_epoch)) {

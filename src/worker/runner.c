@@ -14,7 +14,6 @@
 #include <string.h>
 #include <time.h>
 
-#define SEVERAL_TRIES 4 /* each of half a second, or five where Redis stands still */
 #define ARENA_KEEP (UINT64_C(256) << 20)
 #define SEND_BYTES ((size_t)16 << 20) /* of records in one call of finish */
 
@@ -40,16 +39,13 @@ void blasd_batcher_release(struct blasd_batcher *batcher) {
 }
 
 /* Whether it is worth trying again what failed with queue_unavailable; sleeps first, longer with
- * each of the `tries`. False once the lease is lost, or soon after the worker was told to stop, or
- * after some seconds where other queues wait for this thread: the jobs are then run again. */
+ * each of the `tries`. False once the lease is lost, or soon after the worker was told to stop: the
+ * jobs are then run again. */
 static bool try_again(const struct blasd_batcher *batcher, int *tries) {
     int64_t ms = INT64_C(10) << (*tries < 6 ? *tries : 6);
     struct timespec pause = {.tv_sec = 0, .tv_nsec = ms * 1000000};
     bool stopping = batcher->options->stopping(batcher->options->arg);
-    bool several = blasd_queue_count(&batcher->options->queue) > 1;
-    if (blasd_heartbeat_lost(batcher->heartbeat, batcher->number) || (stopping && *tries > 8) ||
-        (several && *tries >= SEVERAL_TRIES))
-        return false;
+    if (blasd_heartbeat_lost(batcher->heartbeat) || (stopping && *tries > 8)) return false;
     nanosleep(&pause, NULL);
     ++*tries;
     return true;
@@ -85,7 +81,7 @@ static void remove_inputs(struct blasd_batcher *batcher, const struct blasd_item
  * Once the lease is lost the name belongs to another worker's result, also where nobody has said so
  * yet. */
 static void discard(struct blasd_batcher *batcher, struct blasd_io *io) {
-    if (!batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat, batcher->number))
+    if (!batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat))
         blasd_io_drop(batcher->queue, io);
     blasd_io_close(io);
     blasd_worker_queue_slice_done(batcher->queue, &io->slice, true);
@@ -390,7 +386,7 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
                     struct blasd_batch_times *times, int code, int *failed,
                     const struct blasd_err *err) {
     times->ran_ns = blasd_clock_ns();
-    if (blasd_heartbeat_lost(batcher->heartbeat, batcher->number)) batcher->lost = true;
+    if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
     if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1) ||
         overran(batcher)) {
         discard_part(batcher, members, count);

@@ -33,8 +33,7 @@ struct blasd_batch_pending {
  */
 struct blasd_batcher {
     const struct blasd_worker_options *options; /* borrowed */
-    struct blasd_worker_queue *queue;           /* borrowed: of what is run now, */
-    int number;                                 /* and which that is */
+    struct blasd_worker_queue *queue;           /* borrowed */
     struct blasd_heartbeat *heartbeat;          /* borrowed */
     struct blasd_device *device;                /* borrowed */
     enum blasd_slot slot;                       /* where this runs, for the heartbeat */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/parallel.h"
-#include "queue/worker_queues.h"
+#include "queue/worker_queue.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -64,8 +64,8 @@ struct lane {
 struct slow_thread {
     struct blasd_slow_pool *pool; /* borrowed */
     int lane;
-    struct blasd_batcher batcher; /* the thread's own */
-    struct blasd_worker_queues queues;
+    struct blasd_batcher batcher;     /* the thread's own */
+    struct blasd_worker_queue *queue; /* owned; NULL: not connected yet */
     pthread_t handle;
     bool started;
     pthread_cond_t wake;  /* work, the end */
@@ -112,12 +112,11 @@ static int carry(struct slow_thread *thread, struct slow_job *job, struct blasd_
     int code;
     job->claim.claimed_us += (now - job->taken_ns) / 1000;
     batcher->overran = NULL;
-    batcher->number = job->claim.queue;
-    batcher->queue = thread->queues.of[batcher->number];
-    batcher->lost = blasd_heartbeat_lost(batcher->heartbeat, batcher->number);
+    batcher->queue = thread->queue;
+    batcher->lost = blasd_heartbeat_lost(batcher->heartbeat);
     if (batcher->lost) return 0; /* the queue has handed this job to others */
     code = blasd_batch_run(batcher, &job->item, &job->group, now, err);
-    if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat, batcher->number);
+    if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat);
     blasd_worker_queue_tidy(batcher->queue);
     return code;
 }
@@ -406,50 +405,40 @@ void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-#define ALL (-1)
-
-/* With the lock. Whether the job is of that queue, or of any. */
-static bool is_of(const struct slow_job *job, int number) {
-    return job != NULL && (number == ALL || job->claim.queue == number);
-}
-
-static void drop_waiting(struct blasd_slow_pool *pool, struct lane *lane, int number) {
-    struct slow_job **at = &lane->first;
-    while (*at != NULL) {
-        struct slow_job *job = *at;
-        if (!is_of(job, number)) {
-            at = &job->next;
-            continue;
-        }
-        *at = job->next;
-        lane->waiting_ns = lane->first == NULL ? 0 : lane->waiting_ns - job->ns;
+/* With the lock. */
+static void drop_waiting(struct blasd_slow_pool *pool, struct lane *lane) {
+    while (lane->first != NULL) {
+        struct slow_job *job = lane->first;
+        lane->first = job->next;
         pool->bytes -= job->group.bytes;
         free(job);
     }
+    lane->waiting_ns = 0;
 }
 
-static bool is_running(const struct blasd_slow_pool *pool, int number) {
+/* With the lock. */
+static bool is_running(const struct blasd_slow_pool *pool) {
     for (int i = 0; i < pool->thread_count; i++)
-        if (is_of(pool->threads[i].job, number)) return true;
+        if (pool->threads[i].job != NULL) return true;
     return false;
 }
 
-bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number) {
+bool blasd_slow_pool_drop(struct blasd_slow_pool *pool) {
     bool busy;
     pthread_mutex_lock(&pool->lock);
-    for (int i = 0; i < LANES; i++) drop_waiting(pool, &pool->lanes[i], number);
+    for (int i = 0; i < LANES; i++) drop_waiting(pool, &pool->lanes[i]);
     wake_threads(pool);
-    busy = is_running(pool, number);
+    busy = is_running(pool);
     pthread_mutex_unlock(&pool->lock);
     return busy;
 }
 
 int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
                           struct blasd_err *err) {
-    bool busy = blasd_slow_pool_drop(pool, ALL);
+    bool busy = blasd_slow_pool_drop(pool);
     while (busy) {
         pthread_mutex_lock(&pool->lock);
-        busy = is_running(pool, ALL);
+        busy = is_running(pool);
         if (busy) wait_for(&pool->news, pool, 1000 * BLASD_MS);
         pthread_mutex_unlock(&pool->lock);
         blasd_heartbeat_sign(main->heartbeat);
@@ -457,20 +446,19 @@ int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *ma
     return blasd_slow_pool_failed(pool, err);
 }
 
-int blasd_slow_pool_reach(struct blasd_slow_pool *pool, int number, struct blasd_err *err) {
+int blasd_slow_pool_reach(struct blasd_slow_pool *pool, struct blasd_err *err) {
     int code = 0;
     for (int i = 0; code == 0 && i < pool->thread_count; i++) {
         struct slow_thread *thread = &pool->threads[i];
-        code =
-            blasd_worker_queues_open(&thread->queues, &thread->batcher.options->queue, number, err);
+        if (thread->queue == NULL)
+            code = blasd_worker_queue_open(&thread->batcher.options->queue, &thread->queue, err);
     }
     return code;
 }
 
-void blasd_slow_pool_lease(struct blasd_slow_pool *pool, int number, const char *worker,
-                           int64_t epoch) {
+void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch) {
     for (int i = 0; i < pool->thread_count; i++)
-        blasd_worker_queue_join(pool->threads[i].queues.of[number], worker, epoch, i + 1);
+        blasd_worker_queue_join(pool->threads[i].queue, worker, epoch, i + 1);
 }
 
 /* ---- from beginning to end ---- */
@@ -490,7 +478,7 @@ static void pool_free(struct blasd_slow_pool *pool) {
             watch->spare = NULL;
             watch->sharers = NULL;
         }
-        blasd_worker_queues_release(&thread->queues);
+        blasd_worker_queue_free(thread->queue);
         if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
         blasd_batcher_release(batcher);
         pthread_cond_destroy(&thread->wake);
@@ -506,7 +494,6 @@ static int thread_open(struct slow_thread *thread, const struct blasd_batcher *m
     const struct blasd_worker_options *options = main->options;
     struct blasd_batcher *batcher = &thread->batcher;
     struct blasd_watch *watch = blasd_heartbeat_watch(main->heartbeat, batcher->slot);
-    int code;
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
     batcher->info = main->info;
@@ -518,9 +505,7 @@ static int thread_open(struct slow_thread *thread, const struct blasd_batcher *m
         batcher->take_long = blasd_slow_pool_take_long;
         blasd_heartbeat_gives_way(main->heartbeat, batcher->slot);
     }
-    thread->queues.count = blasd_queue_count(&options->queue);
-    code = options->backend->device_open(options->ordinal, &batcher->device, err);
-    return code;
+    return options->backend->device_open(options->ordinal, &batcher->device, err);
 }
 
 static void pool_init(struct blasd_slow_pool *pool, const struct blasd_batcher *main) {

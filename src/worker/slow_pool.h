@@ -21,12 +21,10 @@ void blasd_slow_pool_close(struct blasd_slow_pool *pool); /* takes NULL */
 
 /* The functions below are the main thread's. */
 
-/* Connects its threads to queue `number`; of that one the pool is empty. Errors as of
- * blasd_worker_queue_open. */
-int blasd_slow_pool_reach(struct blasd_slow_pool *pool, int number, struct blasd_err *err);
-/* The worker has a new lease there. */
-void blasd_slow_pool_lease(struct blasd_slow_pool *pool, int number, const char *worker,
-                           int64_t epoch);
+/* Connects its threads to the queue; the pool is empty. Errors as of blasd_worker_queue_open. */
+int blasd_slow_pool_reach(struct blasd_slow_pool *pool, struct blasd_err *err);
+/* The worker has a new lease. */
+void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch);
 /* Whether a group made from `items` belongs here: a job of it takes long, or it must run when
  * nothing else does (`group->quarantined`). */
 bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item *items,
@@ -57,10 +55,10 @@ struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
 /* The jobs here that have not ended, for all that is known: *ret is new; how many, or -1: no
  * memory. */
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]);
-/* Forgets what waits of queue `number`; whether something of it still runs, which was asked to stop
- * where the lease is given up: none of it is recorded but what has been on its way to Redis. */
-bool blasd_slow_pool_drop(struct blasd_slow_pool *pool, int number);
-/* The same of all, and waits until nothing runs. */
+/* Forgets the jobs that wait; whether one still runs, which was asked to stop where the lease is
+ * given up: none of it is recorded but what has been on its way to Redis. */
+bool blasd_slow_pool_drop(struct blasd_slow_pool *pool);
+/* The same, and waits until nothing runs. */
 int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
                           struct blasd_err *err);
 

@@ -17,7 +17,7 @@
 static const char *must_end(struct blasd_heartbeat *heartbeat, struct active *active, int64_t now) {
     int64_t most_ns = (int64_t)active->most_s * 1000 * BLASD_MS;
     if (!active->computing) return NULL;
-    if (blasd_heartbeat_lost(heartbeat, active->queue)) return "belongs to others now";
+    if (blasd_heartbeat_lost(heartbeat)) return "belongs to others now";
     if (atomic_load(&active->told) == BLASD_GO_ON && most_ns > 0 &&
         now - active->since_ns > most_ns)
         atomic_store(&active->told, BLASD_TOO_LONG);
@@ -63,29 +63,21 @@ static void end_too_long(struct blasd_heartbeat *heartbeat, const struct active 
     completions->rows[0].id = id;
 }
 
-/* Ends what is in `completions`, of queue `of`, and gives back all that the worker holds, over
- * connections that nobody else uses. Where this does not arrive the lease lapses by itself. */
-static void give_back(const struct blasd_heartbeat *heartbeat, int number, int64_t epoch,
+/* Ends what is in `completions`, and gives back all that the worker holds, over a connection that
+ * nobody else uses. Where this does not arrive the lease lapses by itself. */
+static void give_back(const struct blasd_heartbeat *heartbeat, int64_t epoch,
                       struct blasd_completions *completions) {
     const struct blasd_worker_options *options = heartbeat->options;
     struct blasd_worker_queue *queue;
-    struct blasd_queue_one one;
     struct blasd_err err;
     bool lost = false;
-    blasd_queue_one(&options->queue, number, &one);
-    if (blasd_worker_queue_open(&one.options, &queue, &err) != 0) return;
+    if (blasd_worker_queue_open(&options->queue, &queue, &err) != 0) return;
     blasd_worker_queue_join(queue, options->name, epoch, 9);
-    if (completions != NULL && completions->count > 0)
+    if (completions->count > 0)
         (void)blasd_worker_queue_finish(queue, blasd_completions_rows(completions),
                                         completions->count, &lost, &err);
     if (!lost) (void)blasd_worker_queue_release(queue, &err);
     blasd_worker_queue_free(queue);
-}
-
-static void give_all_back(const struct blasd_heartbeat *heartbeat, const int64_t *epochs, int of,
-                          struct blasd_completions *completions) {
-    for (int i = 0; i < heartbeat->queues; i++)
-        if (epochs[i] != 0) give_back(heartbeat, i, epochs[i], i == of ? completions : NULL);
 }
 
 /* The one place that decides that this process must end. `active`: what hangs; NULL: the main
@@ -93,8 +85,7 @@ static void give_all_back(const struct blasd_heartbeat *heartbeat, const int64_t
 static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *active,
                        const char *why) {
     const struct blasd_worker_options *options = heartbeat->options;
-    int64_t epochs[BLASD_QUEUES_MOST] = {0};
-    int of = active != NULL ? active->queue : 0;
+    int64_t epoch;
     struct blasd_device_info device = heartbeat->device;
     struct blasd_completions completions;
     char id[BLASD_ID_LEN + 1];
@@ -107,11 +98,11 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
     } else {
         blasd_log(BLASD_LOG_ERROR, "the worker's loop stands still: ending this worker");
     }
-    for (int i = 0; i < heartbeat->queues; i++) epochs[i] = heartbeat->leases[i].epoch;
+    epoch = heartbeat->lease.epoch;
     pthread_mutex_unlock(&heartbeat->lock);
     /* measuring is not at fault where a batch is */
     if (active != NULL) blasd_cost_file_end(options->kept_in, &device);
-    give_all_back(heartbeat, epochs, of, &completions);
+    if (epoch != 0) give_back(heartbeat, epoch, &completions);
     blasd_completions_release(&completions);
     if (options->hung != NULL) options->hung(options->arg);
     pthread_mutex_lock(&heartbeat->lock);
@@ -120,17 +111,13 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
 /* Once told to end, the worker lets its batches compute for drain_s. With the lock. */
 static void heed_drain(struct blasd_heartbeat *heartbeat, int64_t now, int64_t *since_ns) {
     int64_t most_ns = (int64_t)heartbeat->options->queue.limits->drain_s * 1000 * BLASD_MS;
-    bool held = false;
     if (!heartbeat->options->stopping(heartbeat->options->arg)) return;
     if (*since_ns == 0) *since_ns = now;
     if (now - *since_ns <= most_ns || blasd_active_jobs(heartbeat) == 0) return;
-    for (int i = 0; i < BLASD_SLOTS; i++)
-        if (heartbeat->active[i].count > 0)
-            held |= !blasd_heartbeat_lost(heartbeat, heartbeat->active[i].queue);
-    if (!held) return; /* that was said */
+    if (blasd_heartbeat_lost(heartbeat)) return; /* that was said */
     blasd_log(BLASD_LOG_WARN, "jobs that do not end within drain_s go back to the queue: %d",
               blasd_active_jobs(heartbeat));
-    blasd_heartbeat_give_up_all(heartbeat);
+    blasd_heartbeat_give_up(heartbeat);
 }
 
 void *blasd_watchdog_run(void *arg) {

@@ -8,7 +8,7 @@
 #include "worker/group.h"
 #include "worker/heartbeat.h"
 #include "worker/measure.h"
-#include "worker/registrations.h"
+#include "worker/registration.h"
 #include "worker/runner.h"
 #include "worker/slow_pool.h"
 
@@ -19,14 +19,11 @@
 
 #define WAIT_MS 200 /* how soon an idle worker notices that it is to stop, */
 #define FREE_MS 10  /* and one whose slow pool is busy that it has room */
-/* A worker takes no more quick jobs at once than it is predicted to do in this time, for each of
- * its queues: what it holds cannot be run by another, nor be overtaken by a job of higher priority.
- * Of others it takes what would begin soon. */
+/* A worker takes no more quick jobs at once than it is predicted to do in this time: what it holds
+ * cannot be run by another, nor be overtaken by a job of higher priority. Of others it takes what
+ * would begin soon. */
 #define CLAIM_US 262144
 #define BRIEF_US 1000000 /* of a worker that runs all on one thread */
-/* With several queues: what takes longer than this is not to keep from other workers what comes to
- * the other queues meanwhile. To let go of these costs a connection each. */
-#define LONG_NS 20e6
 
 #define REFRESH_NS (5000 * BLASD_MS)
 
@@ -42,14 +39,13 @@ static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * BLASD_MS, 60
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
-    struct blasd_registrations registered;
+    struct blasd_registration registered;
     struct blasd_slow_pool *pool; /* owned; NULL: all runs on this thread */
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
     int room;                      /* rows in both: how many to claim */
     int wait_ms;                   /* for jobs */
-    bool left_others;              /* the last claim was so long that it let go of other queues */
     int64_t refreshed_ns;          /* when the device was last asked about its memory */
     struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
     int pass;                      /* of them all */
@@ -107,10 +103,8 @@ static uint64_t note_room(struct worker *worker) {
     struct blasd_slow_pool_view view = {.brief_us = BRIEF_US, .long_us = UINT64_C(1) << 50};
     if (worker->pool != NULL) view = blasd_slow_pool_look(worker->pool);
     worker->wait_ms = view.long_us == 0 || view.brief_us < BRIEF_US ? FREE_MS : WAIT_MS;
-    blasd_worker_queue_lanes(
-        worker->batcher.queue,
-        (const uint64_t[]){CLAIM_US / (uint64_t)worker->registered.queues.count, view.brief_us,
-                           view.long_us});
+    blasd_worker_queue_lanes(worker->batcher.queue,
+                             (const uint64_t[]){CLAIM_US, view.brief_us, view.long_us});
     return claim_bytes(worker, view.bytes);
 }
 
@@ -118,18 +112,6 @@ static uint64_t note_room(struct worker *worker) {
 static void note_demand(struct worker *worker) {
     uint64_t bytes = note_room(worker);
     blasd_worker_queue_demand(worker->batcher.queue, stopping(worker) ? 0 : worker->room, bytes);
-}
-
-/* Whether the first groups are so much that other queues would wait for long. */
-static bool takes_long(const struct worker *worker, int groups) {
-    double ns = 0;
-    if (worker->registered.queues.count == 1) return false;
-    for (int g = 0; g < groups && ns < LONG_NS; g++)
-        for (int i = worker->grouping.groups[g].first; i >= 0 && ns < LONG_NS;
-             i = worker->items[i].next)
-            ns += blasd_heartbeat_estimate_ns(worker->batcher.heartbeat, worker->items[i].job.op,
-                                              &worker->items[i].plan);
-    return ns >= LONG_NS;
 }
 
 /* Runs the groups of a claim but for those that the slow pool takes, which get there first. */
@@ -141,14 +123,10 @@ static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_er
         if (!give_to_pool(worker, &grouping->groups[g], claimed_ns))
             grouping->groups[kept++] = grouping->groups[g];
     note_demand(worker);
-    worker->left_others = takes_long(worker, kept);
-    if (worker->left_others)
-        blasd_registrations_leave_others(&worker->registered, batcher, batcher->number);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
         code = pool_failed(worker, err);
-        if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat, batcher->number))
-            break;
+        if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat)) break;
         code = blasd_batch_run(batcher, worker->items, &grouping->groups[g], claimed_ns, err);
         if (code != 0 || batcher->lost) break;
     }
@@ -309,10 +287,12 @@ static bool measure_due(struct worker *worker, bool jobs) {
            (jobs && now - worker->measure_ns > MEASURE_LATE_NS);
 }
 
-/* Whether jobs were handed to a worker that was idle and measures: its lists alone tell it. */
+/* Whether jobs were handed to a worker that was idle and measures: its list alone tells it. */
 static bool jobs_came(struct worker *worker) {
-    blasd_registrations_look(&worker->registered, &worker->batcher, WAIT_MS);
-    return blasd_registrations_next(&worker->registered, worker->batcher.heartbeat) >= 0;
+    struct blasd_worker_queue *queue = worker->registered.queue;
+    struct blasd_err problem = {0};
+    if (blasd_worker_queue_look(queue, WAIT_MS, &problem) != 0) blasd_registration_miss(&problem);
+    return !blasd_worker_queue_is_idle(queue);
 }
 
 /* Takes one step of measuring. Negative where the device cannot go on. */
@@ -336,15 +316,14 @@ static void tell_holdings(struct worker *worker) {
     free(ids);
 }
 
-/* One claim at queue `number` and all its work but for the slow pool's; *count: how many jobs came.
- * Negative where the worker must end. */
-static int claim_at(struct worker *worker, int number, int *count, struct blasd_err *err) {
+/* One claim and all its work but for the slow pool's; *count: how many jobs came. Negative where
+ * the worker must end. */
+static int claim(struct worker *worker, int *count, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_err problem = {0};
     int64_t claimed_ns;
     int code;
-    batcher->queue = worker->registered.queues.of[number];
-    batcher->number = number;
+    batcher->queue = worker->registered.queue;
     batcher->lost = false;
     code = blasd_worker_queue_claim(batcher->queue, worker->room, note_room(worker), worker->claims,
                                     count, &batcher->lost, &problem);
@@ -353,35 +332,30 @@ static int claim_at(struct worker *worker, int number, int *count, struct blasd_
     claimed_ns = blasd_clock_ns();
     if (code != 0) {
         *count = 0;
-        blasd_registrations_miss(&worker->registered, batcher, number, &problem);
+        blasd_registration_miss(&problem);
         return 0;
     }
     if (*count > 0 && !batcher->lost) code = run_claimed(worker, *count, claimed_ns, err);
-    if (batcher->lost) blasd_registrations_lose(&worker->registered, batcher, number);
+    if (batcher->lost) blasd_registration_lose(&worker->registered, batcher);
     return code;
 }
 
-/* Goes through the queues until one has jobs, and does these; where none has waits. Negative where
- * the worker must end. */
+/* Claims jobs, unless the queue is known to have none, and does them; waits where there are none.
+ * Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
-    int count = 0, number, code;
+    struct blasd_err problem = {0};
+    int count = 0, code;
     if ((code = pool_failed(worker, err)) != 0) return code;
-    while (count == 0 && (number = blasd_registrations_next(&worker->registered,
-                                                            worker->batcher.heartbeat)) >= 0) {
-        bool held;
-        code = claim_at(worker, number, &count, err);
-        if (code != 0) return code;
-        held = worker->registered.held[number];
-        if (!held || stopping(worker)) return 0;
-        if (!blasd_worker_queue_is_idle(worker->registered.queues.of[number])) break;
+    if (!blasd_worker_queue_is_idle(worker->registered.queue)) {
+        code = claim(worker, &count, err);
+        if (code != 0 || !worker->registered.held || stopping(worker)) return code;
     }
     if (measure_due(worker, count > 0) && (count > 0 || !jobs_came(worker)))
         return step_cost(worker, count > 0, err);
-    if (count == 0)
-        blasd_registrations_wait(&worker->registered, &worker->batcher, worker->wait_ms);
-    else if (worker->registered.queues.count > 1 && !worker->left_others)
-        blasd_registrations_look(&worker->registered, &worker->batcher, WAIT_MS);
-    return 0; /* those that were left are claimed at next */
+    if (count == 0 &&
+        blasd_worker_queue_wait(worker->registered.queue, worker->wait_ms, &problem) != 0)
+        blasd_registration_miss(&problem);
+    return 0;
 }
 
 static int work(struct worker *worker, struct blasd_err *err) {
@@ -390,9 +364,9 @@ static int work(struct worker *worker, struct blasd_err *err) {
     while (!stopping(worker)) {
         int code;
         blasd_heartbeat_sign(batcher->heartbeat);
-        code = blasd_registrations_care(&worker->registered, batcher, worker->pool, err);
+        code = blasd_registration_care(&worker->registered, batcher, worker->pool, err);
         if (code != 0) return code;
-        if (!blasd_registrations_any(&worker->registered)) {
+        if (!worker->registered.held) {
             nanosleep(&(struct timespec){.tv_nsec = 20 * BLASD_MS}, NULL);
             continue;
         }
@@ -432,7 +406,6 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     struct blasd_err ignored = {0};
     int code, drained = 0;
     raise_descriptors();
-    blasd_registrations_init(&worker.registered, options);
     blasd_batcher_init(batcher, options->queue.limits);
     batcher->options = options;
     code = make_rooms(&worker, err);
@@ -446,7 +419,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code != 0) goto done;
     begin_cost(&worker);
     code = work(&worker, err);
-    if (code != 0) blasd_heartbeat_give_up_all(batcher->heartbeat); /* the slow pool is to stop */
+    if (code != 0) blasd_heartbeat_give_up(batcher->heartbeat); /* the slow pool is to stop */
     if (worker.pool != NULL) drained = blasd_slow_pool_empty(worker.pool, batcher, &ignored);
     if (code == 0 && drained != 0) {
         code = drained;
@@ -458,10 +431,10 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code == 0) keep_learnt(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
-    blasd_registrations_give_back(&worker.registered);
+    blasd_registration_give_back(&worker.registered);
 done:
     blasd_heartbeat_stop(batcher->heartbeat);
-    blasd_registrations_release(&worker.registered);
+    blasd_registration_release(&worker.registered);
     blasd_parallel_dismiss();
     watch_memory(&worker, false);
     if (batcher->device != NULL) backend->device_close(batcher->device);

@@ -123,7 +123,7 @@ class Run:
             self.keys.append(made.stdout.decode().strip())
         if self.keys:
             options += ["--keys", str(file)]
-        self.service = Service(folder / "service", "--workers", str(arguments.workers), "--queues", str(arguments.queues), *options, *arguments.option,
+        self.service = Service(folder / "service", "--workers", str(arguments.workers), *options, *arguments.option,
                                env=self.clock.environment())
         self.service.headers = self.tenants()[0]
         self.disk = faults.Disk.mount(self.service, arguments.disk) if arguments.disk else None
@@ -171,8 +171,7 @@ class Run:
     def totals(self):
         """What Redis counted: {op: (submitted, ended)}."""
         redis = Redis(self.service)
-        tags = ["{blasd}"] + [f"{{blasd:{number}}}" for number in range(1, self.arguments.queues)]
-        words = [word.decode() for tag in tags for word in redis("HGETALL", f"{tag}:totals")]
+        words = [word.decode() for word in redis("HGETALL", "{blasd}:totals")]
         redis.close()
         counted = {}
         for name, value in zip(words[::2], words[1::2]):
@@ -254,7 +253,6 @@ def parse(words):
     parser.add_argument("--faults", type=lambda text: text.split(","), default=None)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--tenants", type=int, default=2, help="1: without keys")
-    parser.add_argument("--queues", type=int, default=1, help="whose homes the tenants are")
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--rate", type=float, default=250, help="jobs a second, at most")
     parser.add_argument("--graphs", action="store_true", help="no other jobs than graphs")

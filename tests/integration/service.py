@@ -230,12 +230,6 @@ def command_line(pid):
         return ""
 
 
-# Of the services here: 1, unless it is asked for another number. Tests that look into Redis, or at an order that
-# holds in one queue alone, say so with ONE_QUEUE.
-QUEUES = int(os.environ.get("BLASD_TEST_QUEUES", "1"))
-ONE_QUEUE = ("--queues", "1")
-
-
 class Service:
     def __init__(self, folder, *options, env=None):
         self.folder = pathlib.Path(folder)
@@ -250,7 +244,7 @@ class Service:
         self.process = subprocess.Popen(
             [*self.program, "up", "--listen", listen, "--data", self.folder / "data", *self.options],
             stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL,
-            env={**os.environ, "BLASD_QUEUES": str(QUEUES), **(self.env or {})})
+            env={**os.environ, **(self.env or {})})
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         line = self.process.stdout.readline().decode() if ready else ""
         match = re.fullmatch(r"ready (https?://[^:]+:(\d+))\n", line)

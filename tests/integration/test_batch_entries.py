@@ -9,7 +9,7 @@ import threading
 import time
 
 import numpy as np
-from service import ONE_QUEUE, Redis, TYPES, nested, wait_for
+from service import Redis, TYPES, nested, wait_for
 
 KINDS = 5
 
@@ -130,7 +130,7 @@ def test_jobs_that_come_at_once_are_told_apart(make_service):
 
 
 def test_a_damaged_batch_entry_stops_no_other_job(make_service):
-    service = make_service(*ONE_QUEUE)
+    service = make_service()
     redis = Redis(service)
     with service.worker_held():
         for sock in send_at_once(service, range(60), lambda i: 0).values():

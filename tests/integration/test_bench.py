@@ -144,17 +144,6 @@ def test_what_can_be_switched_on_is_measured(tmp_path):
     assert "spans_bytes" in trials["blasd-spans"]
 
 
-def test_three_queues_are_measured_against_one(tmp_path):
-    """Each of three masters has its part of the work, or one has all."""
-    done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", "--only", "queues", "--rounds", "1", "--seconds", "2",
-                           "--build", str(ROOT / "build"), "--out", str(tmp_path)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    load = json.loads((tmp_path / "results.json").read_text())["loads"]["queues"]
-    assert [trial["subject"] for trial in load["trials"]] == ["blasd-queues-1", "blasd-queues-3"], done.stderr
-    assert all(t["result"]["right"] > 0 and not t["result"]["wrong"] and not t["result"]["errors"] for t in load["trials"]), load
-    assert load["values"]["rate"]["median"] > 0
-
-
 def test_a_bench_whose_machine_could_not_be_measured_says_why(tmp_path):
     build = tmp_path / "build"
     (build / "bench").mkdir(parents=True)

@@ -37,10 +37,6 @@ def test_jobs_that_wait_for_others_while_parts_are_killed(tmp_path):
     run(tmp_path, "--kills", "12", "--seed", "7", "--faults", "kill-worker,kill-api,kill-redis,kill-all", "--lossy", "0", "--chains", "0.8")
 
 
-def test_three_queues_while_parts_are_killed(tmp_path):
-    run(tmp_path, "--kills", "20", "--seed", "8", "--seconds", "20", "--queues", "3", "--tenants", "5", "--chains", "0.3")
-
-
 def test_a_disk_that_fills_up(tmp_path):
     run(tmp_path, "--kills", "6", "--seed", "4", "--faults", "full-disk,kill-redis", "--lossy", "0", "--disk", "96")
 

@@ -249,10 +249,14 @@ def test_errors_are_one_line_and_one_document(service, files):
         assert error["code"] and error["message"] and done.stderr.count("\n") == 1, done
 
 
-@pytest.mark.parametrize("command, option, instead", [("up", "--notice-file=/x", "SIGTERM"), ("worker", "--notice-url", "SIGTERM")])
+@pytest.mark.parametrize("command, option, instead", [("up", "--notice-file=/x", "SIGTERM"), ("worker", "--notice-url", "SIGTERM"),
+                                                      ("api", "--queues=3", "deploy/shards"), ("worker", "BLASD_QUEUES=3", "deploy/shards")])
 def test_removed_options_name_the_replacement(command, option, instead):
-    done = subprocess.run([BLASD, command, option], capture_output=True, text=True, timeout=60, check=False)
-    name = option.split("=")[0]
+    name, _, value = option.partition("=")
+    variable = name.startswith("BLASD_")
+    done = subprocess.run([BLASD, command, *([] if variable else [option])], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, **({name: value} if variable else {})})
+    name = "--" + name.removeprefix("BLASD_").lower() if variable else name
     assert done.returncode == 2 and f"{name} was removed" in done.stderr and instead in done.stderr, done.stderr
 
 

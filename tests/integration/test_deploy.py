@@ -258,7 +258,7 @@ def test_shares_are_of_what_a_container_may_have(server):  # noqa: F811
     if subprocess.run([*begin, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no mounts here")
     server.up()
-    service = client(server, server.start([*begin, BLASD, "api", "--listen", "127.0.0.1:0", "--redis", server.url, "--blobs", "redis", "--queues", "1",
+    service = client(server, server.start([*begin, BLASD, "api", "--listen", "127.0.0.1:0", "--redis", server.url, "--blobs", "redis",
                                            "--limit", "ready_workers=0"], stdout=subprocess.PIPE))
     metrics = dict(re.findall(r"^(\w+_bytes_limit) (\d+)$", service.request("GET", "/metrics").body.decode(), re.MULTILINE))
     assert int(metrics["blasd_queue_bytes_limit"]) == 512 << 20

@@ -110,17 +110,17 @@ def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
 
 @pytest.mark.full
 def test_who_sends_is_not_replaced_for_a_redis_that_hangs(tmp_path):
-    """It asks each queue for webhooks, one after the other, and waits for each answer."""
+    """It asks for webhooks, and waits for the answer."""
     server = Server(tmp_path / "redis").up()
-    service = Service(tmp_path / "service", "--redis", server.url, "--queues", "3", "--outgoing-hosts", "http://127.0.0.1:9",
+    service = Service(tmp_path / "service", "--redis", server.url, "--outgoing-hosts", "http://127.0.0.1:9",
                       "--webhook-secrets", secrets(tmp_path))
     try:
         service.start()
         before = service.part("notify")
         server.redis.send_signal(signal.SIGSTOP)
-        wait_for(lambda: service.log_text().count("what is to be sent waits") >= 3)
+        wait_for(lambda: service.log_text().count("what is to be sent waits") >= 1)
         server.redis.send_signal(signal.SIGCONT)
-        wait_for(lambda: service.log_text().count("sending goes on") >= 3)
+        wait_for(lambda: service.log_text().count("sending goes on") >= 1)
         assert service.part("notify") == before
     finally:
         server.redis.send_signal(signal.SIGCONT)

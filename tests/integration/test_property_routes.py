@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from service import ENDED, ONE_QUEUE, TYPES, npy, safetensors, wait_for
+from service import ENDED, TYPES, npy, safetensors, wait_for
 
 SEED = int(os.environ.get("BLASD_TEST_SEED", "20"))
 DEVICE = os.environ.get("BLASD_TEST_DEVICE")
@@ -251,7 +251,7 @@ def test_every_way_gives_the_same(service, part):
 
 
 def test_company_changes_no_bit(make_service):
-    service, drawn = make_service(*ONE_QUEUE), Draw((SEED, 98))
+    service, drawn = make_service(), Draw((SEED, 98))
     jobs = [drawn.job() for _ in range(60)]
     jobs = [job for job in jobs for _ in range(3)]
     drawn.random.shuffle(jobs)

@@ -10,7 +10,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from service import BLASD, QUEUES, Redis, Service, wait_for
+from service import BLASD, Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 SECRET = "s3cr3t-of-the-test"
@@ -64,7 +64,7 @@ class Server:
 
     def start(self, command, env=None, stdout=None, stderr=None):
         process = subprocess.Popen(command, stdout=stdout or self.log, stderr=stderr or self.log, stdin=subprocess.DEVNULL,
-                                   env={**os.environ, "BLASD_QUEUES": str(QUEUES), **(env or {})})
+                                   env={**os.environ, **(env or {})})
         self.processes.append(process)
         return process
 
@@ -149,8 +149,6 @@ def test_a_part_without_redis_ends_when_told(server, part):
     (("CONFIG", "SET", "min-replicas-to-write", "1"), ("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"),
     (("SET", "{blasd}:refused", "a full disk"), ("DEL", "{blasd}:refused"), "a full disk")])
 def test_ready_says_no_while_submits_are_refused(server, refuse, allow, word):
-    if refuse[0] == "SET" and QUEUES > 1:
-        pytest.skip("one of several queues refuses, and the others take jobs: test_queues.py")
     server.up()
     service = client(server, server.api("--redis", server.url))
     server.worker("--redis", server.url)
@@ -167,7 +165,6 @@ def test_ready_says_no_while_submits_are_refused(server, refuse, allow, word):
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
-@pytest.mark.skipif(QUEUES > 1, reason="it counts one queue's jobs")
 def test_failover(server, tmp_path):
     """The address leads to the replica from now on, which has been promoted; the old master serves on, and refuses."""
     other = Server(tmp_path / "other")
@@ -285,8 +282,6 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
         port = probe.getsockname()[1]
     server.up("--port", str(port))
     words = [f">{SECRET}" if word == ">PASSWORD" else word for word in least_rights()]
-    if QUEUES > 1:
-        more = [*more, "~{blasd:*", "&{blasd:*"]
     assert server.ask(*words, *more) == b"OK"
     make_worker_user(server)
     env = {"BLASD_REDIS": f"redis://blasd:{SECRET}@127.0.0.1:{port}"}
@@ -305,9 +300,8 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
                            {"Content-Type": "application/json"}).json()["outputs"]["c"]["data"] == [[3], [7]]
     assert len(service.request("GET", "/jobs").json()["jobs"]) == 3
     assert service.request("DELETE", f"/jobs/{job['id']}?forget=1").status == 200
-    tags = ["{blasd}"] + [f"{{blasd:{n}}}" for n in range(1, QUEUES)]
-    wait_for(lambda: sum(server.ask("HLEN", f"{tag}:blobs") for tag in tags) == 1)  # the tensor's: the sweep has taken the rest
-    assert sum(server.ask("XLEN", f"{tag}:ended") for tag in tags) == 3
+    wait_for(lambda: server.ask("HLEN", "{blasd}:blobs") == 1)  # the tensor's: the sweep has taken the rest
+    assert server.ask("XLEN", "{blasd}:ended") == 3
     assert not re.search(f"{SECRET}|{WORKER_SECRET}|NOPERM|can't run", server.log_text())
     for command in (["FLUSHALL"], ["CONFIG", "GET", "*"], ["GET", "others"]):  # and it is not more than that
         hand = Redis(server)

@@ -6,11 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from service import QUEUES, Redis, Service, until, wait_for
+from service import Redis, Service, until, wait_for
 from test_redis import Server, client
 from test_tenants import As, keys
 
-pytestmark = pytest.mark.skipif(QUEUES > 1, reason="limits are divided among several queues")
 
 MIB = 1 << 20
 

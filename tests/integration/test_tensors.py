@@ -7,7 +7,7 @@ import pathlib
 import blasd
 import numpy as np
 import pytest
-from service import API, BOUNDARY, ONE_QUEUE, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
+from service import API, BOUNDARY, TYPES, Redis, multipart, nested, npy, safetensors, until, wait_for
 from test_batch_entries import answer_of, connect, expect_nothing_left, names_pending
 from test_tenants import As, keys
 
@@ -236,7 +236,7 @@ def at_once(service, body, count, wait=30):
 
 def test_small_jobs_on_a_small_tensor_share_entries_and_hold_it(make_service):
     """They run as one batch, and what queued jobs refer to stays; once it is deleted the next one is refused."""
-    service = make_service("--limit", "tensors=1", *ONE_QUEUE)
+    service = make_service("--limit", "tensors=1")
     a, b = RNG.standard_normal((2, 4, 4))
     tensor = put(service, a)
     body = json.dumps({"op": "matmul", "inputs": {"a": {"tensor": tensor["id"]}, "b": b.tolist()}}).encode()
@@ -466,7 +466,7 @@ MIB = 1 << 20
 
 
 def test_the_one_not_used_for_longest_makes_way(make_service):
-    service = make_service("--limit", "tensor_bytes=4M", *ONE_QUEUE)
+    service = make_service("--limit", "tensor_bytes=4M")
     first, second, third, fourth = (put(service, np.full(MIB // 8, float(i))) for i in range(4))
     service.request("GET", f"/tensors/{first['id']}", headers={"Accept": TYPES["npy"]})  # a use
     fifth = put(service, np.zeros(MIB // 8))
@@ -481,13 +481,13 @@ def test_the_one_not_used_for_longest_makes_way(make_service):
 
 
 def test_as_many_as_may_be(make_service):
-    service = make_service("--limit", "tensors=3", *ONE_QUEUE)
+    service = make_service("--limit", "tensors=3")
     made = [put(service, np.ones(2)) for _ in range(4)]
     assert [service.request("GET", f"/tensors/{t['id']}").status for t in made] == [410, 200, 200, 200]
 
 
 def test_what_queued_jobs_refer_to_stays(make_service):
-    service = make_service("--limit", "tensor_bytes=2M", "--limit", "tensor_life_s=1", *ONE_QUEUE)
+    service = make_service("--limit", "tensor_bytes=2M", "--limit", "tensor_life_s=1")
     a = np.full((1, MIB // 8), 2.0)
     with service.worker_held():
         one, two = put(service, a), put(service, a + 1)

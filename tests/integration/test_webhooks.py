@@ -15,7 +15,7 @@ import uuid
 import blasd
 import numpy as np
 import pytest
-from service import API, BLASD, ONE_QUEUE, Redis, safetensors, TYPES, wait_for
+from service import API, BLASD, Redis, safetensors, TYPES, wait_for
 from test_tenants import keys
 from test_tls import authority  # noqa: F401  (a fixture)
 
@@ -350,8 +350,7 @@ def test_one_that_hangs_holds_up_no_other(make_service, receivers, tmp_path):
 
 def test_a_receiver_that_is_away_has_its_share_of_the_room(make_service, receivers, tmp_path):
     good, bad = receivers(), receivers()
-    service = make_service("--outgoing-hosts", f"{good.url},{bad.url}", "--webhook-secrets", secrets(tmp_path), "--limit", "webhooks=40",
-                           *ONE_QUEUE)
+    service = make_service("--outgoing-hosts", f"{good.url},{bad.url}", "--webhook-secrets", secrets(tmp_path), "--limit", "webhooks=40")
     for _ in range(4):
         job(service, bad.url + "/hang")
     answer = post(service, bad.url + "/hang")

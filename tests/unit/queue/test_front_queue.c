@@ -2,8 +2,6 @@
  * test_front_blobs.c, test_front_faults.c. */
 #include "front_fixture.h"
 
-#include "queue/front_set.h"
-
 static void on_text(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     on_record(arg, err, text, len);
 }
@@ -14,45 +12,6 @@ static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
     (void)cursor;
     on_record(arg, err, count > 0 ? records[0] : "", count > 0 ? lens[0] : 0);
     got->count = count;
-}
-
-/* A page of two queues takes several rounds, and the request that asked for it, with its texts, may
- * have gone before the last. */
-static void test_list_of_two_queues(void **state) {
-    struct env *env = *state;
-    const struct blasd_front_queue_hooks hooks = {.arg = env};
-    struct blasd_queue_options options = env->options;
-    struct blasd_front_queue *alone = env->queue;
-    struct blasd_front_queues *both = NULL;
-    struct got got = {0};
-    struct blasd_err err;
-    char op[] = "echo", label[] = "a=b";
-    struct blasd_list_query query = {
-        .state = -1, .op = op, .label = label, .before_us = INT64_MAX, .limit = 6};
-    options.name = "both";
-    options.queues = 2;
-    assert_int_equal(blasd_front_queues_open(&options, env->loop, &hooks, &both, &err), 0);
-    env->queue = both->of[1];
-    for (int i = 0; i < 2; i++) {
-        const struct blasd_queue_view *view = blasd_front_queue_view(both->of[i]);
-        while (!view->available) {
-            blasd_front_queues_flush(both);
-            blasd_loop_step(env->loop, 2);
-        }
-    }
-    for (int i = 0; i < 6; i++) submit(env, (struct want){.labels = label});
-    UNTIL(env, env->answered == 6);
-    blasd_front_queues_list(both, &who, &query, on_list, &got);
-    memset(op, 'x', sizeof op - 1);
-    memset(label, 'x', sizeof label - 1);
-    while (got.answered == 0) {
-        blasd_front_queues_flush(both);
-        blasd_loop_step(env->loop, 2);
-    }
-    assert_int_equal(got.code, BLASD_OK);
-    assert_int_equal(got.count, 6);
-    env->queue = alone;
-    blasd_front_queues_free(both);
 }
 
 static void test_submit_and_end(void **state) {
@@ -392,19 +351,6 @@ static void test_no_such_device(void **state) {
     assert_int_equal(work_once(env), 2);
 }
 
-/* Another queue of the deployment has heard of a worker before this one. */
-static void test_device_of_another_queue(void **state) {
-    static const struct blasd_queue_view all = {.workers_of[BLASD_DEVICE_CPU] = 1};
-    struct env *env = *state;
-    UNTIL(env, env->queue->view.available);
-    blasd_front_queue_served(env->queue, &all);
-    submit(env, (struct want){.device = BLASD_DEVICE_CPU});
-    submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
-    UNTIL(env, env->answered == 2);
-    assert_int_equal(env->seen[0].code, BLASD_OK);
-    assert_int_equal(env->seen[1].code, BLASD_E_no_such_device);
-}
-
 /* Where workers are started as work comes, what is asked for waits for one. */
 static void test_device_to_come(void **state) {
     struct env *env = env_new(NULL);
@@ -473,11 +419,9 @@ int main(void) {
         TEST(test_cancel),
         TEST(test_list_and_stats),
         TEST(test_lists_take_turns),
-        TEST(test_list_of_two_queues),
         TEST(test_idempotency),
         TEST(test_idempotency_race),
         TEST(test_no_such_device),
-        TEST(test_device_of_another_queue),
         cmocka_unit_test(test_device_to_come),
         cmocka_unit_test(test_queue_full),
         TEST(test_deadline),

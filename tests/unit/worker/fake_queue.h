@@ -247,25 +247,9 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     return 0;
 }
 
-int blasd_worker_queue_wait_begin(struct blasd_worker_queue *queue, int timeout_ms, int *fd,
-                                  struct blasd_err *err) {
-    *fd = -1;
+int blasd_worker_queue_look(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
     return blasd_worker_queue_wait(queue, timeout_ms, err);
-}
-
-int blasd_worker_queue_wait_end(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    (void)queue, (void)err;
-    return 0;
-}
-
-int blasd_worker_queue_wait_give_up(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    (void)queue, (void)err;
-    return 0;
-}
-
-int blasd_worker_queue_probe(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    (void)queue, (void)err;
-    return 0;
 }
 
 void blasd_worker_queue_tidy(struct blasd_worker_queue *queue) {

@@ -22,12 +22,12 @@ static int setup(void **state) {
 static void take_another_lease(void) {
     fake.renewing = NULL;
     fake.epoch = 2;
-    blasd_heartbeat_lease(heartbeat, 0, 2);
-    if (gives_up) blasd_heartbeat_give_up(heartbeat, 0);
+    blasd_heartbeat_lease(heartbeat, 2);
+    if (gives_up) blasd_heartbeat_give_up(heartbeat);
 }
 
 static void look(void) {
-    seen_lost = blasd_heartbeat_lost(heartbeat, 0);
+    seen_lost = blasd_heartbeat_lost(heartbeat);
     seen = true;
 }
 
@@ -46,7 +46,7 @@ static bool is_second_lost(void) {
     fake.renewing = take_another_lease;
     fake.sweeping = look;
     assert_int_equal(blasd_heartbeat_start(&options, &heartbeat, &err), 0);
-    blasd_heartbeat_lease(heartbeat, 0, 1);
+    blasd_heartbeat_lease(heartbeat, 1);
     while (!seen) usleep(1000);
     blasd_heartbeat_stop(heartbeat);
     return seen_lost;
@@ -69,7 +69,7 @@ static void test_what_ended_is_counted(void **state) {
                                            .backend = &FAKE_BACKEND,
                                            .name = "w",
                                            .stopping = stopping};
-    struct blasd_claim claim = {.queue = 0};
+    struct blasd_claim claim = {0};
     struct blasd_item item = {.claim = &claim}, *jobs[3] = {&item, &item, &item};
     char *info;
     (void)state;
