@@ -120,10 +120,10 @@ static void put_users(const struct private_redis *redis, FILE *file) {
     fprintf(file, WORKER_USER "%s %s\n", redis->logins.worker, acl);
     fprintf(file,
             PART_USER
-            "%s ~{%s}* ~{%s:* &{%s}* &{%s:* -@all +@read +@write +@pubsub "
+            "%s ~{%s}* &{%s}* -@all +@read +@write +@pubsub "
             "+@blocking +@connection +@transaction -@admin -@dangerous -@scripting +fcall +time "
             "+function|list +function|load +info\n",
-            redis->logins.part, name, name, name, name);
+            redis->logins.part, name, name);
 }
 
 static int write_options(const struct private_redis *redis, FILE *file) {

@@ -103,8 +103,8 @@ bool blasd_link_take_limits(struct blasd_link_limits *limits, const char *record
 }
 
 int blasd_queue_worker_acl(const char *queue, char *text, size_t size) {
-    return snprintf(text, size, "~{%s} ~{%s}:* ~{%s:* resetchannels &{%s}:* &{%s:* %s", queue,
-                    queue, queue, queue, queue, worker_acl);
+    return snprintf(text, size, "~{%s} ~{%s}:* resetchannels &{%s}:* %s", queue, queue, queue,
+                    worker_acl);
 }
 
 int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,

@@ -72,10 +72,8 @@ static bool parse_login(const char *text, size_t len, struct blasd_link_address 
 int blasd_link_check_name(const char *name, struct blasd_err *err) {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    size_t len = strlen(name), most = strspn(name, allowed);
-    size_t digits = name[most] == ':' ? strspn(name + most + 1, "0123456789") : 0;
-    if (most > 0 && digits > 0) most += 1 + digits;
-    if (len == 0 || len >= BLASD_LINK_NAME_MAX || most != len)
+    size_t len = strlen(name);
+    if (len == 0 || len >= BLASD_LINK_NAME_MAX || strspn(name, allowed) != len)
         return blasd_fail(err, BLASD_E_invalid_field, "queue",
                           "The queue's name must be 1 to %d characters of A-Z a-z 0-9 . _ -",
                           BLASD_LINK_NAME_MAX - 1);
@@ -229,11 +227,14 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
     case BLASD_LINK_DISK:
         return blasd_fail(err, BLASD_E_disk_full, "", "%.200s", text + strlen("DISK "));
     case BLASD_LINK_SCHEMA:
-        return blasd_fail(
-            err, BLASD_E_internal_error, "schema",
-            "The queue has the schema %.*s, which this version of blasd does not know: "
-            "start the version that has written it",
-            (int)strcspn(text + strlen("SCHEMA "), " \r\n"), text + strlen("SCHEMA "));
+        return blasd_fail(err, BLASD_E_internal_error, "schema",
+                          "The queue has the schema %.*s, which this version of blasd does not "
+                          "know: drain and stop "
+                          "the version that has written it, then start this one with another "
+                          "--queue, or an empty "
+                          "--data (docs: deploying, Upgrading)",
+                          (int)strcspn(text + strlen("SCHEMA "), " \r\n"),
+                          text + strlen("SCHEMA "));
     case BLASD_LINK_LOST:
     case BLASD_LINK_WRONG: break;
     }

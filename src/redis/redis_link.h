@@ -43,8 +43,8 @@ struct blasd_link_address {
  * "unix:[//user:password@]/path"; and the name of the queue. invalid_field. */
 int blasd_link_parse(const char *url, const char *queue, struct blasd_link_address *ret,
                      struct blasd_err *err);
-/* The name of a queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key; of one
- * of several with ":NUMBER" behind it. invalid_field. */
+/* The name of a queue: 1 to 63 of [A-Za-z0-9._-], or it would break the hash tag or a key.
+ * invalid_field. */
 int blasd_link_check_name(const char *name, struct blasd_err *err);
 /* Writes "{QUEUE}" and then the rest, formatted; longer keys than BLASD_LINK_KEY_MAX are cut, which
  * no valid name or id can bring about. Returns the length. */

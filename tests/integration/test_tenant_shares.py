@@ -150,7 +150,9 @@ def server(tmp_path):
     server.close()
 
 
-def test_a_queue_of_another_schema_is_refused(server):
+@pytest.mark.parametrize("change, told", [(("SET", "{blasd}:schema", "7"), "schema 7"),
+                                          (("DEL", "{blasd}:schema"), "schema 5")])  # which recorded no number
+def test_a_queue_of_another_schema_is_refused(server, change, told):
     service = client(server, server.api("--redis", server.url))
     worker = server.worker("--redis", server.url)
     service.wait_ready()
@@ -158,12 +160,13 @@ def test_a_queue_of_another_schema_is_refused(server):
     assert service.run("matmul", eye)[1]["state"] == "succeeded"
     assert server.ask("GET", "{blasd}:schema") == b"6"
     jobs = server.ask("HGET", "{blasd}:totals", "matmul submitted")
-    server.ask("SET", "{blasd}:schema", "7")
+    server.ask(*change)
     wait_for(lambda: service.request("GET", "/health/ready").status == 503)
-    assert "schema 7" in service.request("GET", "/health/ready").json()["detail"]
+    detail = service.request("GET", "/health/ready").json()["detail"]
+    assert told in detail and "--queue" in detail
     assert service.post("matmul", eye).status == 503
     for part in ("api", "worker"):
-        wait_for(lambda: any(f"blasd {part}" in line and "schema 7" in line for line in server.log_text().splitlines()))
+        wait_for(lambda: any(f"blasd {part}" in line and told in line for line in server.log_text().splitlines()))
     assert worker.poll() is None
     late = server.start([*server.api("--redis", server.url).args])  # one that is started now
     assert late.wait(60) != 0

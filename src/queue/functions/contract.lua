@@ -137,7 +137,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        gone back, see clock.lua
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:limits           LIMITS of the first that came, which hold for all
-  {q}:schema           number of the schema: who knows another is refused, "SCHEMA NUMBER"
+  {q}:schema           number of the schema: a process of another one is refused, "SCHEMA NUMBER";
+                       a queue with a store and without a number is of schema 5
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
   {q}:blob:BLOB:N      their bytes in chunks of 1 MiB (N = 0, 1, ...; the last one is shorter)
@@ -178,7 +179,7 @@ another's jobs the reply and what is done for it are those of jobs that never we
 Front ends call
   open IDENTITY REPLACE
       -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
-      called on each new connection before anything else: jobs of schema 5 become ours by it
+      called on each new connection before anything else
   submit FRONT SEQ, then 6 for each job, or batch entry: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
       nothing is taken, while {q}:refused says why; not of a call that was taken before. Without jobs it tells whether any would be

@@ -2,7 +2,7 @@
 
 local function open(keys, args)
     start(keys, args)
-    settle(keys, args[3] == '1')
+    settle(keys[1], args[3] == '1')
     if args[3] == '1' then call('SET', K.store, args[2]) else call('SETNX', K.store, args[2]) end
     return call('GET', K.store)
 end
@@ -304,7 +304,7 @@ end
 
 local function tick(keys, args)
     start(keys, args)
-    settle(keys)
+    settle(keys[1])
     if args[2] then call('SETNX', K.idkey, args[2]) end
     local facts = housekeeping()
     facts[#facts + 1] = call('LPOP', K.unlogged, 100) or {}

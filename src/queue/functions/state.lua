@@ -68,7 +68,7 @@ end
 
 -- What is recorded of each queue, its limits, as the first call here has found it and each tick finds it
 -- again; false where none are recorded yet.
-local prepare, settle_record
+local prepare, settle
 do
 
 local SCHEMA = '6' -- of all that is stored; a process of another one does not know these keys
@@ -119,17 +119,17 @@ prepare = function(keys, args)
     L = recorded[q] or given
 end
 
--- Records the caller's limits, and the schema, where none are; `anew`: these limits in any case. Whether
--- there was no schema.
-settle_record = function(q, anew)
-    local schema = look_up_record(q)
-    if not schema then call('SET', K.schema, SCHEMA) end
+-- Records the caller's limits, and the schema, where none are; `anew`: these limits in any case.
+settle = function(q, anew)
+    if not look_up_record(q) then
+        if call('EXISTS', K.store) == 1 then error({err = 'SCHEMA 5'}) end -- it recorded no number
+        call('SET', K.schema, SCHEMA)
+    end
     if anew or not recorded[q] then
         call('SET', K.limits, given.text)
         recorded[q] = read_limits(given.text)
     end
     L = recorded[q]
-    return not schema
 end
 
 end

@@ -330,30 +330,4 @@ function Tensor.tick()
     return freed
 end
 
--- Makes anew what is kept beside the tensors.
-function Tensor.reindex()
-    call('DEL', K.tensor_uses)
-    local counts = call('HKEYS', K.tensor_bytes)
-    for _, field in ipairs(counts) do
-        if find(field, '^#') or find(field, '^idle ') or find(field, '^most ') then
-            call('HDEL', K.tensor_bytes, field)
-        end
-    end
-    local all = call('HKEYS', K.tensors)
-    for _, id in ipairs(all) do
-        local facts = facts_of(id)
-        if facts then
-            change('#' .. ALL, 1)
-            change('#' .. facts.tenant, 1)
-            if is_held(id) then
-                unindex(id, facts)
-            elseif call('ZSCORE', uses_of(facts.tenant), id) then
-                change('idle ' .. facts.tenant, facts.bytes)
-            else
-                index(id, facts)
-            end
-        end
-    end
-end
-
 end

@@ -5,7 +5,7 @@ local function register(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
     if not info_ok(info) then return redis.error_reply('ERR register: INFO is no JSON object') end
     if class ~= '1' and class ~= '2' then return redis.error_reply('ERR register: no CLASS') end
-    settle(keys)
+    settle(keys[1])
     call('SETNX', K.store, identity)
     local store = call('GET', K.store)
     if store ~= identity then return redis.error_reply('STORE ' .. store) end
@@ -19,7 +19,7 @@ end
 local function renew(keys, args)
     start(keys, args)
     local name, epoch, info = args[2], args[3], args[4]
-    settle(keys)
+    settle(keys[1])
     local lost = lapsed(name, epoch)
     if lost then
         housekeeping()
