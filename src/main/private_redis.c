@@ -30,7 +30,7 @@
 #define PAUSE_MOST_MS 60000
 #define COPYING_NS (200 * BLASD_MS) /* between two looks at it */
 #define REWRITES 2                  /* in one pause, at most */
-#define REFUSED_MS 5000 /* what Redis was told of the disk holds, if nobody says it again */
+#define REFUSED_S 5 /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
 #define OWN_USER "user " PRIVATE_REDIS_USER " on >"
@@ -379,14 +379,15 @@ static void tell_queue(struct private_redis *redis, const struct blasd_queue_opt
     const struct blasd_aof_room *room = &redis->room;
     size_t len = strlen(redis->words);
     if (!room->is_short)
-        snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n",
+        snprintf(redis->words + len, sizeof redis->words - len, "HDEL {%s}:state refused\r\n",
                  queue->name);
     else
         snprintf(redis->words + len, sizeof redis->words - len,
-                 "SET {%s}:refused \"%llu MiB are free on the disk of the queue, "
-                 "which needs %llu MiB (limit disk_reserve_bytes)\" PX %d\r\n",
-                 queue->name, (unsigned long long)(room->free_bytes / BLASD_MIB),
-                 (unsigned long long)(room->reserve / BLASD_MIB), REFUSED_MS);
+                 "HSET {%s}:state refused \"%lld %llu MiB are free on the disk of the queue, "
+                 "which needs %llu MiB (limit disk_reserve_bytes)\"\r\n",
+                 queue->name, (long long)(blasd_clock_wall_us() / 1000000 + REFUSED_S),
+                 (unsigned long long)(room->free_bytes / BLASD_MIB),
+                 (unsigned long long)(room->reserve / BLASD_MIB));
 }
 
 /* The size from which it rewrites its file, and whether jobs are refused; as commands to be sent

@@ -283,6 +283,9 @@ void front_entry_cost(struct front_call *call, uint64_t cost, int jobs, uint64_t
 void front_entries_reset(struct front_entries *entries); /* none are in the making */
 void front_entries_free(struct front_entries *entries);
 
+/* front_queue.c: does the queue's housekeeping now, and brings what the view shows. */
+void front_tick(struct blasd_front_queue *queue);
+
 /* front_call.c: no job is taken at present, until a probe is. */
 void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err);
 /* A deadline passes in `ms` milliseconds; somebody has to see to it then. */

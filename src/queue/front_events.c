@@ -76,4 +76,5 @@ void blasd_front_queue_subscribe(struct blasd_front_queue *queue, bool wanted) {
     queue->standing.hearing = wanted;
     if (queue->standing.subscribed)
         front_events_subscribe(queue, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+    if (wanted) front_tick(queue); /* which says so, as each one does from now on */
 }

@@ -55,7 +55,6 @@ static bool handshake_error(struct blasd_front_queue *queue, const redisReply *r
     return true;
 }
 
-static void tick(struct blasd_front_queue *queue);
 static void probe(struct blasd_front_queue *queue);
 
 static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
@@ -77,7 +76,7 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     queue->calls.commands.heard_ns = blasd_clock_ns();
     blasd_async_link_stands(&queue->calls.commands.link);
     probe(queue);
-    tick(queue);
+    front_tick(queue);
 }
 
 static void send_open(struct blasd_front_queue *queue) {
@@ -295,12 +294,12 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
     queue->standing.view_known = true;
     if (queue->standing.writable) no_trouble(queue);
     if (queue->ticks.tick_again)
-        tick(queue);
+        front_tick(queue);
     else if (number[6] > 0)
         front_deadline_in(queue, number[6] > number[0] ? (number[6] - number[0] + 999) / 1000 : 0);
 }
 
-static void tick(struct blasd_front_queue *queue) {
+void front_tick(struct blasd_front_queue *queue) {
     struct front_call *call;
     char id_key[33];
     if (!queue->standing.ready) return;
@@ -314,11 +313,12 @@ static void tick(struct blasd_front_queue *queue) {
     front_call_function(call, "tick");
     snprintf(id_key, sizeof id_key, ID_KEY, queue->id_key.word[0], queue->id_key.word[1]);
     front_call_text(call, id_key); /* taken where the queue has none */
+    front_call_text(call, queue->standing.hearing ? "1" : "0");
     front_call_send(call);
 }
 
 static void deadline_fire(struct blasd_timer *timer) {
-    tick(blasd_container_of(timer, struct blasd_front_queue, ticks.deadline_timer));
+    front_tick(blasd_container_of(timer, struct blasd_front_queue, ticks.deadline_timer));
 }
 
 /* A submission without jobs is refused as one with jobs would be. */
@@ -418,7 +418,7 @@ static void tick_fire(struct blasd_timer *timer) {
     if (queue->standing.rewatch_later) queue->standing.rewatch = true;
     if (queue->standing.subscribed) ping_channel(queue);
     probe(queue);
-    tick(queue);
+    front_tick(queue);
     front_slices_trim(queue);
 }
 

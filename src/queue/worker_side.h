@@ -39,6 +39,7 @@ struct blasd_worker_turns {
     bool watched;    /* somebody wants to hear when jobs begin, as the last turn said */
     uint64_t seq;    /* of the last turn */
     bool unsure;     /* its reply is not known: it must be sent again */
+    bool popped;     /* the reply to the last turn came in the list */
     bool completion; /* and it has completions: only who has them can */
     bool idle;       /* it found nothing: its reply will come in the list */
     int jobs;        /* MAX and MAX_BYTES, as last asked for */

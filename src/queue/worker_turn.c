@@ -38,6 +38,7 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     turns->wait.text = NULL;
     turns->wait.ms = 0;
     turns->unsure = turns->completion = turns->idle = turns->led = turns->busy = false;
+    turns->popped = false;
     turns->jobs = turns->left = 0;
     /* greater than any that another connection has used for this thread under this lease */
     turns->seq = (uint64_t)blasd_clock_ns() / 1000;
@@ -186,7 +187,8 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
     blasd_caller_text(caller, most);
     blasd_caller_text(caller, room);
     bool leads = wants && count > 0 && turns->busy && turns->wait.text != NULL;
-    blasd_caller_text(caller, leads ? "1" : "0");
+    const char led[] = {(char)('0' + leads + 2 * turns->popped), '\0'};
+    blasd_caller_text(caller, led);
     add_completions(queue, completions, count);
     if (leads) {
         caller->behind = turns->wait.text;
@@ -202,7 +204,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_completion 
         return blasd_caller_odd_reply("turn", err);
     }
     if (count > 0) memcpy(digits, reply->element[1]->str, (size_t)count);
-    turns->unsure = false;
+    turns->unsure = turns->popped = false;
     turns->answered_on = caller->connections;
     blasd_buf_reset(&turns->refused);
     int64_t now = read_now(reply->element[0]);

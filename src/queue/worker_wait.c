@@ -62,6 +62,7 @@ static void wait_ended(struct blasd_worker_queue *queue, redisReply *reply) {
         redisReply *jobs = reply->element[1];
         reply->element[1] = NULL;
         turns->unsure = false;
+        turns->popped = true;
         blasd_worker_turns_keep(turns, jobs);
     }
     freeReplyObject(reply);

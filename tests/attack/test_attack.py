@@ -201,7 +201,7 @@ def test_damaged_metas_and_lists_stop_no_other_job(make_service):
             redis("HSET", "{blasd}:pending", one, meta)
         for one in (b"", b"x", b"s" * 41, ids[0].encode() + b" 1 2", b"\xff" * 9):
             redis("LPUSH", "{blasd}:wait:any:normal:anonymous", one)
-        redis("HSET", "{blasd}:count", "2 anonymous", "-7")
+        redis("HSET", "{blasd}:lines", "2 anonymous", "-7")
     works(service)
     assert service.request("GET", "/jobs").status == 200
     for one in ids:

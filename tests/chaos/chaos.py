@@ -171,10 +171,12 @@ class Run:
     def totals(self):
         """What Redis counted: {op: (submitted, ended)}."""
         redis = Redis(self.service)
-        words = [word.decode() for word in redis("HGETALL", "{blasd}:totals")]
+        words = [word.decode() for word in redis("HGETALL", "{blasd}:state")]
         redis.close()
         counted = {}
         for name, value in zip(words[::2], words[1::2]):
+            if " " not in name:
+                continue
             op, what = name.split(" ", 1)
             submitted, ended = counted.get(op, (0, 0))
             one = (int(value), 0) if what == "submitted" else (0, int(value))

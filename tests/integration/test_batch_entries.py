@@ -72,12 +72,12 @@ def expect_nothing_left(service, seconds=20):
     redis = Redis(service)
     end, left = time.monotonic() + seconds, None
     while time.monotonic() < end:
-        counts = redis("HVALS", "{blasd}:count")
-        left = [redis("EXISTS", "{blasd}:" + key) for key in ("pending", "frames", "opened", "attempts")]
-        if not any(left) and all(value == b"0" for value in counts):
+        counts = redis("HMGET", "{blasd}:state", "jobs", "bytes", "results", "waits1", "waits2", "waits3")
+        left = [redis("EXISTS", "{blasd}:" + key) for key in ("pending", "frames", "opened", "lines")]
+        if not any(left) and all(value in (None, b"0") for value in counts):
             break
         time.sleep(0.2)
-    assert not any(left) and all(value == b"0" for value in counts), (left, redis("HGETALL", "{blasd}:count"))
+    assert not any(left) and all(value in (None, b"0") for value in counts), (left, redis("HGETALL", "{blasd}:state"))
     refs = redis("HVALS", "{blasd}:refs")
     assert all(int(value) > 0 for value in refs), refs
     redis.close()

@@ -147,7 +147,7 @@ class Load:
             document = answer.json()
             assert document["state"] == "succeeded" and document["outputs"]["c"]["data"] == [[value]], document
         for what in ("submitted", "succeeded"):
-            assert int(redis.ask("HGET", "{blasd}:totals", f"matmul {what}")) == len(self.acked), what
+            assert int(redis.ask("HGET", "{blasd}:state", f"matmul {what}")) == len(self.acked), what
 
     def done(self, job):
         answer = self.service.request("GET", f"/jobs/{job}")
@@ -181,7 +181,7 @@ def test_jobs_flow_on_a_cluster_for_a_user_with_the_least_rights(make):
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
     owner = cluster.owner()
-    assert owner.ask("HGET", "{blasd}:totals", "matmul succeeded") == b"5"
+    assert owner.ask("HGET", "{blasd}:state", "matmul succeeded") == b"5"
     assert all(node is owner or node.ask("DBSIZE") == 0 for node in cluster.nodes)
     assert "NOPERM" not in cluster.home.log_text() and SECRET not in cluster.home.log_text()
 
@@ -304,7 +304,7 @@ def test_of_plain_replicas_the_master_is_found(make):
     other.up("--port", str(second), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(first))
     service, processes = begin(home, f"redis://127.0.0.1:{gone},127.0.0.1:{second},127.0.0.1:{first}")
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
-    wait_for(lambda: other.ask("HGET", "{blasd}:totals", "matmul succeeded") == b"1")
+    wait_for(lambda: other.ask("HGET", "{blasd}:state", "matmul succeeded") == b"1")
     one.down()
     other.ask("REPLICAOF", "NO", "ONE")
     wait_for(lambda: service.request("GET", "/health/ready").status == 200)
@@ -337,7 +337,7 @@ def test_what_replicas_have_not_is_not_acknowledged(make):
     job = wait_for(lambda: (answer := post("one")).status in (200, 202) and answer).json()["id"]
     wait_for(lambda: service.request("GET", f"/jobs/{job}").json()["state"] == "succeeded")
     assert post("one").json()["id"] == job
-    assert replica.ask("HGET", "{blasd}:totals", "matmul submitted") == b"2"
+    assert replica.ask("HGET", "{blasd}:state", "matmul submitted") == b"2"
 
 
 class Gate:

@@ -147,7 +147,7 @@ def test_a_part_without_redis_ends_when_told(server, part):
     (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "OOM"),
     (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "READONLY"),
     (("CONFIG", "SET", "min-replicas-to-write", "1"), ("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"),
-    (("SET", "{blasd}:refused", "a full disk"), ("DEL", "{blasd}:refused"), "a full disk")])
+    (("HSET", "{blasd}:state", "refused", "99999999999 a full disk"), ("HDEL", "{blasd}:state", "refused"), "a full disk")])
 def test_ready_says_no_while_submits_are_refused(server, refuse, allow, word):
     server.up()
     service = client(server, server.api("--redis", server.url))
@@ -184,7 +184,7 @@ def test_failover(server, tmp_path):
         wait_for(lambda: all(service.request("GET", f"/jobs/{i}").json()["state"] == "succeeded" for i in ended))
         worker.send_signal(signal.SIGSTOP)
         waiting = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(20)]
-        wait_for(lambda: other.ask("HGET", "{blasd}:count", "jobs") == b"20")
+        wait_for(lambda: other.ask("HGET", "{blasd}:state", "jobs") == b"20")
         assert other.ask("REPLICAOF", "NO", "ONE") == b"OK"
         address.unlink()
         address.symlink_to(other.socket)
@@ -194,7 +194,7 @@ def test_failover(server, tmp_path):
         wait_for(lambda: service.request("GET", "/health/ready").status == 200)
         assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
         assert all(service.request("GET", f"/jobs/{i}").json()["state"] == "succeeded" for i in ended)
-        assert other.ask("HGET", "{blasd}:totals", "matmul succeeded") == b"41"  # each once
+        assert other.ask("HGET", "{blasd}:state", "matmul succeeded") == b"41"  # each once
         assert worker.poll() is None
     finally:
         other.close()

@@ -159,7 +159,7 @@ def test_a_queue_of_another_schema_is_refused(server, change, told):
     eye = {"a": np.eye(2), "b": np.eye(2)}
     assert service.run("matmul", eye)[1]["state"] == "succeeded"
     assert server.ask("GET", "{blasd}:schema") == b"6"
-    jobs = server.ask("HGET", "{blasd}:totals", "matmul submitted")
+    jobs = server.ask("HGET", "{blasd}:state", "matmul submitted")
     server.ask(*change)
     wait_for(lambda: service.request("GET", "/health/ready").status == 503)
     detail = service.request("GET", "/health/ready").json()["detail"]
@@ -170,7 +170,7 @@ def test_a_queue_of_another_schema_is_refused(server, change, told):
     assert worker.poll() is None
     late = server.start([*server.api("--redis", server.url).args])  # one that is started now
     assert late.wait(60) != 0
-    assert server.ask("HGET", "{blasd}:totals", "matmul submitted") == jobs
+    assert server.ask("HGET", "{blasd}:state", "matmul submitted") == jobs
     server.ask("SET", "{blasd}:schema", "6")
     service.wait_ready()
     assert service.run("matmul", eye)[1]["state"] == "succeeded"

@@ -246,9 +246,8 @@ def test_small_jobs_on_a_small_tensor_share_entries_and_hold_it(make_service):
         wait_for(lambda: sum(1 for job in service.list_jobs("state=queued")) == 60)
         entries = [name for name in names_pending(service) if len(name) == 29]
         assert entries, "no jobs shared an entry"
-        holds = redis("HGETALL", "{blasd}:holds")
-        assert {name.decode() for name in holds[::2]} == set(names_pending(service))
-        assert set(holds[1::2]) == {f"{tensor['id']}.in".encode()}
+        metas = redis("HVALS", "{blasd}:pending")
+        assert {meta.split(b"\t")[4] for meta in metas} == {f"{tensor['id']}.in".encode()}
         problem(service.request("POST", "/tensors", npy(b), {"Content-Type": TYPES["npy"]}), 429, "tensors_full")
         cancelled = service.list_jobs("state=queued")[0]["id"]
         assert service.request("DELETE", f"/jobs/{cancelled}").status == 200
@@ -264,7 +263,7 @@ def test_small_jobs_on_a_small_tensor_share_entries_and_hold_it(make_service):
     assert max(job["execution"].get("batch_size", 1) for job in states) > 1
     expect_nothing_left(service)
     wait_for(lambda: not files(service), "the store is as it was")
-    assert redis("EXISTS", "{blasd}:holds", "{blasd}:refs") == 0
+    assert redis("EXISTS", "{blasd}:refs") == 0
     redis.close()
 
 
@@ -591,7 +590,7 @@ def test_references_outlive_every_process(make_service):
         assert service.request("DELETE", f"/tensors/{tensor['id']}").status == 200
     wait_for(lambda: not files(service), "the store is as it was")
     redis = Redis(service)
-    left = {name for name in redis("KEYS", "*") if any(word in name for word in (b":tensor", b":holds", b":refs"))}
+    left = {name for name in redis("KEYS", "*") if any(word in name for word in (b":tensor", b":refs"))}
     redis.close()
     assert not left, left
 

@@ -61,12 +61,11 @@ local function open_batch_entry(batch_entry, meta)
         call('SREM', K.names_of .. job.tenant, batch_entry)
         call_many('SADD', K.names_of .. job.tenant, ids)
     end
-    Tensor.share_out(batch_entry, ids)
+    if job.holds then Tensor.share_out(job.holds, #ids - 1) end
     if #ids > 0 then call('HSET', K.opened, batch_entry, now_text .. ' ' .. concat(ids, ' ')) end
     local missing = #ids - job.jobs -- where its record frames are damaged
-    tally('jobs', missing)
-    tally('bytes', missing * job.cost)
-    tally('results', missing * job.result)
+    S.jobs, S.bytes = S.jobs + missing, S.bytes + missing * job.cost
+    S.results = S.results + missing * job.result
     if missing ~= 0 and job.metered then meter(job.tenant, missing, missing * job.cost, missing * job.result) end
     if missing ~= 0 and job.seg ~= '' then refer(job.seg, missing) end
     return ids

@@ -1,11 +1,8 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
--- `plain`: there is none of the keys that only few jobs need, so none is asked for; see turn.
-local function completion_new(plain)
-    local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false, plain = plain}
-    if plain then return e end
-    e.tells = call('EXISTS', K.notify) > 0
-    e.settles = call('EXISTS', K.shares) == 1 and {} or nil
+local function completion_new()
+    local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false}
+    e.settles = S.shared > 0 and {} or nil
     return e
 end
 
@@ -70,7 +67,7 @@ local function key_bytes(key) return 320 + 2 * #key end
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
 local function completion_add(e, name, job, record_frames, out_bytes, out_segs, label)
-    if e.tells then Hook.ended(name, job.tenant, record_frames) end
+    if job.url then Hook.ended(name, job.tenant, job.url, record_frames) end
     local count, seg, channels = e.count + 1, job.seg, job.channels
     local jobs, tenant = job.jobs, job.tenant
     e.count, e.names[count] = count, name
@@ -96,6 +93,15 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.ends[label] = (e.ends[label] or 0) + 1
     else
         count_ends(e.ends, job.op, record_frames)
+    end
+    if job.holds then
+        e.holds = e.holds or {}
+        e.holds[#e.holds + 1] = job.holds
+    end
+    if job.makes then Tensor.count(tenant, -job.makes[1], -job.makes[2]) end
+    if job.deadline ~= 0 then
+        e.timed = e.timed or {}
+        e.timed[#e.timed + 1] = name
     end
     local bucket = (job.promised and promised_place(name) or place_of(name)) .. ':' .. tenant
     local into = e.into[bucket]
@@ -184,7 +190,7 @@ local function bucket_drop(bucket)
         local ids = {}
         for i = 1, #outs, 2 do ids[#ids + 1] = outs[i] end
         call_many('HDEL', K.outs, ids)
-        if call('EXISTS', K.holds) == 1 then leave_held(bucket, outs) end
+        if call('EXISTS', K.refs) == 1 then leave_held(bucket, outs) end
     end
     for i = 1, #segs, 2 do refer(segs[i], whole(-segs[i + 1])) end
     call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket, K.keys_of .. bucket)
@@ -230,7 +236,7 @@ local function compact(line)
         call_many('RPUSH', key, alive)
         left = left - #names
     end
-    call('HSET', K.count, line, jobs)
+    tally(line, jobs - tonumber(call('HGET', K.lines, line) or 0))
 end
 
 -- Jobs that ended without a worker: those that no worker has been given leave their names in a
@@ -255,7 +261,7 @@ local function count_tombstones(ended)
     end
     for line, jobs in pairs(waited) do
         tally(line, -jobs)
-        local names, alive = call('LLEN', line_key(line)), counted(line)
+        local names, alive = call('LLEN', line_key(line)), tonumber(call('HGET', K.lines, line) or 0)
         if names > alive + TOMBSTONES and names > 2 * alive then compact(line) end
     end
 end
@@ -279,9 +285,8 @@ local function expire_later(bucket, bytes)
     return true
 end
 
--- Returns how many jobs are pending yet.
-local function completion_commit(e, worker)
-    if e.count == 0 then return counted('jobs') end
+local function completion_commit(e)
+    if e.count == 0 then return end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
     if e.of then for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end end
@@ -289,18 +294,9 @@ local function completion_commit(e, worker)
         for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes, used.results) end
     end
     if e.summaries then count_tombstones(e.summaries) end
-    local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
-    tally('bytes', -e.cost)
-    tally('results', -e.results)
-    local prog = worker and K.prog_of .. worker or K.attempts
-    local held = not e.plain and call('EXISTS', K.deadlines, K.attempts, prog, K.holds, K.making) > 0
-    if held then
-        call_many('ZREM', K.deadlines, e.names)
-        call_many('HDEL', K.attempts, e.names)
-        Tensor.release(e.names)
-        Tensor.made(e.names)
-        if worker then call_many('HDEL', prog, e.names) end
-    end
+    S.jobs, S.bytes, S.results = S.jobs - e.jobs, S.bytes - e.cost, S.results - e.results
+    if e.timed then call_many('ZREM', K.deadlines, e.timed) end
+    if e.holds then Tensor.release(e.holds) end
     if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
     local fresh = false
     for bucket, into in pairs(e.into) do
@@ -320,14 +316,13 @@ local function completion_commit(e, worker)
         if into.keys then call_many('HSET', K.keys_of .. bucket, into.keys) end -- which go with it
         fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
     end
-    for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, whole(jobs)) end
+    for label, jobs in pairs(e.ends) do State.count(label, jobs) end
     for field, by in pairs(e.settles or {}) do call('HINCRBY', K.shares, field, whole(by)) end
     if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
     end
-    return left
 end
 
 local UNLOGGED = 1000 -- ends that wait for a front end to tell of them

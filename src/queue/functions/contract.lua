@@ -19,8 +19,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or batch entry, waits, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ pTIME][ wWEIGHT][ rRESULT][ xN]\tCHANNEL[,CHANNEL...]\t
-                       OP[ LABELS]\tTENANT[\tKEY]", in one line
+                       "SI US COST FLAGS DEADLINE[ SEG][ pTIME][ wWEIGHT][ rRESULT][ nATTEMPTS][ xN]\t
+                       CHANNEL[,CHANNEL...]\tOP[ LABELS]\tTENANT[\tUSES\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9), then a to i of brief jobs, and j to r of long ones; US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
@@ -29,17 +29,31 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        us; WEIGHT: by which that is divided where its tenant's share counts, of
                        a tenant that is metered;
                        RESULT: bytes that each job's record is expected to take, reserved until it ends;
-                       N: jobs of a batch entry; LABELS: see core/labels.h; KEY: its Idempotency-Key
+                       ATTEMPTS: workers that began the job and did not end it; N: jobs of a batch
+                       entry; LABELS: see core/labels.h; USES: "[BLOB,BLOB...][ BYTES TENSORS][ URL]",
+                       to what it refers, also to a small tensor that it has a copy of, what
+                       tensors it will make, and where its end is to be told; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
                        batch entry, a RECORD_FRAME with each job's frame
   {q}:opened           hash BATCH_ENTRY -> "US ID ID ...", of batch entries that were opened, in US, while
                        jobs of them are pending
-  {q}:count            hash: `jobs` and `bytes` (of their costs) pending, and `results`, of their RESULTs;
-                       "SI TENANT": jobs waiting in
-                       that line: those above 0 are the ring from which claims take; `shared`:
-                       when last those of several tenants waited
+  {q}:state            hash: what each call reads when it starts and writes when it ends.
+                       `jobs` and `bytes` (of their costs) pending, and `results`, of their RESULTs;
+                       `waits1` to `waits3`: jobs that wait, of each class; `shared`: when last those
+                       of several tenants waited; `watched`: until when {q}:events is heard; `clock` and
+                       `offset`: the time of the last tick, by about a second, and how far Redis' clock is
+                       behind it; `alone2`, `alone3`: since when jobs of that class wait without a
+                       worker of it; `refused`: "UNTIL WHY" while no job is to be taken, which
+                       `blasd up` writes while the disk has too little space; `epoch`: counter of
+                       leases; `idle`: lines "WORKER CLASS MAX ROOM THREAD SEQ", the demand of each
+                       turn that was not met; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
+                       end's calls of submit, the last one in which not all was queued, and when it
+                       was; "OP submitted": jobs taken in, "OP STATE" and "OP failed CODE": jobs that
+                       ended so, since the queue was made
+  {q}:lines            hash "SI TENANT" -> jobs waiting in
+                       that line: those above 0 are the ring from which claims take
   {q}:used             hash "jobs TENANT", "bytes TENANT", "results TENANT": the same of each tenant that is metered
   {q}:shares           hash "C-P TENANT" -> WORK that workers of class C (1 cpu, 2 cuda) were given of
                        that tenant's and of priority P (1 to 3) while others' waited, too: TIME by WEIGHT,
@@ -55,8 +69,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
                        it, and records whose outputs do; BLOB (ID.in of a tensor, ID.out of a job
                        that has ended) -> pending jobs that refer to it; no field means none
-  {q}:holds            hash NAME -> "BLOB,BLOB...": what that pending job refers to, or each of the
-                       batch entry; also a small tensor that the job has a copy of
   {q}:left             hash BLOB -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
                        is kept for them alone: a tensor that was dropped, an output whose record of
                        KIND is gone. It counts in {q}:tensor_bytes, with KIND
@@ -74,7 +86,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all, both with those that pending jobs will
                        make; "#TENANT" and "#:" -> how many; "idle TENANT" -> bytes of those that may make room
-  {q}:making           hash ID -> "BYTES TENSORS TENANT": what that pending job will make of these
   {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
   {q}:keys:BUCKET      hash ID -> key of the Idempotency-Key, of records that have one
   {q}:outs             hash ID -> BUCKET, of all records that have such a blob
@@ -88,12 +99,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        their time: where they are as many as may be (record_bytes), jobs are
                        refused, and room for those of pending jobs is reserved
   {q}:gone             hash KIND -> the highest B dropped so far
-  {q}:epoch            counter of leases
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
-  {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
   {q}:claims:NAME      hash of what the worker holds and where each of its threads stands, THREAD 0
                        to 9 (0 claims; others end what it has claimed): name of a job or batch entry ->
-                       "THREAD SEQ", the turn it was given in; some may have ended; #THREAD -> "SEQ
+                       "THREAD SEQ", the turn it was given in; some may have ended; ! -> "EPOCH TILL",
+                       the worker lives exactly until then, in us; %ID -> "PROGRESS[ US]" of running
+                       jobs, 0..1, and when they will have ended, as far as it can tell, and % where
+                       there may be any; $ -> 1 where jobs were handed over since its last turn; #THREAD -> "SEQ
                        GIVEN DIGITS", that thread's last turn, the turns since the queue was empty,
                        and how the jobs it ended then had ended; @THREAD -> EPOCH, a newline, and a
                        line for each batch that has begun, "US ID BATCH_ENTRY ...", as the worker itself
@@ -101,22 +113,11 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        what has ended may stand in it
   {q}:figures:NAME     with an expiry: a JSON object of what the worker has counted, as it writes it
                        itself with SET about once a second (worker/phases.h)
-  {q}:prog:NAME        hash ID -> "PROGRESS[ US]" of running jobs, where the worker reports any: 0..1,
-                       and when they will have ended, as far as it can tell
-  {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
-                       an expiry
-  {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
-  {q}:idle             hash NAME -> "CLASS MAX ROOM THREAD SEQ", the demand of a turn that was
-                       not met
   {q}:wake:NAME        list at which the worker waits, with BLMPOP: the reply to that turn, without
                        digits and now_us as a text, once there are jobs: these are its already
-  {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
-  {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued, with a shorter one
-  {q}:sent:FRONT:refused  the last SEQ of which that is so, with an expiry
+  {q}:sent:FRONT:SEQ   the reply of that call of submit, where not all was queued, with an expiry
   {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, once the job has ended with an expiry, of
                        as long as its record is to stay, whatever becomes of that. TENANT has no colon: letters, digits, `.`, `_`, `-`
-  {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
-                       that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
                        worker or a request, for the next front end to log; of a job with a trace then a
                        newline, id 16, span 8, sampled 1, and its record, also of one that a request
@@ -124,7 +125,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:ended            stream of {id ID, tenant, op, labels, state, code, device, device_us, energy_joules,
                        flops, bytes, created_us, finished_us}: jobs that have ended, about the last of them as
                        many as the limit ended_jobs says; none where that is 0
-  {q}:notify           hash ID -> URL: pending jobs whose end is to be told there, by a webhook
   {q}:hooks            hash ID -> "URL\nRECORD" of those that have ended, until it is delivered or
                        given up; RECORD ends before its outputs' bytes
   {q}:hook_lane:LANE   zset ID -> when it is to be tried, in us. LANE: "TENANT SCHEME://HOST:PORT",
@@ -132,9 +132,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:hook_due         zset LANE -> when it is the next one's turn, in us: those that have any
   {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
                        has it, or it has not got on, since when
-  {q}:hook_counts      hash LANE, TENANT, and "*" for all -> how many of it are in {q}:notify and {q}:hooks
-  {q}:clock            when, in us, a tick came last, by about a second: where the clock is behind that it has
-                       gone back, see clock.lua
+  {q}:hook_counts      hash LANE, TENANT, and "*" for all -> how many of it pending jobs and {q}:hooks have
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:limits           LIMITS of the first that came, which hold for all
   {q}:schema           number of the schema: a process of another one is refused, "SCHEMA NUMBER";
@@ -145,8 +143,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:hold:BLOB        with an expiry: such a blob is being written, so it must not be swept
   {q}:here:FRONT       with an expiry: written by each front end, which sees so that Redis takes
                        writes and was not emptied
-  {q}:refused          with an expiry, while no job is to be taken: why. `blasd up` writes it while
-                       the disk has too little space
   {q}:sweeping         with an expiry: somebody has swept the store this period
   {q}:sweeping:at_work the same, of the sweeps that follow while jobs end
 
@@ -170,7 +166,7 @@ worker comes again soon. When a job has ended its TIME is replaced by what it to
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s ended_jobs". Times are microseconds on Redis' clock, as
-integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
+integers; where that goes back they go on from where they were, at half the speed until it has come there. A RECORD in a reply is a final record as it was given to finish, or one that was made
 here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
 job, or it was deleted, or it is another tenant's; 410 its record has expired. TENANT is who asks; of
@@ -182,7 +178,7 @@ Front ends call
       called on each new connection before anything else
   submit FRONT SEQ, then 6 for each job, or batch entry: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
-      nothing is taken, while {q}:refused says why; not of a call that was taken before. Without jobs it tells whether any would be
+      nothing is taken, while `refused` of {q}:state says why; not of a call that was taken before. Without jobs it tells whether any would be
       taken. A front end numbers its calls in the order in which it sends them; one whose reply was
       lost is sent again as it was, with the same SEQ and before any later one, and is answered as
       it was. COST may have " rRESULT" behind it, and of a batch entry is that of each job, and how many they are, "COST N[ rRESULT]"; its FRAME is record frames;
@@ -232,11 +228,12 @@ Front ends call
   refs BLOB...
       -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not
-  tick [IDKEY]
+  tick [IDKEY] [HEARS]
       -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
       deadline or 0, bytes of results that are kept, {q}:idkey, which is IDKEY where there was none,
       {line of {q}:unlogged, ...}, {q}:limits}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
-      records. Each front end calls it about once a second, and may at the next deadline
+      records. Each front end calls it about once a second, and may at the next deadline; HEARS 1: it hears
+      {q}:events
   blob BLOB BYTES
       -> 1 where it was not noted before, else 0: notes a blob of kind redis and puts it on hold for two
       minutes. Call it before the chunks are SET, each minute meanwhile, and after them: 1 says then that
@@ -292,8 +289,9 @@ lease is not theirs any more)
       MAX counts jobs; 0: it wants none. ROOM: "BYTES[ US US US]", with how much TIME of each lane it wants:
       of long ones then one at the most. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are; "1" there: it is to
-      ask again. LEADS 1: that wait comes behind this call, so if there were such jobs "1" is in the list,
-      which ends it.
+      ask again. LEADS 1, or 3: that wait comes behind this call, so if there were such jobs "1" is in the
+      list, which ends it. LEADS 2, or 3: the reply to its last turn came in the list; else what is there is
+      nothing to the worker any more.
       SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
       its way, is sent again with the same SEQ, and COMPLETIONS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what
@@ -314,7 +312,7 @@ lease is not theirs any more)
   begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`
 
-EVENTS. While anybody is subscribed to {q}:events, what becomes of jobs is published there: when they
+EVENTS. While a front end says with its ticks that it is subscribed to {q}:events, what becomes of jobs is published there: when they
 are queued, or given back, when a worker that knows of it begins them, when it reports progress, when they end. A
 message is "TENANT SKIPPED WORKER\n" and a RECORD_FRAME for each job with its record as it then stands, one
 that is long without its tensors. SKIPPED > 0: that is how many jobs are not told of, for their

@@ -1,6 +1,6 @@
 -- What becomes of jobs, told as it happens to those who look on: published on {q}:events while
--- somebody is subscribed there. Nothing depends on it, and where nobody is there one question a call
--- is all it costs. Read next: metering.lua.
+-- somebody is subscribed there, who says so with each tick. Nothing depends on it. Read next:
+-- metering.lua.
 do
 
 local A_SECOND = 2000 -- changes of a tenant that are told of, as many as a stream is sent (event_rate); of more, only how many they were
@@ -8,16 +8,12 @@ local A_SECOND = 2000 -- changes of a tenant that are told of, as many as a stre
 local events = {}
 Record.events = events
 
-local asked, watched = '', false -- what this call was answered
 local second, left = 0, {}       -- jobs of each tenant that may yet be told of in this second
 
-function events.watched()
-    if asked ~= now_text then
-        local r = redis.pcall('PUBSUB', 'NUMSUB', K.events)
-        asked, watched = now_text, not r.err and r[2] > 0
-    end
-    return watched
-end
+local WATCHED_US = 5000000 -- for so long after a tick of who looks on
+
+function events.watch() S.watched = now + WATCHED_US end
+function events.watched() return S.watched > now end
 
 -- What stands first in the reply to a turn: a worker that is watched tells when jobs begin.
 function events.clock() return events.watched() and now_text .. ' watched' or now_text end

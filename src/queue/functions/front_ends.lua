@@ -257,7 +257,7 @@ stats = function(keys, args)
     local workers = call('HGETALL', K.workers)
     for i = 1, #workers, 2 do
         local name = workers[i]
-        if call('EXISTS', K.lease_of .. name) == 1 then
+        if is_alive(name) then
             infos[#infos + 1] = cjson.encode(name) .. ':' .. match(workers[i + 1], '^%S+ %S+ (.*)$')
             local told = more and call('GET', K.figures_of .. name)
             if told and info_ok(told) then
@@ -286,15 +286,17 @@ stats = function(keys, args)
         parts[c] = format('"%s":{%s}', class, concat(texts, ','))
         own_parts[c] = format('"%s":%d', class, own[c])
     end
-    local totals, all = {}, call('HGETALL', K.totals)
-    for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
+    local totals, all = {}, call('HGETALL', K.state)
+    for i = 1, #all, 2 do
+        if find(all[i], ' ', 1, true) then totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
+    end
     return format('{"totals":{%s},"workers":{%s},%s%s%s"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
                   '"records_bytes":%s,%s},"tensors":{"count":%d,"bytes":%s},"webhooks":%d}',
                   concat(totals, ','), concat(infos, ','),
                   more and '"figures":{' .. concat(figures, ',') .. '},' or '',
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
                   tenant and '"own":{' .. concat(own_parts, ',') .. '},' or '',
-                  counted('jobs'), whole(counted('bytes')), running,
+                  S.jobs, whole(S.bytes), running,
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
                   call('HLEN', K.hooks))
@@ -306,6 +308,7 @@ local function tick(keys, args)
     start(keys, args)
     settle(keys[1])
     if args[2] then call('SETNX', K.idkey, args[2]) end
+    if args[3] == '1' then Record.events.watch() end
     local facts = housekeeping()
     facts[#facts + 1] = call('LPOP', K.unlogged, 100) or {}
     facts[#facts + 1] = L.text

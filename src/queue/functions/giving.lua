@@ -1,5 +1,5 @@
 -- Giving jobs to a worker: what its turn and its demand's being met share; whose turn it is, where
--- jobs of more than one tenant wait. Read next: clock.lua.
+-- jobs of more than one tenant wait. Read next: recovery.lua.
 
 -- Puts names back at the head of their line, in order; wakes nobody.
 local function put_back(line, names)
@@ -8,8 +8,8 @@ local function put_back(line, names)
     call_many('LPUSH', line_key(line), turned)
 end
 
--- One claim in the making. ATTEMPTS: nil for a job that is delivered for the first time.
-local function claim_add(c, name, job, frame, attempts)
+-- One claim in the making.
+local function claim_add(c, name, job, frame)
     local n, reply = c.entries + 1, c.reply
     c.entries, c.count = n, c.count + job.jobs
     c.room = c.room - job.jobs * job.cost
@@ -18,7 +18,6 @@ local function claim_add(c, name, job, frame, attempts)
     c.frames = c.frames + #frame
     c.names[n] = name
     local head = name .. job.claim
-    if attempts then head = head .. ' ' .. attempts end
     if job.metered then head = head .. '\t' .. job.tenant end
     reply[2 * n + 1], reply[2 * n + 2] = head, frame -- after now_us and the digits
     if c.frames > 33554432 then c.full = true end
@@ -34,7 +33,7 @@ local function claim_fits(c, job, quota)
     return not c.full and job.jobs <= quota and job.jobs * job.time <= c.us[SI.lane[job.si]]
 end
 
--- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
+-- What lies behind names taken from a list: entries {name, job, frame}, none for
 -- tombstones. Batch entries that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, metas = resolve(names)
@@ -46,12 +45,8 @@ local function look_up(c, names)
         end
     end
     if opened then found, metas = resolve(names) end
-    if c.again == nil then c.again = call('EXISTS', K.attempts) == 1 end
-    local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
-    local entries = {}
-    for i, meta in ipairs(metas) do
-        entries[i] = {found[i], parse(meta), frames[i] or '', attempts[i]}
-    end
+    local frames, entries = get_many(K.frames, found), {}
+    for i, meta in ipairs(metas) do entries[i] = {found[i], parse(meta), frames[i] or ''} end
     return entries
 end
 
@@ -76,7 +71,7 @@ local function claim_line(c, line, quota, share)
             local job = entry[2]
             fits = fits and work < share and claim_fits(c, job, quota)
             if fits then
-                claim_add(c, unpack(entry, 1, 4))
+                claim_add(c, unpack(entry, 1, 3))
                 given, quota = given + job.jobs, quota - job.jobs
                 work = work + job.jobs * work_of(job)
             else
@@ -100,7 +95,7 @@ local function claim_fresh(c, si, quota)
         if entry.like.si == si and not entry.given then
             local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
-            claim_add(c, entry.name, job, entry.frame, nil)
+            claim_add(c, entry.name, job, entry.frame)
             entry.given, quota = true, quota - job.jobs
         end
     end
@@ -167,7 +162,7 @@ local function claim_shares(c, rank, ring, quota)
     end
     if least < math.huge then fields[#fields + 1], fields[#fields + 2] = rank, whole(least) end
     call_many('HSET', K.shares, fields)
-    call('HSET', K.count, 'shared', now_text)
+    S.shared = now
 end
 
 -- Gives of one priority.
@@ -200,12 +195,12 @@ local function claim_new(most, room, share)
     for lane = #us + 1, #LANES do us[lane] = math.huge end
     return {most = most, room = tonumber(bytes), us = us, share = share, count = 0, entries = 0, frames = 0,
             full = false, names = {},
-            reply = {Record.events.clock(), ''}, fresh = nil, again = nil}
+            reply = {Record.events.clock(), ''}, fresh = nil}
 end
 
--- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where these are all
--- that is pending and are in no list yet, what was submitted: {name, meta, frame, like, jobs, given = true
--- once a worker has it}, and, by SI, true where there are any.
+-- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or what was submitted and is
+-- in no list yet: {name, meta, frame, like, jobs, given = true once a worker has it}, and, by SI, true where
+-- there are any. The worker is idle then, so none of what waits is for it.
 local function claim_take(c, class, turn, fresh)
     if fresh then
         c.fresh = fresh
@@ -214,16 +209,16 @@ local function claim_take(c, class, turn, fresh)
         end
         return
     end
-    if call('EXISTS', K.pending) == 0 then return end
-    local counts
-    c.waits, c.lines, counts = {}, waiting()
+    if S.waits1 + S['waits' .. class + 1] <= 0 then return end
+    expire_due()
+    c.waits, c.lines = {}, waiting()
     for line, jobs in pairs(c.lines) do
         local si = sub(line, 1, 1)
         local tenants = c.waits[si] or {}
         if jobs > 0 then c.waits[si], tenants[#tenants + 1] = tenants, sub(line, 3) end
     end
-    c.shared = now - tonumber(counts.shared or 0) < SHARED_US
-    c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
+    c.shared = now - S.shared < SHARED_US
+    c.mean = max(1, S.bytes / max(1, S.jobs))
     -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil
     if aged then claim_rank(c, class, aged, floor((c.most + 1) / 2)) end

@@ -13,12 +13,9 @@ local PAUSE_LEAST, PAUSE_MOST = 1e6, 60e6   -- of a lane that does not get on
 -- what it is in totals. Beside that it has
 --   text(name, tenant)                what is given away of one, nil where that is not there any more
 --   finished(text)                    when its job has ended, in us
-local kinds = {}
 function Lane.kind(noun, all, called)
-    local kind = {called = called, due = noun .. '_due', lane_of = noun .. '_lane_of', holds = noun .. '_holds',
+    return {called = called, due = noun .. '_due', lane_of = noun .. '_lane_of', holds = noun .. '_holds',
             counts = noun .. '_counts', all = all}
-    kinds[#kinds + 1] = kind
-    return kind
 end
 
 function Lane.of(tenant, url) return tenant .. ' ' .. match(url, '^%w+://[^/?]*') end
@@ -81,7 +78,7 @@ function Lane.add(kind, tenant, url, name, text)
     call('ZADD', K[kind.due], 'LT', whole(max(now, (hold_of(kind, lane)))), lane)
 end
 
-local function tell(kind, outcome) call('HINCRBY', K.totals, kind.called .. ' ' .. outcome, 1) end
+local function tell(kind, outcome) State.count(kind.called .. ' ' .. outcome, 1) end
 
 local function drop(kind, lane, name, outcome)
     call('HDEL', K[kind.all], name)
@@ -129,27 +126,6 @@ local function failed(kind, lane, name, outcome, life)
     tell(kind, 'failed')
     call('ZADD', K[kind.lane_of] .. lane, whole(now + later), name)
     return 0
-end
-
-function Lane.scores_earlier(key, by)
-    local words, all = {}, call('ZRANGE', key, 0, -1, 'WITHSCORES')
-    for i = 1, #all, 2 do words[i], words[i + 1] = whole(max(tonumber(all[i + 1]) - by, 0)), all[i] end
-    call_many('ZADD', key, words)
-end
-
--- All is due so much earlier, in us: the clock has gone back.
-function Lane.earlier(by)
-    for _, kind in ipairs(kinds) do
-        for _, lane in ipairs(call('ZRANGE', K[kind.due], 0, -1)) do
-            local till, since = hold_of(kind, lane)
-            Lane.scores_earlier(K[kind.lane_of] .. lane, by)
-            if till > 0 then
-                till, since = max(till - by, 1), since > 0 and max(since - by, 1) or 0
-                call('HSET', K[kind.holds], lane, whole(till) .. ' ' .. whole(since))
-            end
-        end
-        Lane.scores_earlier(K[kind.due], by)
-    end
 end
 
 local function is_outcome(text) return text == 'delivered' or text == 'never' or count_of(text) end

@@ -186,7 +186,7 @@ end
 
 -- What a worker has reported of a job: its progress, and microseconds to its end where that is known.
 function Record.report(worker, id)
-    local progress, ends = match(call('HGET', K.prog_of .. worker, id) or '0', '^(%S+) ?(%d*)$')
+    local progress, ends = match(call('HGET', K.claims_of .. worker, '%' .. id) or '0', '^(%S+) ?(%d*)$')
     ends = tonumber(ends)
     return max(0, min(tonumber(progress) or 0, 1)), ends and max(ends - now, 0)
 end
@@ -219,7 +219,7 @@ end
 -- The record of a job that no worker has ended, queued or running where `state` is nil; and its trace.
 local function summary(id, job, state, code, finder)
     local worker, started = finder(id)
-    local attempts = tonumber(call('HGET', K.attempts, id) or 0)
+    local attempts = job.attempts or 0
     local progress, remaining, device = 0, nil, ''
     local trace = Record.trace_of(id, job)
     started = count_of(started)

@@ -3,37 +3,35 @@
 
 -- Gives to idle workers what they asked for, now that so many entries of each class have come:
 -- their turns' replies, each in the list at which its worker waits. A few at a time, for what
--- passes a list is written, and logged, once more. `fresh` as in claim_take. The worker whose turn it is has no
--- other demand than that, which is noted only now, for as a rule it will be idle again.
+-- passes a list is written, and logged, once more. `fresh` as in claim_take.
 local HANDED = 8
 local function serve(count, fresh)
-    if K.asks then
-        call('HDEL', K.idle, K.asks)
-        K.asks = nil
-    end
-    local idle, left = call('HGETALL', K.idle), count[1] + count[2] + count[3]
-    for i = 1, #idle, 2 do
+    local left, workers = count[1] + count[2] + count[3], 0
+    if S.idle == '' or left <= 0 then return end
+    local idle = S.idle
+    for _ in gmatch(idle, '\n') do workers = workers + 1 end
+    for name, demand in gmatch(idle, '(%S+) ([^\n]*)\n') do
         if left <= 0 then return end
-        local name, class, most, room, label = idle[i], match(idle[i + 1],
-                                                              '^([12]) (%d+) (%d[%d ]*) (%d %d+)$')
+        local class, most, room, label = match(demand, '^([12]) (%d+) (%d[%d ]*) (%d %d+)$')
         if not class then
-            call('HDEL', K.idle, name)
+            Idle.drop(name)
         elseif count[1] + count[class + 1] > 0 then
-            local share = floor(2 * (left - 1) / (#idle - i + 1)) + 1
+            local share = floor((left - 1) / workers) + 1
             local c = claim_new(tonumber(most), room, min(share, HANDED))
             claim_take(c, tonumber(class), 0, fresh)
             if c.count > 0 then
-                call('HDEL', K.idle, name)
-                claim_note(name, c.names, label, {})
+                Idle.drop(name)
+                claim_note(name, c.names, label, {'$', '1'})
                 call_many('RPUSH', K.wake_of .. name, c.reply)
                 left = left - c.entries
             end
         end
+        workers = workers - 1
     end
 end
 
--- Gives back what of the names is still pending, the first submitted at the head; `keep(id, job)`,
--- where given, says whether. Returns how many entries of each class.
+-- Gives back what of the names is still pending, the first submitted at the head; `keep(id, job, meta)`,
+-- where given, says whether, by the meta as it then is. Returns how many entries of each class.
 local function give_back(names, keep)
     local lists, count, order, jobs = {}, {0, 0, 0}, {}, {}
     local found, metas = resolve(names)
@@ -44,7 +42,8 @@ local function give_back(names, keep)
     end)
     for _, i in ipairs(order) do
         local job = jobs[i]
-        if not keep or keep(found[i], job) then
+        if keep then metas[i] = keep(found[i], job, metas[i]) end
+        if metas[i] then
             local list, class = lists[job.line] or {jobs = 0}, SI.class[job.si]
             lists[job.line], list[#list + 1], count[class] = list, found[i], count[class] + 1
             list.jobs = list.jobs + job.jobs
@@ -67,31 +66,37 @@ local function recover(name, alive)
     open_batch_entries(names, begun)
     metas_alone(ids) -- of a batch entry single jobs may have begun: the others have not
     local e, finder = completion_new(), running_finder(1)
-    local count = give_back(names, function(id, job)
-        if alive or not (begun[id] or begun[sub(id, 1, BATCH_ENTRY)]) or
-           call('HINCRBY', K.attempts, id, 1) < L.attempts then
-            return true
+    local count = give_back(names, function(id, job, meta)
+        if alive or not (begun[id] or begun[sub(id, 1, BATCH_ENTRY)]) then return meta end
+        local began = (job.attempts or 0) + 1
+        local head, rest = match(meta, '^([^\t]*)(\t.*)$')
+        if head then meta = gsub(head, ' n%d+', '') .. ' n' .. began .. rest end
+        if began < L.attempts then
+            call('HSET', K.pending, id, meta)
+            return meta
         end
+        job = parse(meta)
         completion_add_summary(e, id, job, 'failed', 'poisoned', finder)
+        return nil
     end)
     completion_commit(e)
-    call('DEL', K.lease_of .. name, K.claims_of .. name, K.prog_of .. name, K.wake_of .. name)
+    call('DEL', K.claims_of .. name, K.wake_of .. name)
     call('HDEL', K.workers, name)
-    call('HDEL', K.idle, name)
+    Idle.drop(name)
     serve(count)
 end
 
 -- nil, or the error for a worker whose lease is not its own any more. What it has written since others took
--- back what it held goes with it.
-local function lapsed(name, epoch)
-    if call('GET', K.lease_of .. name) == epoch then return nil end
-    if call('HEXISTS', K.workers, name) == 0 then call('DEL', K.claims_of .. name, K.prog_of .. name) end
+-- back what it held goes with it. `lease`: the field of what it holds, where that has been read.
+local function lapsed(name, epoch, lease)
+    if is_alive(name, epoch, lease) then return nil end
+    if call('HEXISTS', K.workers, name) == 0 then call('DEL', K.claims_of .. name) end
     return redis.error_reply('LOST the lease of this worker has lapsed')
 end
 
 -- Idle workers beside waiting jobs: one that could not take them at once, as others were in its way.
 local function serve_backlog()
-    if call('HLEN', K.idle) == 0 then return end
+    if S.idle == '' then return end
     local count = {0, 0, 0}
     for line, jobs in pairs(waiting()) do
         local class = SI.class[sub(line, 1, 1)]
@@ -150,25 +155,25 @@ local function reroute_line(line)
 end
 
 local function reroute(class, lines)
-    local key = K.alone_of .. CLASSES[class]
-    local since = tonumber(call('GET', key) or 0)
-    if since == 0 then call('SET', key, now_text) end
-    call('EXPIRE', key, 60)
-    if since == 0 or now - since < ALONE_US then return end
+    local field = 'alone' .. class
+    if S[field] == 0 then S[field] = now end
+    if now - S[field] < ALONE_US then return end
     for _, line in ipairs(lines) do reroute_line(line) end
 end
 
 reroute_stranded = function(live)
-    local of = {{}, {}, {}}
+    local of, sum = {{}, {}, {}}, {0, 0, 0}
     for line, jobs in pairs(waiting()) do
-        local class = of[SI.class[sub(line, 1, 1)]]
-        if jobs > 0 then class[#class + 1] = line end
+        local class = SI.class[sub(line, 1, 1)]
+        sum[class] = sum[class] + jobs
+        if jobs > 0 then of[class][#of[class] + 1] = line end
     end
+    for class = 1, 3 do S['waits' .. class] = sum[class] end
     for class = 2, 3 do
-        if live[class - 1] == 0 then
-            if #of[class] > 0 then reroute(class, of[class]) end
-        elseif call('EXISTS', K.alone_of .. CLASSES[class]) == 1 then
-            call('DEL', K.alone_of .. CLASSES[class])
+        if live[class - 1] == 0 and #of[class] > 0 then
+            reroute(class, of[class])
+        else
+            S['alone' .. class] = 0
         end
     end
 end
@@ -178,17 +183,21 @@ end
 -- What only a damaged meta or batch entry can put out of step is counted anew. Lines, and shares, in which
 -- nobody waits are forgotten; a share only once it makes no difference.
 local function recount()
-    local r = call('HSCAN', K.count, K.count_cursor or '0', 'COUNT', 100) -- some of very many at a time
-    K.count_cursor = r[1]
+    local r = call('HSCAN', K.lines, K.lines_cursor or '0', 'COUNT', 100) -- some of very many at a time
+    K.lines_cursor = r[1]
     for i = 1, #r[2], 2 do
         local line = r[2][i]
-        if byte(line, 2) == 32 then
-            local names = call('LLEN', line_key(line))
-            if (names == 0) ~= (tonumber(r[2][i + 1]) <= 0) then compact(line) end
-            if names == 0 then call('HDEL', K.count, line) end
+        local names = call('LLEN', line_key(line))
+        if (names == 0) ~= (tonumber(r[2][i + 1]) <= 0) then compact(line) end
+        if names == 0 then
+            tally(line, -tonumber(call('HGET', K.lines, line) or 0))
+            call('HDEL', K.lines, line)
         end
     end
-    if call('EXISTS', K.pending) == 0 then call('DEL', K.count, K.shares, K.used) end
+    if call('EXISTS', K.pending) == 0 then
+        call('DEL', K.lines, K.shares, K.used)
+        for _, field in ipairs({'jobs', 'bytes', 'results', 'shared', 'waits1', 'waits2', 'waits3'}) do S[field] = 0 end
+    end
     local shares, all = {}, call('HGETALL', K.shares)
     for i = 1, #all, 2 do shares[all[i]] = tonumber(all[i + 1]) end
     for field, had in pairs(shares) do
@@ -209,6 +218,32 @@ local function expire_records()
     return blobs
 end
 
+-- Forgets front ends that have sent nothing for a week, which is longer than Redis' clock may leap while a call is
+-- sent again: some fields at a time.
+local SENT_S = 604800
+local function forget_fronts()
+    local r = call('HSCAN', K.state, K.state_cursor or '0', 'COUNT', 100)
+    K.state_cursor = r[1]
+    for i = 1, #r[2], 2 do
+        local second = sub(r[2][i], 1, 2) == 's:' and match(r[2][i + 1], ' (%d+)$')
+        if second and tonumber(second) + SENT_S < now / 1000000 then call('HDEL', K.state, r[2][i]) end
+    end
+end
+
+-- Where Redis' clock has gone back, time goes on from where it was, at half its speed until the clock has come
+-- there, too. What expires by itself does so by the clock, and is not to wait for it.
+local SEEN_US = 1000000 -- how long it is before the time is noted again
+local function mind_clock()
+    local t = call('TIME')
+    local is = tonumber(t[1]) * 1000000 + tonumber(t[2])
+    if is + S.offset < S.clock then
+        S.offset = S.clock - is
+        for _, key in ipairs({K.sweeping, K.sweeping .. ':at_work'}) do call('PEXPIRE', key, 10000, 'LT') end
+    elseif now - S.clock > SEEN_US then
+        S.offset, S.clock = S.offset - min(S.offset, SEEN_US / 2), now
+    end
+end
+
 local function housekeeping()
     mind_clock()
     for _ = 1, 10 do
@@ -216,7 +251,7 @@ local function housekeeping()
     end
     local workers, live = call('HGETALL', K.workers), {0, 0}
     for i = 1, #workers, 2 do
-        if call('EXISTS', K.lease_of .. workers[i]) == 0 then
+        if not is_alive(workers[i]) then
             recover(workers[i])
         else
             local class = tonumber(sub(workers[i + 1], 1, 1))
@@ -229,7 +264,8 @@ local function housekeeping()
     forget_opened()
     reroute_stranded(live)
     serve_backlog()
+    forget_fronts()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
-    return {now, counted('jobs'), counted('bytes'), live[1], live[2], blobs,
-            tonumber(first[2] or 0), kept_bytes('a') + counted('results'), call('GET', K.idkey) or ''}
+    return {now, S.jobs, S.bytes, live[1], live[2], blobs,
+            tonumber(first[2] or 0), kept_bytes('a') + S.results, call('GET', K.idkey) or ''}
 end

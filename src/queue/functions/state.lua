@@ -23,6 +23,7 @@ local call, format, find, match, gmatch, gsub, sub, byte, concat, floor, min, ma
 
 -- What the running call works with; set by start.
 local K               -- names of the keys
+local S               -- the fields of {q}:state, see State
 local L               -- limits
 local now, now_text   -- microseconds on Redis' clock, as number and as text
 local buckets, bucket_count = {}, 0 -- memory of place_of
@@ -34,18 +35,17 @@ local function key_table(q)
     local k = key_tables[q]
     if k then return k end
     k = {wait = {}}
-    for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
-                           'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
-                           'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used', 'events', 'holds', 'ended',
+    for _, noun in ipairs({'state', 'pending', 'frames', 'opened', 'lines', 'deadlines', 'recs', 'recbytes',
+                           'gone', 'workers', 'store', 'blobs', 'refs', 'idkey', 'unlogged', 'shares',
+                           'used', 'events', 'ended',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
-                           'tensor_bytes', 'tensor_copies', 'notify', 'hooks', 'hook_due',
+                           'tensor_bytes', 'tensor_copies', 'hooks', 'hook_due',
                            'hook_counts', 'hook_holds',
-                           'left', 'clock', 'sweeping', 'outs', 'sync', 'limits', 'schema', 'making'}) do
+                           'left', 'sweeping', 'outs', 'sync', 'limits', 'schema'}) do
         k[noun] = q .. ':' .. noun
     end
-    for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
+    for _, noun in ipairs({'claims', 'wake', 'rec', 'out', 'seg', 'idem',
+                           'blob', 'hold', 'keys', 'sent', 'names', 'seconds',
                            'tenants', 'figures', 'hook_lane', 'sync'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
@@ -134,16 +134,6 @@ end
 
 end
 
-local devices -- of the workers, as this call has read them
-local function start(keys, args)
-    prepare(keys, args)
-    devices, K.asks = nil, nil -- who asks: the worker whose turn it is, until {q}:idle tells that it is not idle
-    local t = call('TIME')
-    local us = t[2]
-    now_text = t[1] .. (#us == 6 and us or sub('00000' .. us, -6))
-    now = tonumber(now_text)
-end
-
 -- A whole number from 0 to `most`, at the most what a double holds, or nil: arguments are texts, and 1e999 is
 -- one.
 local function count_of(text, most)
@@ -161,6 +151,82 @@ local function whole(number)
     text = format('%.0f', number + 0)
     texts[number], text_count = text, text_count + 1
     return text
+end
+
+-- {q}:state: a call reads it when it starts, works with S, and writes what has changed when it ends.
+local State = {}
+do
+
+local NUMBERS = {'jobs', 'bytes', 'results', 'waits1', 'waits2', 'waits3', 'clock', 'offset', 'shared', 'watched',
+                 'alone2', 'alone3'}
+local names, read, others = {}, nil, 0 -- of this call; how many names are not of every call
+
+-- `more`: names of further fields that the call will count in.
+function State.read(more)
+    if #names == 0 then
+        for i, name in ipairs(NUMBERS) do names[i] = name end
+        names[#names + 1], names[#names + 2] = 'idle', 'refused'
+    end
+    for i = 1, others do names[#NUMBERS + 2 + i] = nil end
+    others = more and #more or 0
+    for i = 1, others do names[#NUMBERS + 2 + i] = more[i] end
+    local values = call('HMGET', K.state, unpack(names))
+    S, read = {}, {}
+    for i, name in ipairs(names) do
+        local value = values[i]
+        if i <= #NUMBERS then
+            value = tonumber(value or 0)
+        elseif i <= #NUMBERS + 2 then
+            value = value or ''
+        end
+        S[name], read[name] = value, value
+    end
+end
+
+function State.write()
+    local words = {}
+    for _, name in ipairs(names) do
+        local value = S[name]
+        if value ~= read[name] then
+            words[#words + 1] = name
+            words[#words + 1] = type(value) == 'number' and whole(value) or value
+        end
+    end
+    if #words > 0 then call('HSET', K.state, unpack(words)) end
+end
+
+-- Counts in a field, which need not be one that this call has read.
+function State.count(name, by)
+    if read[name] == nil then
+        call('HINCRBY', K.state, name, whole(by))
+    else
+        S[name] = (S[name] or 0) + by
+    end
+end
+
+end
+
+local devices -- of the workers, as this call has read them
+
+-- Time does not go back with Redis' clock: it stands still until the next tick, and goes on from there.
+local function start(keys, args, more)
+    S = nil
+    prepare(keys, args)
+    devices = nil
+    local t = call('TIME')
+    State.read(more)
+    now = max(tonumber(t[1]) * 1000000 + tonumber(t[2]) + S.offset, S.clock)
+    now_text = whole(now)
+end
+
+-- A function of the library: what it has changed of the state is written whatever becomes of it.
+local function with_state(f)
+    return function(keys, args)
+        local ok, reply = pcall(f, keys, args)
+        if S then State.write() end
+        if ok then return reply end
+        return redis.error_reply((string.find(reply, '^%u+ ') and '' or 'ERR ') .. reply) -- here an error is a text
+    end
 end
 
 -- call(command, key, list...), in parts that Lua's stack can hold.
@@ -211,13 +277,22 @@ local LEAST_US = 32 -- what is predicted for a job where its meta does not say: 
 
 local last_meta, last_job -- of many metas in a row all but the first are the same text
 
+-- What it refers to, what tensors it will make, and where its end is told: "[BLOB,BLOB...][ BYTES TENSORS][ URL]".
+local function read_uses(job, text)
+    local blobs, rest = match(text, '^(%S*)(.*)$')
+    local bytes, tensors = match(rest, '^ (%d+) (%d+)')
+    if blobs ~= '' then job.holds = blobs end
+    if bytes then job.makes = {tonumber(bytes), tonumber(tensors)} end
+    job.url = match(rest, ' (%a%w*://%S+)$')
+end
+
 -- What a meta says, not to be changed. One that nothing here has written must not stop the jobs
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(meta)
     if meta == last_meta then return last_job end
-    local si, us, cost, flags, deadline, seg, time, weight, result, jobs, channels, op, labels, tenant, key =
-        match(meta, '^([1-9a-r]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?p?(%d*) ?w?(%d*) ?r?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
-                    '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?(.*)$')
+    local si, us, cost, flags, deadline, seg, time, weight, result, attempts, jobs, channels, op, labels, tenant, uses, key =
+        match(meta, '^([1-9a-r]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?p?(%d*) ?w?(%d*) ?r?(%d*) ?n?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+                    '([^\t ]*) ?([^\t]*)\t([^\t]*)\t?([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, result = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
                 labels = '', tenant = 'anonymous', line = '2 anonymous', time = LEAST_US, key = '',
@@ -232,6 +307,10 @@ local function parse(meta)
                 claim = ' ' .. us .. ' ' .. cost .. (bits % 2 == 1 and ' 1' or ' 0')} -- behind the name, as in a claim
     if weight ~= '' then last_job.metered = tonumber(weight) end -- else nil, as sixteen fields take half the memory of seventeen
     if bits >= 2 then last_job.promised = true end
+    if uses ~= '' then read_uses(last_job, uses) end
+    if attempts ~= '' then
+        last_job.attempts, last_job.claim = tonumber(attempts), last_job.claim .. ' ' .. attempts
+    end
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
@@ -273,11 +352,12 @@ local function alike(si, cost_text, note)
 end
 
 -- The meta of such jobs, submitted now, which is read as a rule before any other.
-local function meta_of(like, blob, deadline, packed, key)
+local function meta_of(like, blob, deadline, packed, key, uses)
     local begin = ' ' .. now_text .. like.weight
     local head = begin .. blob
     last_meta = like.si .. head .. ' ' .. deadline .. like.extra ..
-                (packed and ' x' .. whole(packed) or '') .. like.tail .. (key and '\t' .. key or '')
+                (packed and ' x' .. whole(packed) or '') .. like.tail ..
+                ((key or uses) and '\t' .. (uses or '') .. '\t' .. (key or '') or '')
     last_job = {si = like.si, cost = like.cost, result = like.result, jobs = packed or 1,
                 deadline = deadline == '0' and 0 or tonumber(deadline),
                 seg = like.seg, channels = like.channels, op = like.op,
@@ -285,25 +365,38 @@ local function meta_of(like, blob, deadline, packed, key)
                 line = like.line, time = like.time or LEAST_US,
                 key = key or '', us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
     if like.metered then last_job.metered = tonumber(like.metered) end
+    if uses then read_uses(last_job, uses) end
     return last_meta
 end
 
 -- How many jobs are pending or wait, and their bytes
 
-local function tally(field, by)
-    if by ~= 0 then call('HINCRBY', K.count, field, whole(by)) end
+-- Changes how many jobs wait in a line, and in those of its class.
+local function tally(line, by)
+    if by == 0 then return end
+    local field = 'waits' .. SI.class[sub(line, 1, 1)]
+    S[field] = S[field] + by
+    call('HINCRBY', K.lines, line, whole(by))
 end
 
-local function counted(field) return max(tonumber(call('HGET', K.count, field) or 0), 0) end
-
--- How many jobs wait in each line, and of all that is counted the texts.
+-- How many jobs wait in each line.
 local function waiting()
-    local lines, counts, all = {}, {}, call('HGETALL', K.count)
-    for i = 1, #all, 2 do
-        counts[all[i]] = all[i + 1]
-        if byte(all[i], 2) == 32 then lines[all[i]] = max(tonumber(all[i + 1]), 0) end
-    end
-    return lines, counts
+    local lines, all = {}, call('HGETALL', K.lines)
+    for i = 1, #all, 2 do lines[all[i]] = max(tonumber(all[i + 1]), 0) end
+    return lines
+end
+
+-- The demand of idle workers, lines "NAME DEMAND" in S.idle: who has been idle for longest comes first.
+local Idle = {}
+function Idle.drop(worker)
+    local from = find('\n' .. S.idle, '\n' .. worker .. ' ', 1, true)
+    if from then S.idle = sub(S.idle, 1, from - 1) .. sub(S.idle, find(S.idle, '\n', from, true) + 1) end
+end
+
+function Idle.add(worker, demand)
+    if find('\n' .. S.idle, '\n' .. worker .. ' ' .. demand .. '\n', 1, true) then return end
+    Idle.drop(worker)
+    S.idle = S.idle .. worker .. ' ' .. demand .. '\n'
 end
 
 -- How much of a limit a tenant that is to have `more` lacks, where there are `all`, and `own` of them are its
@@ -333,6 +426,12 @@ local function refer(seg, by)
     if count > 0 then return count end
     call('HDEL', K.refs, seg)
     return false
+end
+
+-- Whether the worker has its lease, of that epoch where one is given: "EPOCH TILL" among what it holds.
+local function is_alive(worker, epoch, lease)
+    local its, till = match(lease or call('HGET', K.claims_of .. worker, '!') or '', '^(%d+) (%d+)$')
+    return its ~= nil and tonumber(till) > now and (not epoch or its == epoch)
 end
 
 -- Which jobs run: what the live workers have noted as begun

@@ -4,6 +4,12 @@
 local submit
 do
 
+-- Why no job is to be taken, or nil: "UNTIL WHY", UNTIL in seconds on the clock as it is.
+local function refused_now()
+    local till, why = match(S.refused, '^(%d+) (.*)$')
+    return till and now - S.offset < tonumber(till) * 1000000 and why or nil
+end
+
 -- Whether two fingerprints are of one request. One of 16 digits is the first half of one of 32, as
 -- the release before this one wrote it.
 local function same_fingerprint(a, b)
@@ -32,9 +38,7 @@ end
 -- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new; `kept` are the bytes of
 -- results that are kept for their time, and those that pending jobs will have.
 local function intake_counts(t)
-    local jobs, bytes, results = unpack(call('HMGET', K.count, 'jobs', 'bytes', 'results'))
-    t.jobs, t.sum = max(tonumber(jobs or 0), 0), max(tonumber(bytes or 0), 0)
-    t.results = max(tonumber(results or 0), 0)
+    t.jobs, t.sum, t.results = max(S.jobs, 0), max(S.bytes, 0), max(S.results, 0)
     t.kept = kept_bytes('a') + t.results
 end
 
@@ -73,7 +77,7 @@ local function intake_write(t)
     call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
-    call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum), 'results', whole(t.results))
+    S.jobs, S.bytes, S.results = t.jobs, t.sum, t.results
     for tenant, used in pairs(t.used or {}) do
         meter(tenant, used.new_jobs, used.new_bytes, used.new_results)
         used.new_jobs, used.new_bytes, used.new_results = 0, 0, 0
@@ -98,14 +102,13 @@ local function line_up(t)
     return next(lists) ~= nil
 end
 
--- Gives the jobs to idle workers and lines the others up. Those that have come into an empty queue
--- need not pass the lists, unless they are batch entries larger than what is asked for.
+-- Gives the jobs to idle workers, for whom what waits is nothing, and lines the others up: batch entries larger
+-- than what is asked for, as a rule.
 local function intake_give(t)
     intake_write(t)
     if #t.entries == 0 then return end
-    local alone = t.jobs == t.taken
-    if alone then serve(t.count, t.entries) end
-    if line_up(t) or not alone then serve(t.count) end
+    serve(t.count, t.entries)
+    if line_up(t) then serve(t.count) end
 end
 
 -- Whether there is a record of the tenant's job whose outputs are a blob.
@@ -214,24 +217,28 @@ end
 
 local function submit_one(t, id, frame, options)
     local meta, deadline, blob, holds, key, value, url, made = t.meta, '0', '0'
+    local uses
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
         deadline, blob, holds, key, value, url, made = submit_options(id, options, t.like)
         if not deadline then return blob end
         meta = false
+        if holds or made or url then
+            uses = (holds or '') .. (made and ' ' .. whole(made[2]) .. ' ' .. whole(made[3]) or '') .. (url and ' ' .. url or '')
+        end
     end
     local full = submit_fits(t, id, 1)
     if full > 0 then return full end
     if not meta then
-        meta = meta_of(t.like, blob, deadline, nil, key)
+        meta = meta_of(t.like, blob, deadline, nil, key, uses)
         if options == '' then t.meta = meta end
     end
     intake_add(t, id, meta, frame, 1)
     if find(options, 'B=1', 1, true) then call('DEL', K.hold_of .. id .. '.in') end -- the job has it now
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
-    if holds then Tensor.hold(id, holds) end
-    if url then Hook.promise(id, t.like.tenant, url) end
-    if made then Tensor.reserve(id, t.like.tenant, made[2], made[3]) end
+    if holds then Tensor.hold(holds) end
+    if url then Hook.promise(t.like.tenant, url) end
+    if made then Tensor.count(t.like.tenant, made[2], made[3]) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
@@ -241,8 +248,8 @@ local function submit_batch_entry(t, batch_entry, record_frames, options)
     if options ~= '' and not holds then return 4 end
     if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
     if submit_fits(t, batch_entry, jobs) == 0 then
-        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs), record_frames, jobs)
-        if holds then Tensor.hold(batch_entry, holds) end
+        intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs, nil, holds), record_frames, jobs)
+        if holds then Tensor.hold(holds) end
         return 0
     end
     local digits = {}
@@ -263,9 +270,21 @@ end
 
 do
 
--- How long a front end's last call is known: longer than Redis' clock may leap while one is sent again. And what
--- was answered where not all was queued, which takes more room.
-local SENT_S, REPLY_S = '604800', '60'
+-- How long is known what was answered where not all was queued, which takes room.
+local REPLY_S = '60'
+
+-- The fields of the state that the call needs: of its front end, "SEQ REFUSED SECOND", its last call, the last
+-- one in which not all was queued, and when that was; and how many jobs of each operation were submitted.
+local function submit_fields(args)
+    local fields, seen = {'s:' .. args[2]}, {}
+    for i = 9, #args, 6 do
+        local op = match(args[i], '^[^\t]*\t[^\t]*\t([^\t ]+)')
+        if op and not seen[op] then
+            seen[op], fields[#fields + 1] = true, op .. ' submitted'
+        end
+    end
+    return fields
+end
 
 -- What was answered of a job, or a batch entry, in a call that is known, while its reply is not any more; nil
 -- where it was not queued, and is to be tried anew.
@@ -282,17 +301,17 @@ local function submit_again(t, name, frame)
 end
 
 submit = function(keys, args)
-    start(keys, args)
-    local front, seq = args[2], args[3]
+    start(keys, args, submit_fields(args))
+    local front, seq = 's:' .. args[2], args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
-    local sent = K.sent_of .. front
-    local last, why = unpack(call('MGET', sent, K.refused))
+    local last, refused = match(S[front] or '', '^(%d+) (%d+)')
     local again = #args > 3 and tonumber(last or 0) >= tonumber(seq)
+    local why = refused_now()
     if why and not again then return redis.error_reply('DISK ' .. why) end -- of what was taken it is too late
     local t, reply, all_queued = intake_new(), {now, 0, 0}, true
-    local kept = again and call('GET', sent .. ':' .. seq)
+    local kept = again and call('GET', K.sent_of .. args[2] .. ':' .. seq)
     if kept then return cmsgpack.unpack(kept) end
-    local unsure = again and tonumber(call('GET', sent .. ':refused') or 0) >= tonumber(seq)
+    local unsure = again and tonumber(refused) >= tonumber(seq)
     for i = 4, #args, 6 do
         local r = 0
         if unsure or not again then
@@ -303,15 +322,15 @@ submit = function(keys, args)
         reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
     if t.segs then for seg, jobs in pairs(t.segs) do refer(seg, jobs) end end
-    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', whole(jobs)) end
+    for op, jobs in pairs(t.ops) do State.count(op .. ' submitted', jobs) end
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum
     if #args > 3 and not again then
-        call('SET', sent, seq, 'EX', SENT_S)
         if not all_queued then
-            call('SET', sent .. ':' .. seq, cmsgpack.pack(reply), 'EX', REPLY_S)
-            call('SET', sent .. ':refused', seq, 'EX', SENT_S)
+            call('SET', K.sent_of .. args[2] .. ':' .. seq, cmsgpack.pack(reply), 'EX', REPLY_S)
+            refused = seq
         end
+        S[front] = seq .. ' ' .. (refused or '0') .. ' ' .. whole(floor(now / 1000000))
     end
     return reply
 end

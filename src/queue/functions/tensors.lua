@@ -43,7 +43,7 @@ local function touch(id, facts)
 end
 
 -- Bytes and tensors of that tenant, and of all, also of those that pending jobs will make.
-local function count(tenant, bytes, tensors)
+function Tensor.count(tenant, bytes, tensors)
     for _, of in ipairs({ALL, tenant}) do
         change(of, bytes)
         change('#' .. of, tensors)
@@ -63,7 +63,7 @@ local function add(tenant, life, id, bytes, form)
     write(id, facts)
     touch(id, facts)
     call('ZADD', K.tensor_names .. ':' .. tenant, 0, now_text .. id)
-    count(tenant, facts.bytes, 1)
+    Tensor.count(tenant, facts.bytes, 1)
     call('DEL', K.hold_of .. blob_of(id))
 end
 
@@ -77,7 +77,7 @@ local function drop(id, facts)
         call('HSET', K.left, blob_of(id), whole(facts.bytes) .. ' ' .. facts.tenant)
         return 0
     end
-    if facts.form then count(facts.tenant, -facts.bytes, -1) end
+    if facts.form then Tensor.count(facts.tenant, -facts.bytes, -1) end
     return 1
 end
 
@@ -93,7 +93,7 @@ function Tensor.let_go(name)
     local bytes, tenant, kind = match(call('HGET', K.left, name) or '', '^(%d+) (%S+) ?(%a?)$')
     if not bytes then return end
     call('HDEL', K.left, name)
-    if kind == '' then count(tenant, -bytes, -1) else Tensor.weigh(kind, tenant, -bytes) end
+    if kind == '' then Tensor.count(tenant, -bytes, -1) else Tensor.weigh(kind, tenant, -bytes) end
 end
 
 -- Makes room for so many more of that tenant, by dropping those of its own that were not used for longest;
@@ -119,29 +119,11 @@ function Tensor.make_room(tenant, most, bytes, tensors)
         dropped, lacks, lacking = dropped + 1, lacks - facts.bytes, lacking - 1
         if lacks <= 0 and lacking <= 0 then break end
     end
-    call('HINCRBY', K.totals, 'tensors evicted', dropped)
+    State.count('tensors evicted', dropped)
     if lacks <= 0 and lacking <= 0 then return 0 end
     if dropped == DROPPED then return 5 end
     call('HDEL', K.tensor_bytes, 'idle ' .. tenant) -- there are none
     return 3
-end
-
--- A pending job will make so many. What it will refers to no place yet, so it is counted by the job.
-function Tensor.reserve(job, tenant, bytes, tensors)
-    call('HSET', K.making, job, whole(bytes) .. ' ' .. whole(tensors) .. ' ' .. tenant)
-    count(tenant, bytes, tensors)
-end
-
--- These have ended: what they have made is counted by itself.
-function Tensor.made(names)
-    if call('EXISTS', K.making) == 0 then return end
-    for i, text in ipairs(get_many(K.making, names)) do
-        local bytes, tensors, tenant = match(text or '', '^(%d+) (%d+) (%S+)$')
-        if bytes then
-            count(tenant, -bytes, -tensors)
-            call('HDEL', K.making, names[i])
-        end
-    end
 end
 
 function Tensor.put(keys, args)
@@ -277,8 +259,8 @@ local function facts_of_blob(blob)
     return id and facts_of(id), id
 end
 
-function Tensor.hold(job, blobs)
-    call('HSET', K.holds, job, blobs)
+-- One more pending job, or batch entry, refers to these.
+function Tensor.hold(blobs)
     for blob in gmatch(blobs, '[^,]+') do
         if refer(blob, 1) == 1 then
             local facts, id = facts_of_blob(blob)
@@ -295,26 +277,17 @@ local function refer_held(blob, by)
     if facts then index(id, facts) end
 end
 
--- A batch entry was opened: each of its jobs holds what it held.
-function Tensor.share_out(batch_entry, ids)
-    local blobs = call('HGET', K.holds, batch_entry)
-    if not blobs then return end
-    for blob in gmatch(blobs, '[^,]+') do
-        refer_held(blob, #ids - 1) -- none where its record frames are damaged, all of them
-    end
-    for _, id in ipairs(ids) do call('HSET', K.holds, id, blobs) end
-    call('HDEL', K.holds, batch_entry)
+-- A batch entry was opened: each of its jobs holds what it held, so there are so many more; one less where its
+-- record frames are damaged, all of them.
+function Tensor.share_out(blobs, more)
+    for blob in gmatch(blobs, '[^,]+') do refer_held(blob, more) end
 end
 
--- These jobs have ended.
-function Tensor.release(names)
-    if call('EXISTS', K.holds) == 0 then return end
-    for _, blobs in ipairs(get_many(K.holds, names)) do
-        for blob in gmatch(blobs or '', '[^,]+') do
-            refer_held(blob, -1)
-        end
+-- Jobs have ended that held these, a text each.
+function Tensor.release(texts)
+    for _, blobs in ipairs(texts) do
+        for blob in gmatch(blobs, '[^,]+') do refer_held(blob, -1) end
     end
-    call_many('HDEL', K.holds, names)
 end
 
 -- Whether there is such a tensor, or a pending job refers to the blob.

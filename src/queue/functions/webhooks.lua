@@ -11,16 +11,10 @@ function KIND.finished(text) return Record.finished(text, find(text, '\n', 1, tr
 
 function Hook.fits(tenant, url, most) return Lane.fits(KIND, tenant, {url}, most) end
 
-function Hook.promise(id, tenant, url)
-    call('HSET', K.notify, id, url)
-    Lane.promise(KIND, tenant, url)
-end
+function Hook.promise(tenant, url) Lane.promise(KIND, tenant, url) end
 
--- The job has ended, and its one record frame says how.
-function Hook.ended(id, tenant, record_frame)
-    local url = call('HGET', K.notify, id)
-    if not url then return end
-    call('HDEL', K.notify, id)
+-- The job whose end is to be told there has ended, and its one record frame says how.
+function Hook.ended(id, tenant, url, record_frame)
     Lane.add(KIND, tenant, url, id, url .. '\n' .. Record.frame(Record.not_later(record_frame), RECORD_FRAME_HEAD + 1))
 end
 

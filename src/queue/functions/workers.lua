@@ -1,5 +1,10 @@
 -- What workers call.
 
+-- The worker has its name for as long as a lease lasts.
+local function lease(name, epoch)
+    call('HSET', K.claims_of .. name, '!', epoch .. ' ' .. whole(now + L.lease_ms * 1000))
+end
+
 local function register(keys, args)
     start(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
@@ -10,8 +15,8 @@ local function register(keys, args)
     local store = call('GET', K.store)
     if store ~= identity then return redis.error_reply('STORE ' .. store) end
     recover(name)
-    local epoch = call('INCR', K.epoch)
-    call('SET', K.lease_of .. name, epoch, 'PX', L.lease_ms)
+    local epoch = call('HINCRBY', K.state, 'epoch', 1)
+    lease(name, epoch)
     call('HSET', K.workers, name, class .. ' ' .. epoch .. ' ' .. info)
     return {now, epoch}
 end
@@ -25,7 +30,7 @@ local function renew(keys, args)
         housekeeping()
         return lost
     end
-    call('PEXPIRE', K.lease_of .. name, L.lease_ms)
+    lease(name, epoch)
     local was = call('HGET', K.workers, name) or '0'
     local is = sub(was, 1, 1) .. ' ' .. epoch .. ' ' .. info
     if is ~= was and info_ok(info) then call('HSET', K.workers, name, is) end
@@ -65,7 +70,7 @@ end
 local function turn_wrong(args)
     if #args % 3 ~= 0 then return 'three arguments for each completion' end
     if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
-       not find(args[8], '^%d[%d ]*$') or #args[8] > 80 or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
+       not find(args[9], '^[0-3]$') or not find(args[8], '^%d[%d ]*$') or #args[8] > 80 or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
         return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
     end
     for i = 12, #args, 3 do
@@ -169,17 +174,17 @@ local function let_go(worker, names)
 end
 
 -- Ends jobs and batch entries as the COMPLETIONS from args[from] on say, and gives back those that the worker
--- could not read; a digit for each job that it says has ended, and how many jobs are pending yet, as far as
--- that was seen. `held`: false first, then of each whether the worker holds it. `plain`: see completion_new.
-end_all = function(worker, args, from, held, plain)
+-- could not read; a digit for each job that it says has ended. `held`: four others, then of each whether the worker holds it;
+-- `reports`: whether it has told of the progress of any.
+end_all = function(worker, args, from, held, reports)
     local names, digits, ended, back = {}, {}, {}, {}
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
-    local e, seen, finder = completion_new(plain), {}, running_finder(1)
+    local e, seen, finder = completion_new(), {}, running_finder(1)
     e.class = e.settles and sub(call('HGET', K.workers, worker) or '1', 1, 1)
     local yields = yields_to(worker)
     for i, meta in ipairs(get_many(K.pending, names)) do
-        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 1]
+        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 4]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if record_frames == '' then
             if its and not back[one] then back[#back + 1], back[one] = one, true end
@@ -195,11 +200,13 @@ end_all = function(worker, args, from, held, plain)
         end
         digits[i] = digits[i] or ''
     end
-    local left = completion_commit(e, worker)
+    completion_commit(e)
     let_go(worker, ended)
     digits = concat(digits)
-    if find(digits, '0', 1, true) then -- whoever has ended these did not know whose they were
-        call_many('HDEL', K.prog_of .. worker, ended)
+    if reports then
+        local fields = {}
+        for i, name in ipairs(ended) do fields[i] = '%' .. name end
+        call_many('HDEL', K.claims_of .. worker, fields)
     end
     if #back > 0 then -- batch entries opened, for it may be one of damaged record frames that could not be read
         open_batch_entries(back)
@@ -207,7 +214,7 @@ end_all = function(worker, args, from, held, plain)
         call_many('HDEL', K.claims_of .. worker, (resolve(back))) -- where a job of it has ended just now
         serve(give_back(back))
     end
-    return digits, left
+    return digits
 end
 
 end
@@ -259,48 +266,42 @@ local function turn(keys, args)
     start(keys, args)
     local name, thread, seq = args[2], args[4], args[5]
     local class, most = tonumber(args[6]), tonumber(args[7])
-    local lost = lapsed(name, args[3])
+    local fields = {'!', '#' .. (thread or ''), '%', '$'}
+    for i = 10, #args, 3 do fields[#fields + 1] = args[i] end
+    local held = get_many(K.claims_of .. name, fields)
+    local lost = lapsed(name, args[3], held[1] or '')
     if lost then return lost end
     local wrong = turn_wrong(args)
     if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
-    local fields = {'#' .. thread}
-    for i = 10, #args, 3 do fields[#fields + 1] = args[i] end
-    local held = get_many(K.claims_of .. name, fields)
-    local last, given, digits = match(held[1] or '', '^(%d+) (%d+) (.*)$')
+    local last, given, digits = match(held[2] or '', '^(%d+) (%d+) (.*)$')
+    local reports, handed = held[3], held[4] == '1'
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
-    local c, label, left = claim_new(most, args[8], math.huge), thread .. ' ' .. seq, nil
-    -- One question for all that few jobs need. What jobs wait for others made lies there only while {q}:holds does.
-    local plain = call('EXISTS', K.wake_of .. name, K.notify, K.deadlines, K.attempts,
-                       K.prog_of .. name, K.holds, K.making, K.shares) == 0
-    if plain then c.again = false end
+    local c, label = claim_new(most, args[8], math.huge), thread .. ' ' .. seq
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
-        K.asks = name
-        if not plain then call('DEL', K.wake_of .. name) end
+        Idle.drop(name)
+        if handed and (newer == 0 or args[9] < '2') then call('DEL', K.wake_of .. name) end
     end
     if newer > 0 then
-        digits, left = end_all(name, args, 10, held, plain)
+        digits = end_all(name, args, 10, held, reports)
     else -- its reply was lost, or has not come: made anew
         c.most = math.huge
         for _, entry in ipairs(look_up(c, taken_back(name, label))) do
-            claim_add(c, unpack(entry, 1, 4))
+            claim_add(c, unpack(entry, 1, 3))
         end
         c.most = most
     end
     given = tonumber(given or 0)
     if most > 0 and c.count == 0 then
-        if not plain then expire_due() end
-        if left ~= 0 then claim_take(c, class, given) end
+        claim_take(c, class, given)
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
-        if c.count == 0 then
-            call('HSET', K.idle, name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label)
-            K.asks = nil
-        end
+        if c.count == 0 then Idle.add(name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label) end
     end
-    if K.asks then call('HDEL', K.idle, name) end
-    claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits})
+    local notes = {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits}
+    if handed and thread == '0' then notes[3], notes[4] = '$', '0' end
+    claim_note(name, c.names, label, notes)
     c.reply[2] = digits
-    if args[9] == '1' and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
+    if args[9] % 2 == 1 and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
 end
 
@@ -329,18 +330,22 @@ local function progress(keys, args)
     end
     left = left ~= '' and ' ' .. whole(now + left) or ''
     local digits, fields, yields = {}, {}, yields_to(args[2])
-    local before = get_many(K.prog_of .. args[2], args, 5)
+    local key = K.claims_of .. args[2]
+    for i = 5, #args do fields[i - 4] = '%' .. args[i] end
+    local before = get_many(key, fields)
+    fields = {}
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
         local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, BATCH_ENTRY))
         local its = whole_meta and yields(args[4 + i])
         digits[i] = its and '1' or '0'
         if meta and its then -- the progress of a job that begins again here does not fall
             local was = match(before[i] or '', '^%S+')
-            fields[#fields + 1] = args[4 + i]
+            fields[#fields + 1] = '%' .. args[4 + i]
             fields[#fields + 1] = ((tonumber(was) or 0) > progress and was or text) .. left
         end
     end
-    call_many('HSET', K.prog_of .. args[2], fields)
+    if #fields > 0 then call('HSET', key, '%', '1') end
+    call_many('HSET', key, fields)
     if Record.events.watched() then
         local _, started = running_finder(1)(args[5] or '')
         local names = {unpack(args, 5, min(#args, 4 + MANY))}

@@ -298,9 +298,12 @@ static inline void audit(struct bed *bed) {
         "  end\n"
         "  return sum\n"
         "end\n"
-        "local function count(field) return tonumber(call('HGET', q .. ':count', field) or 0) end\n"
-        "local lines = {}\n"
-        "local fields = call('HGETALL', q .. ':count')\n"
+        "local function count(field)\n"
+        "  return tonumber(call('HGET', q .. ':' .. (field:find(' ') and 'lines' or 'state'), "
+        "field) or 0)\n"
+        "end\n"
+        "local lines, waits = {}, {0, 0, 0}\n"
+        "local fields = call('HGETALL', q .. ':lines')\n"
         "for i = 1, #fields, 2 do\n"
         "  if fields[i]:find('^%w ') then lines[fields[i]] = tonumber(fields[i + 1]) end\n"
         "end\n"
@@ -323,6 +326,8 @@ static inline void audit(struct bed *bed) {
         "        sum = sum + n\n"
         "      end\n"
         "      local line = si .. ' ' .. tenant\n"
+        "      local class = math.floor(at % 9 / 3) + 1\n"
+        "      waits[class] = waits[class] + sum\n"
         "      if sum ~= count(line) then\n"
         "        return list .. ' has ' .. sum .. ' jobs, not ' .. count(line) end\n"
         "      lines[line] = nil\n"
@@ -332,6 +337,10 @@ static inline void audit(struct bed *bed) {
         "for line, n in pairs(lines) do\n"
         "  if n ~= 0 then return line .. ' is counted, and has no list' end\n"
         "end\n"
+        "for class = 1, 3 do if waits[class] ~= count('waits' .. class) then\n"
+        "  return waits[class] .. ' wait of class ' .. class .. ', not ' .. count('waits' .. "
+        "class)\n"
+        "end end\n"
         "local named, used = {}, {}\n"
         "for _, key in ipairs(call('KEYS', q .. ':names:*')) do\n"
         "  local tenant = key:sub(#q + 8)\n"
@@ -373,15 +382,10 @@ static inline void audit(struct bed *bed) {
         "if jobs ~= count('jobs') or bytes ~= count('bytes') then\n"
         "  return jobs .. ' jobs of ' .. bytes .. ' bytes, not ' .. count('jobs') .. ' of ' ..\n"
         "         count('bytes') end\n"
-        "for _, key in ipairs({'attempts'}) do\n"
-        "  for _, id in ipairs(call('HKEYS', q .. ':' .. key)) do\n"
-        "    if not metas[id] then return id .. ' has ended, and is in ' .. key end\n"
-        "  end\n"
-        "end\n"
-        "local held, holds = {}, call('HGETALL', q .. ':holds')\n"
-        "for i = 1, #holds, 2 do\n"
-        "  if not metas[holds[i]] then return holds[i] .. ' has ended, and holds' end\n"
-        "  for blob in holds[i + 1]:gmatch('[^,]+') do held[blob] = (held[blob] or 0) + 1 end\n"
+        "local held = {}\n"
+        "for _, meta in pairs(metas) do\n"
+        "  local uses = meta:match('^[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t ]*)') or ''\n"
+        "  for blob in uses:gmatch('[^,]+') do held[blob] = (held[blob] or 0) + 1 end\n"
         "end\n"
         "local function hold(seg, n) if seg then held[seg] = (held[seg] or 0) + n end end\n"
         "for _, meta in pairs(metas) do\n"
@@ -408,9 +412,8 @@ static inline void audit(struct bed *bed) {
 
 /* Nothing is pending and nothing is left of what was. */
 static inline void expect_empty(struct bed *bed) {
-    static const char *const gone[] = {"pending",   "frames",          "attempts",
-                                       "deadlines", "opened",          "used",
-                                       "shares",    "names:anonymous", "holds"};
+    static const char *const gone[] = {"pending", "frames", "deadlines",       "opened",
+                                       "used",    "shares", "names:anonymous", "lines"};
     redisReply *reply;
     audit(bed);
     for (int i = 0; i < 3; i++) drop(fcall(bed, "tick", NULL));
@@ -419,9 +422,9 @@ static inline void expect_empty(struct bed *bed) {
     drop(reply);
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (ask(bed, "EXISTS", gone[i]) != 0) fail_msg("%s is there", gone[i]);
-    reply = redisCommand(bed->raw, "HVALS %s:count", bed->tag);
-    for (size_t i = 0; i < reply->elements; i++) assert_string_equal(reply->element[i]->str, "0");
-    drop(reply);
+    static const char *const zero[] = {"jobs", "bytes", "results", "waits1", "waits2", "waits3"};
+    for (size_t i = 0; i < sizeof zero / sizeof *zero; i++)
+        assert_int_equal(counted(bed, zero[i]), 0);
 }
 
 #endif

@@ -248,9 +248,10 @@ static inline int list_all(struct bed *bed, const char *which, const char *limit
 /* What the queue counts: `field` jobs, bytes, or, of the tenant, an SI. */
 static inline long long counted(struct bed *bed, const char *field) {
     char line[64];
+    bool of_line = field[1] == '\0';
     snprintf(line, sizeof line, "%s %s", field, tenant);
-    redisReply *reply =
-        redisCommand(bed->raw, "HGET %s:count %s", bed->tag, field[1] == '\0' ? line : field);
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:%s %s", bed->tag,
+                                     of_line ? "lines" : "state", of_line ? line : field);
     long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
     drop(reply);
     return n;
@@ -268,7 +269,7 @@ static inline int refs_of(struct bed *bed, const char *segment) {
 /* The pending jobs, as they are counted, which must fit what is there. */
 static inline long long pending(struct bed *bed) {
     redisReply *reply = redisCommand(
-        bed->raw, "EVAL %s 3 %s:count %s:pending %s:frames",
+        bed->raw, "EVAL %s 3 %s:state %s:pending %s:frames",
         "return {redis.call('HGET', KEYS[1], 'jobs') or '0', redis.call('HLEN', KEYS[2]), "
         "redis.call('HLEN', KEYS[3])}",
         bed->tag, bed->tag, bed->tag);

@@ -440,7 +440,7 @@ static void moved_from_a_class_without_workers(void **state) {
     assert_int_equal(claim(worker, 16, PLENTY, claims), 0);
     drop(fcall(&bed, "tick", NULL));
     /* as if five seconds had passed */
-    drop(redisCommand(bed.raw, "SET %s:alone:cuda 1000000", bed.tag));
+    drop(redisCommand(bed.raw, "HSET %s:state alone3 1000000", bed.tag));
     drop(fcall(&bed, "tick", NULL));
     audit(&bed);
     assert_int_equal(counted(&bed, "2"), 0); /* the idle worker has them */

@@ -354,7 +354,7 @@ static int send_all_kinds(struct env *env) {
 static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
     int from, accepted = env->accepted;
     long long was, now;
-    redisReply *r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
+    redisReply *r = ask(env->client, "HGET {test}:state %s", "echo submitted");
     was = r->type == REDIS_REPLY_STRING ? atoll(r->str) : 0;
     freeReplyObject(r);
     UNTIL(env, env->queue->view.available && env->queue->standing.subscribed);
@@ -371,7 +371,7 @@ static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
     }
     assert_string_equal(env->seen[from + 4].id, env->seen[from + 3].id);
     assert_int_equal(env->accepted - accepted, 9);
-    r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
+    r = ask(env->client, "HGET {test}:state %s", "echo submitted");
     now = atoll(r->str);
     freeReplyObject(r);
     assert_int_equal(now - was, 8);

@@ -41,7 +41,7 @@ static void test_resend_while_the_disk_is_full(void **state) {
     struct seen *taken = submit(env, (struct want){.watch = true}), *refused;
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 1) usleep(1000);
-    freeReplyObject(ask(env->client, "SET {test}:refused full"));
+    freeReplyObject(redisCommand(env->client, "HSET {test}:state refused %s", "99999999999 full"));
     blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, taken->answered == 1);
     assert_int_equal(taken->code, BLASD_OK);
@@ -227,7 +227,7 @@ static void test_disk_too_full(void **state) {
     struct seen *before = submit(env, (struct want){.watch = true}), *s;
     UNTIL(env, before->answered == 1);
     worker_register(env);
-    freeReplyObject(ask(env->client, "SET {test}:refused tiny"));
+    freeReplyObject(redisCommand(env->client, "HSET {test}:state refused %s", "99999999999 tiny"));
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_disk_full);
@@ -240,7 +240,7 @@ static void test_disk_too_full(void **state) {
     assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
     UNTIL(env, work_once(env) >= 0 && before->ended > 0); /* what is queued ends */
     expect_done(before);
-    freeReplyObject(ask(env->client, "DEL {test}:refused"));
+    freeReplyObject(ask(env->client, "HDEL {test}:state refused"));
     UNTIL(env, env->queue->view.available);
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);

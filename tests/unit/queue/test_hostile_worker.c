@@ -366,7 +366,7 @@ static void nothing_without_a_lease(void **state) {
             fail_msg("%s was heard", calls[i].function);
         drop(reply);
         reply = redisCommand(bed->raw, "HLEN %s:claims:w", bed->tag);
-        assert_int_equal(reply->integer, 4); /* two batch entries, a job, and where it stands */
+        assert_int_equal(reply->integer, 5); /* two batch entries, a job, its lease and turn */
         drop(reply);
     }
     hostile_close(&hostile, OTHERS + JOBS + 1);

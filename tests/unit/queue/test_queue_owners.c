@@ -16,7 +16,8 @@ static void lose_claim(struct bed *bed, const char *worker, const char *name, in
     assert_int_equal(reply->integer, 1);
     drop(reply);
     drop(redisCommand(bed->raw, "LPUSH " LINE " %s", bed->tag, name));
-    drop(redisCommand(bed->raw, "HINCRBY %s:count %s %d", bed->tag, "2 anonymous", jobs));
+    drop(redisCommand(bed->raw, "HINCRBY %s:lines %s %d", bed->tag, "2 anonymous", jobs));
+    drop(redisCommand(bed->raw, "HINCRBY %s:state waits1 %d", bed->tag, jobs));
 }
 
 static bool wanted(struct blasd_worker_queue *worker, const char *id) {

@@ -79,16 +79,16 @@ static struct blasd_webhooks *deliverer(struct bed *bed) {
 
 static int keys_left(struct bed *bed) {
     redisReply *reply = redisCommand(bed->raw,
-                                     "EXISTS %s:notify %s:hooks %s:hook_due "
+                                     "EXISTS %s:hooks %s:hook_due "
                                      "%s:hook_counts %s:hook_holds",
-                                     bed->tag, bed->tag, bed->tag, bed->tag, bed->tag);
+                                     bed->tag, bed->tag, bed->tag, bed->tag);
     int count = (int)reply->integer;
     drop(reply);
     return count;
 }
 
 static int total(struct bed *bed, const char *field) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:totals %s", bed->tag, field);
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:state %s", bed->tag, field);
     int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
     drop(reply);
     return count;
