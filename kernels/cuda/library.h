@@ -40,7 +40,6 @@ struct blasd_gpu_facts {
     int major, minor;
     uint64_t memory_bytes, memory_free_bytes;
     uint64_t shared_bytes;    /* most shared memory of one block */
-    int float64_cost;         /* how many float32 operations take as long as a float64 one */
     bool registers_read_only; /* host memory may be registered that is mapped for reading alone */
 };
 

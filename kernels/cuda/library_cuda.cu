@@ -98,9 +98,6 @@ int blasd_gpu_peek(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *e
     ret->minor = properties.minor;
     ret->shared_bytes = properties.sharedMemPerBlockOptin;
     ret->registers_read_only = properties.hostRegisterReadOnlySupported != 0;
-    CUDA(cudaDeviceGetAttribute(&ret->float64_cost, cudaDevAttrSingleToDoublePrecisionPerfRatio,
-                                ordinal),
-         "asking for the device's rates");
     return 0;
 }
 

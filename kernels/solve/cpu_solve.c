@@ -38,48 +38,6 @@ struct batch {
     struct bench benches[BLASD_PARALLEL_MAX];
 };
 
-static struct blasd_systems shape_of(const struct blasd_task *task, const struct blasd_solve *s) {
-    struct blasd_solve_layout layout =
-        blasd_solve_layout(s, &task->inputs[BLASD_SOLVE_A], &task->inputs[BLASD_SOLVE_B]);
-    return (struct blasd_systems){.n = s->n,
-                                  .columns = s->columns,
-                                  .a_row = layout.a_row,
-                                  .a_column = layout.a_column,
-                                  .b_row = layout.b_row,
-                                  .b_column = layout.b_column,
-                                  .assume = layout.assume,
-                                  .refinement = s->refinement};
-}
-
-/* Where system `at` of the list lies. */
-static struct blasd_system locate(const struct batch *batch, const struct blasd_walk *walk,
-                                  int64_t at) {
-    const struct blasd_solve *s = &batch->solve;
-    const struct blasd_task *task = &batch->tasks[at / s->batch_count];
-    size_t size = batch->single ? sizeof(float) : sizeof(double);
-    size_t column = (size_t)(s->n * s->columns) * size;
-    return (struct blasd_system){
-        .a = (const char *)task->inputs[BLASD_SOLVE_A].data +
-             (size_t)(walk->offset[0] * s->n * s->n) * size,
-        .b = (const char *)task->inputs[BLASD_SOLVE_B].data + (size_t)walk->offset[1] * column,
-        .x = (char *)task->outputs[BLASD_SOLVE_X].data + (size_t)(at % s->batch_count) * column};
-}
-
-/* Writes a system's results to its place in its job's outputs. */
-static void publish(const struct batch *batch, const struct blasd_system *system, int64_t at) {
-    struct blasd_task *task = &batch->tasks[at / batch->solve.batch_count];
-    int64_t item = at % batch->solve.batch_count;
-    blasd_solve_put(task, BLASD_SOLVE_INFO, item, 0, system->info);
-    blasd_solve_put(task, BLASD_SOLVE_RCOND, item, system->rcond, 0);
-    blasd_solve_put(task, BLASD_SOLVE_BACKWARD_ERROR, item, system->error, 0);
-    blasd_solve_put(task, BLASD_SOLVE_STEPS, item, 0, system->steps);
-    blasd_solve_put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
-    batch->flags[at] = (system->singular ? BLASD_SOLVE_SINGULAR : 0) |
-                       (system->unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
-                       (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0) |
-                       (system->settled ? BLASD_SOLVE_SETTLED : 0);
-}
-
 static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,
                        int64_t at) {
     /* as if all pieces were whole, as the loop over them counts */
@@ -123,13 +81,16 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
     blasd_walk_seek(&walk, at % s->batch_count);
     for (; at < end && blasd_wanted_after(&done, work); at += count) {
         for (count = 0; count < width && at + count < end; count++) {
-            systems[count] = locate(batch, &walk, at + count);
+            systems[count] = blasd_system_of(&batch->tasks[(at + count) / s->batch_count], s, &walk,
+                                             (at + count) % s->batch_count);
             blasd_walk_next(&walk);
         }
         if (batch->use_lanes ? !run_lanes(batch, bench, systems, count, at)
                              : !run_engine(batch, bench, systems, at))
             return false;
-        for (int i = 0; i < count; i++) publish(batch, &systems[i], at + i);
+        for (int i = 0; i < count; i++)
+            batch->flags[at + i] = blasd_system_publish(&batch->tasks[(at + i) / s->batch_count],
+                                                        (at + i) % s->batch_count, &systems[i]);
     }
     return blasd_wanted();
 }
@@ -180,7 +141,7 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
         for (int t = 0; t < count; t++) blasd_solve_answer_empty(&tasks[t], &batch->solve);
         goto done;
     }
-    batch->shape = shape_of(&tasks[0], &batch->solve);
+    batch->shape = blasd_systems_of(&tasks[0], &batch->solve);
     loop.threads = choose(batch, device, count);
     batch->flags = calloc((size_t)batch->total, sizeof *batch->flags);
     if (batch->flags == NULL) {
@@ -210,7 +171,7 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
                                        loop.to + (1 - loop.to) * (t + 1) / count, err);
         if (code != 0) goto done;
         blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
-                           batch->flags + t * batch->solve.batch_count, NULL);
+                           batch->flags + t * batch->solve.batch_count);
     }
 done:
     for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {

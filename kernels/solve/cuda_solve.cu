@@ -1,9 +1,9 @@
-/* solve on CUDA: our own kernels for systems that fit a team's shared memory, whole systems in one
- * launch; the library's factors between our own steps above that, and solve_large.cu for systems
- * that fill the device by themselves.
+/* solve on CUDA: our own kernels for up to 256 unknowns, whole systems in one launch; the library's
+ * factors between our own steps above that, and solve_large.cu for systems that fill the device by
+ * themselves. What is badly scaled, singular or ill-conditioned is left to the host's engine.
  *
  * Which way a system goes depends on its size and the number of its columns, not on its batch.
- * Read next: solve_lanes.cu, solve_kernels.cuh, then README.md for the method and the table of
+ * Read next: solve_small.cu, solve_kernels.cuh, then README.md for the method and the table of
  * ways. */
 #include "kernels/solve/solve_kernels.cuh"
 #include "kernels/solve/solve_large.cuh"
@@ -12,6 +12,7 @@ extern "C" {
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/solve/certify.h"
 #include "kernels/solve/embedding.h"
+#include "kernels/solve/leftovers.h"
 #include "kernels/solve/recheck.h"
 #include "kernels/solve/solve_report.h"
 }
@@ -19,20 +20,18 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-#define LANES_MOST 32            /* unknowns */
+#define SMALL_MOST 32            /* unknowns */
 #define FUSED_COLUMNS 32         /* more columns than this are shared out among blocks */
 #define STEPS_MOST 1024          /* unknowns that one block can finish */
 #define STEPS_BYTES (1ull << 30) /* of factors at a time */
-#define SPARE_BYTES (1ull << 29) /* for QR */
 #define BATCHED_ALWAYS 256       /* unknowns */
-#define STATIC_BYTES 16384       /* of shared memory, which a block has beside what it asks for */
 
 /* Systems of more unknowns, or jobs of more operations, join no mixed batch: beside what fills the
  * device by itself a small one would only wait. */
 #define MIXED_UNKNOWNS 128
 #define MIXED_FLOPS 2e8
 
-enum way { WAY_NOTHING, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
+enum way { WAY_NOTHING, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
 
 struct solve_plan {
     struct blasd_solve solve;
@@ -41,7 +40,6 @@ struct solve_plan {
     struct solve_batch batch;
     struct solve_steps steps;
     int64_t chunk; /* systems of one round of steps */
-    int spares;    /* blocks that have room for QR */
     int threads;
     void **pointers; /* on the device: of each matrix of a chunk */
     int *pivots, *info;
@@ -85,22 +83,18 @@ static struct solve_shape shape_of(const struct blasd_task *task, const struct b
     return shape;
 }
 
-static int64_t room_bytes(const struct solve_plan *plan, struct solve_shared has) {
-    return plan->single ? solve_room_bytes<float>(plan->solve.n, has)
-                        : solve_room_bytes<double>(plan->solve.n, has);
+static size_t room_bytes(const struct solve_plan *plan) {
+    const struct solve_shape &shape = plan->batch.shape;
+    return (size_t)(plan->single ? solve_room_bytes<float>(shape)
+                                 : solve_room_bytes<double>(shape));
 }
 
-static enum way choose_way(const struct solve_plan *plan, const struct blasd_gpu_facts *facts) {
+static enum way choose_way(const struct solve_plan *plan) {
     const struct blasd_solve *s = &plan->solve;
     if (s->n == 0 || s->batch_count == 0) return WAY_NOTHING;
     if (s->n > STEPS_MOST) return WAY_LARGE;
-    if (s->columns > FUSED_COLUMNS) return WAY_STEPS;
-    if (s->n <= LANES_MOST) return WAY_LANES;
-    if (solve_has_panels(plan->batch.shape)) return WAY_BLOCKS;
-    if (plan->batch.shape.assume != BLASD_ASSUME_GENERAL &&
-        room_bytes(plan, {true, false, false}) + STATIC_BYTES <= (int64_t)facts->shared_bytes)
-        return WAY_BLOCKS;
-    return WAY_STEPS;
+    if (s->columns > FUSED_COLUMNS || !solve_has_panels(plan->batch.shape)) return WAY_STEPS;
+    return WAY_BLOCKS;
 }
 
 static struct solve_tensor input_of(const struct blasd_cuda_job *job, int i) {
@@ -141,7 +135,7 @@ static bool batched_call(bool single, int64_t n, int64_t count) {
 
 static int take_steps(struct blasd_cuda_job *job, struct solve_plan *plan, struct blasd_err *err) {
     struct solve_steps *steps = &plan->steps;
-    int64_t n = plan->solve.n, size = plan->single ? 4 : 8, square = n * n * size, matrices, spares;
+    int64_t n = plan->solve.n, size = plan->single ? 4 : 8, square = n * n * size, matrices;
     int64_t most = (int64_t)STEPS_BYTES / square > 1 ? (int64_t)STEPS_BYTES / square : 1;
     int64_t own = plan->batch.a_items * job->count; /* matrices as the jobs have them */
     int code;
@@ -151,19 +145,13 @@ static int take_steps(struct blasd_cuda_job *job, struct solve_plan *plan, struc
     matrices = steps->shared_matrices ? own : plan->chunk;
     steps->parts = (int)((plan->solve.columns + SOLVE_COLUMNS_EACH - 1) / SOLVE_COLUMNS_EACH);
     if (steps->parts == 0) steps->parts = 1;
-    spares = (int64_t)SPARE_BYTES / square > 1 ? (int64_t)SPARE_BYTES / square : 1;
-    if (spares > 4 * job->facts->units) spares = 4 * job->facts->units;
-    if (spares > plan->chunk * steps->parts) spares = plan->chunk * steps->parts;
-    plan->spares = (int)spares;
     code = blasd_cuda_take(job, (size_t)(matrices * square), &steps->factors, err);
-    if (code == 0) code = blasd_cuda_take(job, (size_t)(spares * square), &steps->spare, err);
-    if (code == 0) code = blasd_cuda_take(job, (size_t)(matrices * n * size), &steps->beside, err);
     if (code == 0)
         code = blasd_cuda_take(job, (size_t)(matrices * solve_diagonal_count(n) * size),
                                &steps->diagonal, err);
     if (code == 0)
-        code = blasd_cuda_take(job, (size_t)(3 * matrices * n) * sizeof(int),
-                               (void **)&steps->numbers, err);
+        code =
+            blasd_cuda_take(job, (size_t)(matrices * n) * sizeof(int), (void **)&steps->order, err);
     if (code == 0)
         code = blasd_cuda_take(job, (size_t)matrices * sizeof *steps->states,
                                (void **)&steps->states, err);
@@ -184,8 +172,9 @@ static int take_library(struct blasd_cuda_job *job, struct solve_plan *plan,
     bool definite = plan->batch.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     void **table;
     int code;
-    steps->by_library = definite || (plan->batch.shape.assume == BLASD_ASSUME_GENERAL &&
-                                     !solve_has_panels(plan->batch.shape));
+    steps->by_library = definite || (!solve_has_panels(plan->batch.shape) &&
+                                     (plan->batch.shape.assume == BLASD_ASSUME_GENERAL ||
+                                      plan->batch.shape.assume == BLASD_ASSUME_SYMMETRIC));
     if (!steps->by_library) return 0;
     plan->batched = batched_call(plan->single, n, plan->batch.a_items);
     code = blasd_cuda_take(job, (size_t)matrices * sizeof(int), (void **)&plan->info, err);
@@ -233,23 +222,22 @@ static int64_t blocks_at_once(const struct blasd_gpu_facts *facts, int threads) 
     return (int64_t)facts->units * (512 / threads);
 }
 
-/* With factors in global memory there are as many blocks as run at a time, each with room of its
- * own, which stays in the second cache. */
+/* As many blocks as run at a time, each with room of its own for factors, which stays in the second
+ * cache. */
 template <class T>
 static int share_blocks(struct blasd_cuda_job *job, const struct solve_plan *plan,
                         struct blasd_err *err) {
     struct solve_batch batch = plan->batch;
-    bool panels = solve_has_panels(batch.shape);
     int64_t blocks = at_most(batch.total, SOLVE_GRID_MOST);
-    if (panels) {
-        int64_t each = solve_factors_count(batch.shape.n) * (int64_t)sizeof(T);
-        int code;
-        blocks = at_most(blocks, blocks_at_once(job->facts, plan->threads));
-        code = blasd_cuda_take(job, (size_t)(blocks * each), &batch.factors, err);
-        if (code != 0) return code;
-    }
-    return blasd_cuda_share(job, 0, solve_by_blocks<T>, blocks, plan->threads,
-                            (size_t)room_bytes(plan, {!panels, false, panels}), batch, err);
+    int64_t each = solve_factors_count(batch.shape.n) * (int64_t)sizeof(T);
+    int code = 0;
+    batch.left = batch.shape.n <= SMALL_MOST && batch.shape.assume == BLASD_ASSUME_GENERAL;
+    if (batch.left) code = solve_share_small(job, &batch, plan->single, err);
+    blocks = at_most(blocks, blocks_at_once(job->facts, plan->threads));
+    if (code == 0) code = blasd_cuda_take(job, (size_t)(blocks * each), &batch.factors, err);
+    if (code != 0) return code;
+    return blasd_cuda_share(job, batch.left ? 1 : 0, solve_by_blocks<T>, blocks, plan->threads,
+                            room_bytes(plan), batch, err);
 }
 
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -262,7 +250,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = blasd_solve_read(job->tasks[0].job, &plan->solve, err);
     if (code != 0) return code;
     fill_batch(job, plan);
-    plan->way = choose_way(plan, job->facts);
+    plan->way = choose_way(plan);
     if (plan->way == WAY_NOTHING) return 0;
     plan->threads = threads_of(&plan->solve, plan->single);
     code = blasd_cuda_return(job, (size_t)plan->batch.total * sizeof(int), &host,
@@ -272,8 +260,6 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (code == 0 && plan->way == WAY_STEPS) code = take_library(job, plan, err);
     if (code == 0 && plan->way == WAY_LARGE)
         code = solve_large_prepare(job, &plan->large, &plan->batch, plan->single, err);
-    if (code == 0 && plan->way == WAY_LANES)
-        code = solve_share_lanes(job, &plan->batch, plan->single, err);
     if (code == 0 && plan->way == WAY_BLOCKS)
         code = plan->single ? share_blocks<float>(job, plan, err)
                             : share_blocks<double>(job, plan, err);
@@ -313,7 +299,7 @@ template <class T>
 static int launch_steps(struct blasd_cuda_job *job, const struct solve_plan *plan,
                         struct blasd_err *err) {
     struct solve_steps steps = plan->steps;
-    size_t bytes = (size_t)room_bytes(plan, {false, false, solve_has_panels(plan->batch.shape)});
+    size_t bytes = room_bytes(plan);
     dim3 block((unsigned)plan->threads);
     int code = 0;
     for (int64_t first = 0; code == 0 && first < plan->batch.total; first += plan->chunk) {
@@ -323,7 +309,6 @@ static int launch_steps(struct blasd_cuda_job *job, const struct solve_plan *pla
         steps.systems = left < plan->chunk ? left : plan->chunk;
         if (!steps.shared_matrices) steps.matrices = steps.systems;
         blocks = steps.systems * steps.parts;
-        if (blocks > plan->spares) blocks = plan->spares;
         code = blasd_launch(solve_step_load<T>, grid_of(steps.matrices), block, bytes, job->stream,
                             err, steps);
         if (code == 0 && steps.by_library) code = call_library(job, plan, steps.matrices, err);
@@ -352,6 +337,8 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
  * at: none near the end of the range, nor small beside others. */
 static bool is_even(const struct blasd_task *task, const struct blasd_solve *s, const int *flags) {
     const struct blasd_seen *seen = blasd_cuda_seen_of(task, BLASD_SOLVE_X);
+    for (int64_t i = 0; i < s->batch_count; i++)
+        if ((flags[i] & BLASD_SOLVE_LEFT) != 0) return false;
     return seen != nullptr &&
            blasd_solve_is_even(task, s, flags, seen->least, seen->most, seen->first_zero >= 0);
 }
@@ -369,6 +356,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         }
         if (plan->solve.certify || !is_even(task, &plan->solve, plan->flags + t * items))
             code = blasd_cuda_outputs_to_host(job, t, err);
+        if (code == 0)
+            code = blasd_solve_leftovers(task, &plan->solve, plan->flags + t * items, err);
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
             code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
         if (code == 0 && blasd_solve_refused(task, &plan->solve, plan->flags[t * items])) continue;
@@ -379,8 +368,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             memcpy(notes, plan->flags + t * items, (size_t)items * sizeof *notes);
             continue;
         }
-        blasd_solve_sum_up(task, &plan->solve, plan->single, plan->flags + t * items,
-                           plan->way == WAY_LARGE ? solve_large_name(&plan->large) : NULL);
+        blasd_solve_sum_up(task, &plan->solve, plan->single, plan->flags + t * items);
     }
     return 0;
 }
@@ -467,8 +455,7 @@ static void join(struct blasd_task *task, const int *flags) {
     struct blasd_solve s;
     struct blasd_err ignored;
     if (blasd_solve_read(task->job, &s, &ignored) != 0) return;
-    blasd_solve_sum_up(task, &s, task->plan->input_dtype[BLASD_SOLVE_A] == BLASD_float32, flags,
-                       NULL);
+    blasd_solve_sum_up(task, &s, task->plan->input_dtype[BLASD_SOLVE_A] == BLASD_float32, flags);
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_solve = {

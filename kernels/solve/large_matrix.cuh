@@ -27,21 +27,7 @@ static inline double residual_unit_of(const struct solve_large *l) {
 static inline size_t size_of_type(const struct solve_large *l) {
     return l->single ? sizeof(float) : sizeof(double);
 }
-static inline const int *rows_scaled(const struct solve_large *l) {
-    return l->state.scaled ? l->scales : nullptr;
-}
-static inline const int *columns_scaled(const struct solve_large *l) {
-    return l->state.scaled ? l->scales + l->n : nullptr;
-}
-
 #define OF(T, pointer) static_cast<T *>(pointer)
-/* Launches the kernel of the system's precision that takes n and the matrix first. */
-#define LAUNCH_MATRIX(l, kernel, blocks, err, ...)                                                 \
-    ((l)->single ? blasd_launch(kernel<float>, spread(l, blocks), dim3(256), 0, (l)->job->stream,  \
-                                err, (l)->n, OF(float, (l)->matrix), __VA_ARGS__)                  \
-                 : blasd_launch(kernel<double>, spread(l, blocks), dim3(256), 0, (l)->job->stream, \
-                                err, (l)->n, OF(double, (l)->matrix), __VA_ARGS__))
-
 /* ---- between host and device ---- */
 
 /* The host waits for the stream. */
@@ -57,18 +43,12 @@ int large_go_on(struct solve_large *l, double share, struct blasd_err *err);
 
 /* ---- the matrix ---- */
 
-/* The job's matrix, scaled, and its norms. */
+/* The job's matrix and its norms. */
 int large_matrix_load(struct solve_large *l, struct blasd_err *err);
-/* Factors and condition; `mix`: by float32, if that serves. */
-int large_matrix_factor(struct solve_large *l, bool mix, struct blasd_err *err);
-/* Householder's factors in place of those at hand. */
-int large_matrix_qr(struct solve_large *l, struct blasd_err *err);
-/* The conditions, from the factors at hand. */
-int large_matrix_estimate(struct solve_large *l, struct blasd_err *err);
+/* Factors and condition. */
+int large_matrix_factor(struct solve_large *l, struct blasd_err *err);
 /* x := inverse(factors) x for k columns, or with the transposed inverse. */
 int large_matrix_apply(struct solve_large *l, void *x, int k, bool transposed,
                        struct blasd_err *err);
-/* r = b - A x, or with A', for k columns, in working precision. */
-int large_matrix_residual(struct solve_large *l, int k, bool transposed, struct blasd_err *err);
 
 #endif

@@ -5,7 +5,7 @@
  * it costs one barrier: each warp shows the row of its largest element, and all threads take the
  * best. Its rows' exchanges then reach the other columns at once, a column for each thread, which
  * also makes the panel's rows of U; what is below them is updated by rows, from registers, with U
- * in shared memory. Read next: solve_factor.cuh. */
+ * in shared memory. Read next: solve_system.cuh. */
 #ifndef BLASD_KERNELS_SOLVE_BLOCK_CUH
 #define BLASD_KERNELS_SOLVE_BLOCK_CUH
 

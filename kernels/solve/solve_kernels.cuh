@@ -1,5 +1,5 @@
-/* solve's kernels: whole systems in one launch where a team's shared memory holds them, and the
- * steps before and after the library's factors where it does not.
+/* solve's kernels: whole systems in one launch up to 256 unknowns, and the steps before and after
+ * the library's factors above.
  *
  * Read next: cuda_solve.cu, which chooses. */
 #ifndef BLASD_KERNELS_SOLVE_KERNELS_CUH
@@ -27,12 +27,12 @@ struct solve_batch {
     int64_t items, a_items, total; /* of one task; matrices of one task; of all tasks */
     int walk_rank;                 /* how a task's systems take their matrices and columns */
     int64_t walk[SOLVE_WALK_MOST], walk_a[SOLVE_WALK_MOST], walk_b[SOLVE_WALK_MOST];
-    bool left;     /* solve_by_lanes: only what solve_small has left */
-    void *factors; /* solve_by_blocks: room for each block, or NULL: they fit shared memory */
+    bool left;     /* solve_by_blocks: only what solve_small has left */
+    void *factors; /* solve_by_blocks: room for each block */
 };
 
-/* In prepare only. `single`: float32. */
-int solve_share_lanes(struct blasd_cuda_job *job, const struct solve_batch *batch, bool single,
+/* In prepare only. `single`: float32. Systems of up to 32 unknowns. */
+int solve_share_small(struct blasd_cuda_job *job, const struct solve_batch *batch, bool single,
                       struct blasd_err *err);
 
 static __device__ inline int64_t walk_item(const struct solve_batch &batch, const int64_t *steps,
@@ -69,15 +69,13 @@ static __device__ inline void report(const struct solve_batch &batch, int64_t sy
                                      const struct solve_matrix &matrix,
                                      const struct solve_outcome &outcome) {
     int64_t task = system / batch.items, at = system % batch.items;
-    bool solved = matrix.info == 0;
-    *solve_at<int64_t>(batch.info, task, at) = matrix.info;
-    *solve_at<double>(batch.rcond, task, at) = solved ? outcome.rcond : 0;
-    *solve_at<double>(batch.error, task, at) = solved ? outcome.error : precision<double>::nan();
-    *solve_at<int64_t>(batch.steps, task, at) = solved ? outcome.steps : 0;
-    *solve_at<int64_t>(batch.method, task, at) = solved ? outcome.method : BLASD_SOLVED_NOT;
-    batch.flags[system] = (matrix.singular ? BLASD_SOLVE_SINGULAR : 0) |
-                          (matrix.unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
-                          (outcome.doubtful ? BLASD_SOLVE_DOUBTFUL : 0) |
+    *solve_at<int64_t>(batch.info, task, at) = 0;
+    *solve_at<double>(batch.rcond, task, at) = matrix.rcond;
+    *solve_at<double>(batch.error, task, at) = outcome.error;
+    *solve_at<int64_t>(batch.steps, task, at) = outcome.steps;
+    *solve_at<int64_t>(batch.method, task, at) = matrix.method;
+    batch.flags[system] = (matrix.unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
+                          (outcome.left ? BLASD_SOLVE_LEFT : 0) |
                           (outcome.settled ? BLASD_SOLVE_SETTLED : 0);
 }
 
@@ -91,78 +89,57 @@ struct solve_carver {
         at += (int64_t)count * (int)sizeof(T);
         return {p, 1};
     }
-    template <class T> __device__ matrix_view<T> take_square(int n) {
-        int ld = n | 1; /* odd: neither rows nor columns meet in few banks */
-        return {take<T>(n * ld).p, 1, ld};
-    }
 };
 
-/* What of a system lies in shared memory, beside its vectors. */
-struct solve_shared {
-    bool factors, keeps; /* the factors, and with them what is inverted of them; the matrix too */
-    bool strip;          /* for LU by panels */
-};
-
+/* Whether a block factors such a system, by panels. */
+static __host__ __device__ inline bool solve_has_panels(const struct solve_shape &shape) {
+    return shape.n <= SOLVE_BLOCK_MOST && shape.assume != BLASD_ASSUME_POSITIVE_DEFINITE;
+}
 template <class T>
-static __host__ __device__ inline int64_t solve_room_bytes(int64_t n, struct solve_shared has) {
-    int64_t squares = (has.factors ? 1 : 0) + (has.keeps ? 1 : 0);
-    int64_t diagonal = has.factors && !has.keeps ? solve_diagonal_count(n) : 0;
-    int64_t strip = has.strip ? solve_strip_count<T>(n) * (int64_t)sizeof(solve_pack<T>) : 0;
-    int64_t bytes =
-        8 * n + (int64_t)sizeof(T) * (squares * n * (n | 1) + diagonal + 6 * n) + 16 * n + strip;
+static __host__ __device__ inline int64_t solve_room_bytes(const struct solve_shape &shape) {
+    int64_t strip = solve_has_panels(shape)
+                        ? solve_strip_count<T>(shape.n) * (int64_t)sizeof(solve_pack<T>)
+                        : 0;
+    int64_t bytes = (8 + 5 * (int64_t)sizeof(T) + 8) * shape.n + strip;
     return (bytes + 15) / 16 * 16;
 }
 
 template <class T>
-static __device__ inline struct solve_room<T> carve(struct solve_carver from, int n,
-                                                    struct solve_shared has) {
+static __device__ inline struct solve_room<T> carve(struct solve_carver from,
+                                                    const struct solve_shape &shape) {
     struct solve_room<T> room = {};
-    if (has.strip) room.strip = from.take<solve_pack<T>>((int)solve_strip_count<T>(n)).p;
+    int n = shape.n;
+    if (solve_has_panels(shape))
+        room.strip = from.take<solve_pack<T>>((int)solve_strip_count<T>(n)).p;
     room.v = from.take<double>(n);
-    if (has.factors) room.f = from.take_square<T>(n);
-    if (has.keeps) room.m = from.take_square<T>(n);
-    if (has.factors && !has.keeps)
-        room.diagonal = {from.take<T>((int)solve_diagonal_count(n)).p, SOLVE_DIAGONAL, 1};
     room.x = from.take<T>(n);
     room.b = from.take<T>(n);
     room.r = from.take<T>(n);
     room.d = from.take<T>(n);
     room.y = from.take<T>(n);
-    room.beside = from.take<T>(n);
     room.order = from.take<int>(n);
     room.swaps = from.take<int>(n);
-    room.row_scale = from.take<int>(n);
-    room.column_scale = from.take<int>(n);
     return room;
 }
 
-/* Whether a block factors such a system by panels. */
-static __host__ __device__ inline bool
-solve_has_panels(const struct solve_shape &shape) {
-    return shape.assume == BLASD_ASSUME_GENERAL && shape.n <= SOLVE_BLOCK_MOST;
-}
 /* Numbers that the factors of a system take in global memory. */
-static __host__ __device__ inline int64_t solve_factors_count(int64_t n) {
+static __host__ __device__ inline int64_t
+solve_factors_count(int64_t n) {
     return n * n + solve_diagonal_count(n);
 }
 
 /* ---- everything in one launch ---- */
 
-template <class Team, class T>
-static __device__ void solve_one(const Team &team, const struct solve_batch &batch,
+template <class T>
+static __device__ void solve_one(const team_of_block &team, const struct solve_batch &batch,
                                  const struct solve_room<T> &room, int64_t system) {
-    solver<Team, T> s(team, batch.shape, room, matrix_of<T>(batch, system));
+    solver<T> s(team, batch.shape, room, matrix_of<T>(batch, system));
     struct solve_outcome outcome = {};
-    T *x = solution_of<T>(batch, system);
     s.prepare();
-    s.factor();
-    if (s.state.info == 0) {
-        s.estimate();
-        solve_all_columns(s, columns_of<T>(batch, system), x, 0, batch.shape.columns, room.f,
-                          &outcome);
-    } else {
-        refuse_columns(s, x, 0, batch.shape.columns);
-    }
+    if (!s.state.left) s.factor();
+    if (!s.state.left) s.estimate();
+    solve_all_columns(s, columns_of<T>(batch, system), solution_of<T>(batch, system), 0,
+                      batch.shape.columns, &outcome);
     if (team.rank() == 0) report(batch, system, s.state, outcome);
     team.sync();
 }
@@ -198,11 +175,11 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 8 ? 4 : 6)
         s.team.sync(); /* the factors of the system before are read no more */
         good = s.measure();
         good = s.factor() && good;
-        outcome.rcond = s.rcond();
-        shrinks = s.contraction(outcome.rcond);
-        good = good && !blasd_solve_is_open(s.n, precision<T>::unit, outcome.rcond, shrinks);
+        state.rcond = s.rcond();
+        shrinks = s.contraction(state.rcond);
+        good = good && !blasd_solve_is_open(s.n, precision<T>::unit, state.rcond, shrinks);
         outcome.settled = shape.refinement != BLASD_REFINE_NONE;
-        outcome.method = state.method = BLASD_SOLVED_LU;
+        state.method = BLASD_SOLVED_LU;
         BLASD_UNROLL_NOT
         for (int c = 0; c < shape.columns; c++) {
             T x = s.here() ? __ldg(b + s.lane * shape.b_row + c * shape.b_column) : (T)0;
@@ -218,42 +195,25 @@ __global__ void __launch_bounds__(SMALL_THREADS, W > 8 ? 4 : 6)
         if (good)
             report(batch, at, state, outcome);
         else
-            batch.flags[at] = SOLVE_LEFT;
+            batch.flags[at] = BLASD_SOLVE_LEFT;
     }
 }
 
-template <int W, class T>
-__global__ void __launch_bounds__(64)
-    solve_by_lanes(const blasd_share<solve_batch> *shares, int count) {
-    BLASD_DYNAMIC_SHARED(unsigned char, shared);
-    const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
-    const struct solve_batch &batch = share.args;
-    int teams = (int)blockDim.x / W, mine = (int)threadIdx.x / W;
-    struct solve_shared has = {true, true, false};
-    struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, has)};
-    struct solve_room<T> room = carve<T>(from, batch.shape.n, has);
-    team_of_lanes<W> team;
-    for (int64_t s = share.block() * teams + mine; s < batch.total; s += share.blocks() * teams)
-        if (!batch.left || batch.flags[s] == SOLVE_LEFT) solve_one(team, batch, room, s);
-}
-
+/* A block a system, with its factors in global memory. */
 template <class T>
 __global__ void __launch_bounds__(SOLVE_BLOCK_MOST, 2)
     solve_by_blocks(const blasd_share<solve_batch> *shares, int count) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
     const blasd_share<solve_batch> &share = blasd_share_of(shares, count);
     const struct solve_batch &batch = share.args;
-    struct solve_shared has = {batch.factors == nullptr, false, solve_has_panels(batch.shape)};
     int n = batch.shape.n;
-    struct solve_room<T> room = carve<T>(solve_carver{shared}, n, has);
+    struct solve_room<T> room = carve<T>(solve_carver{shared}, batch.shape);
     team_of_block team;
-    if (batch.factors != nullptr) {
-        T *own = static_cast<T *>(batch.factors) + share.block() * solve_factors_count(n);
-        room.f = {own, 1, n};
-        room.diagonal = {own + n * n, SOLVE_DIAGONAL, 1};
-    }
+    T *own = static_cast<T *>(batch.factors) + share.block() * solve_factors_count(n);
+    room.f = {own, 1, n};
+    room.diagonal = {own + n * n, SOLVE_DIAGONAL, 1};
     for (int64_t s = share.block(); s < batch.total; s += share.blocks())
-        solve_one(team, batch, room, s);
+        if (!batch.left || batch.flags[s] == BLASD_SOLVE_LEFT) solve_one(team, batch, room, s);
 }
 
 /* ---- in steps, with factors in global memory ---- */
@@ -263,13 +223,12 @@ struct solve_steps {
     struct solve_batch batch;
     bool shared_matrices; /* number them as the job has them; else each system has its own */
     int64_t first, systems, matrices;
-    void *factors, *beside; /* n x n and n for each matrix */
-    void *diagonal;         /* solve_diagonal_count(n) for each */
-    int *numbers;           /* 3 n for each: order and scales */
+    void *factors;  /* n x n for each matrix */
+    void *diagonal; /* solve_diagonal_count(n) for each */
+    int *order;     /* n for each */
     struct solve_matrix *states;
     struct solve_outcome *outcomes; /* for each system and its blocks of columns */
     int parts;                      /* such blocks */
-    void *spare;                    /* n x n for each block of threads: QR's factors */
     bool by_library;                /* the factors come from a call, with these: */
     const int *pivots, *info;
     const int64_t *wide_pivots;
@@ -279,15 +238,11 @@ template <class T>
 static __device__ inline solve_room<T> room_of_step(const struct solve_steps &steps,
                                                     unsigned char *shared, int64_t matrix) {
     int n = steps.batch.shape.n;
-    struct solve_shared has = {false, false, solve_has_panels(steps.batch.shape)};
-    struct solve_room<T> room = carve<T>(solve_carver{shared}, n, has);
+    struct solve_room<T> room = carve<T>(solve_carver{shared}, steps.batch.shape);
     room.f = {static_cast<T *>(steps.factors) + matrix * n * n, 1, n};
-    room.beside = {static_cast<T *>(steps.beside) + matrix * n, 1};
     room.diagonal = {static_cast<T *>(steps.diagonal) + matrix * solve_diagonal_count(n),
                      SOLVE_DIAGONAL, 1};
-    room.order = {steps.numbers + 3 * matrix * n, 1};
-    room.row_scale = {steps.numbers + (3 * matrix + 1) * n, 1};
-    room.column_scale = {steps.numbers + (3 * matrix + 2) * n, 1};
+    room.order = {steps.order + matrix * n, 1};
     return room;
 }
 
@@ -298,41 +253,40 @@ static __device__ inline const T *matrix_of_step(const struct solve_steps &steps
     return solve_at<T>(steps.batch.a, matrix / each, matrix % each * n * n);
 }
 
-/* Step 1: scales the matrices and brings them to where their factors will be. */
+/* Step 1: measures the matrices and brings them to where their factors will be. */
 template <class T>
 __global__ void __launch_bounds__(256) solve_step_load(struct solve_steps steps) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
     team_of_block team;
     for (int64_t m = blockIdx.x; m < steps.matrices; m += gridDim.x) {
-        solver<team_of_block, T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
-                                   matrix_of_step<T>(steps, m));
+        solver<T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
+                    matrix_of_step<T>(steps, m));
         s.prepare();
         if (team.rank() == 0) steps.states[m] = s.state;
         team.sync();
     }
 }
 
-/* What the library left: the swaps as an order, and what went wrong. */
+/* What the library left: the swaps as an order, and whether it failed. */
 template <class T>
-static __device__ void take_factors(solver<team_of_block, T> &s, const struct solve_steps &steps,
-                                    int64_t m) {
-    int n = s.n(), info = steps.info[m];
-    if (s.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE) {
-        if (info != 0) s.refuse(info);
-        s.state.method = BLASD_SOLVED_CHOLESKY;
-        return;
-    }
+static __device__ void take_factors(solver<T> &s, const struct solve_steps &steps, int64_t m) {
+    int n = s.n();
+    s.state.left = s.state.left || steps.info[m] != 0;
+    s.state.method = BLASD_SOLVED_CHOLESKY;
+    if (s.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE) return;
     for (int i = s.team.rank(); i < n; i += s.team.size()) {
         s.room.swaps[i] = steps.wide_pivots != nullptr ? (int)steps.wide_pivots[m * n + i] - 1
                                                        : steps.pivots[m * n + i] - 1;
         s.room.order[i] = i;
     }
     s.team.sync();
-    for (int i = 0; s.team.rank() == 0 && i < n; i++)
-        exchange(s.room.order[i], s.room.order[s.room.swaps[i]]);
+    for (int i = 0; s.team.rank() == 0 && i < n; i++) {
+        int other = s.room.swaps[i], keep = s.room.order[i];
+        s.room.order[i] = s.room.order[other];
+        s.room.order[other] = keep;
+    }
     s.team.sync();
     s.state.method = BLASD_SOLVED_LU;
-    s.state.info = info;
 }
 
 /* Step 2: factors, where no library made them, and the condition. */
@@ -341,14 +295,14 @@ __global__ void __launch_bounds__(256) solve_step_factor(struct solve_steps step
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
     team_of_block team;
     for (int64_t m = blockIdx.x; m < steps.matrices; m += gridDim.x) {
-        solver<team_of_block, T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
-                                   matrix_of_step<T>(steps, m));
+        solver<T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
+                    matrix_of_step<T>(steps, m));
         s.state = steps.states[m];
         if (steps.by_library)
             take_factors(s, steps, m);
-        else
+        else if (!s.state.left)
             s.factor();
-        if (s.state.info == 0) s.estimate();
+        if (!s.state.left) s.estimate();
         team.sync();
         if (team.rank() == 0) steps.states[m] = s.state;
         team.sync();
@@ -360,8 +314,7 @@ template <class T>
 __global__ void __launch_bounds__(256) solve_step_columns(struct solve_steps steps) {
     BLASD_DYNAMIC_SHARED(unsigned char, shared);
     team_of_block team;
-    int n = steps.batch.shape.n, columns = steps.batch.shape.columns;
-    matrix_view<T> spare = {static_cast<T *>(steps.spare) + (int64_t)blockIdx.x * n * n, 1, n};
+    int columns = steps.batch.shape.columns;
     for (int64_t at = blockIdx.x; at < steps.systems * steps.parts; at += gridDim.x) {
         int64_t system = steps.first + at / steps.parts, task = system / steps.batch.items;
         int part = (int)(at % steps.parts), from = part * SOLVE_COLUMNS_EACH;
@@ -370,15 +323,12 @@ __global__ void __launch_bounds__(256) solve_step_columns(struct solve_steps ste
         if (steps.shared_matrices)
             m = task * steps.batch.a_items +
                 walk_item(steps.batch, steps.batch.walk_a, system % steps.batch.items);
-        solver<team_of_block, T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
-                                   matrix_of_step<T>(steps, m));
+        solver<T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
+                    matrix_of_step<T>(steps, m));
         struct solve_outcome outcome = {};
-        T *x = solution_of<T>(steps.batch, system);
         s.state = steps.states[m];
-        if (s.state.info == 0)
-            solve_all_columns(s, columns_of<T>(steps.batch, system), x, from, to, spare, &outcome);
-        else
-            refuse_columns(s, x, from, to);
+        solve_all_columns(s, columns_of<T>(steps.batch, system),
+                          solution_of<T>(steps.batch, system), from, to, &outcome);
         if (team.rank() == 0) steps.outcomes[at] = outcome;
         team.sync();
     }
@@ -398,12 +348,8 @@ __global__ void __launch_bounds__(256) solve_step_report(struct solve_steps step
             const struct solve_outcome &one = steps.outcomes[at * steps.parts + part];
             if (!(one.error <= all.error)) all.error = one.error;
             if (one.steps > all.steps) all.steps = one.steps;
-            all.doubtful = all.doubtful || one.doubtful;
+            all.left = all.left || one.left;
             all.settled = (part == 0 || all.settled) && one.settled;
-            if (part == 0 || one.method == BLASD_SOLVED_QR) {
-                all.method = one.method;
-                all.rcond = one.rcond;
-            }
         }
         report(steps.batch, system, steps.states[m], all);
     }

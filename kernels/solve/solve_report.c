@@ -76,12 +76,13 @@ static int take_doubts(struct tally *tally, double error, double estimate, int f
     return worst;
 }
 
-static void name_method(struct blasd_task *task, const struct tally *tally, const char *how) {
+static void name_method(struct blasd_task *task, const struct tally *tally) {
+    const char *how;
     int main_method = BLASD_SOLVED_NOT;
     for (int m = 1; m < BLASD_SOLVE_METHOD_COUNT; m++)
         if (tally->counts[m] > tally->counts[main_method] || main_method == BLASD_SOLVED_NOT)
             main_method = tally->counts[m] > 0 ? m : main_method;
-    if (how == NULL) how = blasd_solve_method_name((enum blasd_solve_method)main_method);
+    how = blasd_solve_method_name((enum blasd_solve_method)main_method);
     snprintf(task->method, sizeof task->method, "%s%s", how, tally->refined > 0 ? "+refine" : "");
     if (main_method != BLASD_SOLVED_QR && tally->counts[BLASD_SOLVED_QR] > 0)
         snprintf(task->method, sizeof task->method, "%s+refine, qr for %lld", how,
@@ -134,7 +135,7 @@ static void warn(struct blasd_task *task, const struct blasd_solve *s, const str
 }
 
 void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
-                        const int *flags, const char *how) {
+                        const int *flags) {
     int64_t *info = task->outputs[BLASD_SOLVE_INFO].data, done = 0;
     const int64_t *method = task->outputs[BLASD_SOLVE_METHOD].data;
     const int64_t *steps = task->outputs[BLASD_SOLVE_STEPS].data;
@@ -158,7 +159,7 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
         if (tally.first_ill < 0) tally.first_ill = i;
         tally.least_rcond = fmin(tally.least_rcond, rcond[i]);
     }
-    name_method(task, &tally, how);
+    name_method(task, &tally);
     warn(task, s, &tally, single ? "float32" : "float64");
 }
 

@@ -14,9 +14,8 @@ void blasd_solve_refuse(struct blasd_task *task, int64_t info, bool singular);
 bool blasd_solve_refused(struct blasd_task *task, const struct blasd_solve *s, int flags);
 /* No unknowns: nothing to solve, and nothing wrong. */
 void blasd_solve_answer_empty(struct blasd_task *task, const struct blasd_solve *s);
-/* Warnings and the method's name, from the outputs and the flags of each system. how: what the
- * method is called, NULL: by its number. */
+/* Warnings and the method's name, from the outputs and the flags of each system. */
 void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
-                        const int *flags, const char *how);
+                        const int *flags);
 
 #endif

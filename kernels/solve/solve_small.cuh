@@ -1,6 +1,6 @@
 /* General systems of up to 32 unknowns that are well scaled: a row for each lane, in registers.
  * What lanes_body.h is on the CPU, with the same decisions: one step of refinement, and whatever
- * needs more than that (scaling, a pivot of 0, more steps, QR) is left to solve_by_lanes.
+ * needs more than that (scaling, a pivot of 0, more steps) is left to solve_by_blocks.
  *
  * N, the unknowns that there is room for, and W, the lanes of a team, are known when this is
  * compiled, so that no array needs an address; a system of n < N unknowns has the unit matrix
@@ -13,8 +13,6 @@
 #define BLASD_KERNELS_SOLVE_SMALL_CUH
 
 #include "kernels/solve/solve_columns.cuh"
-
-#define SOLVE_LEFT (1 << 30) /* of a system's flags */
 
 template <int W, int N, class T> struct small_system {
     team_of_lanes<W> team;

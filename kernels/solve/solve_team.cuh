@@ -1,20 +1,12 @@
-/* The threads that work on one system together: some lanes of a warp, or a block. Solve's device
- * code for what is not simple is written once for both.
+/* The threads that work on one system together: some lanes of a warp, or a block.
  *
  * A team has `width` lanes that can exchange registers (its crew: all of it but for a block, whose
  * crew is its first warp). Sums are the same whoever computes them, and the same in all threads.
- * Knows nothing of systems. Read next: solve_factor.cuh. */
+ * Knows nothing of systems. Read next: solve_block.cuh. */
 #ifndef BLASD_KERNELS_SOLVE_TEAM_CUH
 #define BLASD_KERNELS_SOLVE_TEAM_CUH
 
 #include "kernels/cuda/gpu.h"
-
-/* A number with an exponent of its own, m 2^e: the norms of matrices whose elements lie near the
- * ends of the exponents' range. */
-struct wide {
-    double m;
-    int e;
-};
 
 static __device__ inline bool is_finite(double x) {
     return x - x == 0;
@@ -22,12 +14,6 @@ static __device__ inline bool is_finite(double x) {
 static __device__ inline double size_of(double x) {
     return x < 0 ? -x : x;
 }
-static __device__ inline int exponent_of(double x) {
-    int exponent = 0;
-    (void)frexp(x, &exponent);
-    return exponent;
-}
-
 /* W lanes of a warp, side by side. */
 template <int W> struct team_of_lanes {
     static constexpr int width = W;
@@ -151,31 +137,5 @@ struct team_of_block {
         return at;
     }
 };
-
-/* ---- wide numbers ---- */
-
-static __device__ inline struct wide wide_make(double m, int e, bool scaled) {
-    int own = 0;
-    if (!scaled) return {m, 0};
-    m = frexp(m, &own);
-    return {m, m == 0 ? -100000 : own + e};
-}
-static __device__ inline struct wide wide_sum(struct wide a, struct wide b) {
-    if (a.e == b.e) return {a.m + b.m, a.e};
-    if (a.e < b.e) return {ldexp(a.m, a.e - b.e < -2000 ? -2000 : a.e - b.e) + b.m, b.e};
-    return {a.m + ldexp(b.m, b.e - a.e < -2000 ? -2000 : b.e - a.e), a.e};
-}
-static __device__ inline double wide_ratio(struct wide a, struct wide b) {
-    if (a.m == 0 || !(b.m > 0)) return 0;
-    return a.e == b.e ? a.m / b.m : ldexp(a.m / b.m, a.e - b.e < -3000 ? -3000 : a.e - b.e);
-}
-/* The largest of the team's numbers. */
-template <class Team>
-static __device__ inline struct wide wide_most(const Team &team, struct wide x, bool scaled) {
-    int e;
-    if (!scaled) return {team.most(x.m), 0};
-    e = (int)team.most((double)x.e);
-    return {team.most(ldexp(x.m, x.e - e < -2000 ? -2000 : x.e - e)), e};
-}
 
 #endif

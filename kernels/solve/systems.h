@@ -32,6 +32,13 @@ struct blasd_system {
     bool leave_to_all; /* set by `lanes` where the system needs the engine's care */
 };
 
+/* What the systems of a task share; one of them, `walk` being at item `item`; writes what came of
+ * it to its place in the outputs, and returns its flags. */
+struct blasd_systems blasd_systems_of(const struct blasd_task *task, const struct blasd_solve *s);
+struct blasd_system blasd_system_of(const struct blasd_task *task, const struct blasd_solve *s,
+                                    const struct blasd_walk *walk, int64_t item);
+int blasd_system_publish(struct blasd_task *task, int64_t item, const struct blasd_system *system);
+
 /* ---- lanes: n up to BLASD_LANES_N, assume general ---- */
 
 #define BLASD_LANES_N 40

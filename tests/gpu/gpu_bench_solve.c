@@ -221,23 +221,17 @@ static void take_work(struct direct *d) {
     assert_non_null(d->host_work);
 }
 
-/* With float64 factors, and with float32 ones, whichever this card would have. */
 static void one_of(int64_t n) {
-    static const char *const mixed[2][2] = {{"0", "float64"}, {"1", "float32"}};
     struct trial *t = systems(BLASD_float64, 1, n, "auto");
     struct direct d = direct_make(t, BLASD_float64, 1, n);
+    struct bench_run run;
     double direct_us;
+    char what[64];
     take_work(&d);
     direct_us = bench_direct(single_calls, &d);
-    for (int i = 0; i < 2; i++) {
-        struct bench_run run;
-        char what[64];
-        setenv("BLASD_SOLVE_MIXED", mixed[i][0], 1);
-        run = bench_batch(&t, 1);
-        snprintf(what, sizeof what, "one of %lld float64, %s factors", (long long)n, mixed[i][1]);
-        bench_row("solve", what, &run, flops_of(1, n), "cusolverDnXgetrf, Xgetrs", direct_us);
-    }
-    unsetenv("BLASD_SOLVE_MIXED");
+    run = bench_batch(&t, 1);
+    snprintf(what, sizeof what, "one of %lld float64", (long long)n);
+    bench_row("solve", what, &run, flops_of(1, n), "cusolverDnXgetrf, Xgetrs", direct_us);
     direct_free(&d);
     trial_free(t);
 }

@@ -271,7 +271,6 @@ int blasd_gpu_peek(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *)
     ret->major = blasd_standin.major;
     ret->minor = blasd_standin.minor;
     ret->shared_bytes = blasd_shim_shared_most;
-    ret->float64_cost = blasd_standin.minor == 0 ? 2 : 64;
     ret->registers_read_only = blasd_standin.registers_read_only;
     return 0;
 }

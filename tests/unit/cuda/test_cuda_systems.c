@@ -1,7 +1,6 @@
 /* solve on CUDA where it differs from the CPU's: the ways that systems take by size, stacks whose
- * factors come from the library in one call or one by one, columns shared out among blocks, float32
- * factors for float64 systems and what they fall back to, and systems that the host leads through.
- */
+ * factors come from the library in one call or one by one, columns shared out among blocks, and
+ * systems that the host leads through. */
 extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
 int test_solve_main(void);
@@ -282,22 +281,6 @@ static void large_and_without_a_solution(void **state) {
     }
 }
 
-static void float32_factors_serve_float64(void **state) {
-    (void)state;
-    TRIAL_FULL();
-    setenv("BLASD_SOLVE_MIXED", "1025", 1);
-    try_large(RANDOM, BLASD_float64, 0, "general", 2, false, "lu, factors in float32+refine");
-    try_large(GRADED_COLUMNS, BLASD_float64, 0, "general", 1, true,
-              "lu, factors in float32+refine");
-    try_large(HUGE, BLASD_float64, 0, "general", 1, false, "lu, factors in float32+refine");
-    /* too near to singular for them, and where pivots grow: float64, then QR */
-    try_large(NEARLY_SINGULAR, BLASD_float64, 0, "general", 1, false, "lu+refine");
-    try_large(WILKINSON, BLASD_float64, 0, "general", 1, false, "qr+refine");
-    setenv("BLASD_SOLVE_MIXED", "0", 1);
-    try_large(RANDOM, BLASD_float64, 0, "general", 1, false, "lu+refine");
-    unsetenv("BLASD_SOLVE_MIXED");
-}
-
 /* Whichever call fails, the job says so, nothing stays behind, and the next one is right. */
 static void a_call_that_fails(void **state) {
     static const struct stack stacks[] = {
@@ -362,7 +345,6 @@ int main(void) {
         cmocka_unit_test(columns_are_shared_out),
         cmocka_unit_test(large_systems),
         cmocka_unit_test(large_and_without_a_solution),
-        cmocka_unit_test(float32_factors_serve_float64),
         cmocka_unit_test(a_call_that_fails),
         cmocka_unit_test(other_orders_of_threads),
     };
