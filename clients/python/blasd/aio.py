@@ -18,13 +18,14 @@ from . import named
 from .arrays import Array
 from .bars import JobBar, JobsBar
 from .calls import Calls, Labels, Options, Progress, Talk, at_least_one, mapping
-from .errors import Error
+from .errors import Error, JobFailed
 from .graphs import AsyncGraph, Steps
 from .jobs import AsyncJob
 from .operations import AsyncOperations
-from .protocol import GRACE, Answer, Request, Settings, Sleep, merged, problem_of
+from .protocol import GRACE, Answer, Request, Settings, Sleep, backoff, merged, problem_of
 from .results import Result
-from .tensors import AsyncTensors
+from .split import Place, Split
+from .tensors import AsyncTensors, Tensor
 from .transport import readable
 
 T = TypeVar("T")
@@ -507,8 +508,19 @@ class AsyncClient(AsyncOperations):
         assert not isinstance(document, Result)
         return AsyncJob(self, document, params or {})
 
+    async def _again(self, op: str, attempts: int, options: Mapping[str, Any], job: Any) -> Result:
+        """As `run`, up to `attempts` times where the job failed for the service's sake."""
+        for attempt in range(attempts - 1):
+            try:
+                return await self.run(op, **{**options, **mapping("jobs", job)})
+            except Error as error:
+                if not error.retry and not isinstance(error, JobFailed):
+                    raise
+                await asyncio.sleep(backoff(attempt, error))
+        return await self.run(op, **{**options, **mapping("jobs", job)})
+
     async def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64,
-                  progress: bool = False, **options: Any) -> AsyncIterator[Result]:
+                  progress: bool = False, attempts: int = 1, **options: Any) -> AsyncIterator[Result]:
         """The Results of many jobs in order, `in_flight` of them at a time. See Client.map."""
         at_least_one(in_flight)
         waiting: collections.deque[asyncio.Task[Result]] = collections.deque()
@@ -517,7 +529,7 @@ class AsyncClient(AsyncOperations):
         try:
             while True:
                 while len(waiting) < in_flight and (job := next(source, None)) is not None:
-                    waiting.append(asyncio.ensure_future(self.run(op, **{**options, **mapping("jobs", job)})))
+                    waiting.append(asyncio.ensure_future(self._again(op, attempts, options, job)))
                 if not waiting:
                     return
                 result = await waiting[0]
@@ -529,6 +541,25 @@ class AsyncClient(AsyncOperations):
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def split(self, op: str, *, rows: int | None = None, in_flight: int | None = None, out: Place = None,
+                    progress: bool = False, **given: Any) -> Array:
+        """One large job as blocks for all workers. See Client.split."""
+        workers = len(await self.devices())
+        blocks = Split(op, rows, workers, out, given)
+        stored: dict[str, Tensor] = {}
+        try:
+            for name, array in blocks.arrays.items():
+                stored[name] = await self.tensors.put(array)
+            async for result in self.map(op, blocks.jobs(stored), in_flight=in_flight or 2 * workers or 1, progress=progress, attempts=3,
+                                         **blocks.options):
+                blocks.place(result)
+        finally:
+            for tensor in stored.values():
+                with contextlib.suppress(Error):
+                    await self.tensors.delete(tensor)
+        placed: Array = blocks.out
+        return placed
 
     def graph(self, *, timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,

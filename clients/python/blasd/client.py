@@ -17,13 +17,15 @@ from typing import Any, TypeVar
 from . import named
 from .arrays import Array, kept_warnings, warn
 from .bars import JobBar, JobsBar
-from .calls import Calls, Labels, Options, Progress, Talk, at_least_one, mapping
+from .calls import Calls, Labels, Options, Progress, Talk, at_least_one
+from .errors import Error
 from .graphs import Graph, Steps
 from .jobs import Job
 from .operations import Operations
 from .protocol import GRACE, Settings, Sleep
 from .results import Result
-from .tensors import Tensors
+from .split import Place, Split
+from .tensors import Tensor, Tensors
 from .transport import Pool
 
 T = TypeVar("T")
@@ -145,19 +147,49 @@ class Client(Operations):
         return Job(self, document, params or {})
 
     def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64, progress: bool = False,
-            **options: Any) -> Iterator[Result]:
+            attempts: int = 1, **options: Any) -> Iterator[Result]:
         """The Results of many jobs in order, `in_flight` of them at a time; what `run` takes may be given too.
 
         jobs: dicts of inputs (and `params`, and whatever `run` takes): `({"a": a, "b": b} for a, b in pairs)`. What `map`
         itself is given, as `params`, is that of each job that does not have its own.
-        progress: True shows a tqdm bar of the jobs. The first job that fails raises; those in flight are cancelled, as
-        they are when the iterator is closed.
+        progress: True shows a tqdm bar of the jobs. attempts: how often a job is sent that fails for the service's sake, and not
+        for its numbers. The first job that fails raises; those in flight are cancelled, as they are when the iterator is
+        closed.
         """
         at_least_one(in_flight)
         with JobsBar(progress, op, jobs) as bar:
-            for result in self._in_background().map(op, jobs, in_flight, options):
+            for result in self._in_background().map(op, jobs, in_flight, attempts, options):
                 bar.step()
                 yield result
+
+    def split(self, op: str, *, rows: int | None = None, in_flight: int | None = None, out: Place = None, progress: bool = False,
+              **given: Any) -> Array:
+        """One large job as blocks for all workers: distance and matmul by rows of x and a, solve by right-hand sides.
+
+            stored = client.tensors.put(x)
+            client.split("distance", x=stored, rows=2000, metric="cityblock", out="d.npy")
+
+        Inputs, parameters and options are those of the operation's method; matrices alone are cut. Arrays are stored at the
+        service meanwhile, each once. rows: of a block; default: four blocks for each worker. in_flight: blocks at a time;
+        default: two for each worker. A block that fails for the service's sake is sent again. out: an array that the result is
+        written to, or the path of a .npy file, which is written through a memory map and returned as one. Each block is an
+        ordinary job: its bits are those of that job alone.
+        """
+        workers = len(self.devices())
+        blocks = Split(op, rows, workers, out, given)
+        stored: dict[str, Tensor] = {}
+        try:
+            for name, array in blocks.arrays.items():
+                stored[name] = self.tensors.put(array)
+            for result in self.map(op, blocks.jobs(stored), in_flight=in_flight or 2 * workers or 1, progress=progress, attempts=3,
+                                   **blocks.options):
+                blocks.place(result)
+        finally:
+            for tensor in stored.values():
+                with contextlib.suppress(Error):
+                    self.tensors.delete(tensor)
+        placed: Array = blocks.out
+        return placed
 
     def graph(self, *, timeout: float | None = 3600.0, progress: bool | Progress = False, priority: str | None = None,
               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
@@ -284,7 +316,8 @@ class _Background:
             job._told(end)
         asyncio.run_coroutine_threadsafe(look(), self.loop)
 
-    def map(self, op: str, jobs: Iterable[Mapping[str, Any]], in_flight: int, options: Mapping[str, Any]) -> Iterator[Result]:
+    def map(self, op: str, jobs: Iterable[Mapping[str, Any]], in_flight: int, attempts: int,
+            options: Mapping[str, Any]) -> Iterator[Result]:
         waiting: collections.deque[concurrent.futures.Future[tuple[Result, list[str]]]] = collections.deque()
         source = iter(jobs)
         mine: set[asyncio.Task[Any]] = set()
@@ -297,7 +330,7 @@ class _Background:
             mine.add(task)
             self._in_flight.add(task)
             try:
-                return await self.client.run(op, **{**options, **mapping("jobs", job)}), texts
+                return await self.client._again(op, attempts, options, job), texts
             finally:
                 mine.discard(task)
                 self._in_flight.discard(task)
