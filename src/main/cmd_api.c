@@ -108,12 +108,10 @@ static void on_queue(void *arg, const struct blasd_err *trouble) {
 static void give_up_rights(const struct settings *settings) {
     const struct common_options *common = &settings->common;
     const struct access_options *access = &settings->access;
-    const struct listeners *listeners = &settings->listeners;
     const struct confine_files files = {
         .read = {access->keys, access->tls_cert, access->tls_key, access->client_ca,
                  access->tokens.keys, common->outgoing_ca},
         .write = {common_blob_dir(common)},
-        .socket = listeners->local ? listeners->host : NULL,
         .network = common->outgoing_hosts != NULL || common_needs_network(common)};
     if (common->no_confine) return;
     confine_files(&files);

@@ -98,6 +98,7 @@ static bool measures(const struct settings *settings) {
 static void give_up_files(const struct settings *settings) {
     const struct common_options *common = &settings->common;
     const struct confine_files files = {
+        .read = {settings->blas},
         .write = {common_blob_dir(common), measures(settings) ? settings->measured : NULL},
         .network = common_needs_network(common),
         .card = strncmp(settings->device, "cpu:", 4) != 0};

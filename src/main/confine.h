@@ -1,24 +1,21 @@
-/* What `blasd api` and `blasd worker` give up once they have started, so that whoever takes one
- * over gets little: no new privileges, few files (Landlock, where the kernel has it), no system
- * call that starts a program or reaches into others (seccomp), no core file with tensors in it. All
- * threads of the process are held. Read next: SECURITY.md. */
+/* What `blasd api`, `blasd worker` and `blasd notify` give up once they have started: files and TCP
+ * (Landlock), and system calls that start a program or reach into others (seccomp). */
 #ifndef BLASD_MAIN_CONFINE_H
 #define BLASD_MAIN_CONFINE_H
 
 #include <stdbool.h>
 
-/* What is within reach beside the system's own and the libraries in use. All borrowed; any
- * may be NULL. */
+enum { CONFINE_READ_MOST = 7, CONFINE_WRITE_MOST = 2 };
+
+/* What is within reach beside the system's files; borrowed, or NULL. */
 struct confine_files {
-    const char *read[6];  /* files, with all beside them: one that is written anew is another one */
-    const char *write[2]; /* directories, made where they are missing */
-    const char *socket;   /* that will be removed; NULL: none */
-    bool network;         /* false: this process needs neither TCP nor names of hosts */
-    bool card;            /* it uses a device with a driver: its files, too */
+    const char *read[CONFINE_READ_MOST]; /* files, with all beside them: one that is written anew is
+                                            another one */
+    const char *write[CONFINE_WRITE_MOST]; /* directories, made where they are missing */
+    bool network, card; /* it needs TCP and names of hosts; a device with a driver */
 };
 
-/* Call both before there are threads of our own; what is missing here is said in the log, and is no
- * error. */
+/* Call both before there are other threads. What the kernel lacks is said in the log. */
 void confine_files(const struct confine_files *files);
 void confine_calls(void);
 

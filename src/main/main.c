@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,24 +23,25 @@ static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
+    bool serves; /* it runs on, or starts what does */
 } commands[] = {
-    {"up", blasd_cmd_up, "the whole service on this machine"},
-    {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
-    {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
-    {"notify", blasd_cmd_notify, "delivers the webhooks of jobs that have ended"},
-    {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers"},
-    {"run", blasd_cli_run, "send one job from files and print or save its results"},
-    {"submit", blasd_cli_submit, "send one job from files and print its id"},
-    {"get", blasd_cli_get, "a job as it stands"},
-    {"result", blasd_cli_result, "print or save the results of a job"},
-    {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended"},
-    {"jobs", blasd_cli_jobs, "list the jobs of a service"},
-    {"tensors", blasd_cli_tensors, "keep tensors at a service, list, fetch and forget them"},
-    {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs"},
-    {"keys", blasd_cmd_keys, "make, list and revoke keys"},
-    {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */
-    {"version", cmd_version, "the version of this executable"},
-    {"help", cmd_help, "this text, or `blasd help COMMAND`"},
+    {"up", blasd_cmd_up, "the whole service on this machine", true},
+    {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given", true},
+    {"worker", blasd_cmd_worker, "one worker alone, over a Redis given", true},
+    {"notify", blasd_cmd_notify, "delivers the webhooks of jobs that have ended", true},
+    {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers", false},
+    {"run", blasd_cli_run, "send one job from files and print or save its results", false},
+    {"submit", blasd_cli_submit, "send one job from files and print its id", false},
+    {"get", blasd_cli_get, "a job as it stands", false},
+    {"result", blasd_cli_result, "print or save the results of a job", false},
+    {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended", false},
+    {"jobs", blasd_cli_jobs, "list the jobs of a service", false},
+    {"tensors", blasd_cli_tensors, "keep tensors at a service, list, fetch and forget them", false},
+    {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs", false},
+    {"keys", blasd_cmd_keys, "make, list and revoke keys", false},
+    {"try-blas", blasd_cmd_try_blas, NULL, false}, /* for this program itself */
+    {"version", cmd_version, "the version of this executable", false},
+    {"help", cmd_help, "this text, or `blasd help COMMAND`", false},
 };
 #define COUNT (sizeof commands / sizeof *commands)
 
@@ -98,6 +101,14 @@ static void start_usual(void) {
     if (fd >= 0) close(fd);
 }
 
+/* Starts this program anew where the BLAS would start threads while it is loaded: what confines a
+ * process reaches none of these, and blasd shares its work out itself. */
+static void start_with_one_thread(char **argv) {
+    const char *threads = getenv("OPENBLAS_NUM_THREADS");
+    if (threads != NULL && strcmp(threads, "1") == 0) return;
+    if (setenv("OPENBLAS_NUM_THREADS", "1", 1) == 0) execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv) {
     const struct command *command;
     start_usual();
@@ -119,5 +130,6 @@ int main(int argc, char **argv) {
         fprintf(stderr, "blasd: there is no command '%s'; `blasd help` lists them\n", argv[1]);
         return BLASD_EXIT_USAGE;
     }
+    if (command->serves) start_with_one_thread(argv);
     return command->run(argc - 1, argv + 1);
 }

@@ -355,15 +355,12 @@ static void prepare_redis(struct supervisor *up) {
 }
 
 static void prepare_api(struct supervisor *up) {
-    /* it computes nothing; the library would start a thread for each core all the same */
-    static const char *const alone[] = {"OPENBLAS_NUM_THREADS", "1", NULL};
     up->api_child.loop = up->loop;
     up->api_child.label = "blasd api";
     up->api_child.argv = up->api_argv;
     up->api_child.cpus = &up->api_cpus;
     up->api_child.keep_fds = up->listeners->fds;
     up->api_child.keep_count = up->listeners->count;
-    up->api_child.variables = alone;
     up->api_child.notifies = true;
     up->api_child.silence_s = (int)up->common->limits.silence_s;
     up->api_child.start_s = START_LONGER * up->api_child.silence_s;

@@ -1,12 +1,11 @@
 /* What a process can still do once it is confined, each thing tried in a process of its own, by its
- * first thread, by one that was there before, and by one that started meanwhile. */
+ * first thread and by one that it starts then. */
 #include "main/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -25,11 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <linux/capability.h>
 #include <linux/landlock.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <seccomp.h>
 
 #include <cmocka.h>
 
@@ -98,37 +93,6 @@ static int kill_another(void) {
     return result(kill(getppid(), 0));
 }
 
-/* A descriptor that has something to tell sends its owner any signal. */
-static int own_for_another(void) {
-    int ends[2], code;
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return errno;
-    code = result(fcntl(ends[0], F_SETOWN, getppid()));
-    close(ends[0]);
-    close(ends[1]);
-    return code;
-}
-
-static int own_exactly_for_another(void) {
-    const struct f_owner_ex owner = {F_OWNER_PID, getppid()};
-    int fd = open("/dev/null", O_RDONLY), code = result(fcntl(fd, F_SETOWN_EX, &owner));
-    close(fd);
-    return code;
-}
-
-static int own_socket_for_another(void) {
-    const int owner = getppid();
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0), code = result(ioctl(fd, FIOSETOWN, &owner));
-    if (code == EPERM) code = result(ioctl(fd, SIOCSPGRP, &owner));
-    close(fd);
-    return code;
-}
-
-/* Of processor time, too: who has none left is killed. */
-static int limit_another(void) {
-    struct rlimit none;
-    return result(prlimit(getppid(), RLIMIT_CPU, NULL, &none));
-}
-
 static int limit_itself(void) {
     struct rlimit files;
     return getrlimit(RLIMIT_NOFILE, &files) != 0 ? errno : result(setrlimit(RLIMIT_NOFILE, &files));
@@ -187,81 +151,22 @@ static int map_code(void) {
 /* --- the trying --- */
 
 static int (*what)(void);
-static sem_t confined, tried;
-static int early_result, late_result;
 
-static void *early(void *result) {
-    sem_wait(&confined);
+static void *late(void *result) {
     *(int *)result = what();
-    sem_post(&tried);
-    return NULL;
-}
-
-static void set_signal(int how) {
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, SIGRTMAX);
-    pthread_sigmask(how, &one, NULL);
-}
-
-static void *late(void *unused) {
-    (void)unused;
-    set_signal(SIG_UNBLOCK);
-    return early(&late_result);
-}
-
-/* Starts another thread after it was told to confine itself, and before it does. */
-static void *breed(void *ready) {
-    pthread_t thread;
-    sigset_t pending;
-    set_signal(SIG_BLOCK);
-    sem_post(ready);
-    do {
-        sched_yield();
-        sigpending(&pending);
-    } while (sigismember(&pending, SIGRTMAX) == 0);
-    if (pthread_create(&thread, NULL, late, NULL) != 0) _exit(203);
-    set_signal(SIG_UNBLOCK);
-    pthread_join(thread, NULL);
     return NULL;
 }
 
 static int in_confinement(void) {
     const struct confine_files files = {.read = {linked}, .write = {mine}};
-    pthread_t thread, breeder;
-    sem_t ready;
-    int own;
-    sem_init(&confined, 0, 0);
-    sem_init(&tried, 0, 0);
-    sem_init(&ready, 0, 0);
-    if (pthread_create(&thread, NULL, early, &early_result) != 0 ||
-        pthread_create(&breeder, NULL, breed, &ready) != 0)
-        return 200;
-    sem_wait(&ready);
+    pthread_t thread;
+    int own, other;
     confine_files(&files);
     confine_calls();
-    for (int i = 0; i < 2; i++) {
-        sem_post(&confined);
-        sem_wait(&tried);
-    }
     own = what();
-    return early_result != own ? 201 : late_result != own ? 202 : own;
-}
-
-static bool is_managed;
-
-/* As a service manager starts a program: without capabilities, and without the call that takes
- * them.
- */
-static void be_managed(void) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    static const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-    if (syscall(SYS_capset, &header, none) != 0 || filter == NULL ||
-        seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(capset), 0) != 0 ||
-        seccomp_load(filter) != 0)
-        _exit(204);
-    seccomp_release(filter);
+    if (pthread_create(&thread, NULL, late, &other) != 0 || pthread_join(thread, NULL) != 0)
+        return 200;
+    return other == own ? own : 201;
 }
 
 static void expect(int (*call)(void), int code) {
@@ -270,7 +175,6 @@ static void expect(int (*call)(void), int code) {
     what = call;
     child = fork();
     assert_true(child >= 0);
-    if (child == 0 && is_managed) be_managed();
     if (child == 0) _exit(in_confinement());
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -292,10 +196,6 @@ static void what_an_intruder_needs_does_not(void **state) {
     (void)state;
     expect(exec_a_shell, EPERM);
     expect(kill_another, EPERM);
-    expect(own_for_another, EPERM);
-    expect(own_exactly_for_another, EPERM);
-    expect(own_socket_for_another, EPERM);
-    expect(limit_another, EPERM);
     expect(trace_another, EPERM);
     expect(open_packet_socket, EPERM);
     expect(new_user_namespace, EPERM);
@@ -311,16 +211,6 @@ static void files_of_others_are_out_of_reach(void **state) {
     expect(read_the_supervisor, EACCES);
     if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 4)
         expect(connect_out, EACCES);
-}
-
-static void a_manager_that_forbids_capset_changes_nothing(void **state) {
-    (void)state;
-    if (!has_landlock()) skip();
-    is_managed = true;
-    expect(read_the_secret, EACCES);
-    expect(exec_a_shell, EPERM);
-    expect(write_at_home, 0);
-    is_managed = false;
 }
 
 static int set_up(void **state) {
@@ -365,7 +255,6 @@ int main(void) {
         cmocka_unit_test(what_a_worker_needs_works),
         cmocka_unit_test(what_an_intruder_needs_does_not),
         cmocka_unit_test(files_of_others_are_out_of_reach),
-        cmocka_unit_test(a_manager_that_forbids_capset_changes_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
