@@ -87,7 +87,13 @@
       "Jobs of a tenant that are queued or running.")                                              \
     X(blasd_tenant_bytes, gauge, "tenant", deployment, "Inputs and outputs of those jobs.")        \
     X(blasd_tenant_results_bytes, gauge, "tenant", deployment,                                     \
-      "Results of a tenant that are kept for fetching.")
+      "Results of a tenant that are kept for fetching.")                                           \
+    X(blasd_tenant_ended_jobs_total, counter, "tenant worker", deployment,                         \
+      "Jobs of a tenant that the worker has ended; of the first 64 tenants, and of others.")       \
+    X(blasd_tenant_device_seconds_total, counter, "tenant worker", deployment,                     \
+      "What they used of the device: upload, computing, download, of a batch each job's share.")   \
+    X(blasd_tenant_energy_joules_total, counter, "tenant worker", deployment,                      \
+      "What the device drew for them, where it tells that.")
 
 enum blasd_metric {
 #define X(name, type, labels, scope, meaning) BLASD_METRIC_##name,

@@ -59,8 +59,7 @@ static bool is_cut_off(struct http_exchange *exchange) {
                    "connection_bytes)");
     else if (!http_timeouts_body(exchange, &problem))
         return false;
-    if (exchange->upload != NULL && !exchange->answer.made)
-        http_log_job(exchange, "refused", &problem);
+    if (exchange->upload != NULL && !exchange->answer.made) http_log_refused(exchange, &problem);
     http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
     exchange->answer.problem = problem;
     http_log_access(exchange, (unsigned)blasd_err_info(problem.code)->http_status);

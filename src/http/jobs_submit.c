@@ -92,8 +92,14 @@ static void answer_queued(struct http_upload *upload) {
 }
 
 static void on_cancelled(void *arg, const struct blasd_err *err, const void *record, size_t len) {
-    (void)err, (void)record, (void)len;
-    http_exchange_release(arg);
+    struct http_exchange *exchange = arg;
+    struct blasd_record ended;
+    struct blasd_err bad;
+    size_t payload_at;
+    if (err == NULL && blasd_record_decode(record, len, &ended, &payload_at, &bad) == 0 &&
+        ended.state == BLASD_CANCELLED)
+        http_log_cancelled(exchange, &ended);
+    http_exchange_release(exchange);
 }
 
 void http_jobs_post_gone(struct http_exchange *exchange) {

@@ -219,14 +219,14 @@ static const char *op_text(const struct http_exchange *exchange) {
 
 /* Whose request a line is about, behind what it says of the job. */
 static void log_request(const struct http_exchange *exchange, bool always, const char *event,
-                        const struct blasd_err *problem) {
+                        const char *id, const char *op, const struct blasd_err *problem) {
     const struct blasd_err_info *info = problem == NULL ? NULL : blasd_err_info(problem->code);
     char client[HTTP_PEER_TEXT], status[16], trace[BLASD_TRACE_TEXT];
     const struct blasd_log_field fields[] = {
-        {"id", exchange->id[0] == '\0' ? NULL : exchange->id, false},
+        {"id", id[0] == '\0' ? NULL : id, false},
         {"code", info == NULL ? NULL : info->name, false},
         {"status", info == NULL ? NULL : status, true},
-        {"op", op_text(exchange), false},
+        {"op", op, false},
         {"tenant", or_dash(exchange->caller.principal.tenant), false},
         {"key", or_dash(exchange->caller.name), false},
         {"client", client, false},
@@ -237,21 +237,25 @@ static void log_request(const struct http_exchange *exchange, bool always, const
                                                      sizeof fields / sizeof *fields);
 }
 
-void http_log_job(const struct http_exchange *exchange, const char *what,
-                  const struct blasd_err *problem) {
-    char event[32];
-    snprintf(event, sizeof event, "job %s", what);
-    log_request(exchange, false, event, problem);
+void http_log_refused(const struct http_exchange *exchange, const struct blasd_err *problem) {
+    log_request(exchange, false, "job refused", exchange->id, op_text(exchange), problem);
+}
+
+void http_log_cancelled(const struct http_exchange *exchange, const struct blasd_record *record) {
+    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
+    log_request(exchange, exchange->home->server->options->log.audit, "job cancelled", record->id,
+                record->op, &cancelled);
 }
 
 void http_log_tensors_refused(const struct http_exchange *exchange,
                               const struct blasd_err *problem) {
-    log_request(exchange, false, "tensors refused", problem);
+    log_request(exchange, false, "tensors refused", exchange->id, op_text(exchange), problem);
 }
 
 void http_audit_job(const struct http_exchange *exchange, bool repeated) {
     if (exchange->home->server->options->log.audit)
-        log_request(exchange, true, repeated ? "job repeated" : "job accepted", NULL);
+        log_request(exchange, true, repeated ? "job repeated" : "job accepted", exchange->id,
+                    op_text(exchange), NULL);
 }
 
 /* Whether a job was taken, whatever its answer is. */
@@ -265,7 +269,7 @@ static void note_refusal(struct http_exchange *exchange, const struct blasd_err 
     if (exchange->route == NULL || exchange->route->jobs == NULL) return;
     if (took_job(exchange)) return;
     if (exchange->id[0] == '\0') blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
-    http_log_job(exchange, "refused", problem);
+    http_log_refused(exchange, problem);
     if (response != NULL) add(response, "Request-Id", exchange->id);
 }
 

@@ -48,9 +48,10 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,
                                                            const char *fmt, ...);
-/* The one line that is logged about a job that was refused, or cancelled from here. */
-void http_log_job(const struct http_exchange *exchange, const char *what,
-                  const struct blasd_err *problem);
+/* The one line that is logged about a job that was refused. */
+void http_log_refused(const struct http_exchange *exchange, const struct blasd_err *problem);
+/* The one about a job that the request has cancelled. */
+void http_log_cancelled(const struct http_exchange *exchange, const struct blasd_record *record);
 /* The one about tensors that were to be kept. */
 void http_log_tensors_refused(const struct http_exchange *exchange,
                               const struct blasd_err *problem);

@@ -518,11 +518,10 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
  * elsewhere, may be gone by now. */
 static void answer_deleted(struct http_exchange *exchange, struct blasd_record *record,
                            const char *beside) {
-    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
     struct blasd_graph_report *graph = NULL;
     struct blasd_err gone = {0};
     const char *payload;
-    if (record->state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
+    if (record->state == BLASD_CANCELLED) http_log_cancelled(exchange, record);
     if (read_payload(exchange, record, beside, &payload, &gone) != 0) payload = NULL;
     if (payload != NULL && blasd_graph_folded(record))
         (void)blasd_graph_unfold(record, payload, &graph, &gone);

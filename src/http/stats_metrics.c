@@ -206,6 +206,32 @@ static int put_tenants(json_t *tenants, struct blasd_buf *out) {
            put_tenant(METRIC(blasd_tenant_results_bytes), "results_bytes", tenants, out);
 }
 
+#define TENANTS_MOST 65 /* that a worker may name */
+
+/* One of the numbers that workers count by tenant. */
+static int put_used(enum blasd_metric metric, size_t number, double factor, json_t *figures,
+                    struct blasd_buf *out) {
+    const char *worker, *tenant;
+    json_t *told, *numbers;
+    int failed = http_metric_head(out, metric);
+    json_object_foreach(figures, worker, told) {
+        int rows = 0;
+        json_object_foreach(json_object_get(told, "tenants"), tenant, numbers) {
+            const char *values[] = {tenant, worker};
+            if (rows++ == TENANTS_MOST) break;
+            failed |=
+                http_metric_row(out, metric, values, (double)count_at(numbers, number) * factor);
+        }
+    }
+    return failed;
+}
+
+static int put_all_used(json_t *figures, struct blasd_buf *out) {
+    return put_used(METRIC(blasd_tenant_ended_jobs_total), 0, 1, figures, out) |
+           put_used(METRIC(blasd_tenant_device_seconds_total), 1, 1e-6, figures, out) |
+           put_used(METRIC(blasd_tenant_energy_joules_total), 2, 1e-3, figures, out);
+}
+
 static int put_tensors(const json_t *document, struct blasd_buf *out) {
     const json_t *tensors = json_object_get(document, "tensors");
     if (!json_is_object(tensors)) return 0;
@@ -240,6 +266,7 @@ int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
         failed |= put_all_counted(true, figures, workers, out) |
                   put_all_counted(false, figures, workers, out) | put_spans(figures, out);
     failed |= put_tenants(json_object_get(document, "tenants"), out);
+    if (json_is_object(json_object_get(document, "tenants"))) failed |= put_all_used(figures, out);
     failed |= put_tensors(document, out);
     failed |= put_webhooks(document, out);
     json_decref(document);

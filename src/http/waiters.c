@@ -57,14 +57,22 @@ void http_wait_time_up(struct http_exchange *exchange) {
     if (!http_exchange_left(exchange)) http_jobs_fetch(exchange); /* short waits are not watched */
 }
 
-static void log_ended(const char *id, const char *op, const char *state, const char *code,
-                      const char *trace) {
-    const struct blasd_log_field fields[] = {
-        {"id", id, false}, {"code", code, false}, {"op", op, false}, {"trace_id", trace, false}};
+/* A line of {q}:unlogged, in words. */
+struct unlogged {
+    char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], tenant[BLASD_TENANT_MAX];
+};
+
+static void log_ended(const struct unlogged *job, bool audit, const char *trace) {
+    const struct blasd_log_field fields[] = {{"id", job->id, false},
+                                             {"code", job->code, false},
+                                             {"op", job->op, false},
+                                             {"tenant", job->tenant, false},
+                                             {"trace_id", trace, false}};
     char event[32];
-    if (strcmp(state, "cancelled") == 0) return; /* the request that did it is logged */
-    snprintf(event, sizeof event, "job %s", state);
-    blasd_log_job_event(BLASD_LOG_INFO, event, fields, sizeof fields / sizeof *fields);
+    if (strcmp(job->state, "cancelled") == 0) return; /* the request that did it is logged */
+    snprintf(event, sizeof event, "job %s", job->state);
+    (audit ? blasd_log_event : blasd_log_job_event)(BLASD_LOG_INFO, event, fields,
+                                                    sizeof fields / sizeof *fields);
 }
 
 /* What follows the line of a job that has a trace: queue/functions/contract.lua, {q}:unlogged. */
@@ -84,7 +92,8 @@ void http_tell_unseen(void *arg, const char *line, size_t len) {
     const struct http_loop *loop = arg;
     const char *end = memchr(line, '\n', len);
     size_t line_len = end == NULL ? len : (size_t)(end - line);
-    char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256], digits[BLASD_TRACE_TEXT];
+    struct unlogged job = {.tenant = "anonymous"};
+    char text[256], digits[BLASD_TRACE_TEXT];
     struct blasd_trace trace = {.sampled = false};
     struct blasd_record record;
     bool traced = end != NULL && read_traced(end + 1, len - line_len - 1, &trace, &record);
@@ -92,7 +101,8 @@ void http_tell_unseen(void *arg, const char *line, size_t len) {
     memcpy(text, line, line_len);
     text[line_len] = '\0';
     blasd_trace_text(trace.id, digits);
-    if (sscanf(text, "%41s %63s %15s %63s", id, op, state, code) == 4)
-        log_ended(id, op, state, code, traced ? digits : NULL);
+    if (sscanf(text, "%41s %63s %15s %63s %31s", job.id, job.op, job.state, job.code, job.tenant) >=
+        4)
+        log_ended(&job, loop->server->options->log.audit, traced ? digits : NULL);
     if (traced) blasd_spans_unfinished(loop->server->options->otlp, &trace, &record);
 }

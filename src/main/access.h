@@ -79,9 +79,8 @@ enum {
     "results:\n"                                                                                   \
     "                         whoever may write into the blob directory, which is this user's "    \
     "alone\n"                                                                                      \
-    "  --audit                logs a line for each job that is taken, beside those for what is "   \
-    "refused,\n"                                                                                   \
-    "                         fails, expires or is cancelled\n"                                    \
+    "  --audit                logs a line for each job that is taken, and for each that has "      \
+    "ended\n"                                                                                      \
     "  --access-log           logs a line for each request that is answered\n"                     \
     "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
 

@@ -299,6 +299,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         common->blobs = blobs;
     }
     if (common_export(common) != 0 ||
+        (settings->access.audit && setenv("BLASD_AUDIT", "1", 1) != 0) ||
         (settings->secrets != NULL && setenv("BLASD_WEBHOOK_SECRETS", settings->secrets, 1) != 0)) {
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;

@@ -25,6 +25,8 @@ static const char usage[] =
     "                         measured at every start; none: not measured\n"
     "  --blas PATH            computes with this library; see docs/devices.md "
     "[BLASD_BLAS]\n"
+    "  --audit                logs a line for each job that has ended [BLASD_AUDIT=1]\n"
+    "  --price PRICES         these lines have a cost, as job documents have [BLASD_PRICE]\n"
     "  --acl                  prints the rules of a Redis user that may do what workers of the "
     "queue do,\n"
     "                         and nothing else; see docs/deploying.md\n";
@@ -62,7 +64,7 @@ static void default_name(const char *device, char *name, size_t size) {
 struct settings {
     struct common_options common;
     const char *device, *name, *measured, *blas;
-    bool acl;
+    bool acl, audit;
 };
 
 static int take_option(void *arg, int option, char *value) {
@@ -72,6 +74,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'n': settings->name = value; return 0;
     case 'm': settings->measured = value; return 0;
     case 'a': settings->acl = true; return 0;
+    case 'l': settings->audit = true; return 0;
     default: settings->blas = value; return 0;
     }
 }
@@ -83,9 +86,11 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"measured", required_argument, NULL, 'm'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {"acl", no_argument, NULL, 'a'},
+                                            {"audit", no_argument, NULL, 'l'},
+                                            PRICE_OPTION,
                                             {NULL, 0, NULL, 0}};
     static const struct command_line line = {"worker",    usage, notes, options,
-                                             take_option, false, false};
+                                             take_option, false, true};
     int status = command_line_read(&line, &settings->common, settings, argc, argv);
     return status != 0 || settings->acl ? status : common_need_redis("worker", &settings->common);
 }
@@ -107,6 +112,8 @@ static void give_up_files(const struct settings *settings) {
 
 static int run(struct settings *settings) {
     struct blasd_worker_options options = {.queue = common_queue(&settings->common),
+                                           .audit = settings->audit,
+                                           .prices = settings->common.prices,
                                            .stopping = stopping,
                                            .version = BLASD_VERSION,
                                            .alive = child_tell_alive,
@@ -164,7 +171,8 @@ static int print_acl(const char *queue) {
 }
 
 int blasd_cmd_worker(int argc, char **argv) {
-    struct settings settings = {.device = "cpu:0", .blas = getenv(BLASD_BLAS_PATH)};
+    struct settings settings = {
+        .device = "cpu:0", .blas = getenv(BLASD_BLAS_PATH), .audit = option_set("BLASD_AUDIT")};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     if (settings.acl) return print_acl(settings.common.queue);

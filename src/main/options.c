@@ -61,7 +61,7 @@ static int set_level(struct common_options *common, const char *text) {
     return -1;
 }
 
-static bool is_set(const char *name) {
+bool option_set(const char *name) {
     const char *value = from_environment(name);
     return value != NULL && strcmp(value, "1") == 0;
 }
@@ -114,8 +114,8 @@ static int take_redis(struct common_options *common, char *word) {
 static int common_init(struct common_options *common) {
     struct blasd_err err = {0};
     const char *level = from_environment("BLASD_LOG_LEVEL");
-    *common = (struct common_options){.may_lose_jobs = is_set("BLASD_REDIS_MAY_LOSE_JOBS"),
-                                      .no_confine = is_set("BLASD_NO_CONFINE"),
+    *common = (struct common_options){.may_lose_jobs = option_set("BLASD_REDIS_MAY_LOSE_JOBS"),
+                                      .no_confine = option_set("BLASD_NO_CONFINE"),
                                       .queue = from_environment("BLASD_QUEUE"),
                                       .blobs = from_environment("BLASD_BLOBS"),
                                       .outgoing_hosts = from_environment("BLASD_OUTGOING_HOSTS"),

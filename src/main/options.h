@@ -99,6 +99,8 @@ long option_number(const char *option, const char *text, long least, long most);
 int option_wrong(const char *command);
 
 /* What the variable says of the file that webhooks are signed with; NULL: nothing. */
+/* Whether that variable of the environment is 1. */
+bool option_set(const char *name);
 const char *webhook_secrets_given(void);
 
 /* For --low-latency: asks the kernel, through `device` (BLASD_LATENCY_DEVICE), to let idle cores

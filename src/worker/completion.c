@@ -1,7 +1,6 @@
 /* From a task that ran, or could not, to the bytes of its final record. */
 #include "worker/completion.h"
 
-#include "base/log.h"
 #include "core/graph.h"
 #include "wire/frame.h"
 
@@ -181,20 +180,6 @@ static int make_room(struct blasd_completions *completions) {
     return 0;
 }
 
-static void log_failed(const struct blasd_record *record) {
-    char attempts[16], trace[BLASD_TRACE_TEXT];
-    const struct blasd_log_field fields[] = {
-        {"id", record->id, false},
-        {"code", blasd_err_info(record->error.code)->name, false},
-        {"op", record->op, false},
-        {"device", record->execution.device, false},
-        {"attempts", attempts, true},
-        {"trace_id", blasd_trace_given(record->trace_id) ? trace : NULL, false}};
-    snprintf(attempts, sizeof attempts, "%d", record->execution.attempts);
-    blasd_trace_text(record->trace_id, trace);
-    blasd_log_job_event(BLASD_LOG_INFO, "job failed", fields, sizeof fields / sizeof *fields);
-}
-
 int blasd_completions_add(struct blasd_completions *completions, const struct blasd_record *record,
                           const struct blasd_item *item, struct blasd_io *io, const void *payload,
                           struct blasd_err *err) {
@@ -216,10 +201,8 @@ int blasd_completions_add(struct blasd_completions *completions, const struct bl
         free(kept);
         return code;
     }
-    if (record->state == BLASD_FAILED && record->error.code != BLASD_E_cancelled)
-        log_failed(record);
-    completions->of[completions->count] =
-        (struct blasd_completion_of){.at = start, .item = item, .io = io, .kept = kept};
+    completions->of[completions->count] = (struct blasd_completion_of){
+        .at = start, .item = item, .io = io, .kept = kept, .ended = blasd_ended_of(record)};
     completions->rows[completions->count++] =
         (struct blasd_completion){.id = item->claim->id,
                                   .record_len = completions->bytes.len - start,

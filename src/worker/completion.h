@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "queue/worker_queue.h"
+#include "worker/ended.h"
 #include "worker/group.h"
 #include "worker/map_io.h"
 
@@ -25,6 +26,7 @@ struct blasd_completion_of {
     const struct blasd_item *item; /* borrowed */
     struct blasd_io *io;           /* borrowed; NULL where the job never held any memory */
     char *kept;                    /* owned: of its outputs that became tensors; NULL: none did */
+    struct blasd_ended ended;      /* what is told of it */
 };
 
 /* Room for the completions of one batch, reused. */

@@ -48,6 +48,7 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
         heartbeat->active[i].heartbeat = heartbeat;
     }
     heartbeat->options = options;
+    blasd_phases_init(&heartbeat->phases);
     heartbeat->host_memory = blasd_memory_here().all;
     heartbeat->started_ns = heartbeat->tally.window_ns = blasd_clock_ns();
     pthread_mutex_init(&heartbeat->lock, NULL);

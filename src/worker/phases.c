@@ -2,9 +2,51 @@
 #include "worker/phases.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 static const char *const names[BLASD_PHASES] = {"receive", "queue",    "batch_wait", "upload",
                                                 "compute", "download", "total"};
+
+void blasd_phases_init(struct blasd_phases *phases) {
+    *phases = (struct blasd_phases){.jobs = 0};
+    pthread_mutex_init(&phases->lock, NULL);
+}
+
+/* Finds the tenant's row, the one of all others where the named ones are taken. With the lock. */
+static struct blasd_phases_tenant *tenant_of(struct blasd_phases *phases, const char *name) {
+    struct blasd_phases_tenant *row = phases->tenants;
+    while (row < phases->tenants + phases->tenant_count && strcmp(row->name, name) != 0) row++;
+    if (row < phases->tenants + phases->tenant_count) return row;
+    if (phases->tenant_count > BLASD_PHASES_TENANTS) return row - 1;
+    snprintf(row->name, sizeof row->name, "%s",
+             phases->tenant_count++ < BLASD_PHASES_TENANTS ? name : "other");
+    return row;
+}
+
+void blasd_phases_tenant(struct blasd_phases *phases, const char *tenant,
+                         const struct blasd_usage *used) {
+    struct blasd_phases_tenant *row;
+    pthread_mutex_lock(&phases->lock);
+    row = tenant_of(phases, tenant[0] == '\0' ? "anonymous" : tenant);
+    row->jobs++;
+    row->used.device_s += used->device_s;
+    row->used.energy_joules += used->energy_joules;
+    pthread_mutex_unlock(&phases->lock);
+}
+
+static int put_tenants(struct blasd_phases *phases, struct blasd_buf *out) {
+    int failed = blasd_buf_puts(out, ",\"tenants\":{");
+    pthread_mutex_lock(&phases->lock);
+    for (int i = 0; i < phases->tenant_count; i++) {
+        const struct blasd_phases_tenant *row = &phases->tenants[i];
+        failed |=
+            blasd_buf_printf(out, "%s\"%s\":[%" PRIu64 ",%.0f,%.0f]", i == 0 ? "" : ",", row->name,
+                             row->jobs, row->used.device_s * 1e6, row->used.energy_joules * 1e3);
+    }
+    pthread_mutex_unlock(&phases->lock);
+    return failed | blasd_buf_puts(out, "}");
+}
 
 void blasd_phases_job(struct blasd_phases *phases, const struct blasd_record *record) {
     const struct blasd_op *op = blasd_op_find(record->op); /* a graph is none */
@@ -53,7 +95,7 @@ static int put_spans(struct blasd_buf *out, const struct blasd_otlp *otlp) {
         counts.sent, counts.dropped, counts.refused);
 }
 
-int blasd_phases_text(const struct blasd_phases *phases, const struct blasd_otlp *otlp,
+int blasd_phases_text(struct blasd_phases *phases, const struct blasd_otlp *otlp,
                       struct blasd_buf *out) {
     const char *between = "";
     int failed = blasd_buf_puts(out, "{\"ops\":{");
@@ -68,6 +110,7 @@ int blasd_phases_text(const struct blasd_phases *phases, const struct blasd_otlp
         failed |= blasd_buf_puts(out, "}");
         between = ",";
     }
-    failed |= blasd_buf_puts(out, "}") | put_spans(out, otlp) | blasd_buf_puts(out, "}");
+    failed |= blasd_buf_puts(out, "}") | put_tenants(phases, out) | put_spans(out, otlp);
+    failed |= blasd_buf_puts(out, "}");
     return failed | blasd_buf_add(out, "", 1);
 }

@@ -106,8 +106,12 @@ static void after_ack(struct blasd_batcher *batcher, bool certain) {
     struct blasd_completions *completions = &batcher->completions;
     for (int i = 0; i < completions->count; i++) {
         const struct blasd_completion_of *of = &completions->of[i];
-        if (completions->rows[i].accepted || (!certain && !batcher->lost))
+        if (completions->rows[i].accepted || (!certain && !batcher->lost)) {
             add_span(batcher, &completions->rows[i], of->item);
+            blasd_ended_log(&of->ended, of->item, batcher->info.id, batcher->options);
+            blasd_phases_tenant(blasd_heartbeat_phases(batcher->heartbeat), of->item->claim->tenant,
+                                &of->ended.used);
+        }
         if (of->io != NULL && !completions->rows[i].accepted && certain)
             blasd_io_drop(batcher->queue, of->io);
         if (of->io != NULL) blasd_io_close(of->io);

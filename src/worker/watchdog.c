@@ -58,6 +58,8 @@ static void end_too_long(struct blasd_heartbeat *heartbeat, const struct active 
     blasd_completion_record(active->jobs[0], NULL, NULL, &error, &times, &place, &record);
     if (blasd_completions_add(completions, &record, active->jobs[0], NULL, NULL, &ignored) != 0)
         return;
+    blasd_ended_log(&completions->of[0].ended, active->jobs[0], heartbeat->device.id,
+                    heartbeat->options);
     memcpy(id, active->jobs[0]->claim->id,
            BLASD_ID_LEN + 1); /* the item may not outlive the lock */
     completions->rows[0].id = id;

@@ -24,11 +24,13 @@ struct blasd_worker_options {
     const char *name;                    /* unique among live workers; a worker that takes the name
                                             of a dead one sends that one's jobs back to the queue at
                                             once. Borrowed */
-    bool measure;            /* publish what jobs cost on the device, measured while it is idle */
-    const char *kept_in;     /* directory that keeps those figures; NULL: measured at every start.
-                                Borrowed */
-    struct blasd_otlp *otlp; /* where spans of jobs go; NULL: nowhere. Borrowed */
-    const char *version;     /* blasd's, for which they hold. Borrowed */
+    bool measure;        /* publish what jobs cost on the device, measured while it is idle */
+    const char *kept_in; /* directory that keeps those figures; NULL: measured at every start.
+                            Borrowed */
+    bool audit;          /* log each job that has ended, not only some that failed */
+    const struct blasd_prices *prices; /* for these lines; NULL: none. Borrowed */
+    struct blasd_otlp *otlp;           /* where spans of jobs go; NULL: nowhere. Borrowed */
+    const char *version;               /* blasd's, for which they hold. Borrowed */
     /* Asked between batches and while waiting, by two threads: true makes the worker finish the
      * batch in hand, give back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);

@@ -1,5 +1,6 @@
-"""What jobs used that have ended, in the stream: it says what the job documents say."""
+"""What jobs used that have ended: the log, the metrics and the stream say what the job documents say."""
 import ast
+import json
 import os
 import pathlib
 import re
@@ -87,3 +88,33 @@ def test_the_stream_has_a_bound_and_is_off_else(make_service):
     redis = Redis(service)
     assert not redis("EXISTS", "{blasd}:ended")
     redis.close()
+
+
+def test_the_log_and_the_metrics(make_service, tmp_path):
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"}, watch={"role": "metrics"})
+    watch = secrets.pop("watch")
+    service = make_service("--keys", file, "--audit", "--metrics-tenants", "--price", "cpu=3.6/h,currency=EUR", "--log", "json")
+    made = {tenant: some_jobs(service, 40, {"Authorization": f"Bearer {key}"}) for tenant, key in secrets.items()}
+    ids = {job["id"]: (tenant, job) for tenant, documents in made.items() for job in documents}
+
+    def lines():
+        told = [json.loads(line) for line in (service.folder / "log").read_text().splitlines() if line.startswith("{")]
+        return [line for line in told if line["message"] in {f"job {state}" for state in ("succeeded", "failed", "cancelled", "expired")}]
+    wait_for(lambda: {line["id"] for line in lines()} == set(ids))
+    assert len(lines()) == len(ids)
+    for line in lines():
+        tenant, job = ids[line["id"]]
+        assert (line["message"], line["tenant"], line["op"]) == (f"job {job['state']}", tenant, job["op"])
+        if job["state"] not in ("succeeded", "failed"):
+            continue
+        assert abs(line["device_seconds"] * 1e6 - us_of(job)) <= 2 and line["energy_joules"] >= 0
+        assert (line["flops"], line["bytes"]) == (job["execution"]["flops"], job["execution"]["bytes"])
+        assert line["cost"] == job["cost"]["amount"] and line["currency"] == "EUR"
+
+    def total(name, tenant):
+        text = service.request("GET", "/metrics", headers={"Authorization": f"Bearer {watch}"}).body.decode()
+        return sum(float(value) for value in re.findall(rf'^{name}{{tenant="{tenant}",worker="[^"]*"}} (\S+)$', text, re.M))
+    for tenant, documents in made.items():
+        ran = [job for job in documents if job["state"] in ("succeeded", "failed")]
+        wait_for(lambda: total("blasd_tenant_ended_jobs_total", tenant) == len(ran))  # noqa: B023
+        assert abs(total("blasd_tenant_device_seconds_total", tenant) - sum(map(us_of, ran)) / 1e6) < 1e-3

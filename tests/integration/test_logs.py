@@ -174,13 +174,6 @@ def test_lines_in_json(make_service):
     assert not re.search(r"^\d{4}-\d\d-\d\dT", (service.folder / "log").read_text(), re.M), "a line of ours that is none"
 
 
-def test_lines_of_the_meter_in_json(tmp_path):
-    done = subprocess.run([BLASD, "meter", "--redis", f"unix:{tmp_path}/none", "--to", f"file:{tmp_path}/events", "--log", "json"],
-                          capture_output=True, text=True, timeout=60)
-    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
-    assert (line["process"], line["level"]) == ("blasd meter", "error") and done.returncode == 1
-
-
 def test_no_secret_stands_in_a_log(make_service, collector, tmp_path):  # noqa: F811
     """Keys, passwords, tokens and what clients wrote, at the level that says most; nor do keys stand in answers, events and spans."""
     secrets = {"idem": "hunter2-idempotency", "cookie": "hunter2-cookie", "basic": "aHVudGVyMjpodW50ZXIy", "query": "hunter2-query",

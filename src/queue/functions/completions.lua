@@ -334,7 +334,7 @@ local function completion_add_summary(e, id, job, state, code, finder)
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     completion_add(e, id, job, record_frame, 0, '', label)
     if state ~= 'cancelled' or trace and byte(trace, 25) == 1 then -- a request logs that, but it has a span
-        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code ..
+        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code .. ' ' .. job.tenant ..
                                   (trace and '\n' .. trace .. record or ''))
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end

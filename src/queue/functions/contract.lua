@@ -118,7 +118,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sent:FRONT:SEQ   the reply of that call of submit, where not all was queued, with an expiry
   {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use, once the job has ended with an expiry, of
                        as long as its record is to stay, whatever becomes of that. TENANT has no colon: letters, digits, `.`, `_`, `-`
-  {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
+  {q}:unlogged         list of "ID OP STATE CODE TENANT": the newest jobs that were ended here, not by a
                        worker or a request, for the next front end to log; of a job with a trace then a
                        newline, id 16, span 8, sampled 1, and its record, also of one that a request
                        has cancelled, where that is sampled
