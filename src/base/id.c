@@ -55,7 +55,7 @@ void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN
     blasd_random_hex(blasd_hex_write(out, second, 8), BLASD_ID_LEN - 9);
 }
 
-/* SipHash-2-4 of three words: what it gives tells nothing of the key. */
+/* SipHash-2-4 of whole words: what it gives tells nothing of the key. */
 static uint64_t rotate(uint64_t x, int by) {
     return x << by | x >> (64 - by);
 }
@@ -69,76 +69,50 @@ static void sip_rounds(uint64_t v[4], int rounds) {
     }
 }
 
-static uint64_t sip(const struct blasd_id_key *key, uint64_t a, uint64_t b, uint64_t c) {
-    const uint64_t words[4] = {a, b, c, UINT64_C(24) << 56};
+#define WORDS 5 /* four of a name, or of an id before its number, and one more */
+
+static uint64_t sip(const struct blasd_id_key *key, const uint64_t words[WORDS]) {
     uint64_t v[4] = {
         key->word[0] ^ UINT64_C(0x736f6d6570736575), key->word[1] ^ UINT64_C(0x646f72616e646f6d),
         key->word[0] ^ UINT64_C(0x6c7967656e657261), key->word[1] ^ UINT64_C(0x7465646279746573)};
-    for (int i = 0; i < 4; i++) {
-        v[3] ^= words[i];
+    for (int i = 0; i <= WORDS; i++) {
+        uint64_t word = i < WORDS ? words[i] : (uint64_t)(WORDS * sizeof *words) << 56;
+        v[3] ^= word;
         sip_rounds(v, 2);
-        v[0] ^= words[i];
+        v[0] ^= word;
     }
     v[2] ^= 0xff;
     sip_rounds(v, 4);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* What the parts before the last one make of the key. */
-static struct blasd_id_key key_of_head(const char *id, const struct blasd_id_key *key) {
-    uint64_t words[4] = {0};
-    memcpy(words, id, BLASD_ID_ENTRY);
-    struct blasd_id_key own = {{sip(key, words[0], words[1], 0), sip(key, words[2], words[3], 1)}};
+struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name) {
+    uint64_t words[WORDS] = {0};
+    struct blasd_id_key own;
+    memcpy(words, name, strnlen(name, sizeof words - sizeof *words));
+    for (int i = 0; i < 2; i++) {
+        words[WORDS - 1] = UINT64_MAX - (uint64_t)i; /* no number of an id */
+        own.word[i] = sip(key, words);
+    }
     return own;
 }
 
-struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name) {
-    uint64_t words[4] = {0};
-    memcpy(words, name, strnlen(name, sizeof words));
-    uint64_t a = sip(key, words[0], words[1], 2), b = sip(key, words[2], words[3], 3);
-    return (struct blasd_id_key){{sip(key, a, b, 4), sip(key, a, b, 5)}};
-}
+#define NUMBER 4 /* digits */
 
-#define HALF UINT64_C(0xffffff)
-#define ROUNDS 4
-
-/* A Feistel network over 48 bits. */
-static uint64_t encipher(const struct blasd_id_key *key, uint64_t number) {
-    uint64_t left = number >> 24, right = number & HALF;
-    for (uint64_t round = 0; round < ROUNDS; round++) {
-        uint64_t next = left ^ (sip(key, round, right, 0) & HALF);
-        left = right;
-        right = next;
-    }
-    return left << 24 | right;
-}
-
-static uint64_t decipher(const struct blasd_id_key *key, uint64_t number) {
-    uint64_t left = number >> 24, right = number & HALF;
-    for (uint64_t round = ROUNDS; round-- > 0;) {
-        uint64_t before = right ^ (sip(key, round, left, 0) & HALF);
-        right = left;
-        left = before;
-    }
-    return left << 24 | right;
-}
-
-#define CHECKED 32 /* bits of the number that are 0; the others tell a batch entry's jobs apart */
-
-void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key) {
-    static _Thread_local uint16_t count;
-    static _Thread_local bool begun;
-    struct blasd_id_key own = key_of_head(id, key);
-    uint64_t number;
-    if (!begun) random_bytes((unsigned char *)&count, sizeof count);
-    begun = true;
-    number = encipher(&own, (uint64_t)count++ << CHECKED);
-    *blasd_hex_write(id + BLASD_ID_ENTRY, number, BLASD_ID_LEN - BLASD_ID_ENTRY) = '\0';
+void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key, uint16_t number) {
+    uint64_t words[WORDS] = {[WORDS - 1] = number};
+    char *end = blasd_hex_write(id + BLASD_ID_ENTRY, number, NUMBER);
+    memcpy(words, id, BLASD_ID_ENTRY);
+    *blasd_hex_write(end, sip(key, words) & UINT32_MAX, BLASD_ID_LEN - BLASD_ID_ENTRY - NUMBER) =
+        '\0';
 }
 
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key) {
-    struct blasd_id_key own = key_of_head(id, key);
-    return (decipher(&own, strtoull(id + BLASD_ID_ENTRY, NULL, 16)) & UINT32_MAX) == 0;
+    char own[BLASD_ID_LEN + 1], number[NUMBER + 1] = {0};
+    memcpy(own, id, sizeof own);
+    memcpy(number, id + BLASD_ID_ENTRY, NUMBER);
+    blasd_id_sign(own, key, (uint16_t)strtoul(number, NULL, 16));
+    return memcmp(own, id, sizeof own) == 0;
 }
 
 bool blasd_id_valid(const char *text) {

@@ -1,18 +1,16 @@
 /* Job ids. An id is text that is safe in a URL, a file name and a Redis key:
  *
- *     s 692fa1b0 0123456789abcdef0123 456789abcdef
- *     | |        |                    48 random bits
- *     | |        the batch entry: 80 random bits; small jobs that were submitted together share
- * them | the bucket: the second of creation in hexadecimal, which says where its record lies and |
- * whether that can still exist the kind: `s` for a job somebody waits for, `a` for one to be
- * fetched later, `t` for a tensor
+ *     s 692fa1b0 0123456789abcdef0123 0001 89abcdef
+ *     | |        |                    |    its signature, 32 bits
+ *     | |        |                    its number in the batch entry, of a lone job 0
+ *     | |        the batch entry: 80 random bits, which jobs that went to the queue together share
+ *     | the bucket: the second of creation, which says where its record lies
+ *     the kind: `s` for a job a client waits for, `a` for one to be fetched later, `t` for a tensor
  *
- * Where it is signed, as every id is that a front end gives a job, the last part is not random: it
- * is a number of its own, enciphered by a key of the job's tenant and the parts before. So a
- * deployment knows an id that it gave this tenant from one that was made up, or another's, long
- * after the job's record is gone; of 2^32 of those it takes one for its own.
- * Nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
- * same batch entry, which is more than can be tried over HTTP while records last.
+ * The signature follows from all before it by a key of the tenant. So a deployment knows an id that
+ * it gave this tenant from one that was made up, or another's, long after the job's record is gone;
+ * of 2^32 of those it takes one for its own. No client guesses another tenant's job: 112 bits are
+ * not known of it.
  * All before the last part is the name of the job's batch entry (queue/functions/contract.lua).
  * Read next: limits.h. */
 #ifndef BLASD_BASE_ID_H
@@ -29,11 +27,11 @@ enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a', BLASD_ID_TENSOR 
 
 /* Makes a new id for a job created at `wall_us` (microseconds since 1970). */
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
-/* Fills in the last part of `id` so that it is signed, each time with another one. */
 struct blasd_id_key {
     uint64_t word[2];
 };
-void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key);
+/* Fills in the number, which no other id with these first characters has, and the signature. */
+void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key, uint16_t number);
 /* A key that follows from another and a name of up to 32 characters, and tells nothing of either.
  */
 struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name);

@@ -267,10 +267,10 @@ void front_batch_free(struct blasd_front_queue *queue);
 /* Of zeroed ones; `claim_jobs` is what a worker claims at the most. */
 void front_entries_init(struct front_entries *entries, uint64_t claim_jobs);
 /* Gives `id`, which is a new job's, to a batch entry of jobs like it, where there is one
- * with room or a place for one: its first characters then change to the batch entry's, and the
- * others are to be signed anew. */
-void front_entry_join(struct front_entries *entries, const struct front_entry *like,
-                      char id[BLASD_ID_LEN + 1]);
+ * with room or a place for one: its first characters then change to the batch entry's, and it is to
+ * be signed anew with the number that is given back. -1: it stays as it is. */
+int front_entry_join(struct front_entries *entries, const struct front_entry *like,
+                     char id[BLASD_ID_LEN + 1]);
 /* The batch entry that the job was given to, or NULL. */
 struct front_entry *front_entry_of(struct front_entries *entries, const char *id);
 /* Adds the job; 0, or -1 where memory has run out. */

@@ -25,17 +25,17 @@ static bool has_room(const struct front_entry *entry) {
            (uint64_t)(entry->jobs + 1) * entry->cost <= entry->bytes_most;
 }
 
-void front_entry_join(struct front_entries *entries, const struct front_entry *like,
-                      char id[BLASD_ID_LEN + 1]) {
+int front_entry_join(struct front_entries *entries, const struct front_entry *like,
+                     char id[BLASD_ID_LEN + 1]) {
     struct front_entry *entry;
     struct blasd_buf kept;
     for (int i = 0; i < entries->count; i++) {
         entry = &entries->of[i];
         if (!has_room(entry) || !same_batch_entry(entry, like)) continue;
         memcpy(id, entry->id, BLASD_ID_ENTRY);
-        return;
+        return entry->jobs;
     }
-    if (entries->count == FRONT_ENTRIES) return; /* it keeps the id it has, and travels alone */
+    if (entries->count == FRONT_ENTRIES) return -1; /* it travels alone */
     entry = &entries->of[entries->count++];
     kept = entry->record_frames;
     *entry = *like;
@@ -43,6 +43,7 @@ void front_entry_join(struct front_entries *entries, const struct front_entry *l
     entry->jobs = 0;
     blasd_buf_reset(&entry->record_frames);
     memcpy(entry->id, id, sizeof entry->id);
+    return -1;
 }
 
 struct front_entry *front_entry_of(struct front_entries *entries, const char *id) {

@@ -546,7 +546,7 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
                           enum blasd_id_kind kind, char id[BLASD_ID_LEN + 1]) {
     struct blasd_id_key key = front_id_key(queue, principal);
     blasd_id_new(kind, blasd_clock_wall_us(), id);
-    blasd_id_sign(id, &key);
+    blasd_id_sign(id, &key, 0);
 }
 
 bool blasd_front_queue_gave(const struct blasd_front_queue *queue,

@@ -387,13 +387,12 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *s, char id[BLASD_ID_LEN + 1]) {
     struct front_entry like;
-    char head[BLASD_ID_ENTRY];
+    int number;
     if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
         s->idempotency_key != NULL || s->notify != NULL || s->job->keeping.keep != 0 ||
         blasd_job_refers(s->job) || jobs_most(&queue->entries, predicted_us(s->work_s)) < 2)
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
-    memcpy(head, id, sizeof head);
     like.id[0] = id[0];
     like.cost = s->cost_bytes;
     like.result = s->result_bytes;
@@ -404,10 +403,10 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     like.note_len = write_note(queue, principal, s, like.note);
     like.batch_key = *s->batch_key;
     like.holds_len = (size_t)write_references(s->job, "", like.holds, sizeof like.holds);
-    front_entry_join(&queue->entries, &like, id);
-    if (memcmp(head, id, sizeof head) == 0) return;
+    number = front_entry_join(&queue->entries, &like, id);
+    if (number < 0) return;
     struct blasd_id_key key = front_id_key(queue, principal);
-    blasd_id_sign(id, &key);
+    blasd_id_sign(id, &key, (uint16_t)number);
 }
 
 static void fill_item(struct item *item, const struct blasd_principal *principal,

@@ -24,7 +24,7 @@ void blasd_front_queue_keep_outputs(struct blasd_front_queue *queue,
     memcpy(own + 1, id + 1, BLASD_ID_ENTRY);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
         if (!blasd_keeps(keeping, i)) continue;
-        blasd_id_sign(own, &key);
+        blasd_id_sign(own, &key, (uint16_t)i);
         memcpy(keeping->ids[i], own + BLASD_ID_ENTRY, sizeof keeping->ids[i]);
     }
 }

@@ -125,7 +125,7 @@ static void signed_ids_are_known_again(void **state) {
         else
             memcpy(ids[i], ids[0], sizeof ids[i]); /* all of one batch entry */
         memcpy(head, ids[i], sizeof head);
-        blasd_id_sign(ids[i], &key);
+        blasd_id_sign(ids[i], &key, (uint16_t)i);
         assert_memory_equal(ids[i], head, sizeof head);
         assert_true(blasd_id_valid(ids[i]));
         assert_true(blasd_id_signed(ids[i], &key));

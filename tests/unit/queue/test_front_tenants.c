@@ -82,7 +82,7 @@ static void only_ones_own_expires(void **state) {
     as("ann");
     struct blasd_id_key key = front_id_key(env->queue, &who);
     blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us() - 1000000 * INT64_C(1000000), id);
-    blasd_id_sign(id, &key);
+    blasd_id_sign(id, &key, 0);
     assert_int_equal(get(env, id).code, BLASD_E_record_expired);
     as("ben");
     assert_int_equal(get(env, id).code, BLASD_E_job_not_found);
