@@ -12,7 +12,7 @@
 /* A plain value; owns nothing. */
 struct blasd_reference {
     char id[BLASD_ID_LEN + 1]; /* of the tensor, or of the job */
-    char output[64];           /* of that job; of a graph "STEP.OUTPUT" */
+    char output[64];           /* of that job */
     char field[64];            /* where it stands in the request; no part of a stored job */
     bool typed;                /* the input's dtype was sent, and what it refers to must have it */
     int sliced;                /* how many lengths `from` and `to` bound; 0: all of it is meant */

@@ -3,9 +3,8 @@
  * in the record or in a segment, are copied to the job's own payload, as are small tensors. */
 #include "http/tensors.h"
 
-#include "wire/answer.h"
+#include "core/graph.h"
 #include "wire/frame.h"
-#include "wire/graph_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +17,6 @@ struct lookup {
     struct resolving *all; /* borrowed: it is a part of it */
     int input;
     char field[64];
-    struct blasd_record *graph; /* owned: of a graph whose report is on its way */
 };
 
 struct resolving {
@@ -178,75 +176,17 @@ static int take_output(struct lookup *lookup, const struct blasd_record *record,
     return rc;
 }
 
-/* The result of a graph that succeeded, by its report, which is at `told`. */
-static int take_result(struct lookup *lookup, struct blasd_record *record, const void *told,
-                       const char *beside, struct blasd_err *err) {
-    const struct blasd_reference *reference = &input_of(lookup)->reference;
-    struct blasd_graph_report *report;
-    int i, rc = blasd_graph_unfold_by(record, told, &report, err);
-    if (rc != 0) return rc;
-    i = blasd_answer_output(record, reference->output);
-    if (i >= 0)
-        rc = take_output(lookup, record, i, beside, err);
-    else
-        rc = blasd_fail(err, BLASD_E_unknown_output, lookup->field,
-                        "the graph %s has no result '%s': they are called STEP.OUTPUT",
-                        reference->id, reference->output);
-    free(report);
-    return rc;
-}
-
-static void on_report(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
-    struct lookup *lookup = arg;
-    struct blasd_record *record = lookup->graph;
-    const struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
-    struct blasd_err own = {0};
-    void *told = err == NULL ? malloc((size_t)report->bytes + 1) : NULL;
-    if (err != NULL)
-        own = *err;
-    else if (told == NULL)
-        blasd_fail(&own, BLASD_E_no_space, "", "memory has run out");
-    else if (blasd_blob_read(blob, report->offset, told, (size_t)report->bytes, &own) == 0)
-        take_result(lookup, record, told, NULL, &own);
-    free(told);
-    free(record);
-    lookup->graph = NULL;
-    answered(lookup->all, &own);
-}
-
-static int take_graph(struct lookup *lookup, struct blasd_record *record, const char *beside,
-                      struct blasd_err *err) {
-    struct blasd_front_queue *queue = http_queue(lookup->all->upload->exchange);
-    uint64_t at = record->outputs[BLASD_GRAPH_OUT_REPORT].offset;
-    char name[BLASD_BLOB_NAME];
-    struct blasd_buf bytes;
-    int rc;
-    if (record->payload_in_blob) {
-        if ((lookup->graph = malloc(sizeof *record)) == NULL)
-            return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-        *lookup->graph = *record;
-        snprintf(name, sizeof name, "%s.out", record->id);
-        lookup->all->left++;
-        blasd_front_queue_blob_get(queue, name, record->payload_bytes, on_report, lookup);
-        return 0;
-    }
-    if (!blasd_slice_given(&record->slice))
-        return take_result(lookup, record, beside + at, beside, err);
-    blasd_buf_init(&bytes, record->payload_bytes + 1);
-    rc = blasd_front_queue_slice_read(queue, &record->slice, record->payload_bytes, &bytes, err);
-    if (rc == 0) rc = take_result(lookup, record, bytes.data + at, beside, err);
-    blasd_buf_release(&bytes);
-    return rc;
-}
-
 static int take_record(struct lookup *lookup, const void *bytes, size_t len,
                        struct blasd_err *err) {
     struct blasd_record record;
     size_t payload_at;
     int i, rc = blasd_record_decode(bytes, len, &record, &payload_at, err);
     if (rc != 0) return rc;
-    if (blasd_graph_folded(&record) && record.state == BLASD_SUCCEEDED)
-        return take_graph(lookup, &record, (const char *)bytes + payload_at, err);
+    if (strcmp(record.op, blasd_op_graph.name) == 0 && record.state == BLASD_SUCCEEDED)
+        return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
+                          "%s is a graph, whose results cannot be referred to: make this a step of "
+                          "it, or store the result with POST /tensors",
+                          record.id);
     i = blasd_record_output(&record, &input_of(lookup)->reference, lookup->field, err);
     return i < 0 ? i : take_output(lookup, &record, i, (const char *)bytes + payload_at, err);
 }

@@ -11,21 +11,15 @@ bool blasd_graph_folded(const struct blasd_record *record) {
 
 int blasd_graph_unfold(struct blasd_record *record, const void *payload,
                        struct blasd_graph_report **ret, struct blasd_err *err) {
-    uint64_t at = record->outputs[BLASD_GRAPH_OUT_REPORT].offset;
-    return blasd_graph_unfold_by(
-        record, payload == NULL ? NULL : (const unsigned char *)payload + at, ret, err);
-}
-
-int blasd_graph_unfold_by(struct blasd_record *record, const void *told,
-                          struct blasd_graph_report **ret, struct blasd_err *err) {
     struct blasd_output bytes = record->outputs[BLASD_GRAPH_OUT_RESULTS];
     const struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
     int code;
     bool failed = record->state != BLASD_SUCCEEDED;
-    if (told == NULL || (bytes.tensor.rank < 0 && !failed) || report->tensor.rank < 0)
+    if (payload == NULL || (bytes.tensor.rank < 0 && !failed) || report->tensor.rank < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "the record of a graph has no report");
     if (bytes.tensor.rank < 0) bytes = (struct blasd_output){.bytes = 0};
-    code = blasd_graph_report_read(told, (size_t)report->bytes, bytes.bytes, ret, err);
+    code = blasd_graph_report_read((const unsigned char *)payload + report->offset,
+                                   (size_t)report->bytes, bytes.bytes, ret, err);
     if (code != 0) return code;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
         record->outputs[i] = (struct blasd_output){.tensor = {.rank = -1}};

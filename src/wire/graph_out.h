@@ -11,8 +11,5 @@ bool blasd_graph_folded(const struct blasd_record *record);
  * free() it. */
 int blasd_graph_unfold(struct blasd_record *record, const void *payload,
                        struct blasd_graph_report **ret, struct blasd_err *err);
-/* The same by the bytes of its report alone, the output BLASD_GRAPH_OUT_REPORT. */
-int blasd_graph_unfold_by(struct blasd_record *record, const void *told,
-                          struct blasd_graph_report **ret, struct blasd_err *err);
 
 #endif
