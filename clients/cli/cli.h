@@ -163,6 +163,22 @@ int cli_save_outputs(const struct cli_saves *saves, const struct blasd_reply *re
 void cli_report(const struct cli *cli, const struct cli_saves *saves, bool quiet,
                 const struct blasd_reply *reply);
 
+/* --- cli_split.c: one job as blocks for all workers */
+
+struct cli_split {
+    const struct cli *cli;
+    struct blasd_request request; /* without references: those are */
+    const json_t *params;
+    json_t *references; /* those of files are added */
+    int blocks;
+    const char *output; /* its name, or "" */
+    const char *path;
+    double timeout; /* of a block */
+    bool bar;
+};
+/* Returns the exit status. */
+int cli_split(struct blasd_client *client, const struct cli_split *what);
+
 /* --- cli_signals.c */
 
 extern volatile sig_atomic_t cli_interrupted; /* the signal that came, or 0 */

@@ -31,6 +31,9 @@ static const char run_usage[] =
     "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
     "  -n, --dry-run              only tell what the job would do: shapes, bytes, device, time, "
     "cost\n"
+    "      --split N              distance, matmul or solve as N jobs, for all workers, on rows or "
+    "right-\n"
+    "                             hand sides; -o names the one file that all of them go to\n"
     "  -q, --quiet                no progress and no timing\n" ORDER_OPTIONS "%\n"
     "\n" CLI_INPUTS "\n"
     "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n"
@@ -53,6 +56,7 @@ struct order {
     char *texts[3];                     /* owned: the same as JSON */
     char labels[512];
     double timeout;
+    int blocks; /* of --split, or 0 */
     bool quiet, share, dry;
 };
 
@@ -127,6 +131,10 @@ static int take_option(struct order *order, int option) {
     case CLI_OWN + 4:
         cli_say(cli, "--put was removed: save outputs with -o, or with `blasd result` later");
         return CLI_USAGE;
+    case CLI_OWN + 5:
+        if (!cli_whole(cli, optarg, "jobs", &number)) return CLI_USAGE;
+        order->blocks = (int)number;
+        return -1;
     case 's': order->share = true; return -1;
     case 'q': order->quiet = true; return -1;
     case 'n': order->dry = true; return -1;
@@ -154,6 +162,7 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         {"label", required_argument, NULL, CLI_OWN + 2},
         {"notify", required_argument, NULL, CLI_OWN + 3},
         {"put", required_argument, NULL, CLI_OWN + 4}, /* of earlier versions */
+        {"split", required_argument, NULL, CLI_OWN + 5},
         CLI_OPTIONS};
     int option, status;
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
@@ -271,6 +280,24 @@ static int dry_run(const struct order *order, struct blasd_client *client) {
     return CLI_OK;
 }
 
+static int run_split(const struct order *order, struct blasd_client *client, bool bar) {
+    struct cli_split what = {.cli = &order->cli,
+                             .request = order->request,
+                             .params = order->params,
+                             .references = order->references,
+                             .blocks = order->blocks,
+                             .output = order->saves.list[0].output,
+                             .path = order->saves.list[0].path,
+                             .timeout = order->timeout,
+                             .bar = bar};
+    if (order->saves.count == 1 && order->request.keep == NULL && !order->dry &&
+        order->request.idempotency_key == NULL)
+        return cli_split(client, &what);
+    cli_say(&order->cli, "--split goes with one -o FILE, and without --keep, --dry-run and "
+                         "--idempotency-key");
+    return CLI_USAGE;
+}
+
 /* Returns the exit status. */
 static int run(const struct order *order, struct blasd_client *client) {
     bool bar = isatty(STDERR_FILENO) && !order->quiet;
@@ -278,6 +305,7 @@ static int run(const struct order *order, struct blasd_client *client) {
     struct blasd_reply *reply = NULL;
     int status = CLI_OK;
     char id[96];
+    if (order->blocks > 0) return run_split(order, client, bar);
     if (!has_outputs(order, client)) return CLI_USAGE;
     if (order->dry) return dry_run(order, client);
     cli_catch_signals();
@@ -301,6 +329,10 @@ static int submit(const struct order *order, struct blasd_client *client) {
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
     char id[96];
+    if (order->blocks > 0) {
+        cli_say(&order->cli, "--split is an option of `blasd run`");
+        return CLI_USAGE;
+    }
     if (blasd_client_submit(client, &order->request, 0, &reply, &problem) != 0)
         return complain(order, &problem);
     puts(order->cli.json ? blasd_reply_document(reply)
