@@ -1,5 +1,6 @@
-/* One mutex guards the lists of what waits and what is gone, and who sleeps. The pool's threads
- * hold it only between jobs; the main thread never while it talks to Redis. */
+/* One list has all jobs, those that run and those that wait: what a lane does is read from it. One
+ * mutex guards it, and who sleeps. The pool's threads hold it only between jobs; the main thread
+ * never while it talks to Redis. */
 #include "worker/slow_pool.h"
 
 #include "base/clock.h"
@@ -50,12 +51,14 @@ struct slow_job {
     int64_t taken_ns;
     double ns; /* predicted */
     int lane;
+    bool runs, fading;     /* under the lock; fading: with threads to spare */
     unsigned char frame[]; /* the claim's */
 };
 
+/* What the list says of a lane. */
 struct lane {
-    struct slow_job *first; /* owned: what waits, in the order in which it will run */
-    double waiting_ns;      /* of that */
+    struct slow_job *first; /* that waits */
+    double waiting_ns;      /* of all that wait */
     int running, apart;     /* jobs; those of them that do not run two at a time, */
     int fading;             /* and of these the ones that have threads to spare */
 };
@@ -69,8 +72,7 @@ struct slow_thread {
     pthread_t handle;
     bool started;
     pthread_cond_t wake;  /* work, the end */
-    struct slow_job *job; /* under the lock: what it runs; owned */
-    bool fading;          /* under the lock: that has threads to spare */
+    struct slow_job *job; /* under the lock: what it runs */
 };
 
 struct blasd_slow_pool {
@@ -80,8 +82,7 @@ struct blasd_slow_pool {
     pthread_cond_t news; /* the main thread: a job has ended */
 
     /* under the lock */
-    struct lane lanes[LANES];
-    uint64_t bytes;         /* of what waits and what runs */
+    struct slow_job *jobs;  /* owned: by priority, those of the same in the order they came */
     int64_t alone_until_ns; /* a quarantined job runs by itself till then */
     bool main_waits,
         main_turn; /* for that; it runs jobs, or is next: a quarantined job waits for them */
@@ -96,11 +97,25 @@ static bool is_paired(const struct slow_job *job) {
     return job->lane == BRIEF && job->ns < PAIRED_NS;
 }
 
+/* With the lock. */
+static struct lane look_at(const struct blasd_slow_pool *pool, int number) {
+    struct lane lane = {.first = NULL};
+    for (struct slow_job *job = pool->jobs; job != NULL; job = job->next) {
+        if (job->lane != number) continue;
+        if (!job->runs && lane.first == NULL) lane.first = job;
+        if (!job->runs) lane.waiting_ns += job->ns;
+        lane.running += job->runs;
+        lane.apart += job->runs && !is_paired(job);
+        lane.fading += job->fading;
+    }
+    return lane;
+}
+
 static int on_sharers(struct blasd_watch *watch) {
     const struct slow_thread *thread = watch->owner;
     int running;
     pthread_mutex_lock(&thread->pool->lock);
-    running = is_paired(thread->job) ? thread->pool->lanes[BRIEF].running : 1;
+    running = is_paired(thread->job) ? look_at(thread->pool, BRIEF).running : 1;
     pthread_mutex_unlock(&thread->pool->lock);
     return running;
 }
@@ -129,9 +144,9 @@ static void wake_threads(struct blasd_slow_pool *pool) {
 
 /* Whether a quarantined job is next that no long one is in the way of. */
 static bool holds_back(const struct blasd_slow_pool *pool) {
-    const struct lane *slow = &pool->lanes[LONG];
-    return pool->code == 0 && slow->running == 0 && slow->first != NULL &&
-           slow->first->group.quarantined;
+    struct lane slow = look_at(pool, LONG);
+    return pool->code == 0 && slow.running == 0 && slow.first != NULL &&
+           slow.first->group.quarantined;
 }
 
 /* How long a quarantined job will yet have the worker to itself. */
@@ -140,24 +155,24 @@ static int64_t alone_ns(const struct blasd_slow_pool *pool) {
     return left > 0 ? left : 0;
 }
 
-/* Whether what waits first in a lane may begin beside what runs. */
-static bool may_begin(const struct blasd_slow_pool *pool, const struct lane *lane) {
-    const struct slow_job *job = lane->first;
-    if (job == NULL || pool->code != 0 || alone_ns(pool) > 0) return false;
+/* What waits first in a lane, if it may begin beside what runs; else NULL. */
+static struct slow_job *next_job(const struct blasd_slow_pool *pool, int number) {
+    struct lane lane = look_at(pool, number);
+    struct slow_job *job = lane.first;
+    bool may;
+    if (job == NULL || pool->code != 0 || alone_ns(pool) > 0) return NULL;
     if (job->group.quarantined)
-        return pool->lanes[BRIEF].running + pool->lanes[LONG].running == 0 && !pool->main_turn;
-    if (holds_back(pool)) return false;
-    return lane->running == lane->fading || (is_paired(job) && lane->apart == 0);
+        may = lane.running + look_at(pool, BRIEF).running == 0 && !pool->main_turn;
+    else
+        may = !holds_back(pool) &&
+              (lane.running == lane.fading || (is_paired(job) && lane.apart == 0));
+    return may ? job : NULL;
 }
 
-static struct slow_job *pop(struct blasd_slow_pool *pool, struct lane *lane) {
-    struct slow_job *job = lane->first;
-    lane->first = job->next;
-    lane->waiting_ns = lane->first == NULL ? 0 : lane->waiting_ns - job->ns;
-    lane->running++;
-    if (!is_paired(job)) lane->apart++;
-    if (job->group.quarantined) pool->alone_until_ns = blasd_clock_ns() + ALONE_NS;
-    return job;
+static void begin(struct slow_thread *thread, struct slow_job *job) {
+    thread->job = job;
+    job->runs = true;
+    if (job->group.quarantined) thread->pool->alone_until_ns = blasd_clock_ns() + ALONE_NS;
 }
 
 /* The job of a thread needs fewer threads than it had. */
@@ -165,29 +180,33 @@ static void on_spare(struct blasd_watch *watch) {
     struct slow_thread *thread = watch->owner;
     struct blasd_slow_pool *pool = thread->pool;
     pthread_mutex_lock(&pool->lock);
-    if (!is_paired(thread->job) && !thread->fading) {
-        thread->fading = true;
-        pool->lanes[thread->lane].fading++;
+    if (!is_paired(thread->job) && !thread->job->fading) {
+        thread->job->fading = true;
         wake_threads(pool);
     }
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* Frees a job, or all that wait: then `job` is NULL. */
+static void forget(struct blasd_slow_pool *pool, const struct slow_job *job) {
+    for (struct slow_job **at = &pool->jobs, *one; (one = *at) != NULL;) {
+        if (one != job && (job != NULL || one->runs)) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        free(one);
+    }
+}
+
 static void ended(struct blasd_slow_pool *pool, struct slow_thread *thread, int code,
                   const struct blasd_err *err) {
-    struct slow_job *job = thread->job;
-    struct lane *lane = &pool->lanes[thread->lane];
-    lane->running--;
-    if (!is_paired(job)) lane->apart--;
-    if (thread->fading) lane->fading--;
-    thread->fading = false;
-    thread->job = NULL;
-    if (job->group.quarantined) {
+    if (thread->job->group.quarantined) {
         pool->alone_until_ns = 0;
         pool->main_turn = pool->main_waits; /* they take turns */
     }
-    pool->bytes -= job->group.bytes;
-    free(job);
+    forget(pool, thread->job);
+    thread->job = NULL;
     if (code != 0 && pool->code == 0) {
         pool->code = code;
         pool->err = *err;
@@ -208,25 +227,25 @@ static void wait_for(pthread_cond_t *cond, struct blasd_slow_pool *pool, int64_t
 static void *run(void *arg) {
     struct slow_thread *thread = arg;
     struct blasd_slow_pool *pool = thread->pool;
-    struct lane *lane = &pool->lanes[thread->lane];
     prctl(PR_SET_NAME, "slow pool");
     if (setpriority(PRIO_PROCESS, (id_t)gettid(), NICE) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the slow pool");
     blasd_parallel_background();
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop) {
+        struct slow_job *job = next_job(pool, thread->lane);
         struct blasd_err err = {0};
         int code;
-        if (!may_begin(pool, lane)) {
+        if (job == NULL) {
             if (alone_ns(pool) > 0)
                 wait_for(&thread->wake, pool, alone_ns(pool));
             else
                 pthread_cond_wait(&thread->wake, &pool->lock);
             continue;
         }
-        thread->job = pop(pool, lane);
+        begin(thread, job);
         pthread_mutex_unlock(&pool->lock);
-        code = carry(thread, thread->job, &err);
+        code = carry(thread, job, &err);
         pthread_mutex_lock(&pool->lock);
         ended(pool, thread, code, &err);
     }
@@ -236,48 +255,36 @@ static void *run(void *arg) {
 
 /* ---- what the main thread does ---- */
 
-static void free_jobs(struct slow_job *job) {
-    while (job != NULL) {
-        struct slow_job *next = job->next;
-        free(job);
-        job = next;
-    }
-}
-
-/* With the lock. Whether a job that comes to the lane would begin at once. */
+/* Whether a job that comes to the lane would begin at once. */
 static bool is_free(const struct lane *lane) {
     return lane->first == NULL && lane->running == lane->fading;
 }
 
 struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool) {
-    const struct lane *brief = &pool->lanes[BRIEF], *slow = &pool->lanes[LONG];
-    struct blasd_slow_pool_view view;
+    struct blasd_slow_pool_view view = {.bytes = 0};
+    struct lane brief, slow;
     pthread_mutex_lock(&pool->lock);
-    view = (struct blasd_slow_pool_view){.idle = brief->running + slow->running == 0 &&
-                                                 brief->first == NULL && slow->first == NULL,
-                                         .bytes = pool->bytes,
-                                         .long_us = is_free(slow) ? LONG_US : 0};
-    if (is_free(brief))
-        view.brief_us = BRIEF_US;
-    else if (brief->waiting_ns < AHEAD_US * 1e3)
-        view.brief_us = AHEAD_US - (uint64_t)(brief->waiting_ns / 1e3);
+    brief = look_at(pool, BRIEF);
+    slow = look_at(pool, LONG);
+    for (const struct slow_job *job = pool->jobs; job != NULL; job = job->next)
+        view.bytes += job->group.bytes;
+    view.idle = pool->jobs == NULL;
     pthread_mutex_unlock(&pool->lock);
+    view.long_us = is_free(&slow) ? LONG_US : 0;
+    if (is_free(&brief))
+        view.brief_us = BRIEF_US;
+    else if (brief.waiting_ns < AHEAD_US * 1e3)
+        view.brief_us = AHEAD_US - (uint64_t)(brief.waiting_ns / 1e3);
     return view;
 }
 
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]) {
-    int count = 0, most = LANES * THREADS;
+    int count = 0, most = 1;
     pthread_mutex_lock(&pool->lock);
-    for (int i = 0; i < LANES; i++)
-        for (const struct slow_job *job = pool->lanes[i].first; job != NULL; job = job->next)
-            most++;
+    for (const struct slow_job *job = pool->jobs; job != NULL; job = job->next) most++;
     *ret = calloc((size_t)most, sizeof **ret);
-    for (int i = 0; i < LANES && *ret != NULL; i++)
-        for (const struct slow_job *job = pool->lanes[i].first; job != NULL; job = job->next)
-            memcpy((*ret)[count++], job->claim.id, BLASD_ID_LEN);
-    for (int i = 0; i < pool->thread_count && *ret != NULL; i++)
-        if (pool->threads[i].job != NULL)
-            memcpy((*ret)[count++], pool->threads[i].job->claim.id, BLASD_ID_LEN);
+    for (const struct slow_job *job = pool->jobs; job != NULL && *ret != NULL; job = job->next)
+        memcpy((*ret)[count++], job->claim.id, BLASD_ID_LEN);
     pthread_mutex_unlock(&pool->lock);
     return *ret != NULL ? count : -1;
 }
@@ -319,51 +326,42 @@ static struct slow_job *slow_job_new(const struct blasd_slow_pool *pool,
 
 /* With the lock. */
 static void enqueue(struct blasd_slow_pool *pool, struct slow_job *job) {
-    struct lane *lane = &pool->lanes[job->lane];
-    struct slow_job **at = &lane->first;
+    struct slow_job **at = &pool->jobs;
     while (*at != NULL && (*at)->group.priority <= job->group.priority) at = &(*at)->next;
     job->next = *at;
     *at = job;
-    lane->waiting_ns += job->ns;
-    pool->bytes += job->group.bytes;
 }
 
 /* With the lock. Whether it has the job: a master that was a replica may give once more what it
  * does not know that this worker was given. That runs once, and two would make one result. */
 static bool has(const struct blasd_slow_pool *pool, const char *id) {
-    for (int i = 0; i < LANES; i++)
-        for (const struct slow_job *job = pool->lanes[i].first; job != NULL; job = job->next)
-            if (strcmp(job->claim.id, id) == 0) return true;
-    for (int i = 0; i < pool->thread_count; i++)
-        if (pool->threads[i].job != NULL && strcmp(pool->threads[i].job->claim.id, id) == 0)
-            return true;
-    return false;
+    const struct slow_job *job = pool->jobs;
+    while (job != NULL && strcmp(job->claim.id, id) != 0) job = job->next;
+    return job != NULL;
 }
 
 bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batcher *main,
                           const struct blasd_item *items, const struct blasd_group *group,
                           int64_t claimed_ns) {
-    struct slow_job *jobs = NULL, **end = &jobs;
-    for (int i = group->first; i >= 0; i = items[i].next) {
-        if ((*end = slow_job_new(pool, &items[i], group->quarantined, false, claimed_ns)) == NULL) {
-            free_jobs(jobs);
-            return false;
-        }
-        end = &(*end)->next;
+    struct slow_job *jobs = NULL, **end = &jobs, *job;
+    bool whole = true;
+    for (int i = group->first; i >= 0 && whole; i = items[i].next) {
+        *end = slow_job_new(pool, &items[i], group->quarantined, false, claimed_ns);
+        whole = *end != NULL;
+        if (whole) end = &(*end)->next;
     }
-    blasd_worker_queue_let_go(main->queue, group->count);
+    if (whole) blasd_worker_queue_let_go(main->queue, group->count);
     pthread_mutex_lock(&pool->lock);
-    while (jobs != NULL) {
-        struct slow_job *job = jobs;
+    while ((job = jobs) != NULL) {
         jobs = job->next;
-        if (has(pool, job->claim.id))
-            free(job);
-        else
+        if (whole && !has(pool, job->claim.id))
             enqueue(pool, job);
+        else
+            free(job);
     }
     wake_threads(pool);
     pthread_mutex_unlock(&pool->lock);
-    return true;
+    return whole;
 }
 
 bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_item *item) {
@@ -405,41 +403,21 @@ void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* With the lock. */
-static void drop_waiting(struct blasd_slow_pool *pool, struct lane *lane) {
-    while (lane->first != NULL) {
-        struct slow_job *job = lane->first;
-        lane->first = job->next;
-        pool->bytes -= job->group.bytes;
-        free(job);
-    }
-    lane->waiting_ns = 0;
-}
-
-/* With the lock. */
-static bool is_running(const struct blasd_slow_pool *pool) {
-    for (int i = 0; i < pool->thread_count; i++)
-        if (pool->threads[i].job != NULL) return true;
-    return false;
-}
-
 bool blasd_slow_pool_drop(struct blasd_slow_pool *pool) {
     bool busy;
     pthread_mutex_lock(&pool->lock);
-    for (int i = 0; i < LANES; i++) drop_waiting(pool, &pool->lanes[i]);
+    forget(pool, NULL);
+    busy = pool->jobs != NULL;
     wake_threads(pool);
-    busy = is_running(pool);
     pthread_mutex_unlock(&pool->lock);
     return busy;
 }
 
 int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
                           struct blasd_err *err) {
-    bool busy = blasd_slow_pool_drop(pool);
-    while (busy) {
+    while (blasd_slow_pool_drop(pool)) {
         pthread_mutex_lock(&pool->lock);
-        busy = is_running(pool);
-        if (busy) wait_for(&pool->news, pool, 1000 * BLASD_MS);
+        if (pool->jobs != NULL) wait_for(&pool->news, pool, 1000 * BLASD_MS);
         pthread_mutex_unlock(&pool->lock);
         blasd_heartbeat_sign(main->heartbeat);
     }
