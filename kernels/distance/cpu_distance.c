@@ -217,7 +217,8 @@ static bool divide(struct run *run, int devices) {
     double all = run->work * (double)run->problems, row = run->work / (double)shape->m;
     bool whole = run->problems > 1 && run->work < PIECE_WORK;
     run->group = at_least_one(PIECE_WORK / run->work, (double)run->problems);
-    run->block = at_least_one(PIECE_WORK / row, DISTANCE_BLOCK);
+    run->block = blasd_distance_multiplies(shape) ? DISTANCE_BLOCK
+                                                  : at_least_one(PIECE_WORK / row, DISTANCE_BLOCK);
     run->block = (run->block + DISTANCE_ROWS - 1) / DISTANCE_ROWS * DISTANCE_ROWS;
     run->threads = (int)at_least_one((whole ? all : run->work) / THREADS_WORK, devices);
     if (run->threads > BLASD_PARALLEL_MAX) run->threads = BLASD_PARALLEL_MAX;
@@ -247,13 +248,15 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     if (code != 0) return code;
     run = calloc(1, sizeof *run);
     if (run == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
+    blasd_cpu_blas_alone();
     run->shape = &shape;
     run->tasks = tasks;
     run->watch = watch;
     run->problems = shape.problems * count;
     run->work = blasd_distance_entry_work(&shape) * (double)shape.m * (double)shape.n;
     for (int i = 0; i < count; i++)
-        snprintf(tasks[i].method, sizeof tasks[i].method, "direct %s",
+        snprintf(tasks[i].method, sizeof tasks[i].method, "%sdirect %s",
+                 blasd_distance_multiplies(&shape) ? "sgemm and " : "",
                  shape.arithmetic == BLASD_float64 ? "float64" : "float32");
     if (run->problems == 0 || shape.m == 0 || shape.n == 0 ||
         (shape.output == OUTPUT_CONDENSED && shape.m == 1)) {

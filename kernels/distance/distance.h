@@ -120,6 +120,24 @@ void blasd_distance_warn(struct blasd_task *task, const struct distance_shape *s
 int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
                            struct blasd_err *err);
 
+/* Points as factors of a product that is near to their squared distances, less the squares of x:
+ * x has rows -2 (x - c) s, 1 and y rows (y - c) s, |(y - c) s|^2, s being a power of two. */
+struct distance_product {
+    float *x, *y;      /* k + 1 columns; x is owned, and all others are parts of it */
+    double *x_squares; /* |(x - c) s|^2 of each row */
+    double *y_lengths; /* the longest (y - c) s of each part of DISTANCE_PART rows */
+    double *centre;    /* c: the mean of y */
+    double scale;      /* s^2; 0: distances are too large or small for a product */
+};
+#define DISTANCE_PART 1024
+/* Whether the nearest are looked for by a product first. */
+bool blasd_distance_multiplies(const struct distance_shape *shape);
+struct distance_problem;
+/* Room for the factors, false where memory has run out; the factors of a problem whose rows are
+ * ready. */
+bool blasd_distance_product_init(struct distance_problem *problem);
+void blasd_distance_product_load(struct distance_problem *problem);
+
 /* One problem (a batch element of one task) made ready: the rows of x as the loops want them, y as
  * panels, and the loops' arguments. Everything is of the arithmetic's type. */
 struct distance_problem {
@@ -132,6 +150,7 @@ struct distance_problem {
     void *extra;                        /* owned: weights or matrix */
     bool scaled;                        /* by powers of two, so that sums stay in range */
     int *shift;                         /* owned: of each coordinate, where it is scaled */
+    struct distance_product product;    /* x is NULL where none serves */
     int unscale;                        /* the power of two that entries are to be multiplied by */
     int left;                           /* DISTANCE_ABOVE, DISTANCE_BELOW: of loading */
     bool dropped;                       /* coordinates have the weight 0 */
@@ -185,9 +204,9 @@ struct distance_out blasd_distance_outputs(const struct distance_shape *shape,
 
 /* Room that one thread needs to work on rows. */
 struct distance_room {
-    char *memory; /* owned */
-    size_t segment_bytes;
-    int left; /* DISTANCE_ABOVE, DISTANCE_BELOW: of entries computed with it */
+    char *memory;            /* owned */
+    size_t scratch, nearest; /* where its parts begin: rows.h */
+    int left;                /* DISTANCE_ABOVE, DISTANCE_BELOW: of entries computed with it */
 };
 int blasd_distance_room_init(struct distance_room *room, const struct distance_shape *shape,
                              struct blasd_err *err);

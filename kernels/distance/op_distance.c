@@ -304,12 +304,14 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     plan->items = (double)shape.problems;
     plan->flops = plan->items * count_flops(&shape, shape.metric == METRIC_mahalanobis &&
                                                         !blasd_job_has(job, IN_VI));
-    /* y in panels, rows made ready, and a segment of rows for each of a few threads */
+    /* y in panels, rows made ready, factors of a product, and a segment of rows for each of a few
+     * threads */
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
-                ((double)shape.k * (3 * (double)shape.n + (double)shape.m + 64) +
+                (((double)shape.k + 2) * (3 * (double)shape.n + 2 * (double)shape.m + 64) +
                  (double)shape.k *
                      (shape.metric == METRIC_mahalanobis ? 3 * (double)shape.k + 128 : 1)) +
-            32.0 * DISTANCE_ROWS * (double)shape.neighbours + 4e6;
+            64.0 * DISTANCE_ROWS * (double)shape.neighbours +
+            64.0 * DISTANCE_BLOCK * fmin((double)shape.neighbours, (double)shape.n / 32) + 8e6;
     if (!(bytes < 0x1p62))
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
     plan->workspace_bytes = (uint64_t)bytes;

@@ -128,7 +128,8 @@ int blasd_distance_problem_init(struct distance_problem *problem,
     problem->panel = blasd_cpu_alloc((n + DISTANCE_PAD) * k, size);
     problem->extra = blasd_cpu_alloc(extra, size);
     problem->shift = blasd_cpu_alloc(k, sizeof *problem->shift);
-    if (problem->panel == NULL || problem->extra == NULL || problem->shift == NULL) {
+    if (problem->panel == NULL || problem->extra == NULL || problem->shift == NULL ||
+        (blasd_distance_multiplies(shape) && !blasd_distance_product_init(problem))) {
         blasd_distance_problem_release(problem);
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the points");
     }
@@ -141,6 +142,7 @@ void blasd_distance_problem_release(struct distance_problem *problem) {
     free(problem->panel);
     free(problem->extra);
     free(problem->shift);
+    free(problem->product.x);
     memset(problem, 0, sizeof *problem);
 }
 
@@ -422,5 +424,6 @@ int blasd_distance_problem_load(struct distance_problem *problem, bool scaled, c
     if (code == 0) code = load_rows(problem, x, y, err);
     if (code != 0) return code;
     pack(shape, problem->y, problem->panel);
+    if (problem->product.x != NULL) blasd_distance_product_load(problem);
     return 0;
 }

@@ -80,6 +80,16 @@ void blasd_distance_f64(const struct distance_args *args, const double *const *a
 void blasd_distance_f32(const struct distance_args *args, const float *const *a, const float *panel,
                         int64_t n, float *const *out);
 
+/* out[i] = distance of row a to row b[i], the same to the last bit; of LOOP_SQUARES alone. */
+void blasd_distance_few_f64(const struct distance_args *args, const double *a,
+                            const double *const *b, double *out);
+void blasd_distance_few_f32(const struct distance_args *args, const float *a, const float *const *b,
+                            float *out);
+
+/* Fills `found` with the places of those of n numbers that are not above `most`; how many. */
+int64_t blasd_distance_pick_f64(const double *from, int64_t n, double most, int32_t *found);
+int64_t blasd_distance_pick_f32(const float *from, int64_t n, float most, int32_t *found);
+
 /* Lays n points (rows of k) out as a panel, of (n rounded up to whole blocks) * k elements. */
 void blasd_distance_pack_f64(const double *rows, int64_t n, int64_t k, double *panel);
 void blasd_distance_pack_f32(const float *rows, int64_t n, int64_t k, float *panel);

@@ -37,11 +37,11 @@ static inline __attribute__((always_inline)) void store(T acc[R][W], int64_t j, 
 
 /* Whether two points differ, so that a sum next to 0 has lost digits. Of a quadratic form that was
  * scaled, whether they differ by next to nothing: its matrix may cancel the rest. */
-static bool differ(const struct distance_args *args, const T *a, const T *block) {
+static bool differ(const struct distance_args *args, const T *a, const T *block, int step) {
     const bool scaled = args->scaled && args->loop == LOOP_MAHALANOBIS;
     bool some = false;
     for (int64_t d = 0; d < args->k; d++) {
-        const T e = FABS(a[d] - block[d * W]);
+        const T e = FABS(a[d] - block[d * step]);
         some |= e != 0;
         if (scaled && e > SQRT((T)SQUARE_LEAST)) return false;
     }
@@ -54,7 +54,7 @@ static __attribute__((noinline)) void note_left(const struct distance_args *args
     for (int r = 0; r < R; r++)
         for (int l = 0; l < W; l++) {
             if (sums[r][l] > (T)SQUARE_MOST) *args->left |= DISTANCE_ABOVE;
-            if (FABS(sums[r][l]) < (T)SQUARE_LEAST && differ(args, a[r], block + l))
+            if (FABS(sums[r][l]) < (T)SQUARE_LEAST && differ(args, a[r], block + l, W))
                 *args->left |= DISTANCE_BELOW;
         }
 }
@@ -213,7 +213,7 @@ PLAIN_LOOP(
 static void note_quotient(const struct distance_args *args, const T *a, const T *block, T s, T u) {
     if (!(s <= (T)SQUARE_MOST && u <= (T)SQUARE_MOST)) *args->left |= DISTANCE_ABOVE;
     if (!args->weighted) return;
-    if ((s < (T)SQUARE_LEAST && differ(args, a, block)) ||
+    if ((s < (T)SQUARE_LEAST && differ(args, a, block, W)) ||
         (u < (T)SQUARE_LEAST && (u > 0 || !args->scaled)))
         *args->left |= DISTANCE_BELOW;
 }
@@ -401,4 +401,42 @@ void NAME()(const struct distance_args *args, const T *const *a, const T *panel,
     };
     loop_fn *loop = args->loop == LOOP_BOOLEAN ? boolean_loop(args->finish) : loops[args->loop];
     loop(args, a, panel, n, out);
+}
+
+void NAME(few_)(const struct distance_args *args, const T *a, const T *const *b, T *out) {
+    T s[R] = {0};
+    for (int64_t d = 0; d < args->k; d++)
+        for (int i = 0; i < R; i++) {
+            const T e = a[d] - b[i][d];
+            s[i] += e * e;
+        }
+    for (int i = 0; i < R; i++) {
+        const T half = s[i] * (T)0.5;
+        out[i] = s[i];
+        if (args->finish == FINISH_HALF) {
+            out[i] = half > 2 ? 2 : half;
+            continue;
+        }
+        if (s[i] > (T)SQUARE_MOST) *args->left |= DISTANCE_ABOVE;
+        if (s[i] < (T)SQUARE_LEAST && differ(args, a, b[i], 1)) *args->left |= DISTANCE_BELOW;
+        if (args->finish == FINISH_ROOT) out[i] = SQRT(s[i]);
+    }
+}
+
+BLASD_CLONES
+static int LOOP(any)(const T *from, T most) {
+    int some = 0;
+    for (int i = 0; i < 64; i++) some |= !(from[i] > most);
+    return some;
+}
+
+int64_t NAME(pick_)(const T *from, int64_t n, T most, int32_t *found) {
+    int64_t count = 0;
+    for (int64_t j = 0; j < n; j += 64) {
+        const int64_t end = n - j < 64 ? n : j + 64;
+        if (end == j + 64 && !LOOP(any)(from + j, most)) continue;
+        for (int64_t i = j; i < end; i++)
+            if (!(from[i] > most)) found[count++] = (int32_t)i;
+    }
+    return count;
 }
