@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 bool blasd_account_take(struct blasd_account *account, uint64_t bytes) {
-    for (struct blasd_account *at = account; at != NULL; at = at->parent) {
+    for (struct blasd_account *at = account; at != NULL && bytes > 0; at = at->parent) {
         uint64_t limit = blasd_account_limit(at);
         uint64_t used = atomic_fetch_add_explicit(&at->used, bytes, memory_order_relaxed);
         if (bytes <= limit && used <= limit - bytes) continue;

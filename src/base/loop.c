@@ -12,6 +12,7 @@
 
 struct blasd_loop {
     int epoll_fd;
+    int64_t now_ns;
     int ready_count, ready_at; /* the events of the step under way */
     struct epoll_event ready[EVENTS_A_STEP];
     struct blasd_timer *
@@ -22,6 +23,7 @@ struct blasd_loop {
 struct blasd_loop *blasd_loop_new(void) {
     struct blasd_loop *loop = calloc(1, sizeof *loop);
     if (loop == NULL) return NULL;
+    loop->now_ns = blasd_clock_ns();
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->epoll_fd < 0) {
         free(loop);
@@ -108,19 +110,21 @@ static int wait_ms(const struct blasd_loop *loop, int max_wait_ms) {
     return max_wait_ms < 0 || left_ms < max_wait_ms ? (int)left_ms : max_wait_ms;
 }
 
+int64_t blasd_loop_now(const struct blasd_loop *loop) {
+    return loop->now_ns;
+}
+
 void blasd_loop_step(struct blasd_loop *loop, int max_wait_ms) {
-    int64_t now;
     int count = epoll_wait(loop->epoll_fd, loop->ready, EVENTS_A_STEP, wait_ms(loop, max_wait_ms));
     loop->ready_count = count > 0 ? count : 0;
+    loop->now_ns = blasd_clock_ns();
     for (loop->ready_at = 0; loop->ready_at < loop->ready_count;) {
         struct epoll_event *event = &loop->ready[loop->ready_at++];
         struct blasd_watcher *watcher = event->data.ptr;
         if (watcher != NULL) watcher->ready(watcher, event->events);
     }
     loop->ready_count = loop->ready_at = 0;
-    if (loop->timers == 0) return;
-    now = blasd_clock_ns();
-    while (loop->timers > 0 && loop->heap[1]->at_ns <= now) {
+    while (loop->timers > 0 && loop->heap[1]->at_ns <= loop->now_ns) {
         struct blasd_timer *timer = loop->heap[1];
         blasd_loop_timer_clear(loop, timer);
         timer->fire(timer);

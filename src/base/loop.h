@@ -38,6 +38,9 @@ void blasd_loop_unwatch(struct blasd_loop *loop, struct blasd_watcher *watcher);
 int blasd_loop_timer_set(struct blasd_loop *loop, struct blasd_timer *timer, int64_t at_ns);
 void blasd_loop_timer_clear(struct blasd_loop *loop, struct blasd_timer *timer);
 
+/* blasd_clock_ns() as the last wait ended: what a turn needs to no more than its own length. */
+int64_t blasd_loop_now(const struct blasd_loop *loop);
+
 /* Waits up to `max_wait_ms` (-1: for ever) or the next timer, then calls what is ready and due. */
 void blasd_loop_step(struct blasd_loop *loop, int max_wait_ms);
 

@@ -17,7 +17,7 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
     if (exchange == NULL) return NULL;
     exchange->home = loop;
     exchange->connection = connection;
-    exchange->began_ns = blasd_clock_ns();
+    exchange->began_ns = blasd_loop_now(loop->loop);
     exchange->wanted.output = HTTP_DOCUMENT;
     exchange->wait.status = 200;
     exchange->memory.limit = UINT64_MAX;

@@ -170,7 +170,8 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     struct http_upload *upload = exchange->upload;
     if (err != NULL && err->code == BLASD_E_job_not_found) err = &upload->references.lost;
     exchange->home->submitting--;
-    atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
+    if (upload->outputs > 0)
+        atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     upload->outputs = 0; /* a body that is read again has them reserved anew */
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {

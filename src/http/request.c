@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -192,33 +193,6 @@ static void read_trace(struct http_request *request, const char *value, size_t l
     tracing->seen = true;
 }
 
-/* A header that is kept as it is and may be there once: where it goes, or NULL; *name becomes as we
- * write it. */
-static const char **plain_header(struct http_request *request, const char **name) {
-    size_t len = strlen(*name);
-    const struct {
-        const char *name;
-        const char **slot;
-    } plain[] = {{"Host", &request->host},
-                 {"Origin", &request->origin},
-                 {"Body-File", &request->body_file},
-                 {"Content-Type", &request->content_type},
-                 {"Inference-Header-Content-Length", &request->json_bytes},
-                 {"Authorization", &request->authorization},
-                 {"Content-Encoding", &request->codings},
-                 {"Sec-Fetch-Site", &request->fetch.site},
-                 {"Sec-Fetch-Mode", &request->fetch.mode},
-                 {"Sec-Fetch-Dest", &request->fetch.dest},
-                 {"Last-Event-ID", &request->last_event_id},
-                 {"Idempotency-Key", &request->idempotency_key}};
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (strlen(plain[i].name) == len && strcasecmp(plain[i].name, *name) == 0) {
-            *name = plain[i].name;
-            return plain[i].slot;
-        }
-    return NULL;
-}
-
 static int read_coding(struct http_request *request, const char *value, struct blasd_err *err) {
     if (http_coding_find(value, &request->coding)) return 0;
     return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
@@ -226,33 +200,98 @@ static int read_coding(struct http_request *request, const char *value, struct b
                       "or deflate");
 }
 
+enum header_kind {
+    KEPT, /* as it is, and there once at the most */
+    LAST, /* as it is, of several the last */
+    KEY,
+    CODING,
+    LENGTH,
+    TRANSFER,
+    TRACE,
+    RANGE,
+    PREFER,
+    EXPECT,
+    ACCEPT,
+    ACCEPT_ENCODING
+};
+
+/* The headers that are read; where their text is kept, if it is. */
+struct header {
+    const char *name;
+    size_t len, slot;
+    enum header_kind kind;
+};
+#define HEADER(name, kind, slot)                                                                   \
+    { name, sizeof name - 1, offsetof(struct http_request, slot), kind }
+static const struct header headers[] = {
+    HEADER("Host", KEPT, host),
+    HEADER("Accept", ACCEPT, accept),
+    HEADER("Content-Type", KEPT, content_type),
+    HEADER("Content-Length", LENGTH, framing),
+    HEADER("Authorization", KEPT, authorization),
+    HEADER("Accept-Encoding", ACCEPT_ENCODING, accept),
+    HEADER("Expect", EXPECT, framing),
+    HEADER("Prefer", PREFER, prefer),
+    HEADER("traceparent", TRACE, tracing),
+    HEADER("Origin", KEPT, origin),
+    HEADER("Idempotency-Key", KEY, idempotency_key),
+    HEADER("Transfer-Encoding", TRANSFER, framing),
+    HEADER("Content-Encoding", CODING, codings),
+    HEADER("Range", RANGE, range),
+    HEADER("If-Range", LAST, if_range),
+    HEADER("If-None-Match", LAST, if_none_match),
+    HEADER("Body-File", KEPT, body_file),
+    HEADER("Inference-Header-Content-Length", KEPT, json_bytes),
+    HEADER("Sec-Fetch-Site", KEPT, fetch.site),
+    HEADER("Sec-Fetch-Mode", KEPT, fetch.mode),
+    HEADER("Sec-Fetch-Dest", KEPT, fetch.dest),
+    HEADER("Last-Event-ID", KEPT, last_event_id),
+};
+
+/* By length and first letter, before a name is compared. NULL: none that is read. */
+static const struct header *find_header(const char *name) {
+    size_t len = strlen(name);
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (headers[i].len == len && (headers[i].name[0] | 0x20) == (name[0] | 0x20) &&
+            strcasecmp(headers[i].name, name) == 0)
+            return &headers[i];
+    return NULL;
+}
+
+static void read_accept(struct http_request *request, const char *value) {
+    blasd_accept_add(&request->accepts, value);
+    if (request->accept == NULL) request->accept = value;
+}
+
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
-    const char **slot = plain_header(request, &name);
+    const struct header *header = find_header(name);
+    bool once = header != NULL && (header->kind <= CODING && header->kind != LAST);
+    const char **slot;
+    if (header != NULL) name = header->name;
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the header holds a zero byte");
-    if (slot != NULL) {
-        if (*slot != NULL)
-            return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
-        *slot = value;
-        if (slot == &request->idempotency_key) return read_key(request, value, len, err);
-        return slot == &request->codings ? read_coding(request, value, err) : 0;
+    if (header == NULL) return 0;
+    slot = (const char **)(void *)((char *)request + header->slot);
+    if (once && *slot != NULL)
+        return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
+    if (header->kind <= CODING) *slot = value;
+    switch (header->kind) {
+    case KEPT:
+    case LAST: break;
+    case KEY: return read_key(request, value, len, err);
+    case CODING: return read_coding(request, value, err);
+    case LENGTH: return read_length(request, value, err);
+    case TRANSFER: return read_transfer(request, value, err);
+    case TRACE: read_trace(request, value, len); break;
+    case RANGE: read_range(&request->range, value); break;
+    case PREFER: read_prefer(request, value, len); break;
+    case EXPECT: request->framing.expects_continue = strcasecmp(value, "100-continue") == 0; break;
+    case ACCEPT: read_accept(request, value); break;
+    case ACCEPT_ENCODING:
+        if (http_coding_takes_gzip(value)) request->takes_gzip = true;
+        break;
     }
-    if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
-    if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
-    if (strcasecmp(name, "traceparent") == 0) read_trace(request, value, len);
-    if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
-    if (strcasecmp(name, "If-Range") == 0) request->if_range = value;
-    if (strcasecmp(name, "If-None-Match") == 0) request->if_none_match = value;
-    if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
-    if (strcasecmp(name, "Expect") == 0)
-        request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;
-    if (strcasecmp(name, "Accept") == 0) {
-        blasd_accept_add(&request->accepts, value);
-        if (request->accept == NULL) request->accept = value;
-    }
-    if (strcasecmp(name, "Accept-Encoding") == 0 && http_coding_takes_gzip(value))
-        request->takes_gzip = true;
     return 0;
 }
 

@@ -158,9 +158,15 @@ static size_t copy(char *out, size_t room, const void *from, uint64_t left) {
     return n;
 }
 
+/* Where the text ends before the next part, or at all. */
+static size_t text_end(const struct blasd_answer *answer) {
+    bool last = answer->part == answer->part_count;
+    return last ? answer->text.len : answer->parts[answer->part].text_end;
+}
+
 static size_t read_text(struct blasd_answer *answer, char *out, size_t max) {
     bool last = answer->part == answer->part_count;
-    size_t end = last ? answer->text.len : answer->parts[answer->part].text_end;
+    size_t end = text_end(answer);
     size_t n = copy(out, max, answer->text.data + answer->text_at, end - answer->text_at);
     answer->text_at += n;
     if (answer->text_at == end && !last) {
@@ -205,17 +211,23 @@ size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max) {
     return done;
 }
 
-/* Passes bytes: those of tensors are not touched. */
+/* Passes bytes, none of which is touched: of an answer whose size is known, so without numbers as
+ * text. */
 void blasd_answer_cut(struct blasd_answer *answer, uint64_t from, uint64_t len) {
-    char room[256];
     while (from > 0) {
-        uint64_t ahead = 0;
-        if (answer->in_tensor)
+        char room[1];
+        uint64_t ahead;
+        if (answer->in_tensor) {
             ahead = blasd_tensor_bytes(&answer->parts[answer->part].tensor) - answer->raw_at;
-        if (ahead > from) ahead = from;
-        answer->raw_at += ahead;
+            ahead = ahead < from ? ahead : from;
+            answer->raw_at += ahead;
+        } else {
+            ahead = text_end(answer) - answer->text_at;
+            ahead = ahead < from ? ahead : from;
+            answer->text_at += ahead;
+        }
         from -= ahead;
-        if (from > 0) from -= blasd_answer_read(answer, room, from < sizeof room ? from : 1);
+        if (from > 0) from -= blasd_answer_read(answer, room, sizeof room); /* to the next part */
     }
     answer->size = (int64_t)len;
     answer->left = len;

@@ -27,8 +27,9 @@ struct pass {
     struct blasd_buf fields;
     bool lifted;
     const char *resume; /* where the text goes on behind the inputs */
-    const char *op;     /* the string, where it is plain: with it alone jansson is not needed, */
-    bool others;        /* which takes a dozen allocations; NULL and true otherwise */
+    const char *op;     /* the string, where it is plain; NULL otherwise */
+    bool params;        /* there are params, and they are {} */
+    bool others;        /* there is more, for which jansson is needed and its dozen allocations */
     size_t resume_at;   /* and where that is in the text of the fields */
 };
 
@@ -101,6 +102,9 @@ static int take_member(void *arg, const char *quote, const char *name, const cha
     if ((rc = blasd_json_skip(&pass->text, value, next, err)) != 0) return rc;
     if (pass->op == NULL && strcmp(name, "op") == 0 && blasd_json_plain(value, *next, &end))
         pass->op = value;
+    else if (!pass->params && strcmp(name, "params") == 0 && *value == '{' &&
+             blasd_json_space(value + 1) == *next - 1)
+        pass->params = true;
     else
         pass->others = true;
     return 0;
@@ -153,6 +157,19 @@ static int read_fields(struct pass *pass, struct blasd_err *err) {
     return rc;
 }
 
+/* Takes over what needs no jansson. */
+static int take_plain(const struct pass *pass, struct blasd_err *err) {
+    struct blasd_request_fields *fields = pass->body->fields;
+    int rc = 0;
+    if (pass->op != NULL) {
+        size_t len = (size_t)(blasd_json_string_end(pass->op, pass->text.end) - pass->op) - 2;
+        rc = blasd_request_fields_text(fields, BLASD_IN_BODY, "op", pass->op + 1, len, err);
+    }
+    if (rc == 0 && pass->params)
+        rc = blasd_request_fields_text(fields, BLASD_IN_BODY, "params", "", 0, err);
+    return rc;
+}
+
 static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     struct json_reader *reader = (struct json_reader *)base;
     struct pass pass = {.body = reader->body};
@@ -164,12 +181,7 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     pass.text.depth_max = (int)reader->body->limits->json_depth;
     blasd_body_buf(reader->body, &pass.fields, (size_t)reader->body->limits->envelope_bytes);
     rc = walk(&pass, err);
-    if (rc == 0 && pass.others)
-        rc = read_fields(&pass, err);
-    else if (rc == 0 && pass.op != NULL)
-        rc = blasd_request_fields_text(
-            reader->body->fields, BLASD_IN_BODY, "op", pass.op + 1,
-            (size_t)(blasd_json_string_end(pass.op, pass.text.end) - pass.op) - 2, err);
+    if (rc == 0) rc = pass.others ? read_fields(&pass, err) : take_plain(&pass, err);
     blasd_buf_release(&pass.fields);
     return rc;
 }

@@ -10,7 +10,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in memory");
 
-#define SLICE_BYTES ((size_t)16384)
+#define SLICE_BYTES ((size_t)256 * 1024)  /* that are looked at and written at once */
+#define SWAPPED_BYTES ((size_t)16 * 1024) /* where they are turned round first */
 
 static const char *field_of(char field[64], const char *name, size_t len) {
     char shown[BLASD_SANITIZED_MAX];
@@ -115,7 +116,7 @@ static void swap_elements(unsigned char *p, size_t n, unsigned size) {
 /* Looks at whole elements, turned round where they come big-endian, and writes them. */
 static int take(struct blasd_tensor_writer *writer, const unsigned char *p, size_t n,
                 struct blasd_err *err) {
-    unsigned char room[SLICE_BYTES];
+    unsigned char room[SWAPPED_BYTES];
     size_t bytes = n * writer->size;
     int rc;
     if (writer->swap) {
@@ -132,13 +133,14 @@ static int take(struct blasd_tensor_writer *writer, const unsigned char *p, size
 int blasd_tensor_writer_feed(struct blasd_tensor_writer *writer, const void *bytes, size_t len,
                              struct blasd_err *err) {
     const unsigned char *p = bytes;
+    /* a slice is still in the cache when it is copied after it was looked at */
+    size_t most = writer->swap ? SWAPPED_BYTES : SLICE_BYTES;
     int rc = 0;
     if (len > writer->left)
         return blasd_fail(err, BLASD_E_internal_error, "", "more tensor bytes came than were due");
     writer->left -= len;
     while (rc == 0 && len > 0) {
-        /* a slice is still in the nearest cache when it is copied after it was looked at */
-        size_t n = len < SLICE_BYTES ? len : SLICE_BYTES;
+        size_t n = len < most ? len : most;
         if (writer->part_len == 0 && n >= writer->size) {
             n -= n % writer->size;
             rc = take(writer, p, n / writer->size, err);

@@ -330,6 +330,25 @@ static void one_output_as_safetensors(void **state) {
     blasd_buf_release(&file);
 }
 
+static void files_are_cut_anywhere(void **state) {
+    unsigned char payload[256] = {7, 8, 9};
+    struct blasd_record record;
+    struct blasd_buf file;
+    (void)state;
+    make_record(&record);
+    add_output(&record, 0, BLASD_float32, SHAPE(2, 3));
+    read_answer_all_ways(&record, payload, 0, BLASD_FORMAT_NPY, &file);
+    for (size_t from = 0; from < file.len; from++) {
+        struct blasd_answer *answer = blasd_answer_new(&record, payload, 0, BLASD_FORMAT_NPY);
+        char room[512];
+        blasd_answer_cut(answer, from, file.len - from);
+        assert_int_equal(blasd_answer_read(answer, room, sizeof room), file.len - from);
+        assert_memory_equal(room, file.data + from, file.len - from);
+        blasd_answer_free(answer);
+    }
+    blasd_buf_release(&file);
+}
+
 /* --- .npy --- */
 
 static void expect_npy(enum blasd_dtype dtype, int rank, const int64_t *shape,
@@ -471,6 +490,7 @@ int main(void) {
         cmocka_unit_test(payloads_need_no_alignment),
         cmocka_unit_test(safetensors_hold_what_the_header_says),
         cmocka_unit_test(one_output_as_safetensors),
+        cmocka_unit_test(files_are_cut_anywhere),
         cmocka_unit_test(npy_headers_are_numpys),
         cmocka_unit_test(graphs_of_any_length_are_answered),
         cmocka_unit_test(what_cannot_be_answered),
