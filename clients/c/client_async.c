@@ -183,7 +183,7 @@ static void launch(struct blasd_async *async, struct flight *flight) {
     CURL *curl = async->idle_count > 0 ? async->idle[--async->idle_count] : curl_easy_init();
     struct blasd_errand *errand = &flight->errand;
     if (curl == NULL) {
-        blasd_problem_set(&errand->problem, "out_of_memory", "no memory for the request");
+        blasd_refuse_memory(&errand->problem);
         move(async, flight, ENDED);
         return;
     }
@@ -290,8 +290,7 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
                                  done == NULL ? "nobody is to be told of the end"
                                               : "the blasd_async is being freed");
     flight = calloc(1, sizeof *flight);
-    if (flight == NULL)
-        return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+    if (flight == NULL) return blasd_refuse_memory(problem);
     if (blasd_errand_begin(&flight->errand, async->client, request,
                            timeout_seconds > 0 ? timeout_seconds : 0, BLASD_LONGEST_WAIT,
                            problem) != 0) {

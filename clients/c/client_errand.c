@@ -54,7 +54,7 @@ int blasd_errand_begin(struct blasd_errand *errand, struct blasd_client *client,
     errand->request.idempotency_key = new_key();
     if (errand->request.idempotency_key != NULL) return 0;
     blasd_errand_end(errand);
-    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+    return blasd_refuse_memory(problem);
 }
 
 void blasd_errand_end(struct blasd_errand *errand) {
@@ -121,7 +121,7 @@ bool blasd_errand_prepare(struct blasd_errand *errand, struct blasd_exchange *ex
     good = errand->phase == BLASD_SUBMIT ? prepare_submit(errand, exchange, curl)
                                          : prepare_of_job(errand, exchange, curl);
     if (good && !exchange->failed) return true;
-    if (good) blasd_problem_set(&errand->problem, "out_of_memory", "no memory for the request");
+    if (good) blasd_refuse_memory(&errand->problem);
     blasd_exchange_close(exchange);
     blasd_reply_free(errand->reply);
     errand->reply = NULL;
@@ -187,6 +187,7 @@ static enum blasd_step settle(struct blasd_errand *errand) {
     struct blasd_reply *reply = errand->reply;
     const char *directory = blasd_client_directory(errand->client);
     if (errand->stopped) return blasd_errand_stop(errand);
+    if (reply->of_job) return BLASD_DONE;
     if (!blasd_reply_ended(reply)) {
         double now = blasd_now_seconds();
         if (now < (errand->waits ? errand->end : errand->linger)) return go_on(errand, BLASD_LOOK);

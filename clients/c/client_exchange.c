@@ -173,10 +173,6 @@ void blasd_exchange_ask(struct blasd_exchange *exchange, const char *method, con
 
 /* --- jobs */
 
-static int out_of_memory(struct blasd_problem *problem) {
-    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
-}
-
 /* A small body behind its header in one piece: libcurl sends it with the request's head, in one
  * call of the system's in place of one for each array. False where memory has run out. */
 static bool join_arrays(struct blasd_exchange *exchange) {
@@ -218,16 +214,17 @@ static int post_files(struct blasd_exchange *exchange, const struct blasd_reques
     const char *name;
     json_t *word;
     exchange->form = curl_mime_init(exchange->curl);
-    if (exchange->form == NULL) return out_of_memory(problem);
+    if (exchange->form == NULL) return blasd_refuse_memory(problem);
     json_object_foreach((json_t *)(uintptr_t)words, name, word) {
         curl_mimepart *part = curl_mime_addpart(exchange->form);
         if (curl_mime_name(part, name) != CURLE_OK ||
             curl_mime_data(part, json_string_value(word), CURL_ZERO_TERMINATED) != CURLE_OK)
-            return out_of_memory(problem);
+            return blasd_refuse_memory(problem);
     }
     for (int i = 0; i < request->file_count; i++) {
         curl_mimepart *part = curl_mime_addpart(exchange->form);
-        if (curl_mime_name(part, request->files[i].name) != CURLE_OK) return out_of_memory(problem);
+        if (curl_mime_name(part, request->files[i].name) != CURLE_OK)
+            return blasd_refuse_memory(problem);
         if (curl_mime_filedata(part, request->files[i].path) != CURLE_OK)
             return blasd_problem_set(problem, "file_not_readable", "the file %s cannot be read",
                                      request->files[i].path);
@@ -290,7 +287,7 @@ static int post_name(struct blasd_exchange *exchange, const struct blasd_shared 
     if (words == NULL) return -1;
     path = path_of_words(exchange->curl, words, wait);
     json_decref(words);
-    if (path == NULL) return out_of_memory(problem);
+    if (path == NULL) return blasd_refuse_memory(problem);
     set_path(exchange, path);
     free(path);
     snprintf(line, sizeof line, "Body-File: %s", file->name);

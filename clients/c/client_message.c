@@ -142,6 +142,10 @@ uint64_t blasd_array_place(uint64_t at, unsigned alignment) {
     return (at + alignment - 1) / alignment * alignment;
 }
 
+int blasd_refuse_memory(struct blasd_problem *problem) {
+    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+}
+
 int blasd_refuse_text(struct blasd_problem *problem) {
     return blasd_problem_set(problem, "invalid_request", "a name or parameter is not valid UTF-8");
 }
@@ -181,14 +185,14 @@ unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count,
     }
     text = json_dumps(header, JSON_COMPACT);
     if (text == NULL) {
-        blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+        blasd_refuse_memory(problem);
         goto done;
     }
     text_len = strlen(text);
     padded = (text_len + 8 + 63) / 64 * 64 - 8; /* data begins at a multiple of 64 */
     out = malloc(8 + padded);
     if (out == NULL) {
-        blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+        blasd_refuse_memory(problem);
         goto done;
     }
     for (int i = 0; i < 8; i++) out[i] = (unsigned char)((uint64_t)padded >> (8 * i));
@@ -202,6 +206,14 @@ done:
     return out;
 }
 
+bool blasd_shape_read(const json_t *shape, int *rank, int64_t lengths[BLASD_ARRAY_RANK]) {
+    *rank = (int)json_array_size(shape);
+    if (*rank > BLASD_ARRAY_RANK) return false;
+    for (int i = 0; i < *rank; i++)
+        lengths[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    return true;
+}
+
 static int read_array(struct blasd_reply *reply, const char *name, const json_t *entry,
                       const unsigned char *data, size_t data_len) {
     struct blasd_array *array = &reply->arrays[reply->array_count];
@@ -210,16 +222,35 @@ static int read_array(struct blasd_reply *reply, const char *name, const json_t 
     json_int_t begin = json_integer_value(json_array_get(offsets, 0));
     json_int_t end = json_integer_value(json_array_get(offsets, 1));
     size_t size = 0;
-    *array = (struct blasd_array){.name = name, .rank = (int)json_array_size(shape)};
+    *array = (struct blasd_array){.name = name};
     array->dtype = blasd_dtype_of_code(json_string_value(json_object_get(entry, "dtype")), &size);
-    if (array->dtype == NULL || array->rank > BLASD_ARRAY_RANK) return -1;
-    for (int i = 0; i < array->rank; i++)
-        array->shape[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    if (array->dtype == NULL || !blasd_shape_read(shape, &array->rank, array->shape)) return -1;
     if (begin < 0 || end < begin || (uint64_t)end > data_len) return -1;
     if (blasd_array_bytes(array) != end - begin) return -1;
     array->data = (void *)(uintptr_t)(data + begin);
     reply->array_count++;
     return 0;
+}
+
+/* As far as that shows without reading all of it. */
+static bool looks_like_job(const char *text) {
+    size_t len = strlen(text);
+    return len > 2 && text[0] == '{' && text[len - 1] == '}' && strstr(text, "\"id\"") != NULL &&
+           strstr(text, "\"state\"") != NULL;
+}
+
+const json_t *blasd_reply_json(const struct blasd_reply *reply) {
+    struct blasd_reply *own = (struct blasd_reply *)(uintptr_t)reply;
+    json_t *document = atomic_load(&own->document), *none = NULL;
+    if (document != NULL) return document;
+    document = json_loads(reply->text, 0, NULL);
+    if (!json_is_object(document)) {
+        json_decref(document);
+        document = json_object();
+    }
+    if (atomic_compare_exchange_strong(&own->document, &none, document)) return document;
+    json_decref(document); /* another thread was first */
+    return none;
 }
 
 static int read_safetensors(struct blasd_reply *reply) {
@@ -233,10 +264,9 @@ static int read_safetensors(struct blasd_reply *reply) {
     json_object_foreach(reply->header, name, entry) {
         if (strcmp(name, "__metadata__") == 0) {
             const char *text = json_string_value(json_object_get(entry, "job"));
-            if (text != NULL) {
-                reply->document = json_loads(text, 0, NULL);
-                reply->text = strdup(text);
-            }
+            if (text == NULL || !looks_like_job(text)) return -1;
+            reply->text = strdup(text);
+            reply->of_job = true;
         } else if (reply->array_count == BLASD_REPLY_ARRAYS ||
                    read_array(reply, name, entry, reply->body + 8 + header_len,
                               reply->len - 8 - header_len) != 0)
@@ -256,7 +286,8 @@ static void order_arrays(struct blasd_reply *reply) {
     const char *name;
     json_t *output;
     int at = 0;
-    json_object_foreach(json_object_get(reply->document, "outputs"), name, output) {
+    if (reply->array_count < 2) return;
+    json_object_foreach(json_object_get(blasd_reply_json(reply), "outputs"), name, output) {
         for (int i = at; i < reply->array_count; i++) {
             struct blasd_array found = reply->arrays[i];
             if (strcmp(found.name, name) != 0) continue;
@@ -286,6 +317,7 @@ int blasd_refuse_document(struct blasd_problem *problem, const char *text, size_
 }
 
 int blasd_reply_check_job(const struct blasd_reply *reply, struct blasd_problem *problem) {
+    if (reply->of_job) return 0;
     if (*blasd_reply_id(reply) != '\0' && *blasd_reply_state(reply) != '\0') return 0;
     return blasd_refuse_document(problem, reply->text, strlen(reply->text));
 }
@@ -305,7 +337,7 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
         reply->text = body == NULL ? NULL : strndup((const char *)body, len);
     } else if (read_safetensors(reply) != 0)
         goto bad;
-    if (!json_is_object(reply->document) || reply->text == NULL) goto bad;
+    if (reply->text == NULL || (!reply->of_job && !json_is_object(reply->document))) goto bad;
     order_arrays(reply);
     return reply;
 bad:
@@ -325,11 +357,11 @@ void blasd_reply_free(struct blasd_reply *reply) {
 }
 
 const char *blasd_reply_id(const struct blasd_reply *reply) {
-    return text_of(reply->document, "id");
+    return text_of(blasd_reply_json(reply), "id");
 }
 
 const char *blasd_reply_state(const struct blasd_reply *reply) {
-    return text_of(reply->document, "state");
+    return text_of(blasd_reply_json(reply), "state");
 }
 
 bool blasd_reply_ended(const struct blasd_reply *reply) {
@@ -338,11 +370,11 @@ bool blasd_reply_ended(const struct blasd_reply *reply) {
 }
 
 double blasd_reply_progress(const struct blasd_reply *reply) {
-    return json_number_value(json_object_get(reply->document, "progress"));
+    return json_number_value(json_object_get(blasd_reply_json(reply), "progress"));
 }
 
 double blasd_reply_remaining(const struct blasd_reply *reply) {
-    const json_t *ms = json_object_get(reply->document, "remaining_ms");
+    const json_t *ms = json_object_get(blasd_reply_json(reply), "remaining_ms");
     return json_is_number(ms) ? json_number_value(ms) / 1000 : -1;
 }
 
@@ -353,7 +385,7 @@ const char *blasd_reply_document(const struct blasd_reply *reply) {
 bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *problem) {
     if (!blasd_reply_ended(reply) || strcmp(blasd_reply_state(reply), "succeeded") == 0)
         return false;
-    blasd_problem_from(problem, json_object_get(reply->document, "error"));
+    blasd_problem_from(problem, json_object_get(blasd_reply_json(reply), "error"));
     if (problem->code[0] == '\0')
         blasd_problem_set(problem, blasd_reply_state(reply), "the job is %s",
                           blasd_reply_state(reply));

@@ -147,7 +147,7 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own_inputs(inputs, to->input_count, files, to->file_count) && good;
     if (good && inputs != NULL && files != NULL) return 0;
     blasd_request_release(to);
-    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+    return blasd_refuse_memory(problem);
 }
 
 static void drop(const void *owned) {

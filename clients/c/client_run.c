@@ -14,10 +14,6 @@
 #define LATE_S 2.0        /* beyond the wait that was asked for */
 #define EARLY_S 0.1       /* before which a service answers that shuts down; then pauses */
 
-static int no_handle(struct blasd_problem *problem) {
-    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
-}
-
 static void sleep_seconds(double seconds) {
     struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
     if (seconds > 0) nanosleep(&time, NULL);
@@ -42,7 +38,7 @@ int blasd_client_ask(struct blasd_client *client, const struct blasd_question *q
     if (ret != NULL) *ret = NULL;
     if (code != 0) return code;
     curl = blasd_handle_take(client);
-    if (curl == NULL) return no_handle(problem);
+    if (curl == NULL) return blasd_refuse_memory(problem);
     for (int attempt = 0;; attempt++) {
         struct blasd_exchange exchange;
         bool sent_once;
@@ -320,7 +316,7 @@ static int run(struct blasd_client *client, const struct blasd_request *request,
     if (blasd_errand_begin(&errand, client, request, timeout, step, problem) != 0) return -1;
     curl = blasd_handle_take(client);
     if (curl == NULL)
-        no_handle(&errand.problem);
+        blasd_refuse_memory(&errand.problem);
     else
         drive(&errand, curl, audience);
     code = errand.reply != NULL ? 0 : -1;

@@ -30,10 +30,6 @@ static int refuse(struct blasd_problem *problem, const char *what, int reason) {
     return -1;
 }
 
-static int out_of_memory(struct blasd_problem *problem) {
-    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
-}
-
 static int name_at_random(char *name, const char *prefix) {
     unsigned char bytes[BLASD_SHARED_NAME / 2];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return -1;
@@ -61,7 +57,7 @@ int blasd_shared_open(const struct blasd_share *share, struct blasd_shared **ret
     const char *directory = share->directory;
     struct blasd_shared *shared = calloc(1, sizeof *shared);
     *ret = NULL;
-    if (shared == NULL) return out_of_memory(problem);
+    if (shared == NULL) return blasd_refuse_memory(problem);
     shared->fd = -1;
     shared->owner = getpid();
     if (name_at_random(shared->name, share->prefix) != 0) goto fail;
@@ -142,7 +138,7 @@ int blasd_shared_lay_out(struct blasd_shared *shared, const struct blasd_array *
     shared->map = map;
     memcpy(shared->map, header, header_len);
     rc = take_arrays(shared, specs, count, header_len);
-    if (rc != 0) out_of_memory(problem);
+    if (rc != 0) blasd_refuse_memory(problem);
 done:
     free(header);
     return rc;
@@ -296,12 +292,10 @@ static bool map_output(struct blasd_reply *reply, const char *name, const json_t
     const char *dtype = json_string_value(json_object_get(output, "dtype"));
     int64_t bytes;
     size_t size = 0;
-    if (reply->array_count == BLASD_REPLY_ARRAYS || json_array_size(shape) > BLASD_ARRAY_RANK)
-        return false;
-    *array = (struct blasd_array){.name = name, .rank = (int)json_array_size(shape)};
+    if (reply->array_count == BLASD_REPLY_ARRAYS) return false;
+    *array = (struct blasd_array){.name = name};
+    if (!blasd_shape_read(shape, &array->rank, array->shape)) return false;
     array->dtype = blasd_dtype_of_code(blasd_dtype_code(dtype, &size), &size);
-    for (int i = 0; i < array->rank; i++)
-        array->shape[i] = json_integer_value(json_array_get(shape, (size_t)i));
     bytes = blasd_array_bytes(array);
     if (bytes < 0 || offset < 0 || (uint64_t)offset > reply->map_len ||
         (uint64_t)bytes > reply->map_len - (uint64_t)offset || (size_t)offset % size != 0)
@@ -328,7 +322,7 @@ static const char *file_of(const json_t *outputs) {
 }
 
 bool blasd_reply_map(struct blasd_reply *reply, const char *directory) {
-    json_t *outputs = json_object_get(reply->document, "outputs");
+    json_t *outputs = json_object_get(blasd_reply_json(reply), "outputs");
     const char *file = file_of(outputs), *name;
     json_t *output;
     if (file == NULL || !map_file(reply, directory, file)) return false;

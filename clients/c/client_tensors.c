@@ -29,16 +29,12 @@ static bool read_tensor(const json_t *document, struct blasd_tensor_info *ret) {
     copy_text(ret->sha256, sizeof ret->sha256, document, "sha256");
     ret->bytes = number_of(document, "bytes");
     ret->life_s = number_of(document, "life_s");
-    if (ret->id[0] == '\0' || json_array_size(shape) > BLASD_ARRAY_RANK) return false;
-    ret->rank = (int)json_array_size(shape);
-    for (int i = 0; i < ret->rank; i++)
-        ret->shape[i] = json_integer_value(json_array_get(shape, (size_t)i));
-    return true;
+    return ret->id[0] != '\0' && blasd_shape_read(shape, &ret->rank, ret->shape);
 }
 
 bool blasd_reply_tensor(const struct blasd_reply *reply, const char *output,
                         struct blasd_tensor_info *ret) {
-    const json_t *outputs = json_object_get(reply->document, "outputs");
+    const json_t *outputs = json_object_get(blasd_reply_json(reply), "outputs");
     return read_tensor(json_object_get(json_object_get(outputs, output), "tensor"), ret);
 }
 
@@ -50,8 +46,8 @@ static int ask_tensor(struct blasd_client *client, const struct blasd_question *
     int code = blasd_client_ask(client, question, &reply, problem);
     memset(ret, 0, sizeof *ret);
     if (code != 0) return code;
-    document = json_object_get(json_object_get(reply->document, "tensors"), NAME);
-    if (!read_tensor(document != NULL ? document : reply->document, ret))
+    document = json_object_get(json_object_get(blasd_reply_json(reply), "tensors"), NAME);
+    if (!read_tensor(document != NULL ? document : blasd_reply_json(reply), ret))
         code = blasd_refuse_document(problem, reply->text, strlen(reply->text));
     blasd_reply_free(reply);
     return code;

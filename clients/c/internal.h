@@ -17,12 +17,13 @@ struct blasd_reply {
     size_t len;
     unsigned char *map; /* owned: where arrays lie in shared memory, or NULL */
     size_t map_len;
-    json_t *document; /* owned: the job document */
-    json_t *header;   /* owned: the safetensors header, which owns the names; NULL for JSON */
-    char *text;       /* owned: the document as the service wrote it */
+    _Atomic(json_t *) document; /* owned; of a job that came with its arrays NULL until asked for */
+    json_t *header; /* owned: the safetensors header, which owns the names; NULL for JSON */
+    char *text;     /* owned: the document as the service wrote it */
     struct blasd_array arrays[BLASD_REPLY_ARRAYS];
     int array_count;
     bool complete; /* has all arrays of the job */
+    bool of_job;   /* which came with them, and so has succeeded */
 };
 
 #define BLASD_SHARED_NAME 32 /* digits */
@@ -55,11 +56,16 @@ uint64_t blasd_array_place(uint64_t at, unsigned alignment);
 unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count, unsigned alignment,
                                     json_t *metadata, size_t *len, uint64_t *data_bytes,
                                     struct blasd_problem *problem);
+/* The lengths of a JSON array; false where there are more than an array can have. */
+bool blasd_shape_read(const json_t *shape, int *rank, int64_t lengths[BLASD_ARRAY_RANK]);
+int blasd_refuse_memory(struct blasd_problem *problem); /* for the request */
 /* What cannot be said in JSON must not be left out in silence. */
 int blasd_refuse_text(struct blasd_problem *problem);
 /* Makes a reply of a body, which it takes over also where it fails. */
 struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safetensors,
                                       struct blasd_problem *problem);
+/* Its document, read at the first question: who wants the arrays alone does not pay for it. */
+const json_t *blasd_reply_json(const struct blasd_reply *reply);
 /* Fills `problem` from a problem document (or whatever the body is). */
 void blasd_problem_parse(struct blasd_problem *problem, long status, const void *body, size_t len);
 /* The same from a JSON value; NULL is taken. */
