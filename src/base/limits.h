@@ -51,8 +51,8 @@ struct blasd_err;
     X(queue_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                               \
       "inputs and outputs of the jobs that are queued or running (0: half of the blob store)")     \
     X(disk_reserve_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                        \
-      "free space below which `blasd up` takes no more jobs, on the disk of --data; as much "      \
-      "again is held for what is queued (0: a 16th of the disk, from 8M to 128M)")                 \
+      "free space below which `blasd up` takes no more jobs, on the disk of --data; half as much " \
+      "is held for what is queued (0: a 16th of the disk, from 8M to 128M)")                       \
     X(ready_workers, 1, 0, 1000000, "workers",                                                     \
       "live workers below which /health/ready says no; with 0 jobs for a class without any wait, " \
       "too, where workers are started as work comes")                                              \

@@ -23,6 +23,16 @@
 
 enum { SAYS_READY = 'r', SAYS_ALIVE = 'a', SAYS_SERVING = 's', SAYS_QUIET = 'q' };
 
+/* What it reads: a few bytes, or nothing. */
+static int open_input(const char *text) {
+    int pipes[2];
+    if (text == NULL) return open("/dev/null", O_RDONLY);
+    if (pipe(pipes) != 0) return -1;
+    (void)!write(pipes[1], text, strlen(text));
+    close(pipes[1]);
+    return pipes[0];
+}
+
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
  */
@@ -30,15 +40,15 @@ static void child_exec(const struct child *child, pid_t supervisor, int notify_f
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGQUIT};
     char number[16];
     sigset_t none;
-    int null = open("/dev/null", O_RDONLY);
+    int input = open_input(child->input);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(1); /* it died before the line above */
     for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) signal(handled[i], SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (null >= 0) dup2(null, STDIN_FILENO);
-    if (null > STDERR_FILENO) close(null);
+    if (input >= 0) dup2(input, STDIN_FILENO);
+    if (input > STDERR_FILENO) close(input);
     dup2(STDERR_FILENO, STDOUT_FILENO);
     for (int i = 0; i < child->keep_count; i++) fcntl(child->keep_fds[i], F_SETFD, 0);
     unsetenv(CHILD_NOTIFY);
@@ -61,7 +71,7 @@ static void child_exec(const struct child *child, pid_t supervisor, int notify_f
     _exit(127);
 }
 
-static void start_later(struct child *child) {
+void child_start_later(struct child *child) {
     int delay_ms = child->delay_ms;
     child->delay_ms = delay_ms == 0 ? DELAY_LEAST_MS : delay_ms * 2;
     if (child->delay_ms > DELAY_MOST_MS) child->delay_ms = DELAY_MOST_MS;
@@ -98,8 +108,7 @@ static void look_due(struct blasd_timer *timer) {
 
 static void look_after(struct child *child) {
     child->look.fire = look_due;
-    if (!child->stopping)
-        blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
+    blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
 }
 
 static void become_ready(struct child *child) {
@@ -163,7 +172,7 @@ failed:
     blasd_log(BLASD_LOG_ERROR, "cannot start %s: %s", child->label, strerror(errno));
     if (pipes[0] >= 0) close(pipes[0]);
     if (pipes[1] >= 0) close(pipes[1]);
-    start_later(child);
+    child_start_later(child);
 }
 
 static void say_ended(const struct child *child, int status) {
@@ -193,7 +202,7 @@ void child_reap(struct child *child) {
         child->delay_ms = DELAY_LEAST_MS;
         child_start(child);
     } else {
-        start_later(child);
+        child_start_later(child);
     }
 }
 
@@ -207,8 +216,6 @@ void child_stop(struct child *child, int grace_ms) {
     if (!child->stopping) {
         child->stopping = true;
         blasd_loop_timer_clear(child->loop, &child->restart);
-        /* one that does not speak by itself may be asked no more */
-        if (!child->notifies) blasd_loop_timer_clear(child->loop, &child->look);
     }
     if (child->pid == 0) return;
     child_signal(child, SIGTERM);

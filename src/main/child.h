@@ -2,8 +2,8 @@
  * no sign of life, told to end, killed where it does not. Knows nothing of what its children do.
  * Read next: cmd_up.c.
  *
- * The supervisor has one thread, and must: a child asks to be killed when the thread that started
- * it ends. */
+ * One thread alone starts children: a child asks to be killed when the thread that started it
+ * ends. */
 #ifndef BLASD_MAIN_CHILD_H
 #define BLASD_MAIN_CHILD_H
 
@@ -36,6 +36,7 @@ struct child {
     struct blasd_loop *loop;
     const char *label;      /* for log lines */
     const char *executable; /* looked for in PATH; NULL: this very program */
+    const char *input;      /* what it reads, a few bytes; NULL: nothing */
     char *const *argv;
     const int *keep_fds; /* descriptors it inherits, under the same numbers */
     int keep_count;
@@ -59,6 +60,8 @@ struct child {
 
 /* Starts it; where that fails now it is tried again later. */
 void child_start(struct child *child);
+/* Starts it after a pause, longer each time until it lives for a while. */
+void child_start_later(struct child *child);
 /* To be called on SIGCHLD; does nothing where it still runs. */
 void child_reap(struct child *child);
 /* One that does not notify has given a sign of life, of which the first says that it is ready. */

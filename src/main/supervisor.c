@@ -14,16 +14,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CARE_NS (100 * BLASD_MS)
-#define ALIVE_NS (1000 * BLASD_MS) /* between two questions to Redis */
-#define REQUESTS_MS 10000          /* that the workers go on taking jobs for requests under way */
+#define REQUESTS_MS 10000 /* that the workers go on taking jobs for requests under way */
 #define BLOBS_AGAIN_NS (30000 * BLASD_MS) /* where it cannot be made anew */
 #define BLOBS_NS (1000 * BLASD_MS) /* between two looks whether the blob directory is there */
-#define HEARD_NS (20 * BLASD_MS)   /* until it is seen again whether Redis has heard of the disk */
 #define ADOPT_NS (1000 * BLASD_MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
 #define NOTIFY_GRACE_MS 15000 /* what is on its way is answered, or takes too long */
@@ -50,7 +46,7 @@ static void drain(struct supervisor *up, int status) {
     blasd_loop_timer_set(up->loop, &up->shutdown.requests_due,
                          blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
     blasd_loop_timer_clear(up->loop, &up->api_due);
-    probe_stop(&up->redis_probe);
+    blasd_loop_timer_clear(up->loop, &up->adopt_due);
     /* the front end closes its own: ours would go on swallowing connections */
     listeners_close(up->listeners);
     advance(up);
@@ -84,9 +80,11 @@ static void advance(struct supervisor *up) {
     if (up->api_child.pid != 0) return;
     if (!up->notify_child.stopping) child_stop(&up->notify_child, NOTIFY_GRACE_MS);
     if (up->notify_child.pid != 0) return;
-    probe_stop(&up->redis_alive);
-    if (!up->redis_child.stopping) child_stop(&up->redis_child, REDIS_GRACE_MS);
-    if (up->redis_child.pid == 0) up->shutdown.done = true;
+    if (!up->redis_child.stopping) {
+        child_stop(&up->redis_child, REDIS_GRACE_MS);
+        child_stop(&up->check_child, REDIS_GRACE_MS);
+    }
+    up->shutdown.done = up->redis_child.pid == 0 && up->check_child.pid == 0;
 }
 
 /* The front end has been told to end and has no requests under way. */
@@ -110,6 +108,7 @@ static void hurry(struct supervisor *up) {
 
 static struct child *find_child(struct supervisor *up, pid_t pid) {
     if (up->redis_child.pid == pid) return &up->redis_child;
+    if (up->check_child.pid == pid) return &up->check_child;
     if (up->api_child.pid == pid) return &up->api_child;
     if (up->notify_child.pid == pid) return &up->notify_child;
     for (int i = 0; i < up->worker_count; i++)
@@ -237,23 +236,17 @@ static void start_rest(struct supervisor *up) {
     blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
 }
 
-/* Redis answers for the first time: nobody else uses it yet. */
-static void on_redis_answers(struct probe *probe) {
-    struct supervisor *up = probe->arg;
+/* Nobody else uses the Redis yet that answers for the first time. */
+static void adopt_store(struct supervisor *up) {
     struct blasd_err err = {0};
     struct blasd_queue_options queue = common_queue(up->common);
     int code;
     queue.store = up->store;
-    probe_start(&up->redis_alive);
-    if (!up->rest_starts && !up->redis->heard) { /* or jobs were taken that a full disk refuses */
-        blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + HEARD_NS);
-        return;
-    }
     code = blasd_queue_adopt_store(&queue, &err);
     if (code == -(int)BLASD_E_queue_unavailable) {
         /* as with a full disk: the rest starts, so that users hear of it */
         if (!up->rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
-        blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + ADOPT_NS);
+        blasd_loop_timer_set(up->loop, &up->adopt_due, blasd_clock_ns() + ADOPT_NS);
     } else if (code != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
@@ -262,31 +255,49 @@ static void on_redis_answers(struct probe *probe) {
     if (!up->rest_starts) start_rest(up);
 }
 
-/* Whatever it says, it is alive: that it loads, or is busy, too. */
-static void on_redis_alive(struct probe *probe) {
-    struct supervisor *up = probe->arg;
+static void adopt_due(struct blasd_timer *timer) {
+    adopt_store(blasd_container_of(timer, struct supervisor, adopt_due));
+}
+
+static struct supervisor *of_care(struct redis_care *care) {
+    return blasd_container_of(care, struct private_redis, care)->arg;
+}
+
+static void on_redis_ready(struct redis_care *care) {
+    struct supervisor *up = of_care(care);
+    if (!up->rest_starts && !up->shutdown.begun)
+        blasd_loop_timer_set(up->loop, &up->adopt_due, blasd_clock_ns());
+}
+
+/* Whatever it says, it is alive. */
+static void on_redis_alive(struct redis_care *care) {
+    struct supervisor *up = of_care(care);
     if (up->redis_child.pid != 0) child_sign(&up->redis_child);
+}
+
+static void on_check_exit(struct child *child, int status, bool *again) {
+    struct supervisor *up = child->arg;
+    (void)status;
+    *again = false;
+    child_start_later(&up->redis_child);
 }
 
 static void on_redis_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
-    bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
-    private_redis_repair(up->redis);
-    if (up->shutdown.begun || (up->api_child.starts > 0 && !missing)) return;
-    if (child->starts < REDIS_STARTS && !missing) return;
+    bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127, checks;
+    private_redis_ended(up->redis, WIFEXITED(status) && !missing, &checks);
+    if (up->shutdown.begun) return;
+    if ((up->api_child.starts > 0 && !missing) || (child->starts < REDIS_STARTS && !missing)) {
+        *again = !checks;
+        if (checks) child_start(&up->check_child);
+        return;
+    }
     if (missing)
         blasd_log(BLASD_LOG_ERROR, "redis-server is not installed; install it, or give --redis");
     else
         private_redis_show_log(up->redis);
     *again = false;
     drain(up, BLASD_EXIT_FAILED);
-}
-
-static void care_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, care);
-    struct blasd_queue_options queue = common_queue(up->common);
-    private_redis_care(up->redis, up->loop, &queue);
-    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }
 
 /* Where the blob directory is gone it is made anew, and who holds the old one starts again: what
@@ -321,6 +332,7 @@ static void watch_blobs(struct supervisor *up) {
 }
 
 static const struct child_events redis_events = {.on_exit = on_redis_exit};
+static const struct child_events check_events = {.on_exit = on_check_exit};
 static const struct child_events api_events = {
     .on_serving = on_api_serving, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
 static const struct child_events notify_events = {.on_exit = on_child_exit};
@@ -328,7 +340,6 @@ static const struct child_events worker_events = {.on_ready = on_worker_ready,
                                                   .on_exit = on_worker_exit};
 
 static void prepare_redis(struct supervisor *up) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     up->redis_child.loop = up->loop;
     if (up->redis == NULL) return;
     up->redis_child.label = "redis-server";
@@ -339,19 +350,16 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_child.silence_s = (int)up->common->limits.silence_s;
     up->redis_child.events = &redis_events;
     up->redis_child.arg = up;
-    memcpy(address.sun_path, up->redis->socket, sizeof address.sun_path);
-    memcpy(&up->redis_probe.address, &address, sizeof address);
-    up->redis_probe.address_len = sizeof address;
-    up->redis_probe.loop = up->loop;
-    up->redis_probe.question = up->redis->logins.question;
-    up->redis_probe.answer = PRIVATE_REDIS_ANSWER;
-    up->redis_probe.good = on_redis_answers;
-    up->redis_probe.arg = up;
-    up->redis_alive = up->redis_probe;
-    up->redis_alive.answer = "";
-    up->redis_alive.every_ns = ALIVE_NS;
-    up->redis_alive.good = on_redis_alive;
-    up->care.fire = care_due;
+    up->check_child.loop = up->loop;
+    up->check_child.label = up->check_child.executable = "redis-check-aof";
+    up->check_child.argv = up->redis->check_argv;
+    up->check_child.input = "y\n"; /* it asks whether to cut the file */
+    up->check_child.events = &check_events;
+    up->check_child.arg = up;
+    up->redis->arg = up;
+    up->redis->care.on_ready = on_redis_ready;
+    up->redis->care.on_alive = on_redis_alive;
+    up->adopt_due.fire = adopt_due;
 }
 
 static void prepare_api(struct supervisor *up) {
@@ -412,6 +420,8 @@ static int watch_signals(struct supervisor *up) {
 }
 
 int supervisor_run(struct supervisor *up) {
+    struct blasd_err err = {0};
+    bool checks;
     up->shutdown.status = BLASD_EXIT_FAILED;
     up->loop = blasd_loop_new();
     if (up->loop == NULL || watch_signals(up) != 0) {
@@ -424,17 +434,18 @@ int supervisor_run(struct supervisor *up) {
     prepare_workers(up);
     prepare_notify(up);
     watch_blobs(up);
-    if (up->redis != NULL) {
-        private_redis_repair(up->redis);
-        child_start(&up->redis_child);
-        probe_start(&up->redis_probe);
-        blasd_loop_timer_set(up->loop, &up->care, blasd_clock_ns());
-    } else {
+    if (up->redis == NULL) {
         start_rest(up);
+    } else if (private_redis_attend(up->redis, up->loop, &err) == 0) {
+        private_redis_ended(up->redis, false, &checks);
+        child_start(&up->redis_child);
+    } else {
+        blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+        goto done;
     }
     while (!up->shutdown.done) blasd_loop_step(up->loop, -1);
-    if (up->redis != NULL) private_redis_sync(up->redis);
 done:
+    if (up->redis != NULL) private_redis_leave(up->redis);
     blasd_loop_free(up->loop);
     if (up->signals.fd > 0) close(up->signals.fd);
     return up->shutdown.status;

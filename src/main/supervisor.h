@@ -9,7 +9,6 @@
 #include "main/listen.h"
 #include "main/options.h"
 #include "main/private_redis.h"
-#include "main/probe.h"
 #include "queue/queue.h"
 
 #include <limits.h>
@@ -68,11 +67,10 @@ struct supervisor {
 
     /* its own; zero */
     struct blasd_loop *loop;
-    struct child redis_child, api_child, notify_child;
+    struct child redis_child, check_child, api_child, notify_child;
     const char *worker_variables[5];
     struct blasd_watcher signals, input;
-    struct blasd_timer care, api_due;
-    struct probe redis_probe, redis_alive;
+    struct blasd_timer adopt_due, api_due;
     bool rest_starts; /* workers and front end were told to */
     bool running;     /* the ready line was printed */
     struct shutdown shutdown;

@@ -227,14 +227,6 @@ def text_seeds():
         write("texts", name, text)
 
 
-def aof_seeds():
-    whole = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n$1\r\n*1\r\n$4\r\nEXEC\r\n"
-    write("aof", "whole", whole)
-    write("aof", "torn", whole + whole[:60])
-    write("aof", "noted", "#TS:1795321940\r\n" + whole[:30])
-    write("aof", "named", "file appendonly.aof.1.incr.aof seq 1 type i\nfile a.rdb seq 2 type b\n\0" + whole[:50])
-
-
 def client_seeds():
     document = {"id": "s1", "state": "succeeded", "progress": 1, "outputs": {
         "c": {"dtype": "float64", "shape": [2, 2], "data": [[1, 2], [3, "NaN"]], "href": "/jobs/s1/outputs/c"}}}
@@ -264,7 +256,6 @@ safetensors_seeds()
 multipart_seeds()
 request_seeds()
 text_seeds()
-aof_seeds()
 client_seeds()
 oip_seeds()
 graph_seeds()

@@ -3,12 +3,10 @@ import contextlib
 import http.client
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,7 +156,26 @@ def test_a_full_disk_is_refused_by_name_and_recovers(make_service, small_disk):
     other.go()
     service.wait_ready()
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
-    assert (service.folder / "data" / "ballast").stat().st_blocks * 512 >= 2 * MIB
+
+
+def test_a_write_that_failed_costs_no_job_that_comes_after_it(make_service, small_disk):
+    """Redis 7.0 may go on behind a gap in its file, which its next start does not read past: so no job is taken until the file is
+    written anew."""
+    service = small_disk(make_service(start=False)).start()
+    redis, other = Redis(service), Somebody(service)
+    redis("BGREWRITEAOF")  # a file that Redis has begun itself
+    wait_for(lambda: b"aof_rewrite_in_progress:0" in redis("INFO", "persistence"))
+    other.fill()
+    wait_for(lambda: ready_problem(service) is not None)
+    with pytest.raises(AssertionError, match="MISCONF"):
+        for n in range(10000):
+            redis("SET", f"filling-{n}", os.urandom(3000))
+    redis.close()
+    other.go()
+    ids = [taken_at_last(service), *(submit(service)[0] for _ in range(5))]
+    new_redis(service, service.kill("redis"))
+    service.wait_ready()
+    all_there(service, ids)
 
 
 def test_a_reserve_that_the_disk_cannot_have_is_refused(make_service, small_disk):
@@ -181,7 +198,6 @@ def test_a_service_starts_on_a_full_disk(make_service, small_disk, held):
         ids = [submit(service)[0] for _ in range(10)]
         service.process.kill()
     service.stop(check=False)
-    (service.folder / "data" / "ballast").unlink(missing_ok=True)  # it was given up before
     for file in (service.folder / "data" / "appendonlydir").glob("*.incr.aof"):
         if not held:
             fill_block(file)
@@ -224,129 +240,6 @@ def test_a_small_disk_is_never_wedged(make_service, small_disk):
             time.sleep(0.02)
     redis.close()
     all_there(service, [taken_at_last(service)])
-
-
-@contextlib.contextmanager
-def slow_children(pid, stopped_s):
-    """Each process that `pid` forks stands still for so long, as one that gets no processor does."""
-    done = threading.Event()
-
-    def look():
-        seen = set()
-        while not done.is_set():
-            with contextlib.suppress(OSError):
-                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                    if child not in seen:
-                        seen.add(child)
-                        os.kill(int(child), signal.SIGSTOP)
-                        threading.Timer(stopped_s, go_on, (int(child),)).start()
-            time.sleep(0.001)
-
-    def go_on(child):
-        with contextlib.suppress(OSError):
-            os.kill(child, signal.SIGCONT)
-    looker = threading.Thread(target=look)
-    looker.start()
-    yield
-    done.set()
-    looker.join()
-
-
-@pytest.mark.parametrize("stopped_s", [1.5, 9])
-def test_a_rewrite_that_is_slow_wedges_nothing(make_service, small_disk, stopped_s):
-    """What is written while Redis' child rewrites the file does not take the room that the child needs."""
-    service = small_disk(make_service(start=False), 48).start()
-    redis = Redis(service)
-    with slow_children(service.part("redis"), stopped_s):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            with contextlib.suppress(AssertionError):
-                redis("SET", "filling", os.urandom(MIB // 2))
-    redis.close()
-    all_there(service, [taken_at_last(service)])
-
-
-@contextlib.contextmanager
-def seldom_awake(pid, stopped_s, awake_s):
-    """It gets a processor now and then only, as on a machine with too much to do."""
-    done = threading.Event()
-
-    def hold():
-        while not done.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            done.wait(stopped_s)
-            os.kill(pid, signal.SIGCONT)
-            done.wait(awake_s)
-    holder = threading.Thread(target=hold)
-    holder.start()
-    yield
-    done.set()
-    holder.join()
-
-
-def test_a_supervisor_that_looks_seldom_wedges_nothing(make_service, small_disk):
-    """Then the disk is full before anybody sees that it will be, and the rewrite that is under way frees too little."""
-    service = small_disk(make_service(start=False), 48).start()
-    redis = Redis(service)
-    with slow_children(service.part("redis"), 9), seldom_awake(service.process.pid, 2, 0.3):
-        end = time.monotonic() + 25
-        while time.monotonic() < end:
-            with contextlib.suppress(AssertionError):
-                redis("SET", "filling", os.urandom(MIB // 2))
-    redis.close()
-    all_there(service, [taken_at_last(service)])
-
-
-def test_a_file_that_fills_the_disk_is_rewritten_when_space_is_short(make_service, small_disk):
-    """One that another version, or a larger disk, let grow."""
-    service = small_disk(make_service(start=False)).start()
-    redis = Redis(service)
-    redis("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
-    value = os.urandom(MIB)
-    with contextlib.suppress(AssertionError):  # until Redis has no room
-        for _ in range(60):
-            redis("SET", "filling", value)
-    redis.close()
-    all_there(service, [taken_at_last(service)])
-
-
-@contextlib.contextmanager
-def first_child_killed(pid):
-    """The processes that `pid` forks, of which the first is killed, as one for which there is no memory."""
-    done, forked = threading.Event(), []
-
-    def look():
-        while not done.is_set():
-            with contextlib.suppress(OSError):
-                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                    if not forked:
-                        os.kill(int(child), signal.SIGKILL)
-                    if child not in forked:
-                        forked.append(child)
-            time.sleep(0.001)
-    looker = threading.Thread(target=look)
-    looker.start()
-    yield forked
-    done.set()
-    looker.join()
-
-
-def test_a_rewrite_that_fails_is_asked_for_again_at_once(make_service, small_disk):
-    """Not when the pause is over, which takes a minute and no lease lasts."""
-    service = small_disk(make_service(start=False)).start()
-    try:
-        redis = Redis(service)
-        redis("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
-        redis.sock.settimeout(5)
-        with first_child_killed(service.part("redis")) as forked:
-            with contextlib.suppress(AssertionError, OSError):  # until Redis has no room, or takes no writes
-                for _ in range(60):
-                    redis("SET", "filling", os.urandom(MIB))
-            redis.close()
-            wait_for(lambda: len(forked) > 1, "another rewrite", seconds=40)
-        all_there(service, [taken_at_last(service)])
-    finally:
-        service.stop(check=False)
 
 
 def test_what_a_rewrite_that_was_cut_off_left_is_removed(make_service):

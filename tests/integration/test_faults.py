@@ -47,7 +47,7 @@ def test_half_a_call_at_the_end_of_redis_file_is_never_done(make_service):
     with open(path, "ab") as file:
         file.write(torn)
     service.start()
-    assert f"the last {len(torn)} bytes of its file" in service.log_text()
+    assert f"diff={len(torn)}" in service.log_text()  # what redis-check-aof has taken off
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     killed = service.kill("redis")
     wait_for(lambda: service.part("redis") not in (killed, None))
